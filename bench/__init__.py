@@ -1,0 +1,1 @@
+"""The instrument: workload files, plans, trials, verdicts and the result directory."""

@@ -1,0 +1,1 @@
+"""A log broker that speaks Kafka's protocol and keeps Kafka's files, without a JVM."""

@@ -1,0 +1,30 @@
+"""The front door: the console command `highwater`. It mounts the rooms' own command groups and does nothing else."""
+
+from __future__ import annotations
+
+import typer
+
+import bench.cli
+import broker.cli
+import reports.cli
+import tuning.cli
+
+app = typer.Typer(
+    name="highwater",
+    help="Benchmark and tune hosts for Kafka-protocol log brokers.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(bench.cli.app, name="bench")
+app.add_typer(broker.cli.app, name="broker")
+app.add_typer(tuning.cli.app, name="tune")
+app.command(name="report")(reports.cli.report)
+
+
+def main() -> None:
+    """Entry point of the console command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Result directories in, self-contained HTML out."""

@@ -1,0 +1,1 @@
+"""What a broker host is, what it should be, and why."""
