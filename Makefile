@@ -1,0 +1,55 @@
+# The two commands of the README are `make quickstart` and `make test`; each does its own set-up.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+BIN := .venv/bin
+OUT ?= results/quickstart-$(shell date -u +%Y%m%dT%H%M%SZ)
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+.PHONY: setup setup-dev
+setup: ## Install what a benchmark needs into .venv
+	@./setup.sh run
+setup-dev:
+	@./setup.sh dev
+
+.PHONY: quickstart
+# Exit status 4 means that some trial is no valid measurement, as on a busy laptop: the report says which and why.
+quickstart: setup ## Benchmark the embedded broker with Spark and write an HTML report (about 3 minutes)
+	@status=0; $(BIN)/highwater bench run workloads/quickstart.yaml --out "$(OUT)" || status=$$?; \
+	if [ $$status -ne 0 ] && [ $$status -ne 4 ]; then exit $$status; fi; \
+	$(BIN)/highwater report "$(OUT)"
+
+.PHONY: test
+test: lint types unit ## Lint, types and tests
+
+.PHONY: lint
+lint: setup-dev ## ruff, yamllint and ansible-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/yamllint -s .
+	cd playbooks && PATH="$(CURDIR)/$(BIN):$$PATH" ansible-lint --offline -q
+
+.PHONY: types
+types: setup-dev ## mypy, strict
+	$(BIN)/mypy
+
+.PHONY: unit
+unit: setup-dev ## pytest
+	$(BIN)/python -m pytest
+
+.PHONY: format
+format: setup-dev ## Let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: compat
+compat: setup-dev ## What others wrote, run against our broker and files (needs Java and Maven)
+	@for suite in tests/compat/*/run; do echo "==> $$suite"; "$$suite"; done
+
+.PHONY: clean
+clean: ## Remove .venv and what tools left behind
+	rm -rf .venv build ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Makes .venv beside this file with what Highwater needs. `make` calls it; it is quick when nothing has changed.
+#   ./setup.sh run    what a benchmark needs
+#   ./setup.sh dev    that, and what lint and tests need
+set -euo pipefail
+cd "$(dirname "$0")"
+
+profile=${1:-run}
+case $profile in
+  run) extras="" ;;
+  dev) extras="dev" ;;
+  *) echo "setup.sh: unknown profile '$profile': use run or dev" >&2; exit 2 ;;
+esac
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
+
+apt_install() {
+  if [ "$(id -u)" -ne 0 ]; then
+    echo "setup.sh: missing: $*. Run this once, then try again:" >&2
+    echo "    sudo apt-get install -y $*" >&2
+    exit 2
+  fi
+  say "System packages: $*"
+  DEBIAN_FRONTEND=noninteractive apt-get update -q
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
+}
+
+usable_python() { "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:-} python3 python3.11 python3.12 python3.13 /usr/bin/python3; do
+    if command -v "$candidate" >/dev/null 2>&1 && usable_python "$candidate"; then
+      command -v "$candidate"
+      return
+    fi
+  done
+}
+
+# Spark needs Java 17 or newer; where there is none a runtime comes from PyPI.
+java_is_new_enough() {
+  local java=java major
+  if [ -n "${JAVA_HOME:-}" ]; then java=$JAVA_HOME/bin/java; fi
+  major=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1) || return 1
+  [ -n "$major" ] && [ "$major" -ge 17 ]
+}
+
+python=$(find_python)
+if [ -z "$python" ]; then
+  apt_install python3 python3-venv ca-certificates
+  python=$(find_python)
+  if [ -z "$python" ]; then
+    echo "setup.sh: no Python 3.11 or newer with venv here; install one and name it: PYTHON=/path/to/python3 make ..." >&2
+    exit 2
+  fi
+fi
+
+if ! java_is_new_enough; then extras=${extras:+$extras,}jdk; fi
+
+# The stamp says what is installed; a dev environment serves a run as well.
+wanted="$("$python" --version) $(cat pyproject.toml constraints.txt setup.sh | sha256sum | cut -d' ' -f1)"
+stamp=.venv/.highwater-setup
+case $(cat "$stamp" 2>/dev/null || true) in
+  "$wanted $profile" | "$wanted dev") exit 0 ;;
+esac
+
+if ! [ -x .venv/bin/python ]; then
+  say "Python environment in .venv ($("$python" --version))"
+  "$python" -m venv .venv
+fi
+say "Python packages${extras:+ with extras $extras}: the first time about 0.6 GB to fetch (PySpark is most of it) and some minutes"
+started=$SECONDS
+.venv/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e ".${extras:+[$extras]}" 2>&1 |
+  grep --line-buffered -v '^Requirement already satisfied'
+echo "$wanted $profile" > "$stamp"
+say "Set-up done in $((SECONDS - started)) s"

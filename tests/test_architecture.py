@@ -1,0 +1,85 @@
+"""Who may import whom (docs/architecture.md, "Rooms"), read from the source itself."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("bench", "broker", "reports", "spark_loadgen", "tuning")
+FRONT_DOOR = "highwater"
+
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "broker": (),
+    "tuning": (),
+    "spark_loadgen": (),
+    "bench": ("spark_loadgen", "tuning"),
+    "reports": ("bench.results",),
+    FRONT_DOOR: tuple(f"{room}.cli" for room in ROOMS),
+}
+
+# Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.
+SANS_IO = ("broker/protocol", "broker/records", "broker/replica", "broker/clock.py")
+EDGE_MODULES = {"asyncio", "os", "pathlib", "selectors", "shutil", "socket", "subprocess", "threading", "uvloop"}
+SANS_IO_EXCEPTIONS = {"broker/clock.py": {"time"}}
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Absolute names of all modules that `path` imports, wherever in the file."""
+    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parent = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            base = ".".join(part for part in (parent, node.module) if part)
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def sources(room: str) -> list[Path]:
+    if room == FRONT_DOOR:
+        return [ROOT / "highwater.py"]
+    found = sorted((ROOT / room).rglob("*.py"))
+    assert found, f"room {room} is gone"
+    return found
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_rooms_import_only_what_they_may(room: str) -> None:
+    foreign = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in sources(room)
+        for module in imported_modules(path)
+        if (top := module.split(".")[0]) in (*ROOMS, FRONT_DOOR, "tests")
+        and top != room
+        and not any(module == allowed or module.startswith(allowed + ".") for allowed in MAY_IMPORT[room])
+    ]
+    assert foreign == []
+
+
+@pytest.mark.parametrize("place", SANS_IO)
+def test_state_machines_and_protocol_do_no_io(place: str) -> None:
+    path = ROOT / place
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    assert files, f"{place} is gone"
+    touched = [
+        f"{file.relative_to(ROOT)} imports {module}"
+        for file in files
+        for module in imported_modules(file)
+        if module.split(".")[0] in EDGE_MODULES | ({"time"} - SANS_IO_EXCEPTIONS.get(place, set()))
+    ]
+    assert touched == []
+
+
+def test_the_log_reaches_files_in_one_place_only() -> None:
+    touched = [
+        f"{file.relative_to(ROOT)} imports {module}"
+        for file in sorted((ROOT / "broker/log").rglob("*.py"))
+        if file.name != "files.py"
+        for module in imported_modules(file)
+        if module.split(".")[0] in EDGE_MODULES - {"pathlib"}
+    ]
+    assert touched == []
