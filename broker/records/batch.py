@@ -1,0 +1,266 @@
+"""Record batch v2: its 61-byte header, the checks a produced batch must pass, and the fields the broker assigns.
+
+The layout (KIP-98; Apache Kafka, DefaultRecordBatch.java), all big-endian:
+
+    base offset i64 @0             assigned by the broker
+    length i32 @8                  bytes after this field
+    leader epoch i32 @12           assigned by the broker
+    magic i8 @16                   2
+    CRC-32C u32 @17                of everything from byte 21 to the end
+    attributes i16 @21             bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
+    last offset delta i32 @23
+    base timestamp i64 @27
+    max timestamp i64 @35
+    producer id i64 @43
+    producer epoch i16 @51
+    base sequence i32 @53
+    record count i32 @57
+    records @61                    compressed as one block, if at all
+
+The base offset and the leader epoch lie before the bytes that the CRC covers, so assigning them costs no second CRC.
+Records stay unopened here: whatever the broker must know of a batch stands in its header.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+from crc32c import crc32c
+from kio.schema.errors import ErrorCode
+
+ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
+WritableBuffer: TypeAlias = bytearray | memoryview
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = HEADER.size
+MAGIC: Final = 2
+NO_PRODUCER_ID: Final = -1
+NO_TIMESTAMP: Final = -1
+MAX_SEQUENCE: Final = 2**31 - 1
+
+# `length` counts what follows it, so a whole batch is 12 bytes longer.
+_LENGTH_OVERHEAD: Final = 12
+_MINIMUM_LENGTH: Final = HEADER_SIZE - _LENGTH_OVERHEAD
+# The shortest record of any format Kafka ever had (v0); a length below it is no length at all.
+_LEGACY_MINIMUM_LENGTH: Final = 14
+
+_ASSIGNED: Final = struct.Struct(">qii")
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_OFFSET: Final = 8
+_MAGIC_OFFSET: Final = 16
+_CRC: Final = struct.Struct(">I")
+_CRC_OFFSET: Final = 17
+_CRC_COVERS_FROM: Final = 21
+_ATTRIBUTES: Final = struct.Struct(">h")
+_ATTRIBUTES_OFFSET: Final = 21
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
+_MAX_TIMESTAMP_OFFSET: Final = 35
+
+CODEC_MASK: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+
+
+class Codec(IntEnum):
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class TimestampType(IntEnum):
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class CorruptBatch(Exception):  # noqa: N818 - it names the thing found, as Kafka's CorruptRecordException does
+    """Stored bytes that are not the record batch they should be; the text says in what."""
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def codec(self) -> Codec:
+        return Codec(self.attributes & CODEC_MASK)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def size_bytes(self) -> int:
+        return self.length + _LENGTH_OVERHEAD
+
+    @property
+    def last_sequence(self) -> int:
+        return add_to_sequence(self.base_sequence, self.last_offset_delta)
+
+
+def add_to_sequence(sequence: int, delta: int) -> int:
+    """Sequences count records per producer and partition; after 2^31 − 1 comes 0."""
+    return (sequence + delta) & MAX_SEQUENCE
+
+
+def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
+    """The header at `position`, checked only for being a v2 header; CorruptBatch if it is not."""
+    if len(buffer) - position < HEADER_SIZE:
+        raise CorruptBatch(f"{len(buffer) - position} bytes are fewer than a batch header's {HEADER_SIZE}")
+    header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+    if header.magic != MAGIC:
+        raise CorruptBatch(f"magic {header.magic} is not {MAGIC}")
+    if header.length < _MINIMUM_LENGTH:
+        raise CorruptBatch(f"length {header.length} is below the least length of a batch, {_MINIMUM_LENGTH}")
+    return header
+
+
+def headers(buffer: ReadableBuffer) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each whole batch in `buffer`; a batch cut off at the end is left out.
+
+    CorruptBatch where the bytes are no batch.
+    """
+    position = 0
+    size = len(buffer)
+    while size - position >= HEADER_SIZE:
+        header = read_header(buffer, position)
+        if header.size_bytes > size - position:
+            return
+        yield position, header
+        position += header.size_bytes
+
+
+def crc_is_valid(buffer: ReadableBuffer, position: int, header: BatchHeader) -> bool:
+    """Whether the bytes of the batch at `position` still have the CRC its header tells."""
+    end = position + header.size_bytes
+    computed: int = crc32c(memoryview(buffer)[position + _CRC_COVERS_FROM : end])
+    return computed == header.crc
+
+
+def validate_produced(records: ReadableBuffer, *, max_message_bytes: int) -> list[BatchHeader] | ErrorCode:
+    """The checks a Kafka 3.9 leader makes on the records of one partition in a Produce request, without opening them.
+
+    There must be exactly one batch (ProduceRequest.validateRecords); an incomplete batch after it is dropped, as
+    UnifiedLog.trimInvalidBytes does, so the log takes the first `headers[0].size_bytes` bytes. The leader epoch is not
+    looked at: clients send −1 or 0 and the broker overwrites it.
+    """
+    size = len(records)
+    if size < _MAGIC_OFFSET + 1:
+        return ErrorCode.invalid_record
+    (length,) = _LENGTH.unpack_from(records, _LENGTH_OFFSET)
+    magic = records[_MAGIC_OFFSET]
+    if length < _LEGACY_MINIMUM_LENGTH or magic > MAGIC:
+        return ErrorCode.corrupt_message
+    if length + _LENGTH_OVERHEAD > size or magic != MAGIC:
+        return ErrorCode.invalid_record
+    if length < _MINIMUM_LENGTH:
+        return ErrorCode.corrupt_message
+    header = BatchHeader._make(HEADER.unpack_from(records))
+    batch_size = length + _LENGTH_OVERHEAD
+    if batch_size != size and (error := _check_trailing_bytes(records, batch_size)) is not None:
+        return error
+    if header.base_offset != 0:
+        return ErrorCode.invalid_record
+    if batch_size > max_message_bytes:
+        return ErrorCode.message_too_large
+    if not crc_is_valid(records, 0, header):
+        return ErrorCode.corrupt_message
+    attributes = header.attributes
+    if attributes & CODEC_MASK > Codec.ZSTD:
+        return ErrorCode.unsupported_compression_type
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        return ErrorCode.invalid_record
+    if attributes & CONTROL_BIT:
+        return ErrorCode.invalid_record
+    if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
+        return ErrorCode.invalid_record
+    if attributes & TIMESTAMP_TYPE_BIT:
+        return ErrorCode.invalid_timestamp
+    return [header]
+
+
+def _check_trailing_bytes(records: ReadableBuffer, position: int) -> ErrorCode | None:
+    """What follows the first batch may only be the beginning of another one, as a cut-off request leaves it."""
+    remaining = len(records) - position
+    if remaining < _LENGTH_OVERHEAD:
+        return None
+    (length,) = _LENGTH.unpack_from(records, position + _LENGTH_OFFSET)
+    if length < _LEGACY_MINIMUM_LENGTH:
+        return ErrorCode.corrupt_message
+    if remaining > _MAGIC_OFFSET and records[position + _MAGIC_OFFSET] > MAGIC:
+        return ErrorCode.corrupt_message
+    return ErrorCode.invalid_record if remaining >= length + _LENGTH_OVERHEAD else None
+
+
+def assign(buffer: WritableBuffer, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Stamp the batch at `position` with its place in the log."""
+    (length,) = _LENGTH.unpack_from(buffer, position + _LENGTH_OFFSET)
+    _ASSIGNED.pack_into(buffer, position, base_offset, length, leader_epoch)
+
+
+def set_log_append_time(buffer: WritableBuffer, position: int, header: BatchHeader, timestamp_ms: int) -> None:
+    """Give every record of the batch at `position` the broker's time; this lies under the CRC, so make it anew."""
+    _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_OFFSET, header.attributes | TIMESTAMP_TYPE_BIT)
+    _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_OFFSET, timestamp_ms)
+    update_crc(buffer, position, header.size_bytes)
+
+
+def update_crc(buffer: WritableBuffer, position: int, size_bytes: int) -> None:
+    crc = crc32c(memoryview(buffer)[position + _CRC_COVERS_FROM : position + size_bytes])
+    _CRC.pack_into(buffer, position + _CRC_OFFSET, crc)
+
+
+def foreign_format(buffer: ReadableBuffer) -> str | None:
+    """Name the message format of intact records that are not v2, so that nobody takes them for damage.
+
+    Formats 0 and 1 carry a CRC-32 over everything after it; a later one would most likely keep v2's place
+    for its CRC.
+    """
+    if len(buffer) <= _MAGIC_OFFSET:
+        return None
+    magic = buffer[_MAGIC_OFFSET]
+    (length,) = _LENGTH.unpack_from(buffer, _LENGTH_OFFSET)
+    end = length + _LENGTH_OVERHEAD
+    if length < _LEGACY_MINIMUM_LENGTH or end > len(buffer) or magic == MAGIC:
+        return None
+    (legacy_crc,) = _CRC.unpack_from(buffer, _LENGTH_OVERHEAD)
+    if magic < MAGIC and legacy_crc == zlib.crc32(memoryview(buffer)[_MAGIC_OFFSET:end]):
+        return f"message format {magic}, from before Kafka 0.11"
+    if magic > MAGIC and length >= _MINIMUM_LENGTH:
+        (crc,) = _CRC.unpack_from(buffer, _CRC_OFFSET)
+        if crc == crc32c(memoryview(buffer)[_CRC_COVERS_FROM:end]):
+            return f"message format {magic}, newer than this broker knows"
+    return None

@@ -1,0 +1,131 @@
+"""The codecs of a record batch, framed as Apache Kafka's Java client frames them, with a bound on what they unfold to.
+
+- gzip: RFC 1952, one or more members.
+- snappy: written as blocks of 32 KiB behind the header of xerial's snappy-java; read with or without that framing,
+  since librdkafka and others send one bare block.
+- lz4: the LZ4 frame format with independent blocks of 64 KiB (KIP-57); Kafka's reader refuses dependent blocks, which
+  is what most libraries' frame functions make, so the frame is put together here from blocks.
+- zstd: one frame (KIP-110).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import cramjam
+
+from broker.records.batch import Codec, CorruptBatch, ReadableBuffer
+
+DEFAULT_LIMIT_BYTES: Final = 256 * 1024 * 1024
+
+_BLOCK_LENGTH: Final = struct.Struct(">i")
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+
+# Magic, FLG (version 1, independent blocks), BD (64 KiB blocks), and the header checksum of just these two bytes.
+_LZ4_HEADER: Final = bytes.fromhex("04224d18 6040 82")
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_BLOCK_LENGTH: Final = struct.Struct("<I")
+_LZ4_STORED_BIT: Final = 0x8000_0000
+_LZ4_END_MARK: Final = _LZ4_BLOCK_LENGTH.pack(0)
+
+_FIRST_GUESS_BYTES: Final = 64 * 1024
+_FIRST_GUESS_RATIO: Final = 8
+
+
+def compress(codec: Codec, data: ReadableBuffer) -> bytes:
+    match codec:
+        case Codec.NONE:
+            return bytes(data)
+        case Codec.GZIP:
+            return bytes(cramjam.gzip.compress(bytes(data)))
+        case Codec.SNAPPY:
+            return _compress_xerial(memoryview(data))
+        case Codec.LZ4:
+            return _compress_lz4(memoryview(data))
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.compress(bytes(data)))
+
+
+def decompress(codec: Codec, data: ReadableBuffer, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    """The bytes that were compressed; CorruptBatch if they are damaged or unfold to more than `limit_bytes`."""
+    try:
+        match codec:
+            case Codec.NONE:
+                return bytes(data)
+            case Codec.SNAPPY:
+                return _decompress_snappy(memoryview(data), limit_bytes)
+            case Codec.GZIP | Codec.LZ4 | Codec.ZSTD:
+                return _decompress_bounded(codec, bytes(data), limit_bytes)
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"{codec.name.lower()} data cannot be decompressed: {error}") from error
+
+
+def _decompress_bounded(codec: Codec, data: bytes, limit_bytes: int) -> bytes:
+    """These formats need not tell their size beforehand: try a likely one, then the limit.
+
+    The buffer is zeroed pages that cost nothing until touched, so the second try is not paid for in memory either.
+    """
+    into = {
+        Codec.GZIP: cramjam.gzip.decompress_into,
+        Codec.LZ4: cramjam.lz4.decompress_into,
+        Codec.ZSTD: cramjam.zstd.decompress_into,
+    }[codec]
+    guess_bytes = max(_FIRST_GUESS_BYTES, _FIRST_GUESS_RATIO * len(data))
+    if guess_bytes < limit_bytes:
+        output = bytearray(guess_bytes)
+        try:
+            return bytes(memoryview(output)[: into(data, output)])
+        except cramjam.DecompressionError:
+            pass  # Too small a guess or damaged: the second try tells which.
+    output = bytearray(limit_bytes)
+    return bytes(memoryview(output)[: into(data, output)])
+
+
+def _compress_xerial(data: memoryview) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(bytes(data[start : start + _XERIAL_BLOCK_BYTES])))
+        parts += (_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes:
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _decompress_snappy_block(bytes(data), limit_bytes)
+    parts = []
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        if len(data) - position < _BLOCK_LENGTH.size:
+            raise CorruptBatch("snappy data ends inside a block length")
+        (length,) = _BLOCK_LENGTH.unpack_from(data, position)
+        position += _BLOCK_LENGTH.size
+        if not 0 < length <= len(data) - position:
+            raise CorruptBatch(f"snappy block of {length} bytes where {len(data) - position} are left")
+        part = _decompress_snappy_block(bytes(data[position : position + length]), limit_bytes)
+        limit_bytes -= len(part)
+        parts.append(part)
+        position += length
+    return b"".join(parts)
+
+
+def _decompress_snappy_block(block: bytes, limit_bytes: int) -> bytes:
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > limit_bytes:
+        raise CorruptBatch(f"snappy block unfolds to {size} bytes, more than the {limit_bytes} allowed")
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _compress_lz4(data: memoryview) -> bytes:
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        plain = bytes(data[start : start + _LZ4_BLOCK_BYTES])
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            parts += (_LZ4_BLOCK_LENGTH.pack(len(block)), block)
+        else:
+            parts += (_LZ4_BLOCK_LENGTH.pack(len(plain) | _LZ4_STORED_BIT), plain)
+    parts.append(_LZ4_END_MARK)
+    return b"".join(parts)

@@ -1,0 +1,222 @@
+"""Single records: encoding a list of them as one batch, and reading those of a batch.
+
+A record (KIP-98; Apache Kafka, DefaultRecord.java): varint length of what follows, i8 attributes (0), varlong
+timestamp delta, varint offset delta, key and value as varint length (−1 for null) and bytes, varint header count, and
+each header's key and value likewise. Varints are zigzag, 7 bits a byte, the lowest first.
+
+The produce and fetch paths never come here; command-line tools, tests, lookups by timestamp and control batches do.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from broker.records import compress
+from broker.records.batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER,
+    HEADER_SIZE,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Codec,
+    CorruptBatch,
+    ReadableBuffer,
+    TimestampType,
+    read_header,
+    update_crc,
+)
+
+_MAX_VARINT_BITS: Final = 63
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_END_MARKER_VALUE: Final = struct.Struct(">hi")
+
+
+class Record(NamedTuple):
+    value: bytes | None
+    key: bytes | None = None
+    timestamp_ms: int = NO_TIMESTAMP
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    offset: int = 0
+
+
+class EndMarker(NamedTuple):
+    """The one record of a control batch: how a transaction ended, and under which coordinator epoch."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
+def write_varint(output: bytearray, value: int) -> None:
+    zigzag = (value << 1) ^ (value >> 63)
+    while zigzag > 0x7F:
+        output.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    output.append(zigzag)
+
+
+def read_varint(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
+    """(value, position after it); CorruptBatch if it does not end."""
+    zigzag = shift = 0
+    while True:
+        if position >= len(buffer) or shift > _MAX_VARINT_BITS:
+            raise CorruptBatch("a variable-length integer does not end")
+        byte = buffer[position]
+        position += 1
+        zigzag |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (zigzag >> 1) ^ -(zigzag & 1), position
+        shift += 7
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    codec: Codec = Codec.NONE,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+) -> bytearray:
+    """One whole batch of `records`, which get consecutive offsets from `base_offset`; their own are not looked at."""
+    if not records:
+        raise ValueError("a batch needs at least one record")
+    base_timestamp_ms = records[0].timestamp_ms
+    body = bytearray()
+    for offset_delta, record in enumerate(records):
+        _write_record(body, record, record.timestamp_ms - base_timestamp_ms, offset_delta)
+    payload = compress.compress(codec, body)
+    batch = bytearray(HEADER_SIZE) + payload
+    attributes = (
+        codec
+        | (TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_BIT if is_transactional else 0)
+        | (CONTROL_BIT if is_control else 0)
+    )
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - 12,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        len(records) - 1,
+        base_timestamp_ms,
+        max(record.timestamp_ms for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    update_crc(batch, 0, len(batch))
+    return batch
+
+
+def decode_batch(
+    batch: ReadableBuffer, header: BatchHeader | None = None, *, limit_bytes: int = compress.DEFAULT_LIMIT_BYTES
+) -> list[Record]:
+    """The records of the batch at the beginning of `batch`; CorruptBatch if they are not what the header promises."""
+    header = header or read_header(batch)
+    if header.attributes & CODEC_MASK > Codec.ZSTD:
+        raise CorruptBatch(f"codec {header.attributes & CODEC_MASK} does not exist")
+    if len(batch) < header.size_bytes:
+        raise CorruptBatch(f"the batch is cut off: {len(batch)} of {header.size_bytes} bytes")
+    if header.record_count == 0:
+        return []  # Compaction leaves such a batch to keep its producer's last sequence number.
+    payload = memoryview(batch)[HEADER_SIZE : header.size_bytes]
+    body = compress.decompress(header.codec, payload, limit_bytes=limit_bytes)
+    records = []
+    position = 0
+    for _ in range(header.record_count):
+        record, position = _read_record(body, position, header)
+        records.append(record)
+    if position != len(body):
+        raise CorruptBatch(f"{len(body) - position} bytes follow the last of {header.record_count} records")
+    return records
+
+
+def read_end_marker(batch: ReadableBuffer, header: BatchHeader) -> EndMarker | None:
+    """How the transaction of a control batch ended; None for another kind of control record."""
+    records = decode_batch(batch, header)
+    if not records:
+        return None  # Compaction removed the transaction and left the empty batch for its producer's sake.
+    record = records[0]
+    if record.key is None or record.value is None:
+        raise CorruptBatch("a control record lacks its key or value")
+    if len(record.key) < _CONTROL_KEY.size or len(record.value) < _END_MARKER_VALUE.size:
+        raise CorruptBatch("a control record is too short")
+    _version, kind = _CONTROL_KEY.unpack_from(record.key)
+    if kind not in (0, 1):
+        return None
+    _version, coordinator_epoch = _END_MARKER_VALUE.unpack_from(record.value)
+    return EndMarker(is_commit=kind == 1, coordinator_epoch=coordinator_epoch)
+
+
+def _write_record(output: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
+    body = bytearray(1)
+    write_varint(body, timestamp_delta)
+    write_varint(body, offset_delta)
+    _write_bytes(body, record.key)
+    _write_bytes(body, record.value)
+    write_varint(body, len(record.headers))
+    for key, value in record.headers:
+        _write_bytes(body, key.encode())
+        _write_bytes(body, value)
+    write_varint(output, len(body))
+    output += body
+
+
+def _write_bytes(output: bytearray, data: bytes | None) -> None:
+    if data is None:
+        write_varint(output, -1)
+    else:
+        write_varint(output, len(data))
+        output += data
+
+
+def _read_record(body: bytes, position: int, header: BatchHeader) -> tuple[Record, int]:
+    length, position = read_varint(body, position)
+    end = position + length
+    if length < 0 or end > len(body):
+        raise CorruptBatch(f"a record of {length} bytes does not fit")
+    timestamp_delta, position = read_varint(body, position + 1)
+    offset_delta, position = read_varint(body, position)
+    key, position = _read_bytes(body, position)
+    value, position = _read_bytes(body, position)
+    header_count, position = read_varint(body, position)
+    headers = []
+    for _ in range(header_count):
+        name, position = _read_bytes(body, position)
+        if name is None:
+            raise CorruptBatch("a record header has no key")
+        header_value, position = _read_bytes(body, position)
+        headers.append((name.decode(errors="replace"), header_value))
+    if position != end:
+        raise CorruptBatch(f"a record ends {end - position} bytes off its length")
+    timestamp_ms = (
+        header.max_timestamp_ms
+        if header.timestamp_type is TimestampType.LOG_APPEND_TIME
+        else header.base_timestamp_ms + timestamp_delta
+    )
+    return Record(value, key, timestamp_ms, tuple(headers), header.base_offset + offset_delta), position
+
+
+def _read_bytes(body: bytes, position: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(body, position)
+    if length == -1:
+        return None, position
+    if length < 0 or length > len(body) - position:
+        raise CorruptBatch(f"a field of {length} bytes does not fit")
+    return body[position : position + length], position + length
