@@ -1,0 +1,107 @@
+"""What the run itself asks of a broker: make a trial's topic, count what is in it, read the configuration in force.
+
+These are separate clients that take no part in the load, so their answers are a second opinion on it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
+
+from bench.client_properties import as_text
+from bench.errors import TrialError, UsageError
+
+_TIMEOUT_S: Final = 15.0
+# An external cluster may take a while to elect leaders for a new topic.
+_LEADERS_WITHIN_S: Final = 30.0
+# A configuration error of the user's, not a failure of the broker.
+_REFUSALS: Final = (
+    KafkaError.INVALID_CONFIG,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+)
+
+
+class BrokerClient:
+    """Requests of the run's own to one cluster. Broker trouble is a TrialError."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        # Its complaints come back as exceptions; librdkafka's log lines would only garble the terminal.
+        self._config: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+        self._admin = AdminClient(self._config)
+
+    def check_reachable(self) -> None:
+        """Raises UsageError when nobody answers: asked before a run starts."""
+        try:
+            self._admin.list_topics(timeout=_TIMEOUT_S)
+        except KafkaException as error:
+            raise UsageError(
+                f"no broker answers at {self._bootstrap_servers} within {_TIMEOUT_S:.0f} s ({_text(error)})"
+            ) from None
+
+    def create_topic(self, name: str, partitions: int, config: Mapping[str, str | int | float | bool]) -> None:
+        """Make a topic and wait until every partition has a leader. Raises UsageError when it is refused."""
+        topic = NewTopic(name, num_partitions=partitions, config={key: as_text(value) for key, value in config.items()})
+        try:
+            self._admin.create_topics([topic], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)[name].result()
+        except KafkaException as error:
+            if error.args[0].code() in _REFUSALS:
+                raise UsageError(f"the broker refuses the topic: {_text(error)}") from None
+            raise TrialError(f"cannot create the topic {name}: {_text(error)}") from None
+        deadline = time.monotonic() + _LEADERS_WITHIN_S
+        while not self._has_leaders(name, partitions):
+            if time.monotonic() > deadline:
+                raise TrialError(f"topic {name}: not every partition has a leader within {_LEADERS_WITHIN_S:.0f} s")
+            time.sleep(0.02)
+
+    def _has_leaders(self, name: str, partitions: int) -> bool:
+        try:
+            topic = self._admin.list_topics(name, timeout=_TIMEOUT_S).topics[name]
+        except KafkaException as error:
+            raise TrialError(f"cannot describe the topic {name}: {_text(error)}") from None
+        return len(topic.partitions) == partitions and all(p.leader >= 0 for p in topic.partitions.values())
+
+    def delete_topic(self, name: str) -> None:
+        try:
+            self._admin.delete_topics([name], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)[name].result()
+        except KafkaException as error:
+            raise TrialError(f"cannot delete the topic {name}: {_text(error)}") from None
+
+    def count_records(self, name: str, partitions: int) -> int:
+        """Sum over partitions of log end offset minus log start offset, as the broker tells them."""
+        consumer = Consumer(self._config | {"group.id": "highwater-count"})
+        try:
+            total = 0
+            for partition in range(partitions):
+                watermarks = consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=_TIMEOUT_S)
+                if watermarks is None:
+                    raise TrialError(f"the broker does not tell the offsets of {name}-{partition}")
+                low, high = watermarks
+                total += high - low
+            return total
+        except KafkaException as error:
+            raise TrialError(f"cannot count the records of {name}: {_text(error)}") from None
+        finally:
+            consumer.close()
+
+    def effective_config(self) -> dict[str, str]:
+        """Configuration in force on one broker; empty when the cluster does not tell (it may not be allowed to)."""
+        try:
+            broker_id = min(self._admin.list_topics(timeout=_TIMEOUT_S).brokers)
+            resource = ConfigResource(ConfigResource.Type.BROKER, str(broker_id))
+            entries = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result()
+        except KafkaException:
+            return {}
+        return {name: entry.value for name, entry in sorted(entries.items()) if entry.value is not None}
+
+
+def _text(error: KafkaException) -> str:
+    reason: KafkaError = error.args[0]
+    return f"{reason.name()}: {reason.str()}"

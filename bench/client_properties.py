@@ -1,0 +1,148 @@
+"""librdkafka properties as workload files give them, checked before any load starts.
+
+librdkafka itself is the authority on names and values. Three things it lets through are caught here: a number followed
+by anything (`5x` is read as 5), a property of the other kind of client (ignored with a log line), and what the load
+generator sets itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from bench.units import format_size, parse_size_bytes
+
+Role = Literal["producer", "consumer"]
+PropertyValue = str | int | float | bool
+
+_SET_BY_THE_RUN: Final = {
+    "bootstrap.servers": "the run sets it; name a cluster under system.bootstrap_servers",
+    "metadata.broker.list": "the run sets it; name a cluster under system.bootstrap_servers",
+    "group.id": "consumers are assigned their partitions; they join no group",
+    "auto.offset.reset": "consumers read each trial's new topic from its start",
+    "transactional.id": "the load generator sends no transactions",
+    "partitioner": "the load generator chooses partitions, so that order can be checked",
+}
+# Byte counts whose Kafka name does not say so; a unit is asked for. The limit is librdkafka's own.
+_SIZES: Final = {"batch.size": 2**31 - 1}
+_NUMBER_SUFFIXES: Final = (".ms", ".bytes", ".kbytes", ".messages", "retries", "max.in.flight", ".connection")
+_ACKS: Final = ("0", "1", "-1", "all")
+# For "did you mean" only: what people tune. librdkafka knows many more.
+_COMMON: Final[Mapping[Role, tuple[str, ...]]] = {
+    "producer": (
+        "acks", "batch.num.messages", "batch.size", "client.id", "compression.codec", "compression.level",
+        "compression.type", "delivery.timeout.ms", "enable.gapless.guarantee", "enable.idempotence", "linger.ms",
+        "max.in.flight", "max.in.flight.requests.per.connection", "message.max.bytes", "message.send.max.retries",
+        "message.timeout.ms", "queue.buffering.backpressure.threshold", "queue.buffering.max.kbytes",
+        "queue.buffering.max.messages", "queue.buffering.max.ms", "request.required.acks", "request.timeout.ms",
+        "retries", "retry.backoff.max.ms", "retry.backoff.ms", "socket.nagle.disable", "socket.receive.buffer.bytes",
+        "socket.send.buffer.bytes", "socket.timeout.ms", "sticky.partitioning.linger.ms",
+    ),
+    "consumer": (
+        "check.crcs", "client.id", "enable.auto.commit", "fetch.error.backoff.ms", "fetch.max.bytes",
+        "fetch.message.max.bytes", "fetch.min.bytes", "fetch.queue.backoff.ms", "fetch.wait.max.ms", "isolation.level",
+        "max.partition.fetch.bytes", "max.poll.interval.ms", "queued.max.messages.kbytes", "queued.min.messages",
+        "receive.message.max.bytes", "socket.nagle.disable", "socket.receive.buffer.bytes",
+        "socket.send.buffer.bytes", "socket.timeout.ms",
+    ),
+}  # fmt: skip
+
+
+class PropertyError(Exception):
+    """A property that cannot work. `name` is None when the set as a whole is at fault."""
+
+    def __init__(self, name: str | None, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+        self.text = text
+
+
+def to_librdkafka(role: Role, properties: Mapping[str, PropertyValue]) -> dict[str, str]:
+    """The properties as librdkafka takes them. Raises PropertyError for the first that it would refuse or ignore."""
+    converted = {name: _convert(name, value) for name, value in properties.items()}
+    _ask_librdkafka(role, converted)
+    return converted
+
+
+def as_text(value: PropertyValue) -> str:
+    """How Kafka and librdkafka spell a value: booleans in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _convert(name: str, value: PropertyValue) -> str:
+    if (reason := _SET_BY_THE_RUN.get(name)) is not None:
+        raise PropertyError(name, f"cannot be set here: {reason}")
+    text = as_text(value)
+    if (largest := _SIZES.get(name)) is not None:
+        try:
+            size_bytes = parse_size_bytes(value)
+        except ValueError as error:
+            raise PropertyError(name, str(error)) from None
+        if not 1 <= size_bytes <= largest:
+            raise PropertyError(name, f"{value!r} is not between 1B and {format_size(largest)}")
+        return str(size_bytes)
+    if name in ("acks", "request.required.acks") and text not in _ACKS:
+        raise PropertyError(name, f"{value!r} is not one of 0, 1, all")
+    if name.endswith(_NUMBER_SUFFIXES) and not re.fullmatch(r"-?\d+(\.\d+)?", text):
+        raise PropertyError(name, f"{value!r} is not a plain number, and librdkafka would read only its first digits")
+    return text
+
+
+def _ask_librdkafka(role: Role, properties: Mapping[str, str]) -> None:
+    from confluent_kafka import Consumer, KafkaException, Producer
+
+    log = _CollectingLogger()
+    quiet: dict[str, object] = {"logger": log} | dict(properties)
+    try:
+        if role == "producer":
+            Producer(quiet).poll(0)
+        else:
+            consumer = Consumer(quiet | {"group.id": "highwater-check"})
+            consumer.poll(0)
+            consumer.close()
+    except KafkaException as error:
+        raise _explain(role, properties, error.args[0].str().strip()) from None
+    for line in log.lines:
+        if match := re.search(r"Configuration property (\S+) is a (\w+) property", line):
+            raise PropertyError(_as_given(match[1], properties), f"is a {match[2]} property; a {role} ignores it")
+
+
+def _explain(role: Role, properties: Mapping[str, str], message: str) -> PropertyError:
+    if match := re.fullmatch(r'No such configuration property: "(.+)"', message):
+        near = difflib.get_close_matches(match[1], _COMMON[role], n=1)
+        hint = f'; did you mean "{near[0]}"?' if near else ""
+        return PropertyError(match[1], f"no librdkafka property has this name{hint}")
+    if match := re.search(r'onfiguration property "([^"]+)"', message):
+        name = _as_given(match[1], properties)
+        return PropertyError(name, f"{properties.get(name, '')!r} is refused by librdkafka: {message}")
+    return PropertyError(None, f"librdkafka refuses these properties together: {message}")
+
+
+def _as_given(name: str, properties: Mapping[str, str]) -> str:
+    """librdkafka reports aliases under their main name; say the one the user wrote."""
+    if name in properties:
+        return name
+    aliases = {
+        "queue.buffering.max.ms": "linger.ms",
+        "compression.codec": "compression.type",
+        "request.required.acks": "acks",
+        "message.timeout.ms": "delivery.timeout.ms",
+        "message.send.max.retries": "retries",
+        "max.in.flight.requests.per.connection": "max.in.flight",
+        "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    }
+    return alias if (alias := aliases.get(name, name)) in properties else name
+
+
+class _CollectingLogger(logging.Logger):
+    """Keeps what librdkafka says while a client is made, and prints nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("highwater.librdkafka-check")
+        self.lines: list[str] = []
+
+    def handle(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())

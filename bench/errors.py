@@ -1,0 +1,15 @@
+"""The faults a run can meet, told apart by what they mean for the exit code."""
+
+from __future__ import annotations
+
+
+class UsageError(Exception):
+    """Something the user gave cannot work (file, option, host set-up). One line; exit code 2."""
+
+
+class TrialError(Exception):
+    """One trial could not be brought to an end; the run goes on with the next one. One line; exit code 3."""
+
+
+class StoppedError(Exception):
+    """The user asked the run to stop. Exit code 130."""

@@ -1,0 +1,103 @@
+"""Which trial runs when, how long it all takes and how much disk it needs; known before anything runs.
+
+Order: randomised blocks. Every block holds one trial of each cell in an order drawn from the seed, so that drift of the
+host (cache state, disk ageing, neighbours) falls on all cells alike instead of on the one that ran last.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import secrets
+from dataclasses import dataclass
+
+from bench.results import TrialPlan
+from bench.specification import Cell, Specification
+from bench.workload import Workload
+
+# What a trial costs beside its load: broker start, topic, Spark stage, drain, counting. Measured on two shared cores.
+TRIAL_OVERHEAD_S = 5
+# Starting Spark, once per run.
+RUN_OVERHEAD_S = 12
+# Of a record beside its value: record and batch header, index entries; generous.
+RECORD_OVERHEAD_BYTES = 32
+# Lines of a text file vary; used only where no size is given.
+ASSUMED_LINE_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTrial:
+    plan: TrialPlan
+    cell: Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every trial in the order it will run."""
+
+    specification: Specification
+    seed: int
+    trials: list[PlannedTrial]
+
+    @property
+    def duration_s(self) -> int:
+        """Expected wall time. Drains are expected to be short."""
+        return RUN_OVERHEAD_S + sum(trial_duration_s(trial.cell.workload) for trial in self.trials)
+
+    @property
+    def tasks(self) -> int:
+        """Load tasks of the largest cell."""
+        return max(trial.cell.workload.tasks for trial in self.trials)
+
+    def log_bytes(self, target: str, *, kept: bool) -> int:
+        """Upper bound of what the system writes to a storage target: of the largest trial, or of all when kept."""
+        sizes = [
+            trial_log_bytes(trial.cell.workload)
+            for trial in self.trials
+            if trial.cell.workload.storage.target == target and trial.cell.workload.system.kind != "external"
+        ]
+        return sum(sizes) if kept else max(sizes, default=0)
+
+
+def make_plan(specification: Specification, seed: int | None = None) -> Plan:
+    """Order the trials. The same specification and seed give the same plan."""
+    trials = specification.workload.trials
+    if seed is None:
+        seed = trials.seed if trials.seed is not None else secrets.randbits(32)
+    shuffle = random.Random(seed)
+    planned: list[PlannedTrial] = []
+    for block in range(1, trials.n + 1):
+        cells = list(specification.cells)
+        shuffle.shuffle(cells)
+        for order, cell in enumerate(cells, start=1):
+            planned.append(
+                PlannedTrial(
+                    TrialPlan(
+                        trial_id=_trial_id(len(planned) + 1, cell.name),
+                        cell=cell.name,
+                        factors=cell.factors,
+                        trial=block,
+                        block=block,
+                        order_in_block=order,
+                        status="planned",
+                    ),
+                    cell,
+                )
+            )
+    return Plan(specification, seed, planned)
+
+
+def _trial_id(number: int, cell: str) -> str:
+    """A folder name: the running number makes it unique and sorts it, the cell makes it readable."""
+    readable = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", cell)
+    return f"{number:03d}-{readable}"[:120]
+
+
+def trial_duration_s(workload: Workload) -> int:
+    return workload.phases.warmup_s + workload.phases.measure_s + TRIAL_OVERHEAD_S
+
+
+def trial_log_bytes(workload: Workload) -> int:
+    value_bytes = workload.records.size_bytes or ASSUMED_LINE_BYTES
+    records = workload.load.rate_per_s * (workload.phases.warmup_s + workload.phases.measure_s)
+    return records * (value_bytes + RECORD_OVERHEAD_BYTES)

@@ -1,0 +1,109 @@
+"""Storage targets: where the system under test keeps its log, and what kind of medium that is.
+
+A run makes one folder of its own on every target it uses and removes it at its end, unless the data is to be kept.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from bench.errors import UsageError
+from bench.results import StorageTarget
+from bench.units import human_bytes
+from bench.workload import TEMPORARY_TARGET, Workload
+from tuning.facts import BlockDevice, Facts
+
+_MEMORY_FILESYSTEMS = ("tmpfs", "ramfs")
+# What a run leaves free: a full file system harms more than the benchmark.
+SPARE_BYTES = 256 << 20
+
+
+def describe_target(name: str, path: Path, facts: Facts) -> StorageTarget:
+    """What `path` is stored on, as far as this host tells."""
+    mount = facts.mount_of(str(path))
+    disks = facts.disks_of(str(path))
+    disk = disks[0] if len(disks) == 1 else None
+    memory = mount is not None and mount.filesystem in _MEMORY_FILESYSTEMS
+    return StorageTarget(
+        name=name,
+        path=str(path),
+        device="+".join(device.name for device in disks) or None,
+        medium="memory" if memory else _medium(disks),
+        emulated=any(device.name.startswith("loop") for device in disks),
+        model=disk.model if disk else None,
+        scheduler=disk.scheduler if disk else None,
+        filesystem=mount.filesystem if mount else None,
+        mount_options=list(mount.options) if mount else [],
+    )
+
+
+def _medium(disks: list[BlockDevice]) -> Literal["ssd", "hdd", "nvme", "unknown"]:
+    """The kernel's word, but for virtio: there `rotational` is the driver's default and says nothing of the host."""
+    media = {
+        "unknown" if device.medium == "hdd" and device.name.startswith("vd") else device.medium or "unknown"
+        for device in disks
+    }
+    return media.pop() if len(media) == 1 else "unknown"
+
+
+class StorageAreas:
+    """The run's folders on the storage targets. A context manager, so that nothing is left behind."""
+
+    def __init__(self, keep_data: bool = False) -> None:
+        self.keep_data = keep_data
+        self.directories: dict[str, Path] = {}
+
+    def __enter__(self) -> StorageAreas:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.keep_data:
+            for directory in self.directories.values():
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def add(self, name: str, target: Path, needed_bytes: int) -> None:
+        """Make the run's folder on a target. Raises UsageError when it cannot hold `needed_bytes`."""
+        if not target.is_dir():
+            problem = "is not a directory" if target.exists() else "does not exist"
+            raise UsageError(f"storage target {name}: {target} {problem}; make it first, or name another path")
+        free_bytes = shutil.disk_usage(target).free
+        if free_bytes < needed_bytes + SPARE_BYTES:
+            raise UsageError(
+                f"storage target {name}: {target} has {human_bytes(free_bytes)} free and the run may write "
+                f"{human_bytes(needed_bytes)}; free some space, or lower load.rate or phases.measure"
+            )
+        try:
+            directory = Path(tempfile.mkdtemp(prefix="highwater-", dir=target))
+            self.directories[name] = directory
+            _probe(directory / "probe")
+        except OSError as error:
+            raise UsageError(f"storage target {name}: cannot write to {target}: {error.strerror or error}") from None
+
+    def trial_directory(self, name: str, trial_id: str) -> Path:
+        directory = self.directories[name] / trial_id
+        directory.mkdir()
+        return directory
+
+    def release(self, directory: Path) -> None:
+        """Give the space of one trial back."""
+        if not self.keep_data:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _probe(path: Path) -> None:
+    """A directory can be writable and its file system not (read-only mount, quota): write and sync for real."""
+    with path.open("wb") as file:
+        file.write(bytes(4096))
+        os.fsync(file.fileno())
+    path.unlink()
+
+
+def target_paths(workload: Workload) -> Mapping[str, Path]:
+    """All targets a workload may name."""
+    paths = {name: Path(target.path).expanduser().absolute() for name, target in workload.storage.targets.items()}
+    return {TEMPORARY_TARGET: Path(tempfile.gettempdir())} | paths

@@ -1,0 +1,172 @@
+"""Systems under test behind one small face: start on a directory, tell what you are, stop surely.
+
+A system is known here by a command line and by Kafka's protocol only, so that any broker can stand in the same place.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Final, Protocol
+
+from bench import tether
+from bench.client_properties import as_text
+from bench.errors import TrialError, UsageError
+from bench.workload import SystemUnderTest
+
+READY_WITHIN_S: Final = 60.0
+STOPPED_WITHIN_S: Final = 30.0
+_READY_LINE: Final = re.compile(r"^ready: listening on (\S+:\d+)", re.MULTILINE)
+_USAGE_EXIT_CODE: Final = 2
+
+
+class System(Protocol):
+    """One running system. Leaving the context stops it, whatever happened inside."""
+
+    kind: str
+    bootstrap_servers: str
+    command: list[str]
+
+    def __enter__(self) -> System: ...
+    def __exit__(self, *_: object) -> None: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Its processes on this host; none when it runs elsewhere."""
+        ...
+
+    def problem(self) -> str | None:
+        """One line when it is no longer running, None while it is."""
+        ...
+
+
+StartSystem = Callable[[SystemUnderTest, Path | None, Path, Callable[[], None]], System]
+
+
+def start_system(
+    wanted: SystemUnderTest, data_directory: Path | None, log_file: Path, checkpoint: Callable[[], None]
+) -> System:
+    """Start what the workload asks for. `checkpoint` is called while waiting and may raise to give up."""
+    if wanted.kind == "external":
+        return ExternalSystem(wanted.bootstrap_servers or "")
+    if data_directory is None:
+        raise ValueError("a system that this run starts needs a data directory")
+    return HighwaterSystem(wanted.config, data_directory, log_file, checkpoint)
+
+
+class ExternalSystem:
+    """A cluster that somebody else runs."""
+
+    kind = "external"
+    process_ids: list[int] = []  # noqa: RUF012
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.command: list[str] = []
+
+    def __enter__(self) -> ExternalSystem:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    @property
+    def version(self) -> str:
+        """Kafka's protocol has no request for it."""
+        return "unknown"
+
+    def problem(self) -> str | None:
+        return None
+
+
+class HighwaterSystem:
+    """Our broker: one process on a fresh directory and a free port of the loopback interface."""
+
+    kind = "highwater"
+
+    def __init__(
+        self,
+        config: Mapping[str, str | int | float | bool],
+        data_directory: Path,
+        log_file: Path,
+        checkpoint: Callable[[], None],
+    ) -> None:
+        # -P: a folder named like one of our packages in the current directory must not be taken for it.
+        self.command = [sys.executable, "-P", "-m", "highwater", "broker", "start"]
+        self.command += ["--log-dir", str(data_directory), "--port", "0"]
+        for name, value in config.items():
+            self.command += ["--property", f"{name}={as_text(value)}"]
+        self._log_file = log_file
+        with log_file.open("wb") as log:
+            # A session of its own: Ctrl-C at the terminal must reach the run, which stops the broker in its turn.
+            self._process = subprocess.Popen(
+                tether.command(self.command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            self.bootstrap_servers = self._wait_until_ready(checkpoint)
+        except BaseException:
+            self._stop()
+            raise
+
+    def __enter__(self) -> HighwaterSystem:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    @property
+    def version(self) -> str:
+        return metadata.version("highwater")
+
+    @property
+    def process_ids(self) -> list[int]:
+        return [self._process.pid]
+
+    def problem(self) -> str | None:
+        code = self._process.poll()
+        if code is None:
+            return None
+        ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"the broker {ended}: {self._last_line()} (its output: {self._log_file})"
+
+    def _wait_until_ready(self, checkpoint: Callable[[], None]) -> str:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < deadline:
+            checkpoint()
+            if match := _READY_LINE.search(self._log_file.read_text("utf-8", errors="replace")):
+                return match[1]
+            if (code := self._process.poll()) is not None:
+                if code == _USAGE_EXIT_CODE:
+                    raise UsageError(f"the broker refuses to start: {self._last_line()}")
+                raise TrialError(str(self.problem()))
+            time.sleep(0.02)
+        raise TrialError(f"the broker was not ready within {READY_WITHIN_S:.0f} s (its output: {self._log_file})")
+
+    def _stop(self) -> None:
+        """Ask, then insist. Never leaves the process behind."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOPPED_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._process.wait()
+
+    def _last_line(self) -> str:
+        with self._log_file.open(encoding="utf-8", errors="replace") as log:
+            lines = deque((line.strip() for line in log if line.strip()), maxlen=1)
+        return lines[0] if lines else "it printed nothing"
