@@ -1,0 +1,358 @@
+"""What this host is: kernel, CPUs, memory, swap, mounts, disks, limits; read from /proc and /sys below a root.
+
+A file that is missing or forbidden leaves its fact None and its reason in `Facts.unknown`; collecting never fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from .hostfiles import HostFiles
+
+Medium = Literal["hdd", "ssd", "nvme"]
+
+# The kernel's own views, which say nothing about where a log can be kept.
+_PSEUDO_FILESYSTEMS: Final = frozenset(
+    {"autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs"}
+    | {"fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore", "rpc_pipefs", "securityfs", "sysfs", "tracefs"}
+)
+# PROC_PID_INIT_INO of include/linux/proc_ns.h: the pid namespace that the kernel itself made.
+_INITIAL_PID_NAMESPACE: Final = "pid:[4026531836]"
+# cgroup v1 prints "no limit" as LONG_MAX rounded down to a page.
+_CGROUP_V1_UNLIMITED_BYTES: Final = 2**62
+
+
+@dataclass(frozen=True)
+class Memory:
+    total_bytes: int | None
+    available_bytes: int | None
+    cgroup_limit_bytes: int | None
+    """The tightest memory limit of this process's control group and its ancestors; None when there is none."""
+
+    @property
+    def usable_bytes(self) -> int | None:
+        """Available memory, or the control group's limit where that is less: page cache is charged to the group."""
+        known = [size for size in (self.available_bytes, self.cgroup_limit_bytes) if size is not None]
+        return min(known) if self.available_bytes is not None else None
+
+
+@dataclass(frozen=True)
+class Swap:
+    device: str
+    kind: str
+    size_bytes: int
+    used_bytes: int
+
+
+@dataclass(frozen=True)
+class Mount:
+    mount_point: str
+    filesystem: str
+    source: str
+    device_number: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BlockDevice:
+    """A whole disk, or a layer over disks (RAID, LVM) made of `members`, which are disks or partitions."""
+
+    name: str
+    device_number: str
+    size_bytes: int
+    rotational: bool | None
+    model: str | None
+    scheduler: str | None
+    schedulers: tuple[str, ...]
+    members: tuple[str, ...]
+    partitions: dict[str, str]
+    """Device number of each partition to its name."""
+
+    @property
+    def medium(self) -> Medium | None:
+        if self.rotational is None or (self.rotational and self.name.startswith(("vd", "xvd"))):
+            return None  # Linux marks virtio and Xen disks as rotational whatever lies below them
+        if self.rotational:
+            return "hdd"
+        return "nvme" if self.name.startswith("nvme") else "ssd"
+
+
+@dataclass(frozen=True)
+class Facts:
+    files: HostFiles = field(repr=False, compare=False)
+    kernel_release: str | None
+    operating_system: str | None
+    cpu_count: int | None
+    cpu_model: str | None
+    memory: Memory
+    swaps: tuple[Swap, ...] | None
+    mounts: tuple[Mount, ...]
+    block_devices: tuple[BlockDevice, ...]
+    nofile_soft: int | None
+    nofile_hard: int | None
+    container: str | None
+    virtual_machine: str | None
+    unknown: dict[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data for a result file; mounts of the kernel's pseudo file systems are left out."""
+        tree = {
+            item.name: getattr(self, item.name)
+            for item in dataclasses.fields(self)
+            if item.name not in ("files", "mounts")
+        }
+        tree["mounts"] = [mount for mount in self.mounts if mount.filesystem not in _PSEUDO_FILESYSTEMS]
+        return {name: _plain(value) for name, value in tree.items()}
+
+    def mount_of(self, path: str) -> Mount | None:
+        """The mount that holds `path`, which need not exist yet."""
+        real = os.path.realpath(path) if self.files.root == Path("/") else os.path.normpath(path)
+        best: Mount | None = None
+        for mount in self.mounts:  # in mount order: a later mount on the same point hides the earlier one
+            inside = mount.mount_point == "/" or real == mount.mount_point or real.startswith(mount.mount_point + "/")
+            if inside and (best is None or len(mount.mount_point) >= len(best.mount_point)):
+                best = mount
+        return best
+
+    def disks_of(self, path: str) -> list[BlockDevice]:
+        """The disks under `path`, through partitions, RAID and LVM; empty when it is not on a local disk."""
+        mount = self.mount_of(path)
+        if mount is None:
+            return []
+        device = self._device(mount.device_number)
+        if device is None and mount.source.startswith("/dev/"):
+            # btrfs and overlays report a device number of no device; the source still names one.
+            device = self._device(mount.source.removeprefix("/dev/"))
+        return self._leaves(device) if device else []
+
+    def read_only_mount(self, path: str) -> str | None:
+        """The mount point that makes a file of /proc or /sys read-only (as containers do), None when none does."""
+        mount = self.mount_of(path)
+        return mount.mount_point if mount and "ro" in mount.options else None
+
+    def _device(self, number_or_name: str) -> BlockDevice | None:
+        for device in self.block_devices:
+            if number_or_name in (device.device_number, device.name):
+                return device
+            if number_or_name in device.partitions or number_or_name in device.partitions.values():
+                return device
+        return None
+
+    def _leaves(self, device: BlockDevice) -> list[BlockDevice]:
+        if not device.members:
+            return [device]
+        leaves: dict[str, BlockDevice] = {}
+        for member in device.members:
+            below = self._device(member)
+            for leaf in self._leaves(below) if below else []:
+                leaves[leaf.name] = leaf
+        return list(leaves.values())
+
+
+def collect(root: Path = Path("/")) -> Facts:
+    """Read the facts of the host whose files are below `root` (a captured tree works as well as `/`)."""
+    return _Collector(HostFiles(root)).collect()
+
+
+class _Collector:
+    def __init__(self, files: HostFiles) -> None:
+        self.files = files
+        self.unknown: dict[str, str] = {}
+
+    def collect(self) -> Facts:
+        mounts = self._mounts()
+        nofile_soft, nofile_hard = self._nofile()
+        return Facts(
+            files=self.files,
+            kernel_release=self._text("kernel_release", "/proc/sys/kernel/osrelease"),
+            operating_system=self._operating_system(),
+            cpu_count=self._cpu_count(),
+            cpu_model=self._first_match("cpu_model", "/proc/cpuinfo", r"^(?:model name|Model|cpu)\s*:\s*(.+)$"),
+            memory=Memory(
+                total_bytes=self._meminfo_bytes("memory.total_bytes", "MemTotal"),
+                available_bytes=self._meminfo_bytes("memory.available_bytes", "MemAvailable"),
+                cgroup_limit_bytes=self._cgroup_limit_bytes(mounts),
+            ),
+            swaps=self._swaps(),
+            mounts=mounts,
+            block_devices=self._block_devices(),
+            nofile_soft=nofile_soft,
+            nofile_hard=nofile_hard,
+            container=self._container(),
+            virtual_machine=self._virtual_machine(),
+            unknown=self.unknown,
+        )
+
+    def _text(self, fact: str, path: str) -> str | None:
+        reading = self.files.read(path)
+        if reading.text is None:
+            self.unknown[fact] = reading.reason
+        return reading.text
+
+    def _first_match(self, fact: str, path: str, pattern: str) -> str | None:
+        text = self._text(fact, path)
+        if text is None:
+            return None
+        match = re.search(pattern, text, re.MULTILINE)
+        if match is None:
+            self.unknown[fact] = f"{path} does not tell"
+            return None
+        return match[1].strip()
+
+    def _operating_system(self) -> str | None:
+        name = self._first_match("operating_system", "/etc/os-release", r"^PRETTY_NAME=(.+)$")
+        return name.strip("\"'") if name else None
+
+    def _cpu_count(self) -> int | None:
+        text = self._text("cpu_count", "/sys/devices/system/cpu/online")
+        if text is None:
+            return None
+        count = 0
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            if not first.isdecimal() or (last and not last.isdecimal()):
+                self.unknown["cpu_count"] = f"/sys/devices/system/cpu/online holds {text!r}"
+                return None
+            count += int(last or first) - int(first) + 1
+        return count
+
+    def _meminfo_bytes(self, fact: str, key: str) -> int | None:
+        kibibytes = self._first_match(fact, "/proc/meminfo", rf"^{key}:\s+(\d+) kB$")
+        return int(kibibytes) * 1024 if kibibytes else None
+
+    def _swaps(self) -> tuple[Swap, ...] | None:
+        text = self._text("swaps", "/proc/swaps")
+        if text is None:
+            return None
+        rows = (line.split() for line in text.splitlines()[1:])
+        return tuple(Swap(row[0], row[1], int(row[2]) * 1024, int(row[3]) * 1024) for row in rows if len(row) >= 4)
+
+    def _mounts(self) -> tuple[Mount, ...]:
+        text = self._text("mounts", "/proc/self/mountinfo")
+        mounts = []
+        for line in (text or "").splitlines():
+            before, _, after = line.partition(" - ")
+            left, right = before.split(" "), after.split(" ")
+            if len(left) < 6 or len(right) < 2:
+                continue
+            super_options = right[2].split(",") if len(right) > 2 else []
+            # Options of the mount come first; "rw" of the superblock does not undo "ro" of the mount.
+            options = dict.fromkeys([*left[5].split(","), *(o for o in super_options if o not in ("ro", "rw"))])
+            if "ro" in super_options:
+                options = dict.fromkeys(["ro" if option == "rw" else option for option in options])
+            mounts.append(Mount(_unescape(left[4]), right[0], _unescape(right[1]), left[2], tuple(options)))
+        return tuple(mounts)
+
+    def _nofile(self) -> tuple[int | None, int | None]:
+        text = self._text("nofile", "/proc/self/limits")
+        match = re.search(r"^Max open files\s+(\d+)\s+(\d+)", text or "", re.MULTILINE)
+        if match is None:
+            self.unknown.setdefault("nofile", "/proc/self/limits does not tell")
+            return None, None
+        return int(match[1]), int(match[2])
+
+    def _block_devices(self) -> tuple[BlockDevice, ...]:
+        names = self.files.names("/sys/block")
+        if not names:
+            self.unknown["block_devices"] = "/sys/block is empty or does not exist"
+        devices = (self._block_device(name) for name in names)
+        return tuple(device for device in devices if device is not None)
+
+    def _block_device(self, name: str) -> BlockDevice | None:
+        base = f"/sys/block/{name}"
+        size = self.files.read(f"{base}/size").text or "0"
+        if size == "0" or self.files.read(f"{base}/hidden").text == "1":
+            return None  # a loop device or card reader with nothing in it; one path of a multipath NVMe namespace
+        rotational = self.files.read(f"{base}/queue/rotational").text
+        schedulers = (self.files.read(f"{base}/queue/scheduler").text or "").split()
+        chosen = next((word.strip("[]") for word in schedulers if word.startswith("[")), None)
+        partitions = {
+            number: child
+            for child in self.files.names(base)
+            if self.files.exists(f"{base}/{child}/partition")
+            and (number := self.files.read(f"{base}/{child}/dev").text)
+        }
+        return BlockDevice(
+            name=name,
+            device_number=self.files.read(f"{base}/dev").text or "",
+            size_bytes=int(size) * 512 if size.isdecimal() else 0,
+            rotational=None if rotational is None else rotational == "1",
+            model=self.files.read(f"{base}/device/model").text,
+            scheduler=chosen,
+            schedulers=tuple(word.strip("[]") for word in schedulers),
+            members=tuple(self.files.names(f"{base}/slaves")),
+            partitions=partitions,
+        )
+
+    def _cgroup_limit_bytes(self, mounts: tuple[Mount, ...]) -> int | None:
+        text = self._text("memory.cgroup_limit_bytes", "/proc/self/cgroup")
+        limits: list[int] = []
+        for line in (text or "").splitlines():
+            hierarchy, _, rest = line.partition(":")
+            controllers, _, group = rest.partition(":")
+            if hierarchy == "0":
+                mounted, limit_file = [m for m in mounts if m.filesystem == "cgroup2"], "memory.max"
+            elif "memory" in controllers.split(","):
+                mounted = [m for m in mounts if m.filesystem == "cgroup" and "memory" in m.options]
+                limit_file = "memory.limit_in_bytes"
+            else:
+                continue
+            for mount in mounted[:1]:
+                limits += self._limits_upwards(mount.mount_point, group, limit_file)
+        return min(limits, default=None)
+
+    def _limits_upwards(self, mount_point: str, group: str, limit_file: str) -> list[int]:
+        """Limits of the group and its ancestors. Inside a container the group's path may lie above what is mounted."""
+        parts = [part for part in group.split("/") if part not in ("", "..")]
+        paths = ["/".join([mount_point, *parts[:depth], limit_file]) for depth in range(len(parts) + 1)]
+        values = [self.files.read(path).text for path in paths]
+        return [int(v) for v in values if v and v.isdecimal() and int(v) < _CGROUP_V1_UNLIMITED_BYTES]
+
+    def _container(self) -> str | None:
+        """What kind of container this is, None for none. The pid namespace decides; marker files only give the name."""
+        namespace = self.files.link("/proc/self/ns/pid")
+        if namespace == _INITIAL_PID_NAMESPACE:
+            return None
+        named = self.files.read("/run/systemd/container").text
+        if named:
+            return named
+        for marker, name in (("/.dockerenv", "docker"), ("/run/.containerenv", "podman")):
+            if self.files.exists(marker):
+                return name
+        if namespace is None:
+            self.unknown["container"] = "/proc/self/ns/pid cannot be read"
+            return None
+        return "unnamed (own pid namespace)"
+
+    def _virtual_machine(self) -> str | None:
+        flags = self.files.read("/proc/cpuinfo").text or ""
+        if not re.search(r"^flags\s*:.*\bhypervisor\b", flags, re.MULTILINE) and not self.files.exists(
+            "/sys/hypervisor/type"
+        ):
+            return None
+        vendor = self.files.read("/sys/class/dmi/id/sys_vendor").text
+        product = self.files.read("/sys/class/dmi/id/product_name").text
+        return " ".join(word for word in (vendor, product) if word) or "unnamed hypervisor"
+
+
+def _unescape(text: str) -> str:
+    r"""Mount tables write space, tab, newline and backslash as \ooo."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        plain = {item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+        if isinstance(value, BlockDevice):
+            plain["medium"] = value.medium
+        return plain
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
