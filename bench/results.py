@@ -106,8 +106,11 @@ class Reason(_Model):
 
 
 class Verdict(_Model):
+    """Whether the figures may be believed. `notes` say what to know about them; they change nothing of the state."""
+
     state: VerdictState
     reasons: list[Reason]
+    notes: list[str] = Field(default=[])
 
 
 class Phase(_Model):
@@ -288,6 +291,11 @@ class ResultWriter:
         if occupied:
             raise ResultDirectoryError(f"{directory} is not empty; name a new directory with --out")
 
+    def remove_if_empty(self) -> None:
+        """Leave nothing behind of a run that could not start."""
+        if not any(self.directory.iterdir()):
+            self.directory.rmdir()
+
     def write_manifest(self, manifest: Manifest) -> None:
         _write_atomically(self.directory / "manifest.json", _dump(manifest))
 
@@ -302,12 +310,42 @@ class ResultWriter:
         (path / "hist").mkdir(parents=True, exist_ok=True)
         return path
 
-    def write_trial(self, summary: TrialSummary, windows: Iterable[Window], host_samples: Iterable[HostSample]) -> None:
-        """Write one finished trial; summary.json comes last, so that its presence means the trial is whole."""
-        path = self.trial_directory(summary.trial_id)
+    def write_series(self, trial_id: str, windows: Iterable[Window], host_samples: Iterable[HostSample]) -> None:
+        """Write what happened second by second; an interrupted trial has this and no summary."""
+        path = self.trial_directory(trial_id)
         _write_atomically(path / "windows.jsonl", "".join(w.model_dump_json() + "\n" for w in windows))
         _write_atomically(path / "host.jsonl", "".join(s.model_dump_json() + "\n" for s in host_samples))
-        _write_atomically(path / "summary.json", _dump(summary))
+
+    def write_trial(self, summary: TrialSummary, windows: Iterable[Window], host_samples: Iterable[HostSample]) -> None:
+        """Write one finished trial; summary.json comes last, so that its presence means the trial is whole."""
+        self.write_series(summary.trial_id, windows, host_samples)
+        _write_atomically(self.trial_directory(summary.trial_id) / "summary.json", _dump(summary))
+
+
+def histogram_path(trial_directory: Path, metric: Metric) -> Path:
+    return trial_directory / "hist" / f"{metric}.hlog"
+
+
+def measured_latency(trial_directory: Path, metric: Metric, phases: Iterable[Phase]) -> Latency:
+    """The latency of the measured phase, computed from the histogram log on disk and from nothing else.
+
+    Raises OSError or ValueError when the log is missing or damaged.
+    """
+    path = histogram_path(trial_directory, metric)
+    measure = next(phase for phase in phases if phase.name == "measure")
+    histogram = read_histogram(path, measure.start_s, measure.end_s)
+    at = histogram.get_percentile_to_value_dict([50, 90, 99, 99.9, 99.99]) if histogram.get_total_count() else {}
+    return Latency(
+        p50=at.get(50, 0),
+        p90=at.get(90, 0),
+        p99=at.get(99, 0),
+        p999=at.get(99.9, 0),
+        p9999=at.get(99.99, 0),
+        max=histogram.get_max_value(),
+        mean=histogram.get_mean_value(),
+        count=histogram.get_total_count(),
+        hist=str(path.relative_to(trial_directory)),
+    )
 
 
 class SpectrumPoint(NamedTuple):
@@ -332,7 +370,7 @@ class TrialResult:
         return [_parse(HostSample, line, path) for path, line in _lines(self.directory / "host.jsonl")]
 
     def histogram_path(self, metric: Metric) -> Path:
-        return self.directory / "hist" / f"{metric}.hlog"
+        return histogram_path(self.directory, metric)
 
     def spectrum(self, metric: Metric, ticks_per_half_distance: int = 5) -> list[SpectrumPoint]:
         """The percentile spectrum of the measured phase, as HdrHistogram prints it; empty when nothing was recorded.
@@ -378,6 +416,11 @@ class RunResult:
             path = self.directory / "trials" / planned.trial_id / "summary.json"
             if path.is_file():
                 yield TrialResult(path.parent, _parse(TrialSummary, path.read_text("utf-8"), path))
+
+    def files(self) -> list[Path]:
+        """Every file that the results stand on, in a fixed order: what a checksum of the run covers."""
+        top = [path for name in ("manifest.json", "env.json") if (path := self.directory / name).is_file()]
+        return top + sorted(path for path in (self.directory / "trials").rglob("*") if path.is_file())
 
     def cells(self) -> dict[str, list[TrialResult]]:
         """Finished trials by cell, cells in the order of the plan's first mention sorted by axis order."""

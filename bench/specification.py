@@ -60,7 +60,7 @@ class Specification:
 
 
 def load_specification(path: Path, overrides: Mapping[Location, tuple[Any, str]] | None = None) -> Specification:
-    """Read `path`; `overrides` are key -> (value, the option that set it). Raises UsageError."""
+    """Read `path`; `overrides` are key -> (value, the option that set it), None takes a key away. Raises UsageError."""
     document = read_document(path)
     for location, (value, option) in (overrides or {}).items():
         _put(document.data, location, value)
@@ -206,7 +206,10 @@ def _put(data: dict[str, Any], location: Location, value: Any) -> None:
         if not isinstance(inner, dict):
             return  # validation will say what is wrong with it
         data = inner
-    data[str(last)] = value
+    if value is None:
+        data.pop(str(last), None)
+    else:
+        data[str(last)] = value
 
 
 # --- one-line explanations of what pydantic found -------------------------------------------------------------------

@@ -120,7 +120,10 @@ class Records(_Part):
         default=None, alias="size", description="size of a value, the 24 bytes of the stamp included"
     )
     compress_ratio: float | None = Field(
-        default=None, ge=0, le=1, description="share of a generated value that no codec can shrink; 0.5 when absent"
+        default=None,
+        ge=0,
+        le=1,
+        description="share of a generated value that is random text; the rest repeats itself. 0.5 when absent",
     )
     payload_file: str | None = Field(
         default=None, description="take the values from the lines of this text file (relative to the workload file)"
@@ -199,15 +202,19 @@ class Storage(_Part):
 
 
 class Validity(_Part):
-    """Limits beyond which a trial's figures are not to be believed. The defaults and their reasons: docs/bench.md."""
+    """Limits beyond which a trial's figures are not to be believed.
+
+    A generator on hosts of its own keeps its schedule to 1 ms. The default allows for a broker and a JVM on the same
+    cores; response latency, which counts from the schedule, contains the lateness in any case.
+    """
 
     achieved_ratio_min: float = Field(default=0.995, gt=0, le=1, description="acknowledged over offered")
     send_delay_p99_ns: DurationNs = Field(
         default=5_000_000, alias="send_delay_p99", description="lateness of sends against their schedule"
     )
-    generator_cpu_ratio_max: float = Field(default=0.85, gt=0, le=1, description="of one core, busiest worker")
+    generator_cpu_ratio_max: float = Field(default=0.85, gt=0, le=1, description="of one core, busiest task")
     drift_ratio_max: float = Field(
-        default=2.0, gt=1, description="median response latency, last third over first third of the measured phase"
+        default=2.0, gt=1, description="median latency, last third over first third of the measured phase, or inverse"
     )
 
 
@@ -236,6 +243,12 @@ class Workload(_Part):
         if self.system.kind == "external" and (self.storage.targets or self.storage.target != TEMPORARY_TARGET):
             raise KeyFaultError(
                 "storage", text="an external system writes where it writes; leave the storage targets out"
+            )
+        if self.consumers.count > self.topics.partitions:
+            raise KeyFaultError(
+                "consumers",
+                "count",
+                text=f"{self.consumers.count} consumers cannot share {self.topics.partitions} partitions",
             )
         if self.load.rate_per_s < self.producers.count:
             rate = units.format_rate(self.load.rate_per_s)

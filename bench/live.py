@@ -1,0 +1,100 @@
+"""The live line of a run on a terminal: which trial, which phase, how it stands, how long it will still take."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from bench.plan import RUN_OVERHEAD_S, Plan, trial_duration_s
+from bench.progress import Observer, headline, outcome
+from bench.results import TrialPlan, TrialSummary
+from bench.units import human_duration, human_ns, human_rate
+from spark_loadgen import Progress
+
+STATE_STYLE = {"valid": "green", "inconclusive": "yellow", "invalid": "red", "failed": "red", "interrupted": "yellow"}
+
+
+class LiveObserver(Observer):
+    """Two lines at the bottom that change, and one line above them for every trial that has ended."""
+
+    def __init__(self, console: Console, plan: Plan) -> None:
+        self._console = console
+        self._expected_s = [float(trial_duration_s(trial.cell.workload)) for trial in plan.trials]
+        self._trials = len(plan.trials)
+        self._number = 0
+        self._cell = ""
+        self._step = f"starting Spark, about {RUN_OVERHEAD_S} s"
+        self._progress: Progress | None = None
+        self._started_s = self._trial_started_s = time.monotonic()
+        self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> LiveObserver:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def run_started(self, plan: Plan, out: Path, master: str) -> None:
+        self._console.print(f"[bold]{escape(headline(plan, master))}[/]", highlight=False)
+
+    def trial_started(self, number: int, trial: TrialPlan) -> None:
+        self._number, self._cell, self._progress = number, trial.cell, None
+        self._step = ""
+        self._trial_started_s = time.monotonic()
+
+    def step(self, text: str) -> None:
+        self._step, self._progress = text, None
+
+    def load(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
+        took_s = time.monotonic() - self._trial_started_s
+        # What a trial costs beside its load is the host's; the first ones teach what to expect of the rest.
+        surplus_s = took_s - self._expected_s[number - 1]
+        if trial.status == "done":
+            self._expected_s[number:] = [expected_s + surplus_s / 2 for expected_s in self._expected_s[number:]]
+        state = summary.verdict.state if summary else trial.status
+        line = Text(f"{number:>{len(str(self._trials))}}/{self._trials} {trial.cell}  ", overflow="fold")
+        line.append(outcome(trial, summary), style=STATE_STYLE.get(state, "") if state != "valid" else "")
+        self._console.print(line)
+
+    def _render(self) -> RenderableType:
+        now_s = time.monotonic()
+        done_s = sum(self._expected_s[: self._number - 1])
+        if self._number:
+            done_s += min(now_s - self._trial_started_s, self._expected_s[self._number - 1])
+        total_s = sum(self._expected_s)
+        bar = Table.grid(padding=(0, 2), expand=False)
+        left_s = total_s - done_s + (0 if self._number else RUN_OVERHEAD_S)
+        bar.add_row(
+            ProgressBar(total=total_s, completed=done_s, width=30),
+            f"{human_duration(now_s - self._started_s)} elapsed, about {human_duration(left_s)} left",
+        )
+        head = f"trial {self._number}/{self._trials}  {self._cell}" if self._number else ""
+        return Group(Text(head, style="bold", no_wrap=True), Text(self._state(), no_wrap=True), bar)
+
+    def _state(self) -> str:
+        progress = self._progress
+        if progress is None:
+            return self._step
+        parts = [f"{progress.phase} {progress.elapsed_s:.0f} s"]
+        if progress.phase in ("warmup", "measure"):
+            parts.append(f"{human_rate(progress.acked)} of {human_rate(progress.offered)} offered")
+        else:
+            parts.append(f"{human_rate(progress.received)} received")
+        if progress.produce_p99_ns is not None:
+            parts.append(f"p99 {human_ns(progress.produce_p99_ns)}")
+        if progress.generator_cpu_ratio_max is not None:
+            parts.append(f"generator {progress.generator_cpu_ratio_max:.0%} of a core")
+        if progress.failed:
+            parts.append(f"{progress.failed} failed")
+        return " · ".join(parts)

@@ -1,0 +1,139 @@
+"""What a person reads at the end of `plan` and `run`, and what a program reads with --json."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bench.plan import Plan, trial_duration_s
+from bench.results import RunResult, TrialResult
+from bench.storage import target_paths
+from bench.units import human_bytes, human_duration, human_ns, human_rate
+
+
+def print_plan(plan: Plan) -> None:
+    console = Console(highlight=False)
+    specification = plan.specification
+    workload = specification.workload
+    console.print(f"[bold]{escape(workload.name)}[/]  {escape(workload.purpose)}")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("block", justify="right")
+    for label in specification.axes or ["cell"]:
+        table.add_column(label, overflow="fold")
+    table.add_column("trial takes", justify="right")
+    for planned in plan.trials:
+        values = [str(planned.plan.factors[label]) for label in specification.axes] or [planned.cell.name]
+        took = human_duration(trial_duration_s(planned.cell.workload))
+        table.add_row(str(planned.plan.block), *values, took)
+    console.print(table)
+    console.print(
+        f"{len(plan.trials)} trials in {workload.trials.n} random blocks (seed {plan.seed}), "
+        f"about {human_duration(plan.duration_s)}; needs {plan.tasks} Spark task slots",
+    )
+    for target, needed_bytes in _needed_bytes(plan).items():
+        path = target_paths(workload)[target]
+        console.print(f"storage {target} ({path}): up to {human_bytes(needed_bytes)} at a time")
+
+
+def plan_as_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "name": plan.specification.workload.name,
+        "seed": plan.seed,
+        "duration_s": plan.duration_s,
+        "tasks": plan.tasks,
+        "storage_bytes": _needed_bytes(plan),
+        "axes": plan.specification.axes,
+        "cells": [cell.name for cell in plan.specification.cells],
+        "trials": [planned.plan.model_dump(exclude={"status", "error"}) for planned in plan.trials],
+    }
+
+
+def _needed_bytes(plan: Plan) -> dict[str, int]:
+    targets = dict.fromkeys(trial.cell.workload.storage.target for trial in plan.trials)
+    sizes = {target: plan.log_bytes(target, kept=False) for target in targets}
+    return {target: size_bytes for target, size_bytes in sizes.items() if size_bytes}
+
+
+def print_end(result: RunResult) -> None:
+    """The cells, then where to go from here."""
+    console = Console(highlight=False)
+    console.print(results_table(result))
+    if not result.manifest.for_measurement:
+        console.print("This workload says for_measurement: false; its figures are not to be quoted.", style="yellow")
+    if result.manifest.status == "interrupted":
+        console.print("[yellow]interrupted[/]; what was measured so far is kept")
+    console.print(f"results: {escape(str(result.directory))}", soft_wrap=True)
+    console.print(f"report:  highwater report {escape(shlex.quote(str(result.directory)))}", soft_wrap=True)
+
+
+def results_table(result: RunResult) -> Table:
+    """One row per cell: medians over its trials, with the smallest and largest where there are several."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("cell", overflow="fold")
+    for column in ("achieved", "produce p50", "p99", "p99.9", "verdict"):
+        table.add_column(column, justify="left" if column == "verdict" else "right")
+    for cell, trials in result.cells().items():
+        latencies = [trial.summary.produce.response_ns for trial in trials]
+        table.add_row(
+            escape(cell),
+            _spread([trial.summary.achieved_per_s for trial in trials], human_rate),
+            _spread([latency.p50 for latency in latencies], human_ns),
+            _spread([latency.p99 for latency in latencies], human_ns),
+            _spread([latency.p999 for latency in latencies], human_ns),
+            _verdicts(trials, sum(planned.cell == cell for planned in result.manifest.trials)),
+        )
+    return table
+
+
+def _spread(values: Sequence[float], human: Callable[[float], str]) -> str:
+    if not values:
+        return "–"
+    if len(values) == 1:
+        return human(values[0])
+    return f"{human(median(values))}\n[dim]{human(min(values))} – {human(max(values))}[/]"
+
+
+def _verdicts(trials: Sequence[TrialResult], planned: int) -> str:
+    states = [trial.summary.verdict.state for trial in trials]
+    styles = {"valid": "green", "inconclusive": "yellow", "invalid": "red"}
+    parts = [f"[{style}]{states.count(state)} {state}[/]" for state, style in styles.items() if state in states]
+    if missing := planned - len(states):
+        parts.append(f"[red]{missing} not finished[/]")
+    return "\n".join(parts)
+
+
+def results_as_json(result: RunResult) -> dict[str, Any]:
+    """The end of a run for programs: states and figures per cell, percentiles per trial and never averaged."""
+    return {
+        "directory": str(result.directory),
+        "status": result.manifest.status,
+        "exit_code": result.manifest.exit_code,
+        "cells": {
+            cell: [
+                {
+                    "trial_id": trial.summary.trial_id,
+                    "verdict": trial.summary.verdict.model_dump(mode="json"),
+                    "offered_per_s": trial.summary.offered_per_s,
+                    "achieved_per_s": trial.summary.achieved_per_s,
+                    "produce_response_ns": trial.summary.produce.response_ns.model_dump(mode="json"),
+                    "e2e_response_ns": trial.summary.e2e.response_ns.model_dump(mode="json")
+                    if trial.summary.e2e
+                    else None,
+                    "delivery": trial.summary.delivery.model_dump(mode="json"),
+                }
+                for trial in trials
+            ]
+            for cell, trials in result.cells().items()
+        },
+        "unfinished": [
+            {"trial_id": trial.trial_id, "cell": trial.cell, "status": trial.status, "error": trial.error}
+            for trial in result.manifest.trials
+            if trial.status != "done"
+        ],
+    }

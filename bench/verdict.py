@@ -1,0 +1,222 @@
+"""Whether a trial may be believed, judged before anybody looks at its speed. Pure: figures in, verdict out.
+
+`invalid`: the figures must not be used (records lost, load not kept, generator too slow). `inconclusive`: nothing is
+known to be wrong, but something that would make them wrong cannot be excluded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bench.results import Delivery, EndToEnd, Generator, Latency, Produce, Reason, Verdict, VerdictState
+from bench.units import human_duration, human_ns, human_rate
+from bench.workload import Validity
+
+# A percentile is read off the records beyond it; with fewer than this many it is an anecdote.
+SAMPLES_BEYOND_PERCENTILE: Final = 10
+# Below this change of the median, drift is of no consequence whatever its ratio.
+DRIFT_OF_CONSEQUENCE_NS: Final = 1_000_000
+# Fewer measured seconds than this cannot be split into thirds that mean anything.
+SECONDS_TO_JUDGE_DRIFT: Final = 6
+
+_TARGET_AT_FAULT: Final = "delivery."
+_PERCENTILES: Final = {"p99": 0.99, "p999": 0.999, "p9999": 0.9999}
+_HUMAN_PERCENTILE: Final = {"p99": "p99", "p999": "p99.9", "p9999": "p99.99"}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that a verdict rests on."""
+
+    acks: str
+    idempotent: bool
+    drain_max_s: int
+    offered_per_s: float
+    achieved_per_s: float
+    delivery: Delivery
+    produce: Produce
+    e2e: EndToEnd | None
+    generator: Generator
+    produce_p50_ns_by_second: Sequence[int | None]
+    """Of the measured phase; None for a second without samples."""
+    client_errors: Sequence[str]
+
+
+def target_at_fault(reason: Reason) -> bool:
+    """True when the system under test broke its promise, False when the measurement is what failed."""
+    return reason.check.startswith(_TARGET_AT_FAULT)
+
+
+def judge(evidence: Evidence, limits: Validity) -> Verdict:
+    invalid = [*_delivery(evidence), *_load(evidence, limits), *_generator(evidence, limits)]
+    doubtful = [*_oversubscribed(evidence), *_drift(evidence, limits)]
+    state: VerdictState = "invalid" if invalid else "inconclusive" if doubtful else "valid"
+    return Verdict(state=state, reasons=[*invalid, *doubtful], notes=_notes(evidence))
+
+
+def _delivery(evidence: Evidence) -> list[Reason]:
+    delivery, reasons = evidence.delivery, []
+
+    def found(check: str, value: int, text: str) -> None:
+        if value:
+            reasons.append(Reason(check=check, value=value, limit=0, text=text))
+
+    errors = f" ({'; '.join(evidence.client_errors)})" if evidence.client_errors else ""
+    found("delivery.failed", delivery.failed, f"{delivery.failed} records were given up by the client{errors}")
+    if evidence.acks == "0":
+        # Nobody promised to keep these; a loss voids the figures without being the broker's fault.
+        found(
+            "loss.unacknowledged",
+            delivery.lost,
+            f"{delivery.lost} records were lost; acks 0 allows that, figures do not",
+        )
+    else:
+        held = delivery.in_log == delivery.acked + delivery.duplicated
+        if delivery.lost and held:
+            found(
+                "drain.unread",
+                delivery.lost,
+                f"{delivery.lost} acknowledged records were not read within {human_duration(evidence.drain_max_s)}, "
+                "though the broker holds them; raise phases.drain, add consumers, or lower load.rate",
+            )
+        else:
+            found("delivery.lost", delivery.lost, f"{delivery.lost} acknowledged records were lost")
+        if not held:
+            reasons.append(
+                Reason(
+                    check="delivery.in_log",
+                    value=delivery.in_log,
+                    limit=delivery.acked + delivery.duplicated,
+                    text=f"the broker's log holds {delivery.in_log} records, and {delivery.acked} were acknowledged"
+                    + (f" with {delivery.duplicated} duplicates" if delivery.duplicated else ""),
+                )
+            )
+    found("delivery.corrupt", delivery.corrupt, f"{delivery.corrupt} records came back changed")
+    found(
+        "delivery.reordered",
+        delivery.reordered,
+        f"{delivery.reordered} records came back out of order; with several requests in flight a retry may do that "
+        "unless enable.idempotence is true",
+    )
+    if evidence.idempotent:
+        found(
+            "delivery.duplicated",
+            delivery.duplicated,
+            f"{delivery.duplicated} records came back twice although the producer is idempotent",
+        )
+    return reasons
+
+
+def _load(evidence: Evidence, limits: Validity) -> list[Reason]:
+    ratio = evidence.achieved_per_s / evidence.offered_per_s if evidence.offered_per_s else 0.0
+    if ratio >= limits.achieved_ratio_min:
+        return []
+    return [
+        Reason(
+            check="load.achieved_ratio",
+            value=round(ratio, 4),
+            limit=limits.achieved_ratio_min,
+            text=f"of {human_rate(evidence.offered_per_s)} offered, {human_rate(evidence.achieved_per_s)} were acked "
+            f"({ratio:.1%}, limit {limits.achieved_ratio_min:.1%}): latency is then that of a growing queue; "
+            "lower load.rate",
+        )
+    ]
+
+
+def _generator(evidence: Evidence, limits: Validity) -> list[Reason]:
+    reasons = []
+    delay_ns = evidence.produce.send_delay_ns.p99
+    if delay_ns > limits.send_delay_p99_ns:
+        reasons.append(
+            Reason(
+                check="generator.send_delay_p99_ns",
+                value=delay_ns,
+                limit=limits.send_delay_p99_ns,
+                text=f"records left late: p99 {human_ns(delay_ns)} after their time (limit "
+                f"{human_ns(limits.send_delay_p99_ns)}); use more producers or a quieter host, or lower load.rate",
+            )
+        )
+    cpu = evidence.generator.cpu_ratio_max
+    if cpu > limits.generator_cpu_ratio_max:
+        more = evidence.generator.producers + 1
+        reasons.append(
+            Reason(
+                check="generator.cpu_ratio_max",
+                value=round(cpu, 3),
+                limit=limits.generator_cpu_ratio_max,
+                text=f"the busiest task used {cpu:.0%} of a core (limit {limits.generator_cpu_ratio_max:.0%}): "
+                f"the generator was measured, not the system; set producers.count to {more} or lower load.rate",
+            )
+        )
+    return reasons
+
+
+def _oversubscribed(evidence: Evidence) -> list[Reason]:
+    generator = evidence.generator
+    if not generator.oversubscribed:
+        return []
+    return [
+        Reason(
+            check="generator.oversubscribed",
+            value=generator.slots,
+            limit="cores of the host",
+            text=f"{generator.slots} task slots share fewer cores, so load tasks wait for each other; "
+            "use --master local[CORES] or a cluster",
+        )
+    ]
+
+
+def _drift(evidence: Evidence, limits: Validity) -> list[Reason]:
+    medians = [value for value in evidence.produce_p50_ns_by_second if value is not None]
+    if len(medians) < SECONDS_TO_JUDGE_DRIFT:
+        return []
+    third = len(medians) // 3
+    first, last = _median(medians[:third]), _median(medians[-third:])
+    low, high = sorted((first, last))
+    if high <= limits.drift_ratio_max * max(low, 1) or high - low < DRIFT_OF_CONSEQUENCE_NS:
+        return []
+    return [
+        Reason(
+            check="steady.drift_ratio",
+            value=round(high / max(low, 1), 2),
+            limit=limits.drift_ratio_max,
+            text=f"never steady: the median latency went from {human_ns(first)} in the first third of the measured "
+            f"phase to {human_ns(last)} in the last; lengthen phases.warmup, or lower load.rate",
+        )
+    ]
+
+
+def _median(values: Sequence[int]) -> int:
+    return sorted(values)[len(values) // 2]
+
+
+def _notes(evidence: Evidence) -> list[str]:
+    delivery, notes = evidence.delivery, []
+    if evidence.acks == "0":
+        notes.append("acks 0: acknowledged means handed to the socket; produce latency excludes the broker")
+        if delivery.in_log != delivery.acked:
+            notes.append(f"acks 0: the log holds {delivery.in_log} of {delivery.acked} records sent")
+    if delivery.duplicated and not evidence.idempotent:
+        notes.append(f"{delivery.duplicated} duplicates: delivery is at least once when enable.idempotence is off")
+    if evidence.e2e and evidence.e2e.clock == "wall_clock":
+        spread = human_ns(evidence.generator.clock_spread_ns)
+        notes.append(f"end-to-end latency compares clocks of several hosts, which were {spread} apart at the start")
+    if evidence.e2e and evidence.e2e.negative_samples:
+        notes.append(f"{evidence.e2e.negative_samples} records seem received before their time; left out of end-to-end")
+    metrics = [("produce", evidence.produce.response_ns)]
+    if evidence.e2e:
+        metrics.append(("end-to-end", evidence.e2e.response_ns))
+    for name, latency in metrics:
+        if thin := _thin_percentiles(latency):
+            notes.append(f"{name} {thin}: fewer than {SAMPLES_BEYOND_PERCENTILE} of {latency.count} samples lie beyond")
+    return notes
+
+
+def _thin_percentiles(latency: Latency) -> str:
+    return ", ".join(
+        _HUMAN_PERCENTILE[name]
+        for name, share in _PERCENTILES.items()
+        if round(latency.count * (1 - share), 6) < SAMPLES_BEYOND_PERCENTILE
+    )
