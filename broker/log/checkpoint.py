@@ -1,0 +1,136 @@
+"""Kafka's small text files: checkpoints of offsets, leader epochs, partition.metadata, meta.properties, clean shutdown.
+
+Text in, values out, and back; who reads and writes the files is not known here. A checkpoint (Apache Kafka,
+CheckpointFile.java) is a line with the version, 0, a line with the number of entries, and one line for each entry.
+Offsets are kept by log directory as `topic partition offset`, leader epochs by partition as `epoch start_offset`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+REPLICATION_OFFSET_CHECKPOINT: Final = "replication-offset-checkpoint"
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+_VERSION: Final = "0"
+
+
+class MalformedFile(Exception):  # noqa: N818 - it names the thing found
+    """Text that is not what its file should hold; the text says in what."""
+
+
+class NewerVersion(MalformedFile):
+    """A version of the file that this broker does not know: somebody newer wrote it, so leave it alone."""
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return _encode(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+
+
+def decode_offsets(text: bytes) -> dict[TopicPartition, int]:
+    offsets = {}
+    for line in _decode(text):
+        topic, separator, numbers = line.partition(" ")
+        partition, offset = _two_numbers(numbers, line)
+        if not separator or not topic:
+            raise MalformedFile(f"line {line!r} is not 'topic partition offset'")
+        offsets[topic, partition] = offset
+    return offsets
+
+
+def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
+    return _encode(f"{epoch} {start_offset}" for epoch, start_offset in epochs)
+
+
+def decode_epochs(text: bytes) -> list[tuple[int, int]]:
+    return [_two_numbers(line, line) for line in _decode(text)]
+
+
+def encode_topic_id(topic_id: uuid.UUID) -> str:
+    """Kafka writes a UUID as 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def decode_topic_id(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
+    except ValueError as error:
+        raise MalformedFile(f"{text!r} is not a topic id") from error
+
+
+def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
+    return f"version: {_VERSION}\ntopic_id: {encode_topic_id(topic_id)}".encode()
+
+
+def decode_partition_metadata(text: bytes) -> uuid.UUID:
+    fields = dict(re.findall(r"^(\w+): *(\S+)\s*$", text.decode(errors="replace"), re.MULTILINE))
+    if "version" not in fields or "topic_id" not in fields:
+        raise MalformedFile("it lacks 'version' or 'topic_id'")
+    _check_version(fields["version"])
+    return decode_topic_id(fields["topic_id"])
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    lines = [f"{key}={value}\n" for key, value in sorted(properties.items())]
+    return ("#\n" + "".join(lines)).encode()
+
+
+def decode_properties(text: bytes) -> dict[str, str]:
+    properties = {}
+    for line in text.decode(errors="replace").splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        key, separator, value = stripped.partition("=")
+        if not separator:
+            raise MalformedFile(f"line {line!r} is not 'key=value'")
+        # java.util.Properties writes a backslash before these.
+        properties[key.strip()] = re.sub(r"\\([:=#! \\])", r"\1", value.strip())
+    return properties
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    return json.dumps({"version": int(_VERSION), "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def _encode(lines: Iterable[str]) -> bytes:
+    entries = list(lines)
+    return "".join(f"{line}\n" for line in (_VERSION, str(len(entries)), *entries)).encode()
+
+
+def _decode(text: bytes) -> list[str]:
+    lines = text.decode(errors="replace").splitlines()
+    if len(lines) == 0:
+        return []  # Kafka makes the file empty and fills it later.
+    _check_version(lines[0])
+    if len(lines) < 2 or not lines[1].isdecimal():
+        raise MalformedFile("its second line is not the number of entries")
+    if len(lines) - 2 != int(lines[1]):
+        raise MalformedFile(f"it promises {lines[1]} entries and has {len(lines) - 2}")
+    return lines[2:]
+
+
+def _check_version(version: str) -> None:
+    if not version.strip().isdecimal():
+        raise MalformedFile(f"its version is {version!r}, not a number")
+    if version.strip() != _VERSION:
+        raise NewerVersion(f"its version is {version}, and this broker knows {_VERSION}")
+
+
+def _two_numbers(text: str, line: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(-?\d+) (-?\d+)", text, re.ASCII)
+    if found is None:
+        raise MalformedFile(f"line {line!r} does not end in two numbers")
+    return int(found[1]), int(found[2])

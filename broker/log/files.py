@@ -1,0 +1,199 @@
+"""The only door of the log to the operating system.
+
+Everything else in this room is handed a `FileOperations`, so that tests can put a file system behind it that fails at a
+chosen operation or loses, as a power cut does, what was not synced. Descriptors are plain integers; paths are absolute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from broker.records.batch import ReadableBuffer
+
+# linux/falloc.h: reserve blocks past the end of the file without moving the end.
+_FALLOC_FL_KEEP_SIZE: Final = 1
+
+
+class Entry(NamedTuple):
+    """One name in a directory."""
+
+    name: str
+    is_directory: bool
+    size_bytes: int
+
+
+class FileOperations(Protocol):
+    """What the log needs of a file system; every method raises OSError on failure."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open for reading and writing."""
+
+    def close(self, descriptor: int) -> None: ...
+
+    def pread(self, descriptor: int, size: int, position: int) -> bytes:
+        """Up to `size` bytes, fewer only at the end of the file."""
+
+    def pwrite(self, descriptor: int, data: ReadableBuffer, position: int) -> None:
+        """Write all of `data`, or raise with some of it perhaps written."""
+
+    def truncate(self, descriptor: int, size: int) -> None: ...
+
+    def preallocate(self, descriptor: int, size: int) -> None:
+        """Reserve blocks up to `size`; the file's size stays."""
+
+    def sync(self, descriptor: int) -> None:
+        """Make the file's data, and its size, survive a power cut."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Make the names in the directory survive a power cut."""
+
+    def read(self, path: Path) -> bytes: ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def list(self, path: Path) -> list[Entry]: ...
+
+    def make_directory(self, path: Path) -> None: ...
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Atomic; replaces a file of the new name."""
+
+    def remove(self, path: Path) -> None: ...
+
+    def remove_directory(self, path: Path) -> None: ...
+
+    def lock(self, path: Path) -> int | None:
+        """Create and lock a file until its descriptor is closed; None if another holds it."""
+
+
+class RealFiles:
+    """Linux."""
+
+    __slots__ = ()
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def pread(self, descriptor: int, size: int, position: int) -> bytes:
+        data = os.pread(descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        # One call returns at most 2 GiB − 4 KiB, and may be cut short by a signal.
+        parts = [data]
+        done = len(data)
+        while done < size and (data := os.pread(descriptor, size - done, position + done)):
+            parts.append(data)
+            done += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, descriptor: int, data: ReadableBuffer, position: int) -> None:
+        written = os.pwrite(descriptor, data, position)
+        if written == len(data):
+            return
+        view = memoryview(data)
+        while written < len(view):
+            written += os.pwrite(descriptor, view[written:], position + written)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        os.ftruncate(descriptor, size)
+
+    def preallocate(self, descriptor: int, size: int) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        result = libc.fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(size))
+        # A file system without fallocate writes just as well, only not as evenly.
+        if result != 0 and ctypes.get_errno() != errno.EOPNOTSUPP:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    def sync(self, descriptor: int) -> None:
+        os.fdatasync(descriptor)
+
+    def sync_directory(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def list(self, path: Path) -> list[Entry]:
+        entries = []
+        with os.scandir(path) as found:
+            for entry in found:
+                is_directory = entry.is_dir()
+                entries.append(Entry(entry.name, is_directory, 0 if is_directory else entry.stat().st_size))
+        return entries
+
+    def make_directory(self, path: Path) -> None:
+        path.mkdir()
+
+    def rename(self, old: Path, new: Path) -> None:
+        old.rename(new)
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
+    def remove_directory(self, path: Path) -> None:
+        path.rmdir()
+
+    def lock(self, path: Path) -> int | None:
+        descriptor = self.open(path, create=True)
+        try:
+            # flock keeps out another of ours, even in this process; a POSIX lock is what Java's FileLock takes, so it
+            # keeps out Apache Kafka. The two kinds do not see each other.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return None
+            raise
+        return descriptor
+
+
+def write_file(files: FileOperations, path: Path, data: bytes) -> None:
+    """Make or overwrite a file; nothing is synced."""
+    descriptor = files.open(path, create=True)
+    try:
+        files.truncate(descriptor, 0)
+        files.pwrite(descriptor, data, 0)
+    finally:
+        files.close(descriptor)
+
+
+def write_durably(files: FileOperations, path: Path, data: bytes) -> None:
+    """Replace a file: after a crash or a power cut at any moment either the old or the new one is there, whole."""
+    temporary = path.with_name(path.name + ".tmp")
+    descriptor = files.open(temporary, create=True)
+    try:
+        files.truncate(descriptor, 0)
+        files.pwrite(descriptor, data, 0)
+        files.sync(descriptor)
+    finally:
+        files.close(descriptor)
+    files.rename(temporary, path)
+    files.sync_directory(path.parent)
+
+
+def sync_file(files: FileOperations, path: Path) -> None:
+    """Sync a file by its name; one that retention or deletion removed meanwhile needs no syncing."""
+    try:
+        descriptor = files.open(path)
+    except FileNotFoundError:
+        return
+    try:
+        files.sync(descriptor)
+    finally:
+        files.close(descriptor)

@@ -1,0 +1,346 @@
+"""One log directory: whose it is, the partitions in it, and the checkpoints that let them come back.
+
+Opening it takes the lock and settles whose it is; `load` brings its logs back. What must not be lost is written as
+Kafka writes it: identity in `meta.properties`, offsets in three checkpoints, and `.kafka_cleanshutdown` as the last
+file of a clean stop, which is removed before anything else happens at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker.clock import Clock
+from broker.log.checkpoint import (
+    CLEAN_SHUTDOWN,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    MalformedFile,
+    NewerVersion,
+    TopicPartition,
+    decode_offsets,
+    decode_partition_metadata,
+    decode_properties,
+    encode_clean_shutdown,
+    encode_offsets,
+    encode_properties,
+    encode_topic_id,
+)
+from broker.log.config import LogConfig
+from broker.log.errors import LogDirectoryError
+from broker.log.files import FileOperations, write_durably
+from broker.log.open_segments import DEFAULT_MAX_OPEN_SEGMENTS, OpenSegments
+from broker.log.partition_log import PartitionLog
+from broker.log.recovery import LogLoader
+
+_LOG: Final = logging.getLogger(__name__)
+
+DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
+
+_LOCK: Final = ".lock"
+_PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
+_DELETED_NAME: Final = re.compile(r"\S+-\d+\.[0-9a-f]{32}-delete")
+# Kafka's names of folders that hold a partition in an unusual state; they are kept as they are.
+_SET_ASIDE_NAME: Final = re.compile(r"\S+-\d+\.[0-9a-f]{32}-(future|stray)")
+_FOREIGN_BUT_HARMLESS: Final = ("lost+found",)
+_MAX_NAME_LENGTH: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The text of the checkpoint files as of one moment; `write` blocks and may run in any thread."""
+
+    files: FileOperations
+    path: Path
+    texts: Mapping[str, bytes]
+
+    def write(self) -> None:
+        for name, text in self.texts.items():
+            write_durably(self.files, self.path / name, text)
+
+
+class LogDirectory:
+    def __init__(
+        self,
+        files: FileOperations,
+        path: Path,
+        defaults: LogConfig,
+        *,
+        broker_id: int,
+        clock: Clock,
+        cluster_id: str | None = None,
+        max_open_segments: int = DEFAULT_MAX_OPEN_SEGMENTS,
+        producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
+    ) -> None:
+        """Lock the directory and check that it is this broker's; a new one becomes so.
+
+        Without a `cluster_id` the directory's own is taken, or a new one is made.
+        """
+        self.path = path.absolute()
+        self.defaults = defaults
+        self.broker_id = broker_id
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As the last checkpoint had them, from `load` on."""
+        self._files = files
+        self._clock = clock
+        self._open_segments = OpenSegments(max_open_segments)
+        self._producer_expiration_ms = producer_expiration_ms
+        try:
+            if not files.exists(self.path):
+                files.make_directory(self.path)
+                files.sync_directory(self.path.parent)
+            lock = files.lock(self.path / _LOCK)
+        except OSError as error:
+            raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror}") from error
+        if lock is None:
+            raise LogDirectoryError(f"log directory {self.path} is in use by another broker; stop it or choose another")
+        self._lock: int | None = lock
+        try:
+            self.cluster_id = self._identify(cluster_id)
+        except OSError as error:
+            self._unlock()
+            raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror}") from error
+        except LogDirectoryError:
+            self._unlock()
+            raise
+
+    # Coming back
+
+    def load(
+        self,
+        config_of: Callable[[str], LogConfig] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Bring back every partition; after an unclean stop this reads and checks what was not flushed.
+
+        `config_of` tells the configuration of a topic; `progress` is told (partitions loaded, partitions in all).
+        """
+        try:
+            self._load(config_of, progress)
+        except OSError as error:
+            raise LogDirectoryError(
+                f"{error.filename or self.path} cannot be used: {error.strerror}; mend that and start again"
+            ) from error
+
+    def _load(self, config_of: Callable[[str], LogConfig] | None, progress: Callable[[int, int], None] | None) -> None:
+        names = self._partition_names()
+        recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
+        log_start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        self.high_watermarks = self._read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+        # Gone before any file changes, so that a crash from here on counts as one.
+        is_clean = self._files.exists(self.path / CLEAN_SHUTDOWN)
+        if is_clean:
+            self._files.remove(self.path / CLEAN_SHUTDOWN)
+            self._files.sync_directory(self.path)
+        for done, ((topic, partition), name) in enumerate(names.items()):
+            if progress is not None:
+                progress(done, len(names))
+            self.logs[topic, partition] = self._open_log(
+                topic,
+                partition,
+                self.path / name,
+                config_of(topic) if config_of is not None else self.defaults,
+                topic_id=self._read_topic_id(self.path / name),
+                is_clean=is_clean,
+                recovery_point=recovery_points.get((topic, partition), 0),
+                log_start_offset=log_start_offsets.get((topic, partition), 0),
+            )
+        if progress is not None:
+            progress(len(names), len(names))
+
+    # Partitions
+
+    def create_partition(
+        self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig | None = None
+    ) -> PartitionLog:
+        """Make a new, empty log."""
+        directory = self.path / f"{topic}-{partition}"
+        if (topic, partition) in self.logs:
+            raise ValueError(f"{directory} is there already")
+        self._files.make_directory(directory)
+        self._files.sync_directory(self.path)
+        log = self._open_log(
+            topic,
+            partition,
+            directory,
+            config or self.defaults,
+            topic_id=topic_id,
+            is_clean=False,
+            recovery_point=0,
+            log_start_offset=0,
+        )
+        log.write_metadata()
+        self.logs[topic, partition] = log
+        return log
+
+    def delete_partition(self, topic: str, partition: int) -> None:
+        """Take the log away under its name; its files go with the next `purge_deleted`, or at the next start."""
+        log = self.logs.pop((topic, partition))
+        self.high_watermarks.pop((topic, partition), None)
+        log.close(clean=False)
+        suffix = f"-{partition}.{uuid.uuid4().hex}-delete"
+        name = topic[: _MAX_NAME_LENGTH - len(suffix)] + suffix
+        self._files.rename(log.directory, self.path / name)
+        self._files.sync_directory(self.path)
+
+    def purge_deleted(self) -> None:
+        """Remove the files of deleted partitions; blocks, and may run in any thread."""
+        for entry in self._files.list(self.path):
+            if entry.is_directory and _DELETED_NAME.fullmatch(entry.name):
+                directory = self.path / entry.name
+                for file in self._files.list(directory):
+                    self._files.remove(directory / file.name)
+                self._files.remove_directory(directory)
+
+    # Checkpoints and the end
+
+    def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> Checkpoint:
+        """Take down the offsets as they are now; without `high_watermarks` all that a log has counts as replicated."""
+        if high_watermarks is None:
+            high_watermarks = {key: log.log_end_offset for key, log in self.logs.items()}
+        for log in self.logs.values():
+            log.write_indexes()
+        offsets = {
+            RECOVERY_POINT_CHECKPOINT: {key: log.recovery_point for key, log in self.logs.items()},
+            LOG_START_OFFSET_CHECKPOINT: {
+                key: log.log_start_offset
+                for key, log in self.logs.items()
+                if log.log_start_offset > log.segment_base_offsets[0]
+            },
+            REPLICATION_OFFSET_CHECKPOINT: high_watermarks,
+        }
+        texts = {name: encode_offsets(values) for name, values in offsets.items()}
+        return Checkpoint(self._files, self.path, texts)
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        self.begin_checkpoint(high_watermarks).write()
+
+    def expire_producers(self) -> None:
+        now_ms = self._clock.now_ms()
+        for log in self.logs.values():
+            log.expire_producers(now_ms, self._producer_expiration_ms)
+
+    def close(self, *, clean: bool = True, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        """Give the directory back. A clean close brings everything to the disk first, blocking, and says so there."""
+        try:
+            for log in self.logs.values():
+                log.close(clean=clean)
+            if clean:
+                self.checkpoint(high_watermarks)
+                write_durably(self._files, self.path / CLEAN_SHUTDOWN, encode_clean_shutdown(-1))
+        finally:
+            self._unlock()
+
+    # Inside
+
+    def _identify(self, cluster_id: str | None) -> str:
+        path = self.path / META_PROPERTIES
+        if not self._files.exists(path):
+            foreign = [
+                e.name for e in self._files.list(self.path) if e.is_directory and e.name not in _FOREIGN_BUT_HARMLESS
+            ]
+            if foreign:
+                raise LogDirectoryError(
+                    f"{self.path} holds the folder {min(foreign)!r} but no {META_PROPERTIES}, so it is no broker's log "
+                    "directory; choose an empty one"
+                )
+            cluster_id = cluster_id or encode_topic_id(uuid.uuid4())
+            properties = {"version": "0", "broker.id": str(self.broker_id), "cluster.id": cluster_id}
+            write_durably(self._files, path, encode_properties(properties))
+            return cluster_id
+        try:
+            properties = decode_properties(self._files.read(path))
+        except MalformedFile as error:
+            raise LogDirectoryError(f"{path}: {error}; restore the file or choose another log directory") from error
+        expected = {"version": "0", "broker.id": str(self.broker_id), "cluster.id": cluster_id}
+        for key, value in expected.items():
+            found = properties.get(key)
+            if found is None:
+                raise LogDirectoryError(f"{path}: it lacks {key}; restore the file or choose another log directory")
+            if value is not None and found != value:
+                raise LogDirectoryError(
+                    f"{path}: {key} is {found}, but this broker's is {value}; choose the directory or the {key} that "
+                    "belongs to it"
+                )
+        return properties["cluster.id"]
+
+    def _partition_names(self) -> dict[TopicPartition, str]:
+        self.purge_deleted()
+        names: dict[TopicPartition, str] = {}
+        for entry in sorted(self._files.list(self.path)):
+            if not entry.is_directory or entry.name in _FOREIGN_BUT_HARMLESS:
+                continue
+            if _SET_ASIDE_NAME.fullmatch(entry.name):
+                _LOG.warning("%s is left as it is", self.path / entry.name)
+                continue
+            found = _PARTITION_NAME.fullmatch(entry.name)
+            if found is None:
+                raise LogDirectoryError(
+                    f"{self.path / entry.name} is not a partition's folder (topic-number); move it out of the log "
+                    "directory"
+                )
+            names[found[1], int(found[2])] = entry.name
+        return names
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """A damaged one counts as none: then all segments are read and checked, and nothing is lost."""
+        path = self.path / name
+        if not self._files.exists(path):
+            return {}
+        try:
+            return decode_offsets(self._files.read(path))
+        except NewerVersion as error:
+            raise LogDirectoryError(f"{path}: {error}; start the newer broker that wrote it") from error
+        except MalformedFile as error:
+            _LOG.warning("%s: %s; going on without it", path, error)
+            return {}
+
+    def _read_topic_id(self, directory: Path) -> uuid.UUID | None:
+        path = directory / PARTITION_METADATA
+        if not self._files.exists(path):
+            return None
+        try:
+            return decode_partition_metadata(self._files.read(path))
+        except MalformedFile as error:
+            raise LogDirectoryError(
+                f"{path}: {error}; restore the file, or remove it if the topic id is lost"
+            ) from error
+
+    def _open_log(
+        self,
+        topic: str,
+        partition: int,
+        directory: Path,
+        config: LogConfig,
+        *,
+        topic_id: uuid.UUID | None,
+        is_clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
+    ) -> PartitionLog:
+        state = LogLoader(
+            files=self._files,
+            directory=directory,
+            config=config,
+            open_segments=self._open_segments,
+            now_ms=self._clock.now_ms(),
+            is_clean=is_clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+        ).load()
+        state.producer_states.expire(self._clock.now_ms(), self._producer_expiration_ms)
+        return PartitionLog(self._files, directory, topic, partition, topic_id, config, self._open_segments, state)
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._files.close(self._lock)
+            self._lock = None

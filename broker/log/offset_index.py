@@ -1,0 +1,88 @@
+"""The `.index` of a segment: a sparse map from offset to position in the log file.
+
+Each entry is 8 bytes, big-endian: i32 offset relative to the segment's base, i32 position. The offset is the last one
+of the batch that begins at the position. Entries are held in memory, in the order of the file, and searched there; the
+segment writes them out. Both columns rise strictly, which is all the check that the file's format allows.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from array import array
+from bisect import bisect_right
+from itertools import islice
+from typing import Final
+
+from broker.log.errors import CorruptIndex
+
+ENTRY_SIZE: Final = 8
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+
+
+class OffsetIndex:
+    __slots__ = ("_base_offset", "_offsets", "_positions", "written_entries")
+
+    def __init__(self, base_offset: int) -> None:
+        self._base_offset = base_offset
+        self._offsets = array("i")
+        self._positions = array("i")
+        self.written_entries = 0
+        """How many of the entries the file has."""
+
+    @classmethod
+    def decode(cls, data: bytes, base_offset: int, log_size_bytes: int) -> OffsetIndex:
+        index = cls(base_offset)
+        if len(data) % ENTRY_SIZE:
+            raise CorruptIndex(f"{len(data)} bytes are no whole number of entries")
+        columns = array("i", data)
+        if sys.byteorder == "little":
+            columns.byteswap()
+        index._offsets, index._positions = columns[0::2], columns[1::2]
+        index.written_entries = len(index._offsets)
+        for column in (index._offsets, index._positions):
+            if column and (column[0] < 0 or not all(map(operator.lt, column, islice(column, 1, None)))):
+                raise CorruptIndex("the entries do not rise")
+        if index._positions and index._positions[-1] >= log_size_bytes:
+            raise CorruptIndex(f"an entry points to {index._positions[-1]}, past the {log_size_bytes} bytes of the log")
+        return index
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        return [(self._base_offset + offset, at) for offset, at in zip(self._offsets, self._positions, strict=True)]
+
+    def is_full(self, max_bytes: int) -> bool:
+        return len(self._offsets) >= max_bytes // ENTRY_SIZE
+
+    def append(self, offset: int, position: int) -> None:
+        self._offsets.append(offset - self._base_offset)
+        self._positions.append(position)
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """The last entry whose offset is not above `offset`; without one, the beginning of the segment."""
+        return self._entry(bisect_right(self._offsets, min(offset - self._base_offset, MAX_RELATIVE_OFFSET)) - 1)
+
+    def lookup_position(self, position: int) -> tuple[int, int]:
+        """The last entry whose position is not above `position`; without one, the beginning of the segment."""
+        return self._entry(bisect_right(self._positions, position) - 1)
+
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        return self._entry(len(self._offsets) - 1)
+
+    def unwritten(self) -> bytes:
+        """The entries that the file has not got yet, as the file has them."""
+        offsets, positions = self._offsets[self.written_entries :], self._positions[self.written_entries :]
+        columns = array("i", bytes(ENTRY_SIZE * len(offsets)))
+        columns[0::2], columns[1::2] = offsets, positions
+        if sys.byteorder == "little":
+            columns.byteswap()
+        return columns.tobytes()
+
+    def _entry(self, slot: int) -> tuple[int, int]:
+        if slot < 0:
+            return self._base_offset, 0
+        return self._base_offset + self._offsets[slot], self._positions[slot]

@@ -1,0 +1,41 @@
+"""How many segments of a log directory are open at once.
+
+A log directory may hold more segments than the process may have descriptors. Those used longest ago are asked to let go
+of what they can get back from their files: the descriptor, and the indexes of one that no longer grows.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, Protocol
+
+DEFAULT_MAX_OPEN_SEGMENTS: Final = 512
+
+
+class Openable(Protocol):
+    def release(self) -> None:
+        """Let go of descriptors and caches; the next use opens them again."""
+
+
+class OpenSegments:
+    """Least recently used goes first."""
+
+    __slots__ = ("_capacity", "_order")
+
+    def __init__(self, capacity: int = DEFAULT_MAX_OPEN_SEGMENTS) -> None:
+        self._capacity = max(1, capacity)
+        self._order: OrderedDict[Openable, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def used(self, segment: Openable) -> None:
+        order = self._order
+        order[segment] = None
+        order.move_to_end(segment)
+        while len(order) > self._capacity:
+            oldest, _ = order.popitem(last=False)
+            oldest.release()
+
+    def released(self, segment: Openable) -> None:
+        self._order.pop(segment, None)

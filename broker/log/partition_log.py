@@ -1,0 +1,348 @@
+"""One partition's log: what a leader appends to and everybody reads from.
+
+Records from `log_start_offset` up to, not including, `log_end_offset` can be read. Below the recovery point everything
+is on the disk for sure; from there on it may be in the page cache only. A flush moves the recovery point in three
+steps, so that the waiting is done by another thread: `begin_flush` (cheap), `ticket.sync` (blocks, any thread),
+`complete_flush` (cheap). All else belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, encode_epochs, encode_partition_metadata
+from broker.log.config import LogConfig
+from broker.log.errors import CorruptIndex
+from broker.log.files import FileOperations, sync_file, write_durably, write_file
+from broker.log.open_segments import OpenSegments
+from broker.log.recovery import LogState
+from broker.log.segment import INDEX_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_name
+from broker.records.batch import (
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    BatchHeader,
+    CorruptBatch,
+    TimestampType,
+    WritableBuffer,
+    assign,
+    set_log_append_time,
+)
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Appended(NamedTuple):
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """NO_TIMESTAMP unless the topic's timestamps are the broker's."""
+    duplicate: bool
+
+
+@dataclass(slots=True)
+class FlushTicket:
+    """All that has to reach the disk for the recovery point to move to `end_offset`."""
+
+    files: FileOperations
+    directory: Path
+    end_offset: int
+    segments: list[Segment]
+    descriptors: list[int]
+    paths: list[Path]
+    leader_epochs: bytes | None
+    has_new_names: bool
+    is_synced: bool = False
+
+    def sync(self) -> None:
+        """Blocks until the disk has it. After an OSError what the page cache holds is not to be trusted any more."""
+        try:
+            self._sync()
+        except FileNotFoundError:
+            if self.files.exists(self.directory):
+                raise
+            # The partition was deleted meanwhile, and its folder renamed: there is nothing left to keep.
+        self.is_synced = True
+
+    def _sync(self) -> None:
+        for descriptor in self.descriptors:
+            self.files.sync(descriptor)
+        for path in self.paths:
+            sync_file(self.files, path)
+        if self.leader_epochs is not None:
+            write_durably(self.files, self.directory / LEADER_EPOCH_CHECKPOINT, self.leader_epochs)
+        elif self.has_new_names:
+            self.files.sync_directory(self.directory)
+
+
+class PartitionLog:
+    def __init__(
+        self,
+        files: FileOperations,
+        directory: Path,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID | None,
+        config: LogConfig,
+        open_segments: OpenSegments,
+        state: LogState,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.log_start_offset = state.log_start_offset
+        self.log_end_offset = state.log_end_offset
+        self.recovery_point = state.recovery_point
+        self.leader_epochs = state.leader_epochs
+        self.producer_states = state.producer_states
+        self.size_bytes = sum(segment.size_bytes for segment in state.segments)
+        self.directory = directory
+        self._files = files
+        self._open_segments = open_segments
+        self._segments = state.segments
+        self._base_offsets = [segment.base_offset for segment in state.segments]
+        self._snapshot_offset = state.snapshot_offset
+        self._unsynced_paths: list[Path] = []
+        self._has_new_names = self._is_changed = not state.is_clean
+        for segment in state.segments[self._first_unsynced_slot() : -1]:
+            self._note_index_files(segment)
+        self._dirty_since_ms: int | None = None
+        self._is_flushing = False
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def segment_base_offsets(self) -> tuple[int, ...]:
+        return tuple(self._base_offsets)
+
+    # Appending
+
+    def append(
+        self, records: WritableBuffer, headers: list[BatchHeader], *, leader_epoch: int, now_ms: int
+    ) -> Appended | ErrorCode:
+        """Append the one batch at the beginning of `records`, which `validate_produced` has passed, and stamp it there.
+
+        An OSError (a full disk, a broken one) leaves the log as it was.
+        """
+        (header,) = headers
+        config = self.config
+        size_bytes = header.size_bytes
+        if size_bytes > config.segment_bytes:
+            return ErrorCode.record_list_too_large
+        takes_broker_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        has_producer = header.producer_id != NO_PRODUCER_ID
+        if has_producer and (known := self.producer_states.check(header)) is not None:
+            if isinstance(known, ErrorCode):
+                return known
+            time_ms = known.timestamp_ms if takes_broker_time else NO_TIMESTAMP
+            return Appended(known.base_offset, known.last_offset, time_ms, duplicate=True)
+
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        max_timestamp_ms = header.max_timestamp_ms
+        assign(records, 0, base_offset, leader_epoch)
+        if takes_broker_time:
+            max_timestamp_ms = now_ms
+            set_log_append_time(records, 0, header, now_ms)
+        segment = self._segments[-1]
+        if segment.must_roll(config, size_bytes, max_timestamp_ms, last_offset, now_ms):
+            segment = self._roll(now_ms)
+        batch = records if len(records) == size_bytes else memoryview(records)[:size_bytes]
+        segment.append(batch, last_offset, max_timestamp_ms)
+
+        self.log_end_offset = last_offset + 1
+        self.size_bytes += size_bytes
+        if leader_epoch > self.leader_epochs.latest:
+            self.leader_epochs.assign(leader_epoch, base_offset)
+        if has_producer:
+            self.producer_states.append(header, base_offset, max_timestamp_ms)
+        self._is_changed = True
+        if self._dirty_since_ms is None:
+            self._dirty_since_ms = now_ms
+        return Appended(base_offset, last_offset, now_ms if takes_broker_time else NO_TIMESTAMP, duplicate=False)
+
+    def _roll(self, now_ms: int) -> Segment:
+        """Begin a new segment at the end of the log. If anything fails the old one stays the active one."""
+        active = self._segments[-1]
+        active.seal()
+        try:
+            self._take_snapshot()
+            segment = Segment.create(
+                self._files, self.directory, self.log_end_offset, self._open_segments, self.config, now_ms
+            )
+        except OSError:
+            active.is_sealed = False
+            raise
+        self._note_index_files(active)
+        self._has_new_names = True
+        self._segments.append(segment)
+        self._base_offsets.append(segment.base_offset)
+        return segment
+
+    def _take_snapshot(self) -> None:
+        if self.log_end_offset > self._snapshot_offset:
+            path = self.directory / file_name(self.log_end_offset, SNAPSHOT_SUFFIX)
+            write_file(self._files, path, self.producer_states.encode())
+            self._unsynced_paths.append(path)
+            self._has_new_names = True
+            self._snapshot_offset = self.log_end_offset
+
+    def _note_index_files(self, segment: Segment) -> None:
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._unsynced_paths.append(self.directory / file_name(segment.base_offset, suffix))
+
+    # Reading
+
+    def read(
+        self, offset: int, max_bytes: int, *, end_offset: int, at_least_one_batch: bool = False
+    ) -> bytes | ErrorCode:
+        """Whole batches from the one that holds `offset` on, all below `end_offset`, at most `max_bytes`.
+
+        b"" where there is nothing yet; `at_least_one_batch` lets the first one exceed `max_bytes`.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            return ErrorCode.offset_out_of_range
+        if offset >= end_offset:
+            return b""
+        try:
+            # A gap in the offsets at the end of a segment leads on to the next one.
+            for slot in range(bisect_right(self._base_offsets, offset) - 1, len(self._segments)):
+                segment = self._segments[slot]
+                if segment.base_offset >= end_offset:
+                    break
+                end_position = (
+                    segment.size_bytes if end_offset >= self._end_offset_of(slot) else segment.position_of(end_offset)
+                )
+                data = segment.read(offset, max_bytes, end_position=end_position, at_least_one_batch=at_least_one_batch)
+                if data is not None:
+                    return data
+        except (CorruptBatch, CorruptIndex) as error:
+            _LOG.error("%s-%d cannot be read at offset %d: %s", self.topic, self.partition, offset, error)
+            return ErrorCode.corrupt_message
+        return b""
+
+    def _end_offset_of(self, slot: int) -> int:
+        return self._base_offsets[slot + 1] if slot + 1 < len(self._base_offsets) else self.log_end_offset
+
+    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record that is not before `timestamp_ms`, if it is below `end_offset`."""
+        for segment in self._segments:
+            if segment.largest_timestamp[0] < timestamp_ms:
+                continue
+            found = segment.find_timestamp(timestamp_ms, self.log_start_offset)
+            if found is not None:
+                return found if found[1] < end_offset else None
+        return None
+
+    def max_timestamp(self) -> tuple[int, int]:
+        """(timestamp, offset) of the first record that has the largest timestamp; (NO_TIMESTAMP, −1) without one."""
+        segment = max(self._segments, key=lambda segment: segment.largest_timestamp[0])
+        timestamp_ms, last_offset = segment.largest_timestamp
+        if timestamp_ms == NO_TIMESTAMP or last_offset < self.log_start_offset:
+            return NO_TIMESTAMP, -1
+        found = segment.find_timestamp(timestamp_ms, self.log_start_offset)
+        return found if found is not None else (timestamp_ms, last_offset)
+
+    def offset_for_leader_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest known epoch that is not above `leader_epoch`; (−1, −1) if unknown."""
+        return self.leader_epochs.end_offset_of(leader_epoch, self.log_end_offset)
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Hide the records before `offset`; it outlives a restart from the next checkpoint on."""
+        self.log_start_offset = max(self.log_start_offset, min(offset, self.log_end_offset))
+        self.leader_epochs.truncate_from_start(self.log_start_offset)
+
+    # Flushing
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    def flush_is_due(self, now_ms: int) -> bool:
+        """By count, by age, or because a sealed segment waits; a sealed one is always flushed, as Kafka does."""
+        if self._is_flushing or self.unflushed_messages == 0:
+            return False
+        return (
+            self.recovery_point < self._base_offsets[-1]
+            or self.unflushed_messages >= self.config.flush_messages
+            or (self._dirty_since_ms is not None and now_ms - self._dirty_since_ms >= self.config.flush_ms)
+        )
+
+    def begin_flush(self) -> FlushTicket | None:
+        """Take down all that a flush must sync; None if there is nothing, or another is under way."""
+        is_needed = (
+            self.unflushed_messages or self._unsynced_paths or self._has_new_names or self.leader_epochs.is_dirty
+        )
+        if self._is_flushing or not is_needed:
+            return None
+        segments = self._segments[self._first_unsynced_slot() :]
+        ticket = FlushTicket(
+            files=self._files,
+            directory=self.directory,
+            end_offset=self.log_end_offset,
+            segments=segments,
+            descriptors=[segment.pin() for segment in segments],
+            paths=self._unsynced_paths,
+            leader_epochs=encode_epochs(self.leader_epochs.entries) if self.leader_epochs.is_dirty else None,
+            has_new_names=self._has_new_names,
+        )
+        self._unsynced_paths = []
+        self._has_new_names = self.leader_epochs.is_dirty = False
+        self._dirty_since_ms = None
+        self._is_flushing = True
+        return ticket
+
+    def _first_unsynced_slot(self) -> int:
+        return max(0, bisect_right(self._base_offsets, self.recovery_point) - 1)
+
+    def complete_flush(self, ticket: FlushTicket) -> None:
+        """End the flush, whether or not `ticket.sync` went well; only if it did the recovery point moves."""
+        for segment in ticket.segments:
+            segment.unpin()
+        self._is_flushing = False
+        if ticket.is_synced:
+            self.recovery_point = max(self.recovery_point, ticket.end_offset)
+            return
+        self._unsynced_paths = ticket.paths + self._unsynced_paths
+        self._has_new_names |= ticket.has_new_names
+        self.leader_epochs.is_dirty |= ticket.leader_epochs is not None
+
+    # Housekeeping
+
+    def write_indexes(self) -> None:
+        """Let the index files catch up with the log, for whoever looks at them from outside."""
+        self._segments[-1].write_indexes()
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
+        self.producer_states.expire(now_ms, expiration_ms)
+
+    def write_metadata(self) -> None:
+        """Keep the topic's id beside the data."""
+        if self.topic_id is not None:
+            path = self.directory / PARTITION_METADATA
+            write_durably(self._files, path, encode_partition_metadata(self.topic_id))
+
+    def close(self, *, clean: bool = True) -> None:
+        """Release all files; a clean close first brings everything to the disk, blocking."""
+        if clean and self._is_changed:
+            if self._is_flushing:
+                raise RuntimeError(f"{self!r} is closed in the middle of a flush")
+            active = self._segments[-1]
+            active.seal()
+            self._note_index_files(active)
+            self._take_snapshot()
+            if (ticket := self.begin_flush()) is not None:
+                try:
+                    ticket.sync()
+                finally:
+                    self.complete_flush(ticket)
+        for segment in self._segments:
+            segment.release()

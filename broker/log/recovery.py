@@ -1,0 +1,282 @@
+"""Bringing a partition's log back from its folder, after a clean stop or after a crash.
+
+After a clean stop the files are what they were, and only the tail's end is looked for. Otherwise everything below the
+recovery point was synced and is trusted; every segment from the one that holds it on is read batch by batch:
+
+1. the first batch that is cut off, fails its CRC or is out of order ends the log: it and all segments after it go;
+2. the indexes of those segments are made anew;
+3. leader epochs that the checkpoint missed are found in the batches, those past the end are forgotten;
+4. producers are read from the latest snapshot not past the first of those segments, and from the batches after it.
+
+(Apache Kafka, LogLoader.scala.)
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT, MalformedFile, decode_epochs
+from broker.log.config import LogConfig
+from broker.log.errors import CorruptSnapshot, LogDirectoryError
+from broker.log.files import Entry, FileOperations
+from broker.log.leader_epochs import LeaderEpochs
+from broker.log.open_segments import OpenSegments
+from broker.log.producer_state import ProducerStates
+from broker.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+    file_name,
+)
+from broker.records.batch import NO_PRODUCER_ID, BatchHeader, CorruptBatch, foreign_format
+from broker.records.record import read_end_marker
+
+_LOG: Final = logging.getLogger(__name__)
+
+_SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+# What interrupted deletion and compaction leave behind; a `.swap` file, though, is the only copy of its data.
+_LEFTOVER_SUFFIXES: Final = (".deleted", ".cleaned", ".tmp")
+_SWAP_SUFFIX: Final = ".swap"
+_FORMAT_PROBE_BYTES: Final = 1 << 20
+
+
+@dataclass(slots=True)
+class LogState:
+    """A log as it was found, ready to go on."""
+
+    segments: list[Segment]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    leader_epochs: LeaderEpochs
+    producer_states: ProducerStates
+    snapshot_offset: int
+    is_clean: bool
+
+
+@dataclass(slots=True)
+class LogLoader:
+    """Loads one partition's folder; `load` is all there is to call."""
+
+    files: FileOperations
+    directory: Path
+    config: LogConfig
+    open_segments: OpenSegments
+    now_ms: int
+    is_clean: bool
+    recovery_point: int
+    log_start_offset: int
+
+    def load(self) -> LogState:
+        entries = self._remove_leftovers()
+        segments = self._find_segments(entries)
+        leader_epochs = self._read_leader_epochs(entries)
+        snapshots = _offsets_of(entries, SNAPSHOT_SUFFIX)
+        log_start_offset = max(self.log_start_offset, segments[0].base_offset if segments else 0)
+
+        recover_from = len(segments)
+        if segments and not self.is_clean:
+            recover_from = max(0, bisect_right([s.base_offset for s in segments], self.recovery_point) - 1)
+        elif segments and not _tail_is_whole(segments[-1]):
+            _LOG.warning("%s does not end as a clean stop leaves it: recovering it", segments[-1])
+            recover_from = len(segments) - 1
+
+        if recover_from < len(segments):
+            replay_end = segments[recover_from].base_offset
+        else:
+            replay_end = segments[-1].next_offset() if segments else log_start_offset
+        producer_states, snapshot_offset = self._read_snapshot(snapshots, log_start_offset, replay_end)
+        self._replay(segments[:recover_from], max(snapshot_offset, log_start_offset), producer_states)
+        self._recover(segments, recover_from, leader_epochs, producer_states)
+
+        is_whole = self.is_clean and recover_from == len(segments)
+        log_end_offset = segments[-1].next_offset() if segments else log_start_offset
+        if segments and log_end_offset < log_start_offset:
+            _LOG.warning(
+                "%s ends at offset %d, before its start offset %d: starting it there, empty",
+                self.directory,
+                log_end_offset,
+                log_start_offset,
+            )
+            self._remove_segments(segments)
+            segments.clear()
+            is_whole = False
+            producer_states = ProducerStates()
+            log_end_offset = log_start_offset
+        if not segments:
+            is_whole = False
+            segments.append(
+                Segment.create(
+                    self.files, self.directory, log_start_offset, self.open_segments, self.config, self.now_ms
+                )
+            )
+        leader_epochs.truncate_from_end(log_end_offset)
+        leader_epochs.truncate_from_start(log_start_offset)
+        for segment in segments[:-1]:
+            segment.is_sealed = True
+        self._remove_stray_snapshots(snapshots, segments, log_end_offset)
+        return LogState(
+            segments=segments,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            # What recovery read may still sit in the page cache only, so it does not raise the recovery point.
+            recovery_point=log_end_offset if is_whole else min(self.recovery_point, log_end_offset),
+            leader_epochs=leader_epochs,
+            producer_states=producer_states,
+            snapshot_offset=snapshot_offset,
+            is_clean=is_whole,
+        )
+
+    def _remove_leftovers(self) -> list[Entry]:
+        kept = []
+        for entry in self.files.list(self.directory):
+            if entry.name.endswith(_SWAP_SUFFIX):
+                raise LogDirectoryError(
+                    f"{self.directory / entry.name}: Apache Kafka stopped in the middle of a compaction here; "
+                    "start it once more on this directory to let it finish"
+                )
+            if entry.name.endswith(_LEFTOVER_SUFFIXES):
+                self.files.remove(self.directory / entry.name)
+            else:
+                kept.append(entry)
+        return kept
+
+    def _find_segments(self, entries: list[Entry]) -> list[Segment]:
+        sizes = {entry.name: entry.size_bytes for entry in entries}
+        bases = _offsets_of(entries, LOG_SUFFIX)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+            for orphan in set(_offsets_of(entries, suffix)) - set(bases):
+                self.files.remove(self.directory / file_name(orphan, suffix))
+        return [
+            Segment(
+                self.files,
+                self.directory,
+                base_offset,
+                self.open_segments,
+                index_interval_bytes=self.config.index_interval_bytes,
+                size_bytes=sizes[file_name(base_offset, LOG_SUFFIX)],
+                created_ms=self.now_ms,
+            )
+            for base_offset in bases
+        ]
+
+    def _read_leader_epochs(self, entries: list[Entry]) -> LeaderEpochs:
+        path = self.directory / LEADER_EPOCH_CHECKPOINT
+        if all(entry.name != path.name for entry in entries):
+            return LeaderEpochs()
+        try:
+            return LeaderEpochs(decode_epochs(self.files.read(path)))
+        except MalformedFile as error:
+            raise LogDirectoryError(f"{path}: {error}; restore the file, or remove it to have it made anew") from error
+
+    def _read_snapshot(
+        self, snapshots: list[int], log_start_offset: int, end_offset: int
+    ) -> tuple[ProducerStates, int]:
+        """The latest whole snapshot that is not past `end_offset`, and its offset."""
+        for offset in reversed(snapshots):
+            if not log_start_offset <= offset <= end_offset:
+                continue
+            path = self.directory / file_name(offset, SNAPSHOT_SUFFIX)
+            try:
+                return ProducerStates.decode(self.files.read(path)), offset
+            except CorruptSnapshot as error:
+                _LOG.warning("%s is damaged (%s): going back to an older one", path, error)
+                self.files.remove(path)
+                snapshots.remove(offset)
+        return ProducerStates(), log_start_offset
+
+    def _replay(self, segments: list[Segment], from_offset: int, producer_states: ProducerStates) -> None:
+        """Take in what producers wrote from `from_offset` on to segments that need no recovery."""
+        for slot, segment in enumerate(segments):
+            is_last = slot == len(segments) - 1
+            if not is_last and segments[slot + 1].base_offset <= from_offset:
+                continue
+            try:
+                found = segment.find(from_offset)
+                for _, header, batch in segment.batches(found[0]) if found is not None else ():
+                    _observe_producer(producer_states, header, batch)
+            except CorruptBatch as error:
+                _LOG.error("%s is damaged, so producers' last batches in it are forgotten: %s", segment, error)
+
+    def _recover(
+        self, segments: list[Segment], first: int, leader_epochs: LeaderEpochs, producer_states: ProducerStates
+    ) -> None:
+        def observe(header: BatchHeader, batch: memoryview) -> None:
+            if header.leader_epoch > leader_epochs.latest:
+                leader_epochs.assign(header.leader_epoch, header.base_offset)
+            _observe_producer(producer_states, header, batch)
+
+        for slot in range(first, len(segments)):
+            segment = segments[slot]
+            if (found := foreign_format(segment.read_first_bytes(_FORMAT_PROBE_BYTES))) is not None:
+                raise LogDirectoryError(
+                    f"{self.directory / file_name(segment.base_offset, LOG_SUFFIX)}: {found}; this broker keeps format "
+                    "2 only, so copy the topic over with a consumer and a producer"
+                )
+            size_bytes = segment.size_bytes
+            damage = segment.recover(observe)
+            if damage is None:
+                continue
+            rest = segments[slot + 1 :]
+            _LOG.warning(
+                "%s: %s; cut off %d bytes and %d later segments",
+                segment,
+                damage,
+                size_bytes - segment.size_bytes,
+                len(rest),
+            )
+            self._remove_segments(rest)
+            del segments[slot + 1 :]
+            return
+
+    def _remove_segments(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            segment.release()
+            for suffix in _SEGMENT_SUFFIXES:
+                path = self.directory / file_name(segment.base_offset, suffix)
+                if self.files.exists(path):
+                    self.files.remove(path)
+
+    def _remove_stray_snapshots(self, snapshots: list[int], segments: list[Segment], log_end_offset: int) -> None:
+        """Keep those at the beginning of a segment, and the latest: a recovery can begin at no other."""
+        keep = {segment.base_offset for segment in segments}
+        keep.update([offset for offset in snapshots if offset <= log_end_offset][-1:])
+        for offset in snapshots:
+            if offset > log_end_offset or offset not in keep:
+                self.files.remove(self.directory / file_name(offset, SNAPSHOT_SUFFIX))
+
+
+def _tail_is_whole(segment: Segment) -> bool:
+    try:
+        segment.next_offset()
+    except CorruptBatch:
+        return False
+    return True
+
+
+def _offsets_of(entries: list[Entry], suffix: str) -> list[int]:
+    """The base offsets of the files of one kind, in order."""
+    stems = (entry.name.removesuffix(suffix) for entry in entries if entry.name.endswith(suffix))
+    return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal())
+
+
+def _observe_producer(producer_states: ProducerStates, header: BatchHeader, batch: memoryview) -> None:
+    if header.producer_id == NO_PRODUCER_ID:
+        return
+    if not header.is_control:
+        producer_states.append(header, header.base_offset, header.max_timestamp_ms)
+        return
+    try:
+        marker = read_end_marker(batch, header)
+    except CorruptBatch as error:
+        _LOG.warning("the control batch at offset %d cannot be read: %s", header.base_offset, error)
+        return
+    if marker is not None:
+        producer_states.end_transaction(header, marker)

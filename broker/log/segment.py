@@ -1,0 +1,452 @@
+"""One segment of a partition's log: a `.log` file of batches, and the two indexes that make it searchable.
+
+Invariants:
+- `size_bytes` is where the next batch goes; bytes past it are leftovers of a failed write, for the next one to cover.
+- An index entry names a batch of the log file. Entries of a growing segment live in memory and reach their files when
+  it is sealed, closed or checkpointed; after a crash they are made anew from the log, which alone is the truth.
+- A segment that is pinned keeps its descriptor: another thread is syncing it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+
+from broker.log import offset_index, time_index
+from broker.log.config import LogConfig
+from broker.log.errors import CorruptIndex
+from broker.log.files import FileOperations, sync_file, write_file
+from broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from broker.log.open_segments import OpenSegments
+from broker.log.time_index import TimeIndex
+from broker.records.batch import (
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    CorruptBatch,
+    ReadableBuffer,
+    crc_is_valid,
+    read_header,
+)
+from broker.records.record import decode_batch
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+
+# Headers are looked at through a window of about the distance of two index entries, whole batches through a wider one.
+_HEADER_WINDOW_BYTES: Final = 8 * 1024
+_BATCH_WINDOW_BYTES: Final = 1024 * 1024
+
+_LOG: Final = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    return f"{base_offset:020d}{suffix}"
+
+
+class Segment:
+    def __init__(
+        self,
+        files: FileOperations,
+        directory: Path,
+        base_offset: int,
+        open_segments: OpenSegments,
+        *,
+        index_interval_bytes: int,
+        size_bytes: int = 0,
+        created_ms: int,
+    ) -> None:
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.is_sealed = False
+        self._files = files
+        self._directory = directory
+        self._path = directory / file_name(base_offset, LOG_SUFFIX)
+        self._open_segments = open_segments
+        self._index_interval_bytes = index_interval_bytes
+        self._created_ms = created_ms
+        self._first_batch_timestamp_ms: int | None = None
+        self._descriptor: int | None = None
+        self._pins = 0
+        self._release_when_unpinned = False
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._indexes_are_sound = False
+        self._largest_timestamp: tuple[int, int] | None = None
+        self._bytes_since_index_entry = 0
+
+    @classmethod
+    def create(
+        cls,
+        files: FileOperations,
+        directory: Path,
+        base_offset: int,
+        open_segments: OpenSegments,
+        config: LogConfig,
+        now_ms: int,
+    ) -> Segment:
+        """Make the files of an empty segment; leftovers of the same name are emptied."""
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+            write_file(files, directory / file_name(base_offset, suffix), b"")
+        segment = cls(
+            files,
+            directory,
+            base_offset,
+            open_segments,
+            index_interval_bytes=config.index_interval_bytes,
+            created_ms=now_ms,
+        )
+        segment._start_indexes()
+        if config.preallocate:
+            files.preallocate(segment._open(), config.segment_bytes)
+        return segment
+
+    def __repr__(self) -> str:
+        return f"Segment({str(self._path)!r}, {self.size_bytes} bytes)"
+
+    # Appending
+
+    def must_roll(
+        self, config: LogConfig, size_bytes: int, max_timestamp_ms: int, last_offset: int, now_ms: int
+    ) -> bool:
+        """Whether a batch of that size, timestamp and last offset belongs into a new segment.
+
+        Age is by the records' own time: the new batch's largest timestamp less the first batch's. Only where the first
+        has none does the wall clock since the segment was made count (LogSegment.timeWaitedForRoll).
+        """
+        if self.size_bytes == 0:
+            return False
+        if self._first_batch_timestamp_ms is None:
+            _, first = next(self.headers())
+            self._first_batch_timestamp_ms = first.max_timestamp_ms
+        first_ms = self._first_batch_timestamp_ms
+        age_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self._created_ms
+        return (
+            self.size_bytes > config.segment_bytes - size_bytes
+            or age_ms > config.segment_ms
+            or self.offset_index.is_full(config.segment_index_bytes)
+            or self.time_index.is_full(config.segment_index_bytes)
+            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+        )
+
+    def append(self, batch: ReadableBuffer, last_offset: int, max_timestamp_ms: int) -> None:
+        """Add one whole batch. If the write fails nothing has changed, but for bytes past the end."""
+        position = self.size_bytes
+        descriptor = self._open()
+        try:
+            self._files.pwrite(descriptor, batch, position)
+        except OSError as error:
+            try:
+                self._files.truncate(descriptor, position)
+            except OSError as second:
+                error.add_note(f"and what was written of the batch could not be cut off again: {second}")
+            raise
+        self.size_bytes = position + len(batch)
+        if position == 0:
+            self._first_batch_timestamp_ms = max_timestamp_ms
+        self._index(position, len(batch), last_offset, max_timestamp_ms)
+
+    def seal(self) -> None:
+        """Finish the segment's files: nothing is appended any more."""
+        self.time_index.append_if_later(*self.largest_timestamp)
+        self.write_indexes()
+        # Gives back blocks reserved past the end; the size is what it was.
+        self._files.truncate(self._open(), self.size_bytes)
+        self.is_sealed = True
+
+    def close(self) -> None:
+        """Seal, but for the possibility to go on after the next start."""
+        self.seal()
+        self.release()
+
+    def write_indexes(self) -> None:
+        """Bring the index files up to date; they are not synced."""
+        for suffix, index, entry_size in (
+            (INDEX_SUFFIX, self._offset_index, offset_index.ENTRY_SIZE),
+            (TIME_INDEX_SUFFIX, self._time_index, time_index.ENTRY_SIZE),
+        ):
+            if index is None or len(index) == index.written_entries:
+                continue
+            descriptor = self._files.open(self._directory / file_name(self.base_offset, suffix), create=True)
+            try:
+                self._files.pwrite(descriptor, index.unwritten(), index.written_entries * entry_size)
+            finally:
+                self._files.close(descriptor)
+            index.written_entries = len(index)
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, end_position: int, at_least_one_batch: bool) -> bytes | None:
+        """Whole batches, up to `end_position`, from the first that holds `offset` or a later one; None if none does."""
+        found = self.find(offset)
+        if found is None:
+            return None
+        position, header = found
+        if position >= end_position:
+            return b""
+        end = position + max_bytes
+        if end >= end_position:
+            end = end_position
+        elif header.size_bytes > max_bytes:
+            if not at_least_one_batch:
+                return b""
+            end = position + header.size_bytes
+        else:
+            end = self._with_sound_index(lambda: self._last_boundary(position, end))
+        return self._pread(end - position, position)
+
+    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """(position, header) of the first batch that holds `offset` or a later one."""
+        return self._with_sound_index(lambda: self._find(offset))
+
+    def position_of(self, offset: int) -> int:
+        """Where a reader that may see only offsets below `offset` must stop."""
+        found = self.find(offset)
+        return self.size_bytes if found is None else found[0]
+
+    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record from `start_offset` on that is not before `timestamp_ms`."""
+        return self._with_sound_index(lambda: self._find_timestamp(timestamp_ms, start_offset))
+
+    @property
+    def largest_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp, or NO_TIMESTAMP, and the last offset of the batch that has it."""
+        if self._largest_timestamp is None:
+            self._largest_timestamp = self.time_index.last_entry
+        return self._largest_timestamp
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of every batch from `position` on. CorruptBatch where the bytes are none."""
+        end = self.size_bytes
+        window = b""
+        window_start = position
+        while position < end:
+            at = position - window_start
+            if at + HEADER_SIZE > len(window):
+                window = self._pread(min(_HEADER_WINDOW_BYTES, end - position), position)
+                window_start, at = position, 0
+            header = read_header(window, at)
+            if position + header.size_bytes > end:
+                raise CorruptBatch(f"the batch at {position} is cut off: {end - position} of {header.size_bytes} bytes")
+            yield position, header
+            position += header.size_bytes
+
+    def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """(position, header, bytes) of every batch from `position` on. CorruptBatch where the bytes are none."""
+        window = memoryview(b"")
+        window_start = position
+        end = self.size_bytes
+        while position < end:
+            at = position - window_start
+            if at + HEADER_SIZE > len(window):
+                window = memoryview(self._pread(min(_BATCH_WINDOW_BYTES, end - position), position))
+                window_start, at = position, 0
+            header = read_header(window, at)
+            size = header.size_bytes
+            if position + size > end:
+                raise CorruptBatch(f"the batch at {position} is cut off: {end - position} of {size} bytes")
+            if at + size > len(window):
+                window = memoryview(self._pread(max(size, min(_BATCH_WINDOW_BYTES, end - position)), position))
+                window_start, at = position, 0
+            yield position, header, window[at : at + size]
+            position += size
+
+    # Opening after a stop
+
+    def next_offset(self) -> int:
+        """The offset after the last batch, found from the last index entry; CorruptBatch if the tail is not whole."""
+        next_offset = self.base_offset
+        for _, header in self.headers(self.offset_index.last_entry[1]):
+            next_offset = header.next_offset
+        return next_offset
+
+    def recover(self, observe: Callable[[BatchHeader, memoryview], None]) -> CorruptBatch | None:
+        """Check every batch, cut off all from the first bad one on, make the indexes anew; what was wrong, if anything.
+
+        `observe` sees each good batch in turn.
+        """
+        self._start_indexes()
+        damage: CorruptBatch | None = None
+        end = 0
+        next_offset = self.base_offset
+        try:
+            for position, header, batch in self.batches():
+                if not crc_is_valid(batch, 0, header):
+                    raise CorruptBatch(f"the CRC of the batch at {position} does not match")
+                if header.base_offset < next_offset or header.last_offset_delta < 0:
+                    raise CorruptBatch(
+                        f"the batch at {position} has offset {header.base_offset} after {next_offset - 1}"
+                    )
+                if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+                    raise CorruptBatch(f"offset {header.last_offset} is too far from the segment's {self.base_offset}")
+                self._index(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+                observe(header, batch)
+                next_offset = header.next_offset
+                end = position + header.size_bytes
+        except CorruptBatch as error:
+            damage = error
+            self._files.truncate(self._open(), end)
+            self.size_bytes = end
+        self._rewrite_indexes()
+        return damage
+
+    # Files
+
+    def pin(self) -> int:
+        """The descriptor, kept open until `unpin`."""
+        self._pins += 1
+        return self._open()
+
+    def unpin(self) -> None:
+        self._pins -= 1
+        if self._pins == 0 and self._release_when_unpinned:
+            self.release()
+
+    def release(self) -> None:
+        self._open_segments.released(self)
+        if self.is_sealed:
+            self._offset_index = self._time_index = None
+            self._indexes_are_sound = False
+        self._release_when_unpinned = self._pins > 0
+        if self._pins == 0 and self._descriptor is not None:
+            self._files.close(self._descriptor)
+            self._descriptor = None
+
+    def read_first_bytes(self, size: int) -> bytes:
+        return self._pread(min(size, self.size_bytes), 0)
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._load_indexes()
+            assert self._offset_index is not None
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._load_indexes()
+            assert self._time_index is not None
+        return self._time_index
+
+    def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        for position, header in self._headers_from_entry(*self.offset_index.lookup(offset)):
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def _last_boundary(self, start: int, end: int) -> int:
+        """The last beginning of a batch that is not past `end`; `start` is one."""
+        entry_offset, position = self.offset_index.lookup_position(end)
+        entries = self._headers_from_entry(entry_offset, position) if position > start else self.headers(start)
+        for position, header in entries:
+            if position + header.size_bytes > end:
+                return position
+        return self.size_bytes
+
+    def _find_timestamp(self, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
+        _, indexed_offset = self.time_index.lookup(timestamp_ms)
+        entry_offset, position = self.offset_index.lookup(max(indexed_offset, start_offset))
+        for at, header in self._headers_from_entry(entry_offset, position):
+            if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:
+                continue
+            batch = self._pread(header.size_bytes, at)
+            try:
+                records = decode_batch(batch, header)
+            except CorruptBatch:
+                # The broker took the batch unopened, and its producer wrote what cannot be read. Consumers will find
+                # that out; the question here is answered as exactly as the header allows.
+                return header.max_timestamp_ms, max(header.base_offset, start_offset)
+            for record in records:
+                if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+                    return record.timestamp_ms, record.offset
+        return None
+
+    def _headers_from_entry(self, entry_offset: int, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Headers from an index entry on; CorruptIndex if what the entry points to is not the batch it tells of."""
+        is_first = position > 0
+        for at, header in self.headers(position):
+            if is_first and not self.base_offset <= header.base_offset <= entry_offset:
+                raise CorruptIndex(f"the entry of offset {entry_offset} points to offset {header.base_offset}")
+            is_first = False
+            yield at, header
+
+    def _with_sound_index(self, look_up: Callable[[], _Result]) -> _Result:
+        """Index files carry no checksum: if they lead nowhere, make them anew from the log, once, and look again."""
+        try:
+            return look_up()
+        except (CorruptIndex, CorruptBatch) as error:
+            if self._indexes_are_sound:
+                raise
+            _LOG.warning("%s: making the indexes anew: %s", self._path, error)
+            self._rebuild_indexes()
+            return look_up()
+
+    def _index(self, position: int, size: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """Take a batch into the indexes: an entry whenever enough bytes have gone by since the last one."""
+        largest = self.largest_timestamp
+        if max_timestamp_ms > largest[0]:
+            largest = self._largest_timestamp = (max_timestamp_ms, last_offset)
+        if self._bytes_since_index_entry > self._index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append_if_later(*largest)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size
+
+    def _start_indexes(self) -> None:
+        self._offset_index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self._largest_timestamp = NO_TIMESTAMP, self.base_offset
+        self._first_batch_timestamp_ms = None
+        self._bytes_since_index_entry = 0
+        self._indexes_are_sound = True
+
+    def _load_indexes(self) -> None:
+        try:
+            offset_data, time_data = (
+                self._files.read(self._directory / file_name(self.base_offset, suffix))
+                for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+            )
+            self._offset_index = OffsetIndex.decode(offset_data, self.base_offset, self.size_bytes)
+            self._time_index = TimeIndex.decode(time_data, self.base_offset)
+        except (CorruptIndex, FileNotFoundError) as error:
+            _LOG.warning("%s: making the indexes anew: %s", self._path, error)
+            self._rebuild_indexes()
+
+    def _rebuild_indexes(self) -> None:
+        """From what the log holds; behind damage nothing can be found any more, before it everything."""
+        self._start_indexes()
+        try:
+            for position, header in self.headers():
+                self._index(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+        except CorruptBatch as error:
+            _LOG.error("%s is damaged: %s", self._path, error)
+        self._rewrite_indexes()
+        # The segment may lie below the recovery point, where files are trusted after a power cut.
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            sync_file(self._files, self._directory / file_name(self.base_offset, suffix))
+
+    def _rewrite_indexes(self) -> None:
+        self.time_index.append_if_later(*self.largest_timestamp)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            write_file(self._files, self._directory / file_name(self.base_offset, suffix), b"")
+        self.write_indexes()
+
+    def _pread(self, size: int, position: int) -> bytes:
+        data = self._files.pread(self._open(), size, position)
+        if len(data) < size:
+            raise CorruptBatch(f"{self._path} ends at {position + len(data)}, before its {self.size_bytes} bytes")
+        return data
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = self._files.open(self._path)
+        self._open_segments.used(self)
+        return self._descriptor
