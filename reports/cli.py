@@ -3,8 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+import typer
+
+USAGE_ERROR = 2
 
 
-def report(directory: Path) -> None:
-    """Write the report of a result directory."""
-    raise NotImplementedError(directory)
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A result directory made by `highwater bench run`.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write.  [default: DIR/report.html]")
+    ] = None,
+) -> None:
+    """Write the report of a result directory as one HTML file that works from disk, and print its path."""
+    # Imported here so that `highwater --help` stays fast.
+    from bench.results import ResultDirectoryError, RunResult
+    from reports.page import render
+
+    path = out or directory / "report.html"
+    try:
+        page = render(RunResult(directory))
+    except ResultDirectoryError as error:
+        raise _failed(str(error)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise _failed(f"cannot read {directory}: {error}") from error
+    try:
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text(page, "utf-8")
+        temporary.replace(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise _failed(f"cannot write {path}: {reason}; name a file that can be written with --out") from error
+    typer.echo(path)
+
+
+def _failed(text: str) -> typer.Exit:
+    typer.echo(f"error: {text}", err=True)
+    return typer.Exit(USAGE_ERROR)

@@ -1,0 +1,102 @@
+"""The axes of a chart: where a value lies between the two ends, and which ticks are labelled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from reports.quantity import axis_number
+
+Kind = Literal["linear", "log", "percentile"]
+_LOG_STEPS: Final = (1.0, 2.0, 5.0)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """`low` and `high` are the values at the two ends; `unit` is what a read-out writes after a value."""
+
+    label: str
+    unit: str
+    kind: Kind
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+
+    def position(self, value: float) -> float:
+        """0 at the low end, 1 at the high end; values beyond an end stay on it."""
+        low, high, at = (self._transformed(v) for v in (self.low, self.high, min(max(value, self.low), self.high)))
+        return (at - low) / (high - low)
+
+    def _transformed(self, value: float) -> float:
+        if self.kind == "log":
+            return math.log10(value)
+        if self.kind == "percentile":
+            return -math.log10(1 - value / 100)
+        return value
+
+
+def linear(label: str, unit: str, values: Iterable[float], most_ticks: int = 6) -> Axis:
+    """From zero to the first round tick at or above the largest value."""
+    top = max((v for v in values if math.isfinite(v)), default=0.0)
+    if top <= 0:
+        top = 1.0
+    rough = top / (most_ticks - 1)
+    magnitude = 10.0 ** math.floor(math.log10(rough))
+    step = next(s * magnitude for s in (1, 2, 2.5, 5, 10) if s * magnitude >= rough * 0.999)
+    count = math.ceil(top / step * 0.999)
+    ticks = tuple((i * step, axis_number(i * step)) for i in range(count + 1))
+    return Axis(label, unit, "linear", 0.0, count * step, ticks)
+
+
+def seconds(label: str, start_s: float, end_s: float, most_ticks: int = 6) -> Axis:
+    """Time since T0, its ends where the data end, its ticks on steps that people count time in."""
+    span = max(end_s - start_s, 1.0)
+    steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
+    step = next((s for s in steps if span / s <= most_ticks), steps[-1])
+    first = math.ceil(start_s / step) * step
+    ticks = tuple((float(t), axis_number(t)) for t in range(first, math.floor(start_s + span) + 1, step))
+    return Axis(label, "s", "linear", start_s, start_s + span, ticks)
+
+
+def logarithmic(label: str, unit: str, values: Iterable[float]) -> Axis:
+    """From a round value below the smallest to one above the largest: a decade at least, so that noise looks small."""
+    positive = [v for v in values if v > 0 and math.isfinite(v)] or [1.0]
+    low, high = _log_floor(min(positive)), _log_ceiling(max(positive))
+    while high / low < 9.99:
+        if min(positive) / low <= high / max(positive):
+            low = _log_floor(low * 0.999)
+        else:
+            high = _log_ceiling(high * 1.001)
+    decades = math.log10(high / low)
+    mantissas = _LOG_STEPS if decades <= 2.5 else (1.0,)
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    marks = [m * 10.0**e for e in range(first, last + 1) for m in mantissas]
+    if len([m for m in marks if low * 0.999 <= m <= high * 1.001]) > 8:
+        marks = marks[::2]
+    ticks = tuple((m, axis_number(m)) for m in marks if low * 0.999 <= m <= high * 1.001)
+    return Axis(label, unit, "log", low, high, ticks)
+
+
+def percentile(label: str, highest: float) -> Axis:
+    """Each nine of the percentile as wide as the one before: x = log10(1 / (1 − p)), as HdrHistogram plots it."""
+    nines = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999, 99.99999]
+    shown = [p for p in nines if p <= highest]
+    end = max(highest, 90.0)
+    ticks = tuple((p, f"{axis_number(p)} %") for p in shown)
+    return Axis(label, "%", "percentile", 0.0, end, ticks)
+
+
+def _log_floor(value: float) -> float:
+    exponent = math.floor(math.log10(value))
+    return max(c for c in _log_candidates(exponent) if c <= value * 1.0001)
+
+
+def _log_ceiling(value: float) -> float:
+    exponent = math.floor(math.log10(value))
+    return min(c for c in _log_candidates(exponent) if c >= value * 0.9999)
+
+
+def _log_candidates(exponent: int) -> list[float]:
+    return [m * 10.0**e for e in (exponent - 1, exponent, exponent + 1) for m in _LOG_STEPS]

@@ -1,0 +1,193 @@
+"""The cells of a run as the report sees them: labels, which trials may be quoted, medians and paired ratios."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from bench.results import RunResult, Scalar, TrialPlan, TrialResult, TrialSummary
+from reports.measures import PRODUCE_P99, Measure
+from reports.quantity import axis_number
+
+# Where a factor lives in the workload file says little once the factor itself is named.
+_SECTIONS: Final = (
+    "producers.client.",
+    "consumers.client.",
+    "topics.config.",
+    "system.config.",
+    "producers.",
+    "consumers.",
+    "topics.",
+    "records.",
+    "storage.",
+    "load.",
+    "system.",
+)
+
+
+class Spread(NamedTuple):
+    """Of one measure over the trials of a cell. A median of percentiles is not a percentile of all trials merged."""
+
+    median: float
+    low: float
+    high: float
+    trials: int
+
+    def apart(self, other: Spread) -> bool:
+        """Whether no trial of the one lies within the range of the other."""
+        return self.low > other.high or self.high < other.low
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread | None:
+        return cls(statistics.median(values), min(values), max(values), len(values)) if values else None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of factors. `trials` are the finished ones."""
+
+    key: str
+    label: str
+    factors: Mapping[str, Scalar]
+    trials: Sequence[TrialResult]
+    planned: Sequence[TrialPlan]
+
+    @cached_property
+    def valid(self) -> list[TrialResult]:
+        return [trial for trial in self.trials if trial.summary.verdict.state == "valid"]
+
+    @cached_property
+    def shown(self) -> list[TrialResult]:
+        """The trials whose figures stand for the cell: the valid ones, or for want of any all that finished."""
+        return self.valid or list(self.trials)
+
+    @property
+    def sound(self) -> bool:
+        return bool(self.valid)
+
+    @property
+    def emulated(self) -> bool:
+        return any(trial.summary.storage.emulated for trial in self.trials)
+
+    @property
+    def offered_per_s(self) -> float | None:
+        return statistics.median(t.summary.offered_per_s for t in self.trials) if self.trials else None
+
+    def spread(self, measure: Measure) -> Spread | None:
+        return Spread.of(values(self.shown, measure))
+
+    def typical(self, measure: Measure = PRODUCE_P99) -> TrialResult | None:
+        """The trial that lies in the middle of the shown ones by `measure`: a real trial, nothing averaged."""
+        ranked = sorted((v, i) for i, t in enumerate(self.shown) if (v := measure.value(t.summary)) is not None)
+        return self.shown[ranked[(len(ranked) - 1) // 2][1]] if ranked else None
+
+
+def values(trials: Iterable[TrialResult], measure: Measure) -> list[float]:
+    return [value for trial in trials if (value := measure.value(trial.summary)) is not None]
+
+
+def paired_ratios(cell: Cell, baseline: Cell, measure: Measure) -> list[float]:
+    """`cell` divided by `baseline` within each block that holds valid trials of both, in the order of blocks.
+
+    Trials of one block ran close together, so what drifts on the host from block to block drops out of the ratio.
+    """
+    of_cell, of_baseline = (_by_block(c.valid, measure) for c in (cell, baseline))
+    return [of_cell[b] / of_baseline[b] for b in sorted(of_cell.keys() & of_baseline.keys()) if of_baseline[b]]
+
+
+def _by_block(trials: Iterable[TrialResult], measure: Measure) -> dict[int, float]:
+    blocks: dict[int, list[float]] = {}
+    for trial in trials:
+        if (value := measure.value(trial.summary)) is not None:
+            blocks.setdefault(trial.summary.block, []).append(value)
+    return {block: statistics.median(found) for block, found in blocks.items()}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A result directory, arranged for the report."""
+
+    result: RunResult
+    factors: Mapping[str, str]
+    """Factors that vary, by their full name, with the short name that people read."""
+    cells: Sequence[Cell]
+
+    @classmethod
+    def of(cls, result: RunResult) -> Run:
+        by_cell = result.cells()
+        planned: dict[str, list[TrialPlan]] = {}
+        for plan in result.manifest.trials:
+            planned.setdefault(plan.cell, []).append(plan)
+        factors_of = {key: plans[0].factors for key, plans in planned.items()}
+        axes = list(result.manifest.axes) or list(dict.fromkeys(f for factors in factors_of.values() for f in factors))
+        varying = [a for a in axes if len({repr(factors.get(a)) for factors in factors_of.values()}) > 1]
+        names = short_names(varying)
+        cells = []
+        for key, trials in by_cell.items():
+            label = " · ".join(scalar_text(factors_of[key].get(axis)) for axis in varying) or "all trials"
+            if any(trial.summary.storage.emulated for trial in trials):
+                label += " (emulated)"
+            cells.append(Cell(key, label, factors_of[key], trials, planned[key]))
+        return cls(result, names, cells)
+
+    @property
+    def baseline(self) -> Cell:
+        return self.cells[0]
+
+    @cached_property
+    def load_axes(self) -> list[str]:
+        """The factors that change how much load is offered when nothing else changes."""
+        return [axis for axis in self.factors if self._changes_load(axis)]
+
+    def _changes_load(self, axis: str) -> bool:
+        alike: dict[str, list[float]] = {}
+        for cell in self.cells:
+            if cell.offered_per_s is not None:
+                alike.setdefault(repr(self._without(cell, [axis])), []).append(cell.offered_per_s)
+        return any(max(offered) > min(offered) * 1.001 for offered in alike.values())
+
+    def _without(self, cell: Cell, axes: Iterable[str]) -> list[Scalar | None]:
+        left_out = set(axes)
+        return [cell.factors.get(axis) for axis in self.factors if axis not in left_out]
+
+    @cached_property
+    def curves(self) -> dict[str, list[Cell]]:
+        """Cells that differ in the offered load alone, by what they have in common, each in order of that load."""
+        grouped: dict[str, list[Cell]] = {}
+        for cell in self.cells:
+            if cell.trials:
+                common = " · ".join(scalar_text(v) for v in self._without(cell, self.load_axes)) or "all cells"
+                grouped.setdefault(common, []).append(cell)
+        return {name: sorted(cells, key=lambda c: c.offered_per_s or 0.0) for name, cells in grouped.items()}
+
+    @cached_property
+    def levels(self) -> list[tuple[str, list[Cell]]]:
+        """Cells under the same offered load: only these may be compared. Without a load axis there is one level."""
+        grouped: dict[str, list[Cell]] = {}
+        for cell in self.cells:
+            name = ", ".join(f"{self.factors[axis]} {scalar_text(cell.factors.get(axis))}" for axis in self.load_axes)
+            grouped.setdefault(name, []).append(cell)
+        return list(grouped.items())
+
+
+def short_names(factors: Sequence[str]) -> dict[str, str]:
+    """Each factor without the section of the workload file it stands in, unless two would become the same."""
+    short = {f: next((f.removeprefix(s) for s in _SECTIONS if f.startswith(s) and f != s), f) for f in factors}
+    taken = list(short.values())
+    return {f: name if taken.count(name) == 1 else f for f, name in short.items()}
+
+
+def scalar_text(value: Scalar | None) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return axis_number(value) if isinstance(value, int | float) else value
+
+
+def delivery_total(trials: Iterable[TrialSummary], field: str) -> int:
+    """Summed over trials: a median would hide the one trial that lost records."""
+    return sum(getattr(trial.delivery, field) for trial in trials)

@@ -1,0 +1,347 @@
+"""Line charts and dot plots drawn as SVG: one drawing per panel, sized in CSS pixels, coloured by the page's style.
+
+A series has a slot from 1 to 4 that fixes its colour, its dash pattern and its marker, so that no two series differ by
+colour alone. Slot 0 is the grey of a reference. What the page's script needs to read values back from a drawing (the
+two axes and the plot's rectangle) is written on the drawing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from markupsafe import Markup
+
+from reports.axes import Axis
+from reports.svg import coordinate, element
+
+MOST_SERIES: Final = 4
+_TEXT_WIDTH: Final = 6.4  # of one character of the 12 px system font, on average
+_LINE_HEIGHT: Final = 14.0
+
+
+class Size(NamedTuple):
+    width: int
+    height: int
+
+
+HALF: Final = Size(580, 330)
+SMALL: Final = Size(384, 190)
+WIDE: Final = Size(600, 200)
+
+
+class Point(NamedTuple):
+    """A point in data or in drawing units; `y` is None where there is nothing to draw, which breaks the line."""
+
+    x: float
+    y: float | None
+
+
+@dataclass(frozen=True)
+class Series:
+    slot: int
+    name: str
+    points: Sequence[Point]
+    thin: bool = False
+    solid: bool = False
+    markers: bool = False
+
+
+class Band(NamedTuple):
+    """A stretch of the x axis that is shaded and named."""
+
+    name: str
+    start: float
+    end: float
+
+
+class Dot(NamedTuple):
+    value: float
+    name: str
+    sound: bool
+
+
+class DotGroup(NamedTuple):
+    slot: int
+    name: str
+    dots: Sequence[Dot]
+    median: float | None
+
+
+class DotRow(NamedTuple):
+    label: str
+    groups: Sequence[DotGroup]
+
+
+@dataclass(frozen=True)
+class _Plot:
+    """The plot's rectangle within a drawing, and the way from values to drawing units."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    x: Axis
+    y: Axis | None
+
+    def px(self, value: float) -> float:
+        return self.left + self.x.position(value) * (self.right - self.left)
+
+    def py(self, value: float) -> float:
+        assert self.y is not None
+        return self.bottom - self.y.position(value) * (self.bottom - self.top)
+
+
+def line_panel(
+    name: str,
+    title: str,
+    finding: str,
+    series: Sequence[Series],
+    x: Axis,
+    y: Axis,
+    size: Size = HALF,
+    bands: Sequence[Band] = (),
+    end_labels: bool = True,
+) -> Markup:
+    """A line chart. `name` is unique in the page; `title` and `finding` are what a screen reader says."""
+    labelled = [s for s in series if not s.thin and any(p.y is not None for p in s.points)]
+    end_labels = end_labels and len({s.name for s in labelled}) > 1
+    widest = max((len(_shortened(s.name, 24)) for s in labelled), default=0) if end_labels else 0
+    plot = _Plot(
+        left=14 + _TEXT_WIDTH * max(len(label) for _, label in y.ticks),
+        top=24,
+        right=size.width - (20 + _TEXT_WIDTH * widest if end_labels else 12),
+        bottom=size.height - 36,
+        x=x,
+        y=y,
+    )
+    drawn = [(s, _in_drawing_units(s.points, plot)) for s in series]
+    parts = [*_bands(bands, plot), *_y_grid(plot), *_x_ticks(plot, size)]
+    parts += [_line(s, points) for s, points in drawn if s.thin]
+    parts += [_line(s, points) for s, points in drawn if not s.thin]
+    parts += [_markers(s, points, last_only=not s.markers) for s, points in drawn if not s.thin]
+    if end_labels:
+        parts += _end_labels([(s, points) for s, points in drawn if s in labelled], plot)
+    return _drawing(name, title, finding, parts, plot, size)
+
+
+def dot_panel(name: str, title: str, finding: str, rows: Sequence[DotRow], x: Axis, width: int = HALF.width) -> Markup:
+    """One row per label with a dot for every measurement, so that spread is seen rather than summarised away."""
+    row_height = 28.0
+    room = int(width * 0.42 / _TEXT_WIDTH)
+    labels = [_shortened(row.label, room) for row in rows]
+    size = Size(width, round(48 + row_height * len(rows)))
+    plot = _Plot(
+        left=16 + _TEXT_WIDTH * max(len(label) for label in labels),
+        top=8,
+        right=width - 6 - max(10.0, _TEXT_WIDTH * len(x.ticks[-1][1]) / 2),
+        bottom=size.height - 40,
+        x=x,
+        y=None,
+    )
+    parts = _x_ticks(plot, size, grid=True)
+    for index, (row, label) in enumerate(zip(rows, labels, strict=True)):
+        middle = plot.top + row_height * (index + 0.5)
+        parts.append(element("line", class_="row", x1=plot.left, x2=plot.right, y1=middle, y2=middle))
+        full = [element("title", row.label)] if label != row.label else []
+        parts.append(element("text", *full, label, class_="end", x=plot.left - 8, y=middle + 4))
+        for group in row.groups:
+            parts.append(element("g", *_dots(group, plot, middle, row_height), data_s=str(group.slot)))
+    return _drawing(name, title, finding, parts, plot, size)
+
+
+def swatch(slot: int, solid: bool, line: bool) -> Markup:
+    """The sample of a series that a legend shows."""
+    parts = [element("path", d="M1 7h30", class_=_line_class(slot, thin=False, solid=solid))] if line else []
+    parts.append(element("path", d=_marker(slot, 16, 7), class_=f"m m{slot}"))
+    return element("svg", *parts, class_="swatch", width=32, height=14, viewBox="0 0 32 14", aria_hidden="true")
+
+
+def decimated(points: Iterable[Point]) -> list[Point]:
+    """At most the lowest and the highest point of each pixel column, in their order: no spike is lost.
+
+    Points are in drawing units. A column without any value stays a gap.
+    """
+    columns: dict[int, list[Point]] = {}
+    for point in points:
+        columns.setdefault(int(point.x), []).append(point)
+    kept: list[Point] = []
+    for column in columns.values():
+        values = [(p.y, i) for i, p in enumerate(column) if p.y is not None]
+        if not values:
+            kept.append(column[0])
+            continue
+        kept += [column[i] for i in sorted({min(values)[1], max(values)[1]})]
+    return kept
+
+
+def path_data(points: Iterable[Point]) -> str:
+    """The `d` of a path: relative steps in tenths of a unit, so that long series stay small and no rounding adds up."""
+    written: list[str] = []
+    before: tuple[int, int] | None = None
+    alone = False
+    for point in points:
+        if point.y is None:
+            written.append("h0" if alone else "")
+            before, alone = None, False
+            continue
+        at = round(point.x * 10), round(point.y * 10)
+        if before is None:
+            written.append(f"M{at[0] / 10:g} {at[1] / 10:g}")
+            alone = True
+        else:
+            written.append(f"l{(at[0] - before[0]) / 10:g} {(at[1] - before[1]) / 10:g}".replace(" -", "-"))
+            alone = False
+        before = at
+    # A lone point has no length; a zero-length line with round caps shows it.
+    return "".join([*written, "h0" if alone else ""])
+
+
+def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Positions near the wanted ones, in the same order, at least `gap` apart and, when they fit, within low..high."""
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    placed = [max(wanted[i], low) for i in order]
+    for i in range(1, len(placed)):
+        placed[i] = max(placed[i], placed[i - 1] + gap)
+    for i in range(len(placed) - 1, -1, -1):
+        placed[i] = min(placed[i], high if i == len(placed) - 1 else placed[i + 1] - gap)
+    result = [0.0] * len(wanted)
+    for position, index in zip(placed, order, strict=True):
+        result[index] = position
+    return result
+
+
+def _drawing(name: str, title: str, finding: str, parts: Sequence[Markup], plot: _Plot, size: Size) -> Markup:
+    axes = {"data_x": _described(plot.x), "data_y": _described(plot.y)} if plot.y else {}
+    return element(
+        "svg",
+        element("title", title, id=f"{name}-title"),
+        element("desc", finding, id=f"{name}-desc"),
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        class_="chart",
+        role="img",
+        aria_labelledby=f"{name}-title {name}-desc",
+        viewBox=f"0 0 {size.width} {size.height}",
+        width=size.width,
+        height=size.height,
+        data_plot=" ".join(coordinate(v) for v in (plot.left, plot.top, plot.right, plot.bottom)),
+        **axes,
+    )
+
+
+def _described(axis: Axis) -> str:
+    return f"{axis.kind} {axis.low:g} {axis.high:.12g} {axis.unit}"
+
+
+def _in_drawing_units(points: Sequence[Point], plot: _Plot) -> list[Point]:
+    drawn = [Point(plot.px(p.x), None if p.y is None else plot.py(p.y)) for p in points]
+    return decimated(drawn) if len(drawn) > plot.right - plot.left else drawn
+
+
+def _line_class(slot: int, thin: bool, solid: bool) -> str:
+    return " ".join(["l", f"s{slot}", *(["thin"] if thin else []), *([] if solid or thin else [f"d{slot}"])])
+
+
+def _line(series: Series, points: Sequence[Point]) -> Markup:
+    return element(
+        "path",
+        class_=_line_class(series.slot, series.thin, series.solid),
+        d=path_data(points),
+        data_s=str(series.slot),
+        data_name=None if series.thin else series.name,
+    )
+
+
+def _markers(series: Series, points: Sequence[Point], last_only: bool) -> Markup:
+    shown = [p for p in points if p.y is not None]
+    if last_only:
+        shown = shown[-1:]
+    elif len(shown) > 10:
+        step = len(shown) / 8
+        shown = [shown[int(i * step)] for i in range(1, 8)] + shown[-1:]
+    d = "".join(_marker(series.slot, p.x, p.y or 0.0) for p in shown)
+    return element("path", class_=f"m m{series.slot}", d=d, data_s=str(series.slot))
+
+
+def _marker(slot: int, x: float, y: float) -> str:
+    at = f"M{coordinate(x)} {coordinate(y)}"
+    shapes = {
+        1: "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",  # disc
+        2: "m-3.2-3.2h6.4v6.4h-6.4z",  # square
+        3: "m0-4.4l4.4 7.6h-8.8z",  # triangle
+        4: "m0-4.6l4.6 4.6l-4.6 4.6l-4.6-4.6z",  # diamond
+    }
+    return at + shapes.get(slot, "m-2 0a2 2 0 1 0 4 0a2 2 0 1 0-4 0z")
+
+
+def _end_labels(drawn: Sequence[tuple[Series, Sequence[Point]]], plot: _Plot) -> list[Markup]:
+    ends = [next(p for p in reversed(points) if p.y is not None) for _, points in drawn]
+    heights = spread_labels([p.y or 0.0 for p in ends], _LINE_HEIGHT, plot.top + 4, plot.bottom - 2)
+    return [
+        element("text", _shortened(s.name, 24), class_="halo", x=end.x + 8, y=y + 4, data_s=str(s.slot))
+        for (s, _), end, y in zip(drawn, ends, heights, strict=True)
+    ]
+
+
+def _bands(bands: Sequence[Band], plot: _Plot) -> list[Markup]:
+    parts: list[Markup] = []
+    for band in bands:
+        left, right = plot.px(band.start), plot.px(band.end)
+        if right - left < 0.5:
+            continue
+        parts.append(
+            element("rect", class_="band", x=left, y=plot.top, width=right - left, height=plot.bottom - plot.top)
+        )
+        if right - left > _TEXT_WIDTH * len(band.name) + 4:
+            parts.append(element("text", band.name, class_="faint", x=left + 3, y=plot.bottom - 4))
+    return parts
+
+
+def _y_grid(plot: _Plot) -> list[Markup]:
+    assert plot.y is not None
+    parts = [element("text", plot.y.label, class_="axis", x=0, y=12)]
+    for value, label in plot.y.ticks:
+        y = plot.py(value)
+        parts.append(element("line", class_="grid", x1=plot.left, x2=plot.right, y1=y, y2=y))
+        parts.append(element("text", label, class_="end", x=plot.left - 6, y=y + 4))
+    return parts
+
+
+def _x_ticks(plot: _Plot, size: Size, grid: bool = False) -> list[Markup]:
+    parts = [element("line", class_="base", x1=plot.left, x2=plot.right, y1=plot.bottom, y2=plot.bottom)]
+    free_from = -1e9
+    for value, label in plot.x.ticks:
+        x = plot.px(value)
+        top = plot.top if grid or plot.x.kind == "percentile" else plot.bottom
+        parts.append(element("line", class_="grid", x1=x, x2=x, y1=top, y2=plot.bottom + 4))
+        half = _TEXT_WIDTH * len(label) / 2
+        if x - half >= free_from:
+            parts.append(element("text", label, class_="mid", x=x, y=plot.bottom + 17))
+            free_from = x + half + 6
+    middle = (plot.left + plot.right) / 2
+    parts.append(element("text", plot.x.label, class_="axis mid", x=middle, y=size.height - 4))
+    return parts
+
+
+def _dots(group: DotGroup, plot: _Plot, middle: float, row_height: float) -> list[Markup]:
+    parts: list[Markup] = []
+    if group.median is not None:
+        x, reach = plot.px(group.median), row_height / 2 - 3
+        parts.append(element("line", class_=f"l s{group.slot}", x1=x, x2=x, y1=middle - reach, y2=middle + reach))
+    count = len(group.dots)
+    step = min(5.0, (row_height - 10) / max(count - 1, 1))
+    for index, dot in enumerate(group.dots):
+        x, y = plot.px(dot.value), middle + (index - (count - 1) / 2) * step
+        d = _marker(group.slot, x, y) if dot.sound else f"M{coordinate(x - 4)} {coordinate(y - 4)}l8 8m0-8l-8 8"
+        parts.append(
+            element(
+                "path", element("title", dot.name), class_="m unsound" if not dot.sound else f"m m{group.slot}", d=d
+            )
+        )
+    return parts
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

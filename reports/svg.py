@@ -1,0 +1,48 @@
+"""SVG (and any XML) elements from Python values: everything is escaped, every number is written the same way twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from markupsafe import Markup, escape
+
+# XML 1.0 cannot carry these characters even as references, so a hostile name would make the whole drawing unreadable.
+_NOT_XML: Final = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF), "\N{REPLACEMENT CHARACTER}")
+
+Attribute = str | float | int | None
+
+
+def coordinate(value: float) -> str:
+    """A length in user units with one decimal: a tenth of a pixel is finer than any screen draws."""
+    text = f"{value:.1f}"
+    text = text.removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
+def readable(text: str) -> str:
+    """`text` without the characters that XML forbids."""
+    return text.translate(_NOT_XML)
+
+
+def element(name: str, *children: str | Markup | Iterable[Markup], **attributes: Attribute) -> Markup:
+    """One element. Keywords become attributes: `class_` is class, `stroke_width` is stroke-width, None is left out."""
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inner = "".join(_child(child) for child in children)
+    return Markup(f"<{name}{written}>{inner}</{name}>" if inner else f"<{name}{written}/>")
+
+
+def _attribute(value: str | float) -> str:
+    return str(escape(readable(value))) if isinstance(value, str) else coordinate(value)
+
+
+def _child(child: str | Markup | Iterable[Markup]) -> str:
+    if isinstance(child, Markup):
+        return str(child)
+    if isinstance(child, str):
+        return str(escape(readable(child)))
+    return "".join(child)

@@ -1,0 +1,151 @@
+"""Validity before speed: whether the figures may be believed, which checks failed, and what became of the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.results import TrialPlan, TrialSummary
+from reports.cells import Run
+from reports.quantity import plural, significant
+
+Tone = Literal["good", "warn", "bad"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One check that did not hold, or one trial that did not finish."""
+
+    trial: str
+    cell: str
+    state: str
+    check: str
+    value: str
+    limit: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Overall:
+    badge: str
+    tone: Tone
+    sentences: Sequence[str]
+    notes: Sequence[str]
+    """Warnings about the whole run that must stand beside any figure quoted from it."""
+    problems: Sequence[Problem]
+    remarks: Sequence[str]
+    """What the trials' own verdicts add, each once."""
+
+
+def overall(run: Run) -> Overall:
+    manifest = run.result.manifest
+    finished = {trial.summary.trial_id: trial.summary for trial in run.result.trials}
+    labels = {cell.key: cell.label for cell in run.cells}
+    planned = len(manifest.trials)
+    states = [summary.verdict.state for summary in finished.values()]
+    valid = states.count("valid")
+    badge, tone = _badge(planned, states, manifest.status)
+    return Overall(
+        badge=badge,
+        tone=tone,
+        sentences=_sentences(planned, states, valid),
+        notes=_notes(run),
+        problems=[
+            problem
+            for plan in manifest.trials
+            for problem in _problems(plan, finished.get(plan.trial_id), labels[plan.cell], manifest.status)
+        ],
+        remarks=_remarks(finished.values()),
+    )
+
+
+def _remarks(summaries: Iterable[TrialSummary]) -> list[str]:
+    counted = Counter(note for summary in summaries for note in summary.verdict.notes)
+    return [f"{note} ({plural(count, 'trial')})" for note, count in counted.items()]
+
+
+def _badge(planned: int, states: Sequence[str], status: str) -> tuple[str, Tone]:
+    if not states:
+        return "No result", "bad"
+    if "valid" not in states:
+        return ("Invalid", "bad") if "invalid" in states else ("Inconclusive", "warn")
+    if len(states) == planned and set(states) == {"valid"}:
+        return ("Valid", "good") if status == "done" else ("Valid, not finished", "warn")
+    return "Partly valid", "warn"
+
+
+def _sentences(planned: int, states: Sequence[str], valid: int) -> list[str]:
+    if not states:
+        return [f"None of {plural(planned, 'planned trial')} finished, so there are no figures to show."]
+    if valid == planned:
+        sentences = [
+            f"All {planned} trials are valid: no check of the load generator, of delivery or of the load failed."
+            if planned > 1
+            else "The one trial is valid: no check of the load generator, of delivery or of the load failed."
+        ]
+    else:
+        sentences = [f"{valid} of {plural(planned, 'trial')} {'is' if valid == 1 else 'are'} valid."]
+    counts = [
+        (states.count("invalid"), "invalid", "Such figures say more about the measurement than about the broker."),
+        (states.count("inconclusive"), "inconclusive", "Such figures neither prove nor disprove anything."),
+        (planned - len(states), "without a result", "The table below says why."),
+    ]
+    for count, word, meaning in counts:
+        if count:
+            sentences.append(f"{count} {'is' if count == 1 else 'are'} {word}. {meaning}")
+    if valid and valid < len(states):
+        sentences.append("Where a cell has valid trials, the tables and findings use those alone.")
+    return sentences
+
+
+def _notes(run: Run) -> list[str]:
+    manifest = run.result.manifest
+    notes: list[str] = []
+    if not manifest.for_measurement:
+        notes.append(
+            "Smoke profile: figures are not for quoting. "
+            "The run shows that the parts work together, not how fast they are."
+        )
+    ended = {
+        "interrupted": "This run was interrupted: trials that had not finished are missing.",
+        "failed": "This run failed before it was complete: trials that had not finished are missing.",
+        "running": "This run had not ended when the report was made: it is still going on, or it was killed.",
+    }
+    if manifest.status in ended:
+        notes.append(ended[manifest.status])
+    emulated = sorted({t.summary.storage.name for t in run.result.trials if t.summary.storage.emulated})
+    if emulated:
+        notes.append(
+            f"Emulated storage: {', '.join(emulated)} imitates a slower disk on a faster one; "
+            "its figures are no measurement of such a disk."
+        )
+    if any(t.summary.generator.oversubscribed for t in run.result.trials):
+        notes.append("More load tasks than cores: the load generator competed with itself, and latencies include that.")
+    return notes
+
+
+def _problems(plan: TrialPlan, summary: TrialSummary | None, label: str, run_status: str) -> list[Problem]:
+    if summary is None:
+        words = {
+            "planned": "It was never started.",
+            "running": "It was still running when the report was made."
+            if run_status == "running"
+            else "It was running when the run ended.",
+            "interrupted": "It was interrupted.",
+            "failed": "It failed.",
+            "done": "It is marked as done, but its summary is missing.",
+        }
+        text = f"{words[plan.status]} Reason: {plan.error}" if plan.error else words[plan.status]
+        return [Problem(plan.trial_id, label, "no result", "", "", "", text)]
+    if summary.verdict.state == "valid":
+        return []
+    return [
+        Problem(plan.trial_id, label, summary.verdict.state, r.check, _figure(r.value), _figure(r.limit), r.text)
+        for r in summary.verdict.reasons
+    ] or [Problem(plan.trial_id, label, summary.verdict.state, "", "", "", "No reason was recorded.")]
+
+
+def _figure(value: float | str) -> str:
+    return value if isinstance(value, str) else significant(value, 4)
