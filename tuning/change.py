@@ -35,6 +35,8 @@ class SettingChange:
 
 @dataclass(frozen=True)
 class FileChange:
+    """A file to be put in place whole; `before` is None when there is none yet."""
+
     path: str
     before: str | None
     after: str
@@ -94,12 +96,12 @@ def make_plan(
     if problems:
         raise TuningError("; ".join(problems) + "; leave out what this host cannot set")
     settings = [_setting_change(knob, report, files) for knob, report in sysctls if report.state == "differs"]
-    file_changes = [_sysctl_file_change(facts, workload, sysctls, record)]
+    wanted = _wanted_sysctl_file(facts, workload, sysctls, record)
     for knob in knobs:
         if knob.kind == "limit":
             nr_open = _nr_open_after(facts, settings)
-            wanted = plan_limit_files(knob, facts, workload, units, login_domains, nr_open)
-            file_changes += [_file_change(files, path, text) for path, text in wanted.items()]
+            wanted |= plan_limit_files(knob, facts, workload, units, login_domains, nr_open)
+    file_changes = [FileChange(path, files.read_verbatim(path), text) for path, text in wanted.items()]
     return Plan(
         settings=tuple(settings),
         files=tuple(change for change in file_changes if change.before != change.after),
@@ -152,13 +154,12 @@ def _setting_change(knob: Knob, report: KnobReport, files: HostFiles) -> Setting
     )
 
 
-def _sysctl_file_change(
+def _wanted_sysctl_file(
     facts: Facts, workload: Workload, sysctls: Sequence[tuple[Knob, KnobReport]], record: Record
-) -> FileChange:
+) -> dict[str, str]:
     """Our sysctl.d file. A key that is good at boot without us gets no line: it would pin today's kernel default."""
     files = facts.files
-    before = files.read_verbatim(MANAGED_FILE)
-    present = parse_settings(before or "")
+    present = parse_settings(files.read_verbatim(MANAGED_FILE) or "")
     lines = dict(present)
     for knob, report in sysctls:
         if knob.id in present:
@@ -170,10 +171,8 @@ def _sysctl_file_change(
             lines[knob.id] = render(knob, report.recommended, _numbers(files.read(knob.path).text or ""))
         if knob.twin and knob.id in lines:
             lines.pop(knob.twin, None)
-    if lines == present:
-        return FileChange(MANAGED_FILE, before, before or "")
     comments = {knob.id: f"{knob.title}. Why: highwater tune explain {knob.id}" for knob in KNOBS}
-    return FileChange(MANAGED_FILE, before, render_settings(lines, comments))
+    return {} if lines == present else {MANAGED_FILE: render_settings(lines, comments)}
 
 
 def _would_be_good(knob: Knob, facts: Facts, workload: Workload, settings: dict[str, str]) -> bool:
@@ -207,10 +206,6 @@ def _nr_open_after(facts: Facts, settings: Sequence[SettingChange]) -> int | Non
             return int(change.after)
     text = facts.files.read(sysctl_path("fs.nr_open")).text
     return int(text) if text and text.isdecimal() else None
-
-
-def _file_change(files: HostFiles, path: str, after: str) -> FileChange:
-    return FileChange(path, files.read_verbatim(path), after)
 
 
 def _write_setting(files: HostFiles, change: SettingChange, record: Record) -> None:

@@ -157,7 +157,7 @@ def _obstacle(knob: Knob, facts: Facts, name: str) -> str:
     read_only = facts.read_only_mount(path)
     if read_only is None:
         return ""
-    where = f"a {facts.container} container" if facts.container else "this system"
+    where = f"this container ({facts.container})" if facts.container else "this system"
     return f"cannot be changed here: {read_only} is mounted read-only in {where}; change it on the host below"
 
 

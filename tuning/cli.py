@@ -143,7 +143,7 @@ def _describe_host(facts: Facts) -> Text:
     if memory.cgroup_limit_bytes:
         parts.append(f"limited to {format_bytes(memory.cgroup_limit_bytes)}")
     if facts.container:
-        parts.append(f"{facts.container} container")
+        parts.append(f"container ({facts.container})")
     if facts.virtual_machine:
         parts.append(f"virtual machine ({facts.virtual_machine})")
     return Text(", ".join(parts), style="dim")

@@ -327,7 +327,7 @@ class _Collector:
         if namespace is None:
             self.unknown["container"] = "/proc/self/ns/pid cannot be read"
             return None
-        return "unnamed (own pid namespace)"
+        return "unidentified"
 
     def _virtual_machine(self) -> str | None:
         flags = self.files.read("/proc/cpuinfo").text or ""
@@ -337,7 +337,7 @@ class _Collector:
             return None
         vendor = self.files.read("/sys/class/dmi/id/sys_vendor").text
         product = self.files.read("/sys/class/dmi/id/product_name").text
-        return " ".join(word for word in (vendor, product) if word) or "unnamed hypervisor"
+        return " ".join(word for word in (vendor, product) if word) or "unidentified"
 
 
 def _unescape(text: str) -> str:

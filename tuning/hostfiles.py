@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from .errors import TuningError
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -33,11 +35,16 @@ class HostFiles:
             return Reading(None, f"{path} cannot be read: {error.strerror or error}")
 
     def read_verbatim(self, path: str) -> str | None:
-        """The whole text of a configuration file, None when there is no such file. Raises OSError for anything else."""
+        """The whole text of a configuration file, None when there is no such file.
+
+        Raises TuningError for one that is there and cannot be read: it must not be taken for absent and overwritten.
+        """
         try:
             return self.locate(path).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise TuningError(f"{path} cannot be read ({error}); make it readable or move it away") from error
 
     def names(self, path: str) -> list[str]:
         """Names in a directory in order; nothing when it is not there."""

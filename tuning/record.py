@@ -26,7 +26,7 @@ class Record:
             text = files.read_verbatim(path)
             if text is not None:
                 self._entries = _checked(json.loads(text))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise TuningError(
                 f"{path} is not a readable record of earlier changes ({error}); move it away to start a new one"
             ) from error

@@ -1,0 +1,119 @@
+"""Builds /proc, /sys and /etc of a host that this machine is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+GIB = 2**30
+INITIAL_PID_NAMESPACE = "pid:[4026531836]"
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk with one partition, mounted on `mount_point`."""
+
+    name: str
+    mount_point: str
+    rotational: bool = False
+    schedulers: str = "[none] mq-deadline kyber bfq"
+    mount_options: str = "rw,relatime"
+
+    @property
+    def partition(self) -> str:
+        return f"{self.name}p1" if self.name[-1].isdigit() else f"{self.name}1"
+
+
+SYSCTLS: Mapping[str, str] = {
+    "vm.swappiness": "60",
+    "vm.dirty_background_bytes": "0",
+    "vm.dirty_background_ratio": "10",
+    "vm.dirty_bytes": "0",
+    "vm.dirty_ratio": "20",
+    "vm.max_map_count": "65530",
+    "fs.file-max": "9223372036854775807",
+    "fs.nr_open": "1048576",
+    "net.core.rmem_max": "212992",
+    "net.core.wmem_max": "212992",
+    "net.core.somaxconn": "4096",
+    "net.ipv4.tcp_rmem": "4096\t131072\t6291456",
+    "net.ipv4.tcp_wmem": "4096\t16384\t4194304",
+}
+
+
+def make_host(
+    root: Path,
+    *,
+    memory_bytes: int = 64 * GIB,
+    available_bytes: int | None = None,
+    kernel: str = "6.1.0-18-amd64",
+    sysctls: Mapping[str, str | None] | None = None,
+    disks: Sequence[Disk] = (Disk("sda", "/data"),),
+    swaps: str = "",
+    pid_namespace: str = INITIAL_PID_NAMESPACE,
+    read_only_proc_sys: bool = False,
+    nofile: tuple[int, int] = (1024, 524288),
+) -> Path:
+    """Write the tree; a sysctl of None is a key that this kernel or namespace does not have."""
+    available = available_bytes if available_bytes is not None else memory_bytes * 9 // 10
+    write(root, "/proc/meminfo", f"MemTotal: {memory_bytes // 1024} kB\nMemAvailable: {available // 1024} kB\n")
+    write(root, "/proc/swaps", f"Filename Type Size Used Priority\n{swaps}")
+    write(root, "/proc/cpuinfo", "processor : 0\nmodel name : Example CPU\nflags : fpu tsc\n")
+    write(root, "/proc/self/cgroup", "0::/\n")
+    write(root, "/proc/self/limits", f"Limit Soft Hard Units\nMax open files {nofile[0]} {nofile[1]} files\n")
+    write(root, "/proc/sys/kernel/osrelease", f"{kernel}\n")
+    write(root, "/proc/sys/kernel/random/boot_id", "0c1a3a6e-0000-4000-8000-000000000001\n")
+    for key, value in {**SYSCTLS, **(sysctls or {})}.items():
+        if value is not None:
+            write(root, sysctl_path(key), f"{value}\n")
+    namespace = root / "proc/self/ns/pid"
+    namespace.parent.mkdir(parents=True)
+    namespace.symlink_to(pid_namespace)
+    write(root, "/sys/devices/system/cpu/online", "0-7\n")
+    write(root, "/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+    write(root, "/etc/os-release", 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n')
+    for directory in ("etc/sysctl.d", "etc/systemd/system", "etc/security/limits.d"):
+        (root / directory).mkdir(parents=True)
+    mounts = ["1 0 0:1 / / rw,relatime - ext4 /dev/root rw", "2 1 0:2 / /proc rw - proc proc rw"]
+    if read_only_proc_sys:
+        mounts.append("3 2 0:2 /sys /proc/sys ro,relatime - proc proc rw")
+    for number, disk in enumerate(disks):
+        _add_disk(root, disk, number)
+        options = disk.mount_options
+        mounts.append(
+            f"{number + 10} 1 8:{16 * number + 1} / {disk.mount_point} {options} - ext4 /dev/{disk.partition} rw"
+        )
+    write(root, "/proc/self/mountinfo", "\n".join(mounts) + "\n")
+    return root
+
+
+def write(root: Path, path: str, text: str) -> Path:
+    target = root / path.lstrip("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    return target
+
+
+def sysctl_path(key: str) -> str:
+    return "/proc/sys/" + key.replace(".", "/")
+
+
+def read_sysctl(root: Path, key: str) -> str:
+    return (root / sysctl_path(key).lstrip("/")).read_text("utf-8").strip()
+
+
+def snapshot(root: Path) -> dict[str, str]:
+    """Every regular file below `root` with its text."""
+    return {str(path.relative_to(root)): path.read_text("utf-8") for path in root.rglob("*") if path.is_file()}
+
+
+def _add_disk(root: Path, disk: Disk, number: int) -> None:
+    base = f"/sys/block/{disk.name}"
+    write(root, f"{base}/dev", f"8:{16 * number}\n")
+    write(root, f"{base}/size", "1953525168\n")
+    write(root, f"{base}/queue/rotational", f"{int(disk.rotational)}\n")
+    write(root, f"{base}/queue/scheduler", f"{disk.schedulers}\n")
+    write(root, f"{base}/device/model", "Example Disk\n")
+    write(root, f"{base}/{disk.partition}/partition", "1\n")
+    write(root, f"{base}/{disk.partition}/dev", f"8:{16 * number + 1}\n")

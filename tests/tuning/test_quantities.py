@@ -1,0 +1,68 @@
+"""Units in, units out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tuning.errors import TuningError
+from tuning.quantities import (
+    format_bit_rate,
+    format_byte_rate,
+    format_bytes,
+    parse_bit_rate,
+    parse_byte_rate,
+    parse_bytes,
+    parse_count,
+    parse_duration_ms,
+)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "value"),
+    [
+        (parse_bytes, "10GiB", 10 * 2**30),
+        (parse_bytes, "1.5 kB", 1500),
+        (parse_byte_rate, "400MB/s", 400_000_000),
+        (parse_bit_rate, "25Gbit/s", 25 * 10**9),
+        (parse_duration_ms, "1.5s", 1500.0),
+        (parse_duration_ms, "200us", 0.2),
+        (parse_count, "1000", 1000),
+    ],
+)
+def test_parse(parse: Callable[[str], float], text: str, value: float) -> None:
+    assert parse(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        (parse_bytes, "10"),
+        (parse_bytes, "10 Gb"),
+        (parse_byte_rate, "400MB"),
+        (parse_byte_rate, "0MB/s"),
+        (parse_bit_rate, "10GB/s"),
+        (parse_duration_ms, "3"),
+        (parse_count, "-5"),
+        (parse_count, "many"),
+        (parse_count, ""),
+    ],
+)
+def test_a_wrong_unit_is_refused_by_name(parse: Callable[[str], float], text: str) -> None:
+    with pytest.raises(TuningError) as caught:
+        parse(text)
+    assert repr(text) in str(caught.value)
+
+
+def test_format() -> None:
+    assert [format_bytes(n) for n in (0, 512, 131072, 4 * 2**20, 4.65 * 2**30, 2**60)] == [
+        "0 B",
+        "512 B",
+        "128 KiB",
+        "4 MiB",
+        "4.65 GiB",
+        "1048576 TiB",
+    ]
+    assert format_byte_rate(450_000_000) == "450 MB/s"
+    assert format_bit_rate(10**10) == "10 Gbit/s"
