@@ -24,7 +24,6 @@ _SET_BY_THE_RUN: Final = {
     "group.id": "consumers are assigned their partitions; they join no group",
     "auto.offset.reset": "consumers read each trial's new topic from its start",
     "transactional.id": "the load generator sends no transactions",
-    "partitioner": "the load generator chooses partitions, so that order can be checked",
 }
 # Byte counts whose Kafka name does not say so; a unit is asked for. The limit is librdkafka's own.
 _SIZES: Final = {"batch.size": 2**31 - 1}

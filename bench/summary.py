@@ -116,14 +116,13 @@ def end_to_end_of(result: LoadResult, trial_directory: Path, phases: Sequence[Ph
 
 
 def delivery_of(result: LoadResult, in_log: int) -> Delivery:
-    """Without consumers nobody read anything back, so nothing can be said to be lost but by the broker's own count."""
     delivery = result.delivery
     return Delivery(
         sent=delivery.sent,
         acked=delivery.acked,
         failed=delivery.failed,
         received=delivery.received,
-        lost=delivery.lost if result.generator.consumers else 0,
+        lost=delivery.lost,
         duplicated=delivery.duplicated,
         reordered=delivery.reordered,
         corrupt=delivery.corrupt,

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Final, Protocol
@@ -31,14 +31,12 @@ class System(Protocol):
     """One running system. Leaving the context stops it, whatever happened inside."""
 
     kind: str
+    version: str
     bootstrap_servers: str
     command: list[str]
 
     def __enter__(self) -> System: ...
     def __exit__(self, *_: object) -> None: ...
-
-    @property
-    def version(self) -> str: ...
 
     @property
     def process_ids(self) -> list[int]:
@@ -61,18 +59,24 @@ def start_system(
         return ExternalSystem(wanted.bootstrap_servers or "")
     if data_directory is None:
         raise ValueError("a system that this run starts needs a data directory")
-    return HighwaterSystem(wanted.config, data_directory, log_file, checkpoint)
+    # -P: a folder named like one of our packages in the current directory must not be taken for it.
+    command = [sys.executable, "-P", "-m", "highwater", "broker", "start"]
+    command += ["--log-dir", str(data_directory), "--port", "0"]
+    for name, value in wanted.config.items():
+        command += ["--property", f"{name}={as_text(value)}"]
+    return ProcessSystem("highwater", metadata.version("highwater"), command, log_file, checkpoint)
 
 
 class ExternalSystem:
-    """A cluster that somebody else runs."""
+    """A cluster that somebody else runs. Kafka's protocol has no request for its version."""
 
     kind = "external"
-    process_ids: list[int] = []  # noqa: RUF012
+    version = "unknown"
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.command: list[str] = []
+        self.process_ids: list[int] = []
 
     def __enter__(self) -> ExternalSystem:
         return self
@@ -80,37 +84,24 @@ class ExternalSystem:
     def __exit__(self, *_: object) -> None:
         return None
 
-    @property
-    def version(self) -> str:
-        """Kafka's protocol has no request for it."""
-        return "unknown"
-
     def problem(self) -> str | None:
         return None
 
 
-class HighwaterSystem:
-    """Our broker: one process on a fresh directory and a free port of the loopback interface."""
-
-    kind = "highwater"
+class ProcessSystem:
+    """A system that is one process of ours, tethered to the run, which prints a ready line with its address."""
 
     def __init__(
-        self,
-        config: Mapping[str, str | int | float | bool],
-        data_directory: Path,
-        log_file: Path,
-        checkpoint: Callable[[], None],
+        self, kind: str, version: str, command: list[str], log_file: Path, checkpoint: Callable[[], None]
     ) -> None:
-        # -P: a folder named like one of our packages in the current directory must not be taken for it.
-        self.command = [sys.executable, "-P", "-m", "highwater", "broker", "start"]
-        self.command += ["--log-dir", str(data_directory), "--port", "0"]
-        for name, value in config.items():
-            self.command += ["--property", f"{name}={as_text(value)}"]
+        self.kind = kind
+        self.version = version
+        self.command = command
         self._log_file = log_file
         with log_file.open("wb") as log:
             # A session of its own: Ctrl-C at the terminal must reach the run, which stops the broker in its turn.
             self._process = subprocess.Popen(
-                tether.command(self.command),
+                tether.command(command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -122,15 +113,11 @@ class HighwaterSystem:
             self._stop()
             raise
 
-    def __enter__(self) -> HighwaterSystem:
+    def __enter__(self) -> ProcessSystem:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop()
-
-    @property
-    def version(self) -> str:
-        return metadata.version("highwater")
 
     @property
     def process_ids(self) -> list[int]:

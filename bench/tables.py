@@ -33,7 +33,7 @@ def print_plan(plan: Plan) -> None:
         table.add_row(str(planned.plan.block), *values, took)
     console.print(table)
     console.print(
-        f"{len(plan.trials)} trials in {workload.trials.n} random blocks (seed {plan.seed}), "
+        f"{len(plan.trials)} trials, in {workload.trials.n} blocks of random order (seed {plan.seed}), "
         f"about {human_duration(plan.duration_s)}; needs {plan.tasks} Spark task slots",
     )
     for target, needed_bytes in _needed_bytes(plan).items():

@@ -1,0 +1,180 @@
+"""Stand-ins for Spark and for a broker, so that the runner is tested without either."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.workload import SystemUnderTest
+from spark_loadgen import Delivery, Generator, Histogram, LoadPlan, LoadResult, Progress
+
+MINIMAL = """\
+schema: bench.workload/1
+name: tiny
+purpose: A test.
+topics: {partitions: 2}
+records: {size: 100B}
+load: {rate: 100/s}
+phases: {warmup: 1s, measure: 2s, drain: 5s}
+trials: {n: 2, seed: 7}
+"""
+
+
+def load_result(plan: LoadPlan, *, interrupted: bool = False, errors: dict[str, int] | None = None) -> LoadResult:
+    """What a healthy load of this plan brings back."""
+    rate, seconds = int(plan.rate_per_s), plan.warmup_s + plan.measure_s
+    records = rate * seconds
+    per_second = [rate] * seconds
+    value_bytes = plan.record_bytes or 200
+    received = [*per_second, 0] if plan.consumers else []
+    metrics = ["produce_response", "produce_service", "send_delay"] + (["e2e_response"] if plan.consumers else [])
+    return LoadResult(
+        t0_unix_ns=time.time_ns() - seconds * 10**9,
+        offered=per_second,
+        sent=per_second,
+        acked=per_second,
+        acked_bytes=[rate * value_bytes] * seconds,
+        failed=[0] * seconds,
+        received=received,
+        received_bytes=[count * value_bytes for count in received],
+        generator_cpu_ratio_max=[0.2] * seconds,
+        histograms={
+            metric: {
+                second: Histogram.of_values([1_000_000 + 10_000 * position + number for number in range(rate)])
+                for second in range(seconds)
+            }
+            for position, metric in enumerate(metrics)
+        },
+        delivery=Delivery(
+            sent=records,
+            acked=records,
+            failed=0,
+            received=sum(received),
+            lost=0,
+            duplicated=0,
+            reordered=0,
+            corrupt=0,
+            unread=0,
+        ),
+        e2e_clock="same_host_monotonic",
+        negative_samples=0,
+        generator=Generator(
+            producers=plan.producers,
+            consumers=plan.consumers,
+            slots=2,
+            oversubscribed=False,
+            cpu_ratio_max=0.2,
+            producer_cpu_ns_per_record=2000.0,
+            consumer_cpu_ns_per_record=1000.0,
+            start_skew_ns=1000,
+            clock_spread_ns=10,
+            produce_sampled_one_in=1,
+            tasks=[],
+        ),
+        interrupted=interrupted,
+        errors=errors or {},
+    )
+
+
+class FakeLauncher:
+    """Brings back what `outcome` makes of a plan; raises what it raises."""
+
+    master = "local[2]"
+    slots = 2
+
+    def __init__(self, outcome: Callable[[LoadPlan], LoadResult] = load_result) -> None:
+        self.outcome = outcome
+        self.plans: list[LoadPlan] = []
+
+    def versions(self) -> Mapping[str, str]:
+        return {"spark": "0"}
+
+    def run(
+        self,
+        plan: LoadPlan,
+        *,
+        on_progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> LoadResult:
+        self.plans.append(plan)
+        return self.outcome(plan)
+
+
+class FakeSystem:
+    """A broker that is always well, unless `trouble` says otherwise."""
+
+    version = "0"
+    bootstrap_servers = "127.0.0.1:1"
+
+    def __init__(self, kind: str = "highwater") -> None:
+        self.kind = kind
+        self.command = ["fake"]
+        self.process_ids: list[int] = []
+        self.running = False
+        self.trouble: str | None = None
+
+    def __enter__(self) -> FakeSystem:
+        self.running = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.running = False
+
+    def problem(self) -> str | None:
+        return self.trouble
+
+
+class FakeSystems:
+    """Starts FakeSystems and remembers them; `fault` is raised at the n-th start (from 1)."""
+
+    def __init__(self, faults: Mapping[int, BaseException] | None = None) -> None:
+        self.faults = faults or {}
+        self.started: list[FakeSystem] = []
+        self.directories: list[Path | None] = []
+
+    def __call__(
+        self, wanted: SystemUnderTest, directory: Path | None, log_file: Path, checkpoint: Callable[[], None]
+    ) -> FakeSystem:
+        checkpoint()
+        system = FakeSystem(wanted.kind)
+        self.started.append(system)
+        self.directories.append(directory)
+        log_file.write_text("started\n")
+        if directory is not None:
+            (directory / "00000000000000000000.log").write_bytes(b"data")
+        if (fault := self.faults.get(len(self.started))) is not None:
+            raise fault
+        return system
+
+
+class FakeClient:
+    """Answers for a broker; holds whatever the launcher says was acknowledged."""
+
+    def __init__(self, launcher: FakeLauncher, faults: Mapping[str, BaseException] | None = None) -> None:
+        self._launcher = launcher
+        self._faults = faults or {}
+        self.in_log: int | None = None
+        self.deleted: list[str] = []
+
+    def __call__(self, bootstrap_servers: str) -> Any:
+        return self
+
+    def create_topic(self, name: str, partitions: int, config: Mapping[str, object]) -> None:
+        self._fail("create_topic")
+
+    def delete_topic(self, name: str) -> None:
+        self.deleted.append(name)
+
+    def count_records(self, name: str, partitions: int) -> int:
+        self._fail("count_records")
+        plan = self._launcher.plans[-1]
+        return int(plan.rate_per_s) * (plan.warmup_s + plan.measure_s) if self.in_log is None else self.in_log
+
+    def effective_config(self) -> dict[str, str]:
+        return {"segment.bytes": "1073741824"}
+
+    def _fail(self, what: str) -> None:
+        if (fault := self._faults.get(what)) is not None:
+            raise fault

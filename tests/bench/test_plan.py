@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.plan import Plan, make_plan
+from bench.results import ResultWriter
+from bench.specification import specify
+from bench.yaml_document import parse_document
+from tests.bench.fakes import MINIMAL
+
+MATRIX = """\
+matrix: {producers.client.acks: ["0", "1", all], load.rate: [1k/s, 1.5M/s]}
+"""
+
+
+def plan(seed: int | None, text: str = MINIMAL + MATRIX) -> Plan:
+    return make_plan(specify(parse_document(text, "w.yaml"), Path("w.yaml")), seed)
+
+
+def order(made: Plan) -> list[str]:
+    return [trial.plan.trial_id for trial in made.trials]
+
+
+def test_the_same_seed_gives_the_same_order_and_another_seed_another() -> None:
+    assert order(plan(1)) == order(plan(1))
+    assert order(plan(1)) != order(plan(2))
+    assert plan(None).seed == 7  # the file's
+    assert plan(None, (MINIMAL + MATRIX).replace(", seed: 7", "")).seed != 7
+
+
+def test_every_block_holds_one_trial_of_each_cell() -> None:
+    made = plan(1)
+    cells = {cell.name for cell in made.specification.cells}
+    for block in (1, 2):
+        trials = [trial.plan for trial in made.trials if trial.plan.block == block]
+        assert {trial.cell for trial in trials} == cells
+        assert [trial.order_in_block for trial in trials] == list(range(1, 7))
+    assert [trial.plan.block for trial in made.trials] == [1] * 6 + [2] * 6
+
+
+def test_trial_ids_suit_folder_names(tmp_path: Path) -> None:
+    writer = ResultWriter(tmp_path / "out")
+    ids = order(plan(1))
+    assert len(set(ids)) == len(ids)
+    for trial_id in ids:
+        assert writer.trial_directory(trial_id).is_dir()
+
+
+def test_estimates_grow_with_what_is_asked() -> None:
+    made = plan(1, MINIMAL)
+    assert made.tasks == 2
+    assert made.duration_s > 2 * 3
+    assert made.log_bytes("temporary", kept=False) >= 300 * 100
+    assert made.log_bytes("temporary", kept=True) == 2 * made.log_bytes("temporary", kept=False)
+    assert made.log_bytes("other", kept=True) == 0
