@@ -26,6 +26,12 @@ _SECTIONS: Final = (
     "load.",
     "system.",
 )
+# What such a name says without its last part is still plain: compression.type, batch.size.
+_NEEDLESS_ENDS: Final = (".type", ".size")
+_LONGEST_LABEL: Final = 36
+
+KEPT_UP: Final = 0.995
+"""Achieved over offered from which a cell is said to have carried the load: the constant of the validity check."""
 
 
 class Spread(NamedTuple):
@@ -51,6 +57,8 @@ class Cell:
 
     key: str
     label: str
+    short: str
+    """The label without the names of factors, for where there is little room and the full label stands near."""
     factors: Mapping[str, Scalar]
     trials: Sequence[TrialResult]
     planned: Sequence[TrialPlan]
@@ -67,6 +75,16 @@ class Cell:
     @property
     def sound(self) -> bool:
         return bool(self.valid)
+
+    @property
+    def caption(self) -> str:
+        """The label, with a warning where only trials that are not valid stand for the cell."""
+        return self.label if self.sound else f"{self.label} (not valid)"
+
+    @property
+    def kept_up(self) -> bool:
+        """Whether every shown trial carried what was offered, so that its throughput is the load's and not its own."""
+        return all(t.summary.achieved_per_s >= KEPT_UP * t.summary.offered_per_s for t in self.shown)
 
     @property
     def emulated(self) -> bool:
@@ -114,6 +132,8 @@ class Run:
     factors: Mapping[str, str]
     """Factors that vary, by their full name, with the short name that people read."""
     cells: Sequence[Cell]
+    naming: str
+    """How labels are made up, where they hold values without the factors' names; otherwise empty."""
 
     @classmethod
     def of(cls, result: RunResult) -> Run:
@@ -125,13 +145,15 @@ class Run:
         axes = list(result.manifest.axes) or list(dict.fromkeys(f for factors in factors_of.values() for f in factors))
         varying = [a for a in axes if len({repr(factors.get(a)) for factors in factors_of.values()}) > 1]
         names = short_names(varying)
+        labels = {key: _label(factors_of[key], names, named=True) for key in by_cell}
+        named = max(map(len, labels.values()), default=0) <= _LONGEST_LABEL
         cells = []
         for key, trials in by_cell.items():
-            label = " · ".join(scalar_text(factors_of[key].get(axis)) for axis in varying) or "all trials"
-            if any(trial.summary.storage.emulated for trial in trials):
-                label += " (emulated)"
-            cells.append(Cell(key, label, factors_of[key], trials, planned[key]))
-        return cls(result, names, cells)
+            emulated = any(trial.summary.storage.emulated for trial in trials)
+            label = _label(factors_of[key], names, named, emulated)
+            short = _label(factors_of[key], names, named=False)
+            cells.append(Cell(key, label, short, factors_of[key], trials, planned[key]))
+        return cls(result, names, cells, "" if named else " · ".join(names.values()))
 
     @property
     def baseline(self) -> Cell:
@@ -159,9 +181,13 @@ class Run:
         grouped: dict[str, list[Cell]] = {}
         for cell in self.cells:
             if cell.trials:
-                common = " · ".join(scalar_text(v) for v in self._without(cell, self.load_axes)) or "all cells"
-                grouped.setdefault(common, []).append(cell)
+                grouped.setdefault(self.common_label(cell), []).append(cell)
         return {name: sorted(cells, key=lambda c: c.offered_per_s or 0.0) for name, cells in grouped.items()}
+
+    def common_label(self, cell: Cell) -> str:
+        """What the cell is apart from its offered load."""
+        others = {axis: name for axis, name in self.factors.items() if axis not in self.load_axes}
+        return _label(cell.factors, others, not self.naming, cell.emulated)
 
     @cached_property
     def levels(self) -> list[tuple[str, list[Cell]]]:
@@ -173,9 +199,19 @@ class Run:
         return list(grouped.items())
 
 
+def _label(factors: Mapping[str, Scalar], names: Mapping[str, str], named: bool, emulated: bool = False) -> str:
+    parts = [
+        f"{name} {scalar_text(factors.get(f))}" if named else scalar_text(factors.get(f)) for f, name in names.items()
+    ]
+    return (" · ".join(parts) or "all trials") + (" (emulated)" if emulated else "")
+
+
 def short_names(factors: Sequence[str]) -> dict[str, str]:
-    """Each factor without the section of the workload file it stands in, unless two would become the same."""
-    short = {f: next((f.removeprefix(s) for s in _SECTIONS if f.startswith(s) and f != s), f) for f in factors}
+    """Each factor as people call it, without its section of the workload file, unless two would become the same."""
+    short = {}
+    for factor in factors:
+        name = next((factor.removeprefix(s) for s in _SECTIONS if factor.startswith(s)), factor) or factor
+        short[factor] = next((name.removesuffix(end) for end in _NEEDLESS_ENDS if name.endswith(end)), name) or factor
     taken = list(short.values())
     return {f: name if taken.count(name) == 1 else f for f, name in short.items()}
 

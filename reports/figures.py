@@ -75,11 +75,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One named line of a comparison: what represents the cell, and what stands thinly behind it."""
+    """One named line of a comparison: the line, what stands thinly behind it, and points that are not valid."""
 
     name: str
+    short: str
     main: Sequence[Point]
     thin: Sequence[Sequence[Point]] = ()
+    crosses: Sequence[Point] = ()
 
 
 def comparison_panels(
@@ -113,7 +115,7 @@ def comparison_legend(lines: Sequence[Drawn]) -> list[LegendItem]:
 def _series(slot: int, line: Drawn) -> list[Series]:
     return [
         *(Series(slot, line.name, points, thin=True) for points in line.thin),
-        Series(slot, line.name, line.main, markers=True),
+        Series(slot, line.name, line.main, markers=True, short=line.short, crosses=line.crosses),
     ]
 
 
@@ -144,7 +146,15 @@ def _load_latency(run: Run, name: str, title: str, p50: Measure, p99: Measure) -
     x, y = axes.linear("achieved, records/s", "/s", reached), axes.logarithmic("latency, ms", "ms", measured)
     views, finding = [], ""
     for measure in (p99, p50):
-        lines = [Drawn(curve, _load_points(cells, measure)) for curve, cells in run.curves.items()]
+        lines = [
+            Drawn(
+                curve,
+                curve,
+                _load_points(cells, measure, sound=True),
+                crosses=_load_points(cells, measure, sound=False),
+            )
+            for curve, cells in run.curves.items()
+        ]
         finding = finding or _load_finding(run, measure)
         panels = comparison_panels(f"{name}-{measure.title}", f"{title}, {measure.title}", finding, lines, x, y)
         views.append(View(measure.title, panels))
@@ -165,20 +175,20 @@ def _load_latency(run: Run, name: str, title: str, p50: Measure, p99: Measure) -
         views,
         Table(["cells", "offered /s", "achieved /s", "p50 ms", "p99 ms", "valid trials"], rows),
         comparison_legend(lines),
-        note="Each point is the median of a cell's trials; the latency axis is logarithmic.",
+        note="Each point is the median of a cell's valid trials; a cross is a load that no valid trial carried.",
         layout="many" if len(lines) > MOST_SERIES else "half",
     )
 
 
-def _load_points(cells: Sequence[Cell], measure: Measure) -> list[Point]:
-    points = [(a.median, s.median) for c in cells if (a := c.spread(ACHIEVED)) and (s := c.spread(measure))]
-    return [Point(a, s) for a, s in points]
+def _load_points(cells: Sequence[Cell], measure: Measure, sound: bool) -> list[Point]:
+    spreads = [(c.spread(ACHIEVED), c.spread(measure)) for c in cells if c.sound is sound]
+    return [Point(x.median, y.median) for x, y in spreads if x is not None and y is not None]
 
 
 def _load_finding(run: Run, measure: Measure) -> str:
     parts = []
     for name, cells in run.curves.items():
-        ends = [(c.offered_per_s or 0.0, s.median) for c in cells if (s := c.spread(measure)) is not None]
+        ends = [(c.offered_per_s or 0.0, s.median) for c in cells if c.sound and (s := c.spread(measure)) is not None]
         if len(ends) > 1:
             (low, at_low), (high, at_high) = ends[0], ends[-1]
             parts.append(
@@ -207,7 +217,7 @@ def _dots(cells: Sequence[Cell], name: str, title: str, label: str, measures: Se
         return None
     unit = measures[0].unit
     x = axes.logarithmic(label, unit, measured) if unit == "ms" else axes.linear(label, unit, measured)
-    rows = [DotRow(c.label, [_dot_group(c, slot, m) for slot, m in enumerate(measures, start=1)]) for c in cells]
+    rows = [DotRow(c.caption, [_dot_group(c, slot, m) for slot, m in enumerate(measures, start=1)]) for c in cells]
     finding = _medians_finding(cells, measures[-1])
     legend = [LegendItem(i, m.title, swatch(i, solid=True, line=False)) for i, m in enumerate(measures, start=1)]
     return Figure(
@@ -278,7 +288,7 @@ def _spectrum(
         if middle is None or not (main := _spectrum_points(middle, metric)):
             continue
         others = [t for t in cell.shown if t is not middle and measure.value(t.summary) is not None]
-        lines.append(Drawn(cell.label, main, [_spectrum_points(t, metric) for t in others]))
+        lines.append(Drawn(cell.caption, cell.short, main, [_spectrum_points(t, metric) for t in others]))
         shown.append((cell, middle))
     if not lines:
         return None
@@ -286,13 +296,13 @@ def _spectrum(
     x = axes.percentile("percentile of records", max(p.x for p in every))
     heights = [p.y for p in every if p.y is not None]
     finding = _medians_finding([cell for cell, _ in shown], measure)
-    views = [
-        View(word, comparison_panels(f"{name}-{word}", title, finding, lines, x, y))
-        for word, y in (
-            ("linear", axes.linear("latency, ms", "ms", heights)),
-            ("logarithmic", axes.logarithmic("latency, ms", "ms", heights)),
-        )
+    scales = [
+        ("linear", axes.linear("latency, ms", "ms", heights)),
+        ("logarithmic", axes.logarithmic("latency, ms", "ms", heights)),
     ]
+    if len(lines) > MOST_SERIES:
+        scales.reverse()  # among many cells one slow one would press all others flat
+    views = [View(word, comparison_panels(f"{name}-{word}", title, finding, lines, x, y)) for word, y in scales]
     return Figure(
         name,
         title,

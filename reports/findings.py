@@ -5,23 +5,19 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from reports.cells import Cell, Run, paired_ratios
 from reports.measures import ACHIEVED, HEADLINES, PRODUCE_P99, Measure
 from reports.quantity import plural, ratio_text, significant, whole
 
-KEPT_UP: Final = 0.995
-"""Achieved over offered from which a cell is said to have kept up (the constant of the validity check)."""
-
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what is compared, and what the data say. `shown` is whether a difference was shown."""
+    """One line: what is compared, and what the data say. `shown` tells whether a difference was; None: not compared."""
 
     subject: str
     text: str
-    shown: bool
+    shown: bool | None
 
 
 @dataclass(frozen=True)
@@ -31,34 +27,35 @@ class FindingGroup:
 
 
 def findings(run: Run) -> list[FindingGroup]:
-    """What the run says, one group for each offered load at which cells can be compared."""
+    """What the run says. Of several offered loads, cells are compared at the highest that more than one carried."""
     if not any(cell.sound for cell in run.cells):
         return []
     groups: list[FindingGroup] = []
     if run.load_axes:
         groups.append(FindingGroup("", [_highest_load(name, cells) for name, cells in run.curves.items()]))
-    for name, cells in run.levels:
-        sound = [cell for cell in cells if cell.sound]
-        if len(sound) > 1:
-            found = [f for measure in HEADLINES if (f := _finding(measure, sound)) is not None]
-            groups.append(FindingGroup(f"At {name}" if name else "", found))
-        elif not run.load_axes:
-            groups.append(FindingGroup("", [_alone(sound[0], len(cells))]))
+    comparable = [(name, sound) for name, cells in run.levels if len(sound := [c for c in cells if c.sound]) > 1]
+    if comparable:
+        name, sound = max(comparable, key=lambda level: level[1][0].offered_per_s or 0.0)
+        found = [f for measure in HEADLINES if (f := _finding(run, measure, sound)) is not None]
+        groups.append(FindingGroup(f"At {name}" if name else "", found))
+    elif not run.load_axes:
+        groups.append(FindingGroup("", [_alone(next(c for c in run.cells if c.sound), len(run.cells))]))
     return groups
 
 
 def caution(run: Run) -> str:
-    """How far the findings reach: what chance alone would do to them. Empty when nothing is compared."""
+    """How to read the findings and how far they reach: what chance alone would do to them."""
     compared = max((sum(c.sound for c in cells) for _, cells in run.levels), default=0)
+    named = [f"Cells are named {run.naming}."] if run.naming else []
     if compared < 2:
-        return ""
+        return " ".join(named)
     blocks = max(len({t.summary.block for t in cell.valid}) for cell in run.cells)
-    parts = ["Ratios pair trials of the same block; their range is over blocks."]
+    parts = [*named, "Ratios pair trials of the same block; their range is over blocks."]
     if blocks > 1:
         picked = f", and more often here, where the best of {compared} cells was picked" if compared > 2 else ""
         chance = whole(2 ** (blocks - 1))
         parts.append(f"When nothing differs, {blocks} blocks agree by chance 1 time in {chance}{picked}.")
-    if not run.baseline.sound:
+    if not run.baseline.sound and not run.load_axes:
         parts.append(f"“{run.baseline.label}” has no valid trial: the next cell stands in as the baseline.")
     return " ".join(parts)
 
@@ -66,7 +63,7 @@ def caution(run: Run) -> str:
 def _highest_load(name: str, cells: Sequence[Cell]) -> Finding:
     sound = [cell for cell in cells if cell.sound]
     if not sound:
-        return Finding(name, "no offered load has a valid trial.", shown=False)
+        return Finding(name, "no offered load has a valid trial.", shown=None)
     top = sound[-1]
     text = f"{whole(top.offered_per_s or 0)} records/s is the highest offered load with a valid trial"
     beyond = len(cells) - cells.index(top) - 1
@@ -77,7 +74,7 @@ def _highest_load(name: str, cells: Sequence[Cell]) -> Finding:
             f"; produce p99 goes from {significant(low.median)} ms at {whole(sound[0].offered_per_s or 0)}/s"
             f" to {significant(high.median)} ms there"
         )
-    return Finding(name, text + ".", shown=True)
+    return Finding(name, text + ".", shown=None)
 
 
 def _alone(cell: Cell, of_cells: int) -> Finding:
@@ -89,24 +86,26 @@ def _alone(cell: Cell, of_cells: int) -> Finding:
             parts.append(f"{measure.name} {measure.text(spread.median)}{between}")
     reason = "one cell, so there is nothing to compare it with" if of_cells == 1 else "the only cell with a valid trial"
     text = f"{reason}. Medians of {plural(len(cell.valid), 'valid trial')}: {'; '.join(parts)}."
-    return Finding(cell.label, text, shown=False)
+    return Finding(cell.label, text, shown=None)
 
 
-def _finding(measure: Measure, cells: Sequence[Cell]) -> Finding | None:
+def _finding(run: Run, measure: Measure, cells: Sequence[Cell]) -> Finding | None:
     measured = [cell for cell in cells if cell.spread(measure) is not None]
     if len(measured) < 2:
         return None
-    if measure is ACHIEVED and all(_kept_up(cell) for cell in measured):
+    if measure is ACHIEVED and all(cell.kept_up for cell in measured):
         offered = whole(measured[0].offered_per_s or 0)
         text = f"every cell kept up with the {offered} records/s offered; how much more each could carry is not known."
-        return Finding(measure.name, text, shown=False)
+        return Finding(measure.name, text, shown=None)
     baseline, *others = measured
     best, nearest = _best(measure, measured), _best(measure, others)
     if best is baseline:
-        opening = f"best in the baseline, {_with_value(baseline, measure)}; nearest is {_with_value(nearest, measure)}"
+        opening = (
+            f"best in the baseline, {_with_value(run, baseline, measure)}; next is {_with_value(run, nearest, measure)}"
+        )
         return _compared(measure, nearest, baseline, opening)
     word = "highest" if measure.better == "higher" else "lowest"
-    opening = f"{word} in {_with_value(best, measure)}; baseline {_with_value(baseline, measure)}"
+    opening = f"{word} in {_with_value(run, best, measure)}; the baseline is {_with_value(run, baseline, measure)}"
     return _compared(measure, best, baseline, opening)
 
 
@@ -119,7 +118,7 @@ def _compared(measure: Measure, cell: Cell, baseline: Cell, opening: str) -> Fin
     if len(ratios) == 1:
         text = f"{opening}: {middle} in the only block. One trial of each has no spread: no difference shown."
         return Finding(measure.name, text, shown=False)
-    text = f"{opening}: {middle} ({low} to {high} over {len(ratios)} blocks)"
+    text = f"{opening}: {middle} ({low.removesuffix('×')}–{high} over {len(ratios)} blocks)"
     if min(ratios) <= 1 <= max(ratios):
         text += f". The ranges overlap: no difference shown by {len(ratios)} trials of each."
         return Finding(measure.name, text, shown=False)
@@ -131,10 +130,6 @@ def _compared(measure: Measure, cell: Cell, baseline: Cell, opening: str) -> Fin
     )
 
 
-def _kept_up(cell: Cell) -> bool:
-    return all(t.summary.achieved_per_s >= KEPT_UP * t.summary.offered_per_s for t in cell.valid)
-
-
 def _best(measure: Measure, cells: Sequence[Cell]) -> Cell:
     def rank(cell: Cell) -> float:
         found = cell.spread(measure)
@@ -144,7 +139,7 @@ def _best(measure: Measure, cells: Sequence[Cell]) -> Cell:
     return min(cells, key=rank)
 
 
-def _with_value(cell: Cell, measure: Measure) -> str:
+def _with_value(run: Run, cell: Cell, measure: Measure) -> str:
     found = cell.spread(measure)
     assert found is not None
-    return f"“{cell.label}” with {measure.text(found.median)}"
+    return f"“{run.common_label(cell)}” with {measure.text(found.median)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from reports.cells import Cell, Run, delivery_total, scalar_text
-from reports.measures import FEWEST_SAMPLES_ABOVE, TABLE, Measure
+from reports.measures import ACHIEVED, BYTES, FEWEST_SAMPLES_ABOVE, TABLE, Measure
 from reports.quantity import NONE, plural, whole
 
 _DELIVERY = (("failed", "failed"), ("lost", "lost"), ("duplicated", "dup."))
@@ -84,10 +84,12 @@ def _best_cells(run: Run, measure: Measure) -> list[Cell]:
         spreads = [(spread, cell) for cell in cells if cell.sound and (spread := cell.spread(measure)) is not None]
         if measure.better is None or len(spreads) < 2:
             continue
+        if measure in (ACHIEVED, BYTES) and all(cell.kept_up for _, cell in spreads):
+            continue  # their throughput is the offered load, which tells no cell from another
         pick = max if measure.better == "higher" else min
-        spread, cell = pick(spreads, key=lambda pair: pair[0].median)
-        if any(spread.apart(other) for other, _ in spreads):
-            found.append(cell)
+        best, _ = pick(spreads, key=lambda pair: pair[0].median)
+        if any(best.apart(other) for other, _ in spreads):
+            found += [cell for spread, cell in spreads if measure.figure(spread.median) == measure.figure(best.median)]
     return found
 
 
@@ -128,7 +130,7 @@ def _value(cell: Cell, measure: Measure, best: bool) -> Value:
     if spread is None:
         return Value(NONE)
     show, hint = measure.figure, ""
-    shown_range = f"{show(spread.low)}–{show(spread.high)}" if spread.low != spread.high else ""
+    shown_range = f"{show(spread.low)}–{show(spread.high)}" if show(spread.low) != show(spread.high) else ""
     above = [a for trial in cell.shown if (a := measure.samples_above(trial.summary)) is not None]
     if above and min(above) < FEWEST_SAMPLES_ABOVE:
         fewest = plural(int(min(above)), "sample")

@@ -46,6 +46,10 @@ class Series:
     thin: bool = False
     solid: bool = False
     markers: bool = False
+    short: str = ""
+    """What stands at the end of the line; the name when empty."""
+    crosses: Sequence[Point] = ()
+    """Points off the line, drawn as crosses: measured, but not to be relied on."""
 
 
 class Band(NamedTuple):
@@ -107,7 +111,7 @@ def line_panel(
     """A line chart. `name` is unique in the page; `title` and `finding` are what a screen reader says."""
     labelled = [s for s in series if not s.thin and any(p.y is not None for p in s.points)]
     end_labels = end_labels and len({s.name for s in labelled}) > 1
-    widest = max((len(_shortened(s.name, 24)) for s in labelled), default=0) if end_labels else 0
+    widest = max((len(_end_label(s)) for s in labelled), default=0) if end_labels else 0
     plot = _Plot(
         left=14 + _TEXT_WIDTH * max(len(label) for _, label in y.ticks),
         top=24,
@@ -121,6 +125,7 @@ def line_panel(
     parts += [_line(s, points) for s, points in drawn if s.thin]
     parts += [_line(s, points) for s, points in drawn if not s.thin]
     parts += [_markers(s, points, last_only=not s.markers) for s, points in drawn if not s.thin]
+    parts += [_crosses(s, _in_drawing_units(s.crosses, plot)) for s in series if s.crosses]
     if end_labels:
         parts += _end_labels([(s, points) for s, points in drawn if s in labelled], plot)
     return _drawing(name, title, finding, parts, plot, size)
@@ -265,6 +270,15 @@ def _markers(series: Series, points: Sequence[Point], last_only: bool) -> Markup
     return element("path", class_=f"m m{series.slot}", d=d, data_s=str(series.slot))
 
 
+def _crosses(series: Series, points: Sequence[Point]) -> Markup:
+    d = "".join(_cross(p.x, p.y) for p in points if p.y is not None)
+    return element("path", class_=f"m cross s{series.slot}", d=d, data_s=str(series.slot))
+
+
+def _cross(x: float, y: float) -> str:
+    return f"M{coordinate(x - 4)} {coordinate(y - 4)}l8 8m0-8l-8 8"
+
+
 def _marker(slot: int, x: float, y: float) -> str:
     at = f"M{coordinate(x)} {coordinate(y)}"
     shapes = {
@@ -276,11 +290,15 @@ def _marker(slot: int, x: float, y: float) -> str:
     return at + shapes.get(slot, "m-2 0a2 2 0 1 0 4 0a2 2 0 1 0-4 0z")
 
 
+def _end_label(series: Series) -> str:
+    return _shortened(series.short or series.name, 22)
+
+
 def _end_labels(drawn: Sequence[tuple[Series, Sequence[Point]]], plot: _Plot) -> list[Markup]:
     ends = [next(p for p in reversed(points) if p.y is not None) for _, points in drawn]
     heights = spread_labels([p.y or 0.0 for p in ends], _LINE_HEIGHT, plot.top + 4, plot.bottom - 2)
     return [
-        element("text", _shortened(s.name, 24), class_="halo", x=end.x + 8, y=y + 4, data_s=str(s.slot))
+        element("text", _end_label(s), class_="halo", x=end.x + 8, y=y + 4, data_s=str(s.slot))
         for (s, _), end, y in zip(drawn, ends, heights, strict=True)
     ]
 
@@ -334,12 +352,8 @@ def _dots(group: DotGroup, plot: _Plot, middle: float, row_height: float) -> lis
     step = min(5.0, (row_height - 10) / max(count - 1, 1))
     for index, dot in enumerate(group.dots):
         x, y = plot.px(dot.value), middle + (index - (count - 1) / 2) * step
-        d = _marker(group.slot, x, y) if dot.sound else f"M{coordinate(x - 4)} {coordinate(y - 4)}l8 8m0-8l-8 8"
-        parts.append(
-            element(
-                "path", element("title", dot.name), class_="m unsound" if not dot.sound else f"m m{group.slot}", d=d
-            )
-        )
+        d, kind = (_marker(group.slot, x, y), f"m{group.slot}") if dot.sound else (_cross(x, y), "cross s0")
+        parts.append(element("path", element("title", dot.name), class_=f"m {kind}", d=d))
     return parts
 
 

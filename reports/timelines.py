@@ -142,10 +142,10 @@ def _figure(run: Run, timeline: _Timeline) -> Figure | None:
     size = SMALL if layout == "many" else WIDE
     panels = []
     for index, lines in enumerate(found, start=1):
-        title = f"{timeline.title}: {lines.cell.label}"
+        title = f"{timeline.title}: {lines.cell.caption}"
         bands = _bands(lines.typical.summary)
         drawing = line_panel(f"{timeline.name}-{index}", title, finding, _series(lines, timeline), x, y, size, bands)
-        panels.append(Panel(lines.cell.label, drawing))
+        panels.append(Panel(lines.cell.caption, drawing))
     several = len(timeline.quantities) > 1
     return Figure(
         timeline.name,
