@@ -1,7 +1,70 @@
-"""`highwater` command group of this room."""
+"""The commands `highwater broker …`. What they need is imported when they run, so that help comes at once."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, help="A log broker that speaks Kafka's protocol and needs no JVM.")
+
+
+@app.callback()
+def _group() -> None:
+    """Make `start` a command of a group even while it is the only one."""
+
+
+@app.command()
+def start(
+    log_dir: Annotated[
+        Path | None, typer.Option("--log-dir", help="Where the log is kept; made if missing. Also: log.dirs.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one. [default: 9092]"),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Address to listen on and to tell clients. [default: 127.0.0.1]"),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="A server.properties file with Kafka's property names.")
+    ] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="One property; may be repeated.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log more.")] = False,
+) -> None:
+    """Start a broker and run it until SIGTERM or SIGINT; a second signal stops it at once.
+
+    When it accepts connections it prints one line, "ready: listening on HOST:PORT (…)", on standard output. Its log
+    goes to standard error. Options win over --property, and that over --config. Exit codes: 0 stopped cleanly, 1 failed
+    while running, 2 could not start.
+    """
+    import logging
+
+    from broker.config import BrokerConfig, Setting, parse_property_option, read_properties_file
+    from broker.server import broker
+
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        settings = read_properties_file(config) if config is not None else []
+        settings += [parse_property_option(text) for text in properties or ()]
+        if log_dir is not None:
+            settings.append(Setting("--log-dir", "log.dirs", str(log_dir)))
+        if port is not None or host is not None:
+            address = host or "127.0.0.1"
+            bracketed = f"[{address}]" if ":" in address else address
+            listener = f"PLAINTEXT://{bracketed}:{9092 if port is None else port}"
+            settings.append(Setting("--host and --port", "listeners", listener))
+        exit_code = broker.run(BrokerConfig(settings))
+    except broker.SETUP_ERRORS as error:
+        typer.echo(f"highwater broker: {error}", err=True)
+        raise typer.Exit(broker.EXIT_USAGE) from None
+    except KeyboardInterrupt:
+        typer.echo("highwater broker: interrupted before it was ready", err=True)
+        raise typer.Exit(broker.EXIT_FAILED) from None
+    raise typer.Exit(exit_code)

@@ -1,0 +1,1 @@
+"""What the cluster knows: topics, their configuration, ids; one interface and its implementations."""

@@ -1,0 +1,124 @@
+"""The metadata store of a broker that runs alone: one JSON file in its log directory.
+
+The file maps Kafka's znode paths to Kafka 3.9's values, so that it reads like a ZooKeeper tree and shares its
+serialisers. It is replaced as a whole (temporary file, fsync, rename), so a change is there whole or not at all.
+
+The state of the partitions is not stored: a broker that runs alone leads every partition and is its only in-sync
+replica. Each start counts as an election of it as the controller and of every leader, so the leader epoch follows from
+`/controller_epoch`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from broker.cluster import znodes
+from broker.cluster.store import MetadataError, TopicRecord
+from broker.cluster.znodes import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
+from broker.log.files import FileOperations, write_durably
+
+FILE_NAME: Final = "embedded-metadata.json"
+
+
+class EmbeddedMetadataStore:
+    """The caller holds the directory's lock."""
+
+    def __init__(self, files: FileOperations, directory: Path, cluster_id: str) -> None:
+        """Raises MetadataError when the file is there and cannot be understood, or belongs to another cluster."""
+        self.cluster_id = cluster_id
+        self._files = files
+        self._path = directory / FILE_NAME
+        self._topics: dict[str, TopicRecord] = {}
+        self._marked: set[str] = set()
+        self._producer_id_block: ProducerIdBlock | None = None
+        self.controller_epoch = 0
+        if files.exists(self._path):
+            self._load()
+
+    def _load(self) -> None:
+        try:
+            tree: dict[str, Any] = json.loads(self._files.read(self._path))
+            cluster_id = str(tree[znodes.CLUSTER_ID]["id"])
+            self.controller_epoch = int(tree[znodes.CONTROLLER_EPOCH])
+            for path, value in tree.items():
+                parent, _, name = path.rpartition("/")
+                if parent == znodes.TOPICS:
+                    topic_id, assignment = znodes.parse_topic(value)
+                    config = tree.get(f"{znodes.TOPIC_CONFIGS}/{name}", {"config": {}})["config"]
+                    self._topics[name] = TopicRecord(name, topic_id, assignment, config)
+                elif parent == znodes.DELETE_TOPICS:
+                    self._marked.add(name)
+            if znodes.PRODUCER_ID_BLOCK in tree:
+                self._producer_id_block = znodes.parse_producer_id_block(tree[znodes.PRODUCER_ID_BLOCK])
+        except OSError as error:
+            raise MetadataError(f"cannot read {self._path}: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise MetadataError(
+                f"{self._path} is damaged ({type(error).__name__}: {error}); restore it from a copy"
+            ) from None
+        if cluster_id != self.cluster_id:
+            raise MetadataError(
+                f"{self._path} belongs to cluster {cluster_id}, and its directory to cluster {self.cluster_id}; "
+                "put the file back where it comes from"
+            )
+
+    def begin_epoch(self) -> None:
+        """Become the controller once more; the first write of a run."""
+        self._commit(controller_epoch=self.controller_epoch + 1)
+
+    def topics(self) -> Iterable[TopicRecord]:
+        return self._topics.values()
+
+    def topics_marked_for_deletion(self) -> Iterable[str]:
+        return sorted(self._marked)
+
+    def put_topics(self, topics: Iterable[TopicRecord]) -> None:
+        changed = {topic.name: replace(topic, config=dict(topic.config)) for topic in topics}
+        self._commit(topics=self._topics | changed)
+
+    def mark_for_deletion(self, name: str) -> None:
+        self._commit(marked=self._marked | {name})
+
+    def remove_topic(self, name: str) -> None:
+        topics = {key: topic for key, topic in self._topics.items() if key != name}
+        self._commit(topics=topics, marked=self._marked - {name})
+
+    def next_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
+        first = 0 if self._producer_id_block is None else self._producer_id_block.last + 1
+        block = ProducerIdBlock(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
+        self._commit(producer_id_block=block)
+        return block
+
+    def _commit(
+        self,
+        *,
+        controller_epoch: int | None = None,
+        topics: dict[str, TopicRecord] | None = None,
+        marked: set[str] | None = None,
+        producer_id_block: ProducerIdBlock | None = None,
+    ) -> None:
+        """Write the state with these changes, then make them ours: what is remembered never runs ahead of the disk."""
+        controller_epoch = self.controller_epoch if controller_epoch is None else controller_epoch
+        topics = self._topics if topics is None else topics
+        marked = self._marked if marked is None else marked
+        producer_id_block = self._producer_id_block if producer_id_block is None else producer_id_block
+        tree: dict[str, Any] = {
+            znodes.CLUSTER_ID: znodes.cluster_id_value(self.cluster_id),
+            znodes.CONTROLLER_EPOCH: controller_epoch,
+        }
+        if producer_id_block is not None:
+            tree[znodes.PRODUCER_ID_BLOCK] = znodes.producer_id_block_value(producer_id_block)
+        for name, topic in sorted(topics.items()):
+            tree[f"{znodes.TOPICS}/{name}"] = znodes.topic_value(topic.topic_id, topic.assignment)
+            tree[f"{znodes.TOPIC_CONFIGS}/{name}"] = znodes.config_value(topic.config)
+        for name in sorted(marked):
+            tree[f"{znodes.DELETE_TOPICS}/{name}"] = None
+        write_durably(self._files, self._path, (json.dumps(tree, indent=1) + "\n").encode())
+        self.controller_epoch = controller_epoch
+        self._topics = topics
+        self._marked = marked
+        self._producer_id_block = producer_id_block

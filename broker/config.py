@@ -1,0 +1,266 @@
+"""The broker's and the topics' configuration: reading `server.properties`, checking values, and looking them up.
+
+The names themselves stand in broker/config_table.py.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from broker.config_table import (
+    BROKER_PROPERTIES,
+    INT32_MAX,
+    INT64_MAX,
+    TOPIC_PROPERTIES,
+    Kind,
+    Property,
+    Support,
+    TopicProperty,
+    Value,
+    property_named,
+)
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used; the text names the place, the property and the way out."""
+
+
+class Setting(NamedTuple):
+    """One `name=value` as somebody wrote it, and where."""
+
+    place: str
+    name: str
+    text: str
+
+
+_RANGES: Final = {Kind.SHORT: 2**15 - 1, Kind.INT: INT32_MAX, Kind.LONG: INT64_MAX}
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+
+
+def parse_value(row: Property, text: str) -> Value:
+    """`text` as a value of the property. Raises ValueError saying what is expected."""
+    text = text.strip()
+    value: Value
+    if row.kind in _RANGES:
+        if not _INTEGER.fullmatch(text):
+            raise ValueError(f"{text!r} is not a whole number")
+        value = int(text)
+        limit = _RANGES[row.kind]
+        if not -limit - 1 <= value <= limit:
+            raise ValueError(f"{text} is out of the range of a {row.kind.name.lower()}")
+    elif row.kind is Kind.DOUBLE:
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a number") from None
+    elif row.kind is Kind.BOOLEAN:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{text!r} is neither true nor false")
+        value = text.lower() == "true"
+    elif row.kind is Kind.LIST:
+        value = [item.strip() for item in text.split(",")] if text else []
+    else:
+        value = text
+    _check_range(row, value)
+    return value
+
+
+def _check_range(row: Property, value: Value) -> None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if row.low is not None and value < row.low:
+            raise ValueError(f"{value} is below the least allowed, {row.low:g}")
+        if row.high is not None and value > row.high:
+            raise ValueError(f"{value} is above the most allowed, {row.high:g}")
+    if row.choices:
+        for item in value if isinstance(value, list) else [value]:
+            if item not in row.choices:
+                raise ValueError(f"{item!r} is not one of {', '.join(row.choices)}")
+
+
+def render(value: Value) -> str | None:
+    """A value as Kafka writes it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(value) if isinstance(value, list) else str(value)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    matches = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {matches[0]}?" if matches else ""
+
+
+class BrokerConfig:
+    """The properties of one broker: what was set, and Kafka's defaults for the rest."""
+
+    def __init__(self, settings: Iterable[Setting] = ()) -> None:
+        """Check every setting; a later one replaces an earlier one of the same name. Raises ConfigError."""
+        self.warnings: list[str] = []
+        self._set: dict[str, Value] = {}
+        for setting in settings:
+            row = property_named(setting.name)
+            if row is None:
+                hint = _nearest(setting.name, BROKER_PROPERTIES)
+                raise ConfigError(f"{setting.place}: {setting.name} is not a property of a Kafka broker{hint}")
+            if row.support is Support.REFUSED:
+                raise ConfigError(f"{setting.place}: {setting.name} is not supported: {row.why}")
+            try:
+                value = parse_value(row, setting.text)
+            except ValueError as error:
+                raise ConfigError(f"{setting.place}: {setting.name}: {error}") from None
+            if row.support is Support.NO_EFFECT:
+                self.warnings.append(f"{setting.place}: {setting.name} has no effect: {row.why}")
+            self._set[setting.name] = value
+
+    def value(self, name: str) -> Value:
+        return self._set[name] if name in self._set else BROKER_PROPERTIES[name].default
+
+    def is_set(self, name: str) -> bool:
+        return name in self._set
+
+    def integer(self, name: str) -> int:
+        value = self.value(name)
+        if not isinstance(value, int):
+            raise TypeError(f"{name} has no whole number: {value!r}")
+        return value
+
+    def boolean(self, name: str) -> bool:
+        return bool(self.value(name))
+
+    def string(self, name: str) -> str | None:
+        value = self.value(name)
+        return None if value is None else str(value)
+
+    @property
+    def set_properties(self) -> Mapping[str, Value]:
+        return self._set
+
+
+class TopicConfig:
+    """The properties of one topic: its own overrides over the broker's properties over Kafka's defaults."""
+
+    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
+        """Take overrides that `check_topic_overrides` accepted."""
+        self.overrides = dict(overrides)
+        self.broker = broker
+        self._values = {
+            name: parse_value(TOPIC_PROPERTIES[name].row, text)
+            for name, text in overrides.items()
+            if name in TOPIC_PROPERTIES
+        }
+
+    def value(self, name: str) -> Value:
+        if name in self._values:
+            return self._values[name]
+        return broker_default(self.broker, TOPIC_PROPERTIES[name])[1]
+
+    def integer(self, name: str) -> int:
+        value = self.value(name)
+        if not isinstance(value, int):
+            raise TypeError(f"{name} has no whole number: {value!r}")
+        return value
+
+
+def broker_default(broker: BrokerConfig, topic_property: TopicProperty) -> tuple[str | None, Value]:
+    """What a topic without an override gets: the broker property that decides, if one is set, and the value."""
+    for name, factor in topic_property.broker_properties:
+        if broker.is_set(name):
+            value = broker.value(name)
+            return name, value * factor if isinstance(value, int) and factor != 1 else value
+    return None, topic_property.row.default
+
+
+def check_topic_overrides(overrides: Mapping[str, str | None]) -> str | None:
+    """Why these overrides cannot be a topic's, or None when they can. The text is for the client."""
+    for name, text in overrides.items():
+        topic_property = TOPIC_PROPERTIES.get(name)
+        if topic_property is None:
+            return f"Unknown topic config name: {name}{_nearest(name, TOPIC_PROPERTIES)}"
+        if text is None:
+            return f"Null value not supported for topic configs: {name}"
+        try:
+            value = parse_value(topic_property.row, text)
+        except ValueError as error:
+            return f"Invalid value {text} for configuration {name}: {error}"
+        if topic_property.row.support is Support.REFUSED and value != topic_property.row.default:
+            return f"{name}={text} is not supported: {topic_property.row.why}"
+    return None
+
+
+def topic_override_warnings(overrides: Mapping[str, str]) -> list[str]:
+    """What of a topic's overrides is kept and shown but has no effect."""
+    rows = [TOPIC_PROPERTIES[name].row for name in overrides if name in TOPIC_PROPERTIES]
+    return [f"{row.name} has no effect: {row.why}" for row in rows if row.support is Support.NO_EFFECT]
+
+
+def read_properties_file(path: Path) -> list[Setting]:
+    """The settings of a `server.properties` file. Raises ConfigError when it cannot be read."""
+    try:
+        text = path.read_bytes().decode("iso-8859-1")  # as java.util.Properties reads a stream
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from None
+    return [Setting(f"{path}:{line}", name, value) for line, name, value in parse_properties(text, str(path))]
+
+
+def parse_property_option(text: str) -> Setting:
+    """One `--property name=value` of the command line."""
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip():
+        raise ConfigError(f"--property {text}: write it as name=value")
+    return Setting("--property", name.strip(), value)
+
+
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BLANKS: Final = " \t\f"
+
+
+def parse_properties(text: str, source: str) -> list[tuple[int, str, str]]:
+    """(line number, name, value) by the rules of java.util.Properties: comments, continued lines, escapes."""
+    settings = []
+    for number, line in _logical_lines(text):
+        position = 0
+        while position < len(line) and line[position] not in "=:" + _BLANKS:
+            position += 2 if line[position] == "\\" else 1
+        name, rest = line[:position], line[position:].lstrip(_BLANKS)
+        if rest[:1] in ("=", ":"):
+            rest = rest[1:].lstrip(_BLANKS)
+        place = f"{source}:{number}"
+        settings.append((number, _unescape(name, place), _unescape(rest, place)))
+    return settings
+
+
+def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
+    """Lines without blanks in front, comments and empty ones left out, continued ones joined."""
+    pending = ""
+    first = 0
+    for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+        line = natural.lstrip(_BLANKS)
+        if not pending and first == 0 and (not line or line[0] in "#!"):
+            continue
+        first = first or number
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending += line[:-1]
+            continue
+        if pending + line:
+            yield first, pending + line
+        pending, first = "", 0
+    if pending:
+        yield first, pending
+
+
+def _unescape(text: str, place: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        escaped = match[1]
+        if escaped.startswith("u"):
+            if len(escaped) != 5:
+                raise ConfigError(f"{place}: \\u needs four hexadecimal digits")
+            return chr(int(escaped[1:], 16))
+        return _ESCAPES.get(escaped, escaped)
+
+    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", replace, text)

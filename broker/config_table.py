@@ -1,0 +1,363 @@
+"""Kafka's property names: type, default and range of each, and whether this broker honours it.
+
+Names, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig and LogConfig print them); a test compares. Four
+defaults are our own: loopback instead of every interface, as there is no authentication; socket buffers left to the
+kernel's tuning; no log directory that is nobody's choice.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple
+
+Value = bool | int | float | str | list[str] | None
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+_HOUR_MS: Final = 3_600_000
+_MINUTE_MS: Final = 60_000
+
+
+class Kind(IntEnum):
+    """Numbered as DescribeConfigs tells it."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Support(Enum):
+    HONOURED = "honoured"
+    NO_EFFECT = "accepted with a warning"
+    REFUSED = "an error"
+
+
+class Property(NamedTuple):
+    name: str
+    kind: Kind
+    default: Value
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    support: Support = Support.HONOURED
+    why: str = ""
+    """For a property that is not honoured: the reason, or what to do instead."""
+
+
+def _honoured(
+    name: str, kind: Kind, default: Value, low: float | None = None, high: float | None = None, *choices: str
+) -> Property:
+    return Property(name, kind, default, low, high, choices)
+
+
+def _no_effect(name: str, kind: Kind, default: Value, why: str) -> Property:
+    return Property(name, kind, default, support=Support.NO_EFFECT, why=why)
+
+
+def _refused(name: str, kind: Kind, default: Value, why: str) -> Property:
+    return Property(name, kind, default, support=Support.REFUSED, why=why)
+
+
+_ONE_LOOP: Final = "one event loop serves every connection"
+_NO_RETENTION: Final = "this version deletes nothing by age or size"
+_NO_COMPACTION: Final = "this version does not compact"
+_NO_GROUPS: Final = "this version has no consumer groups"
+_NO_TRANSACTIONS: Final = "this version has no transactions"
+_NO_REPLICATION: Final = "this version runs one broker"
+_NO_LIMIT: Final = "this version does not limit connections"
+_NO_SECURITY: Final = "this version serves PLAINTEXT without authorisation only; remove it"
+_NO_ZOOKEEPER: Final = "this version runs one broker with embedded metadata; remove it"
+_NO_KRAFT: Final = "this broker does not speak KRaft; remove it"
+
+BOOLEAN, STRING, INT, SHORT = Kind.BOOLEAN, Kind.STRING, Kind.INT, Kind.SHORT
+LONG, DOUBLE, LIST, CLASS, PASSWORD = Kind.LONG, Kind.DOUBLE, Kind.LIST, Kind.CLASS, Kind.PASSWORD
+
+BROKER_PROPERTIES: Final = {
+    entry.name: entry
+    for entry in (
+        # Who this broker is and where it listens
+        _honoured("broker.id", INT, -1),
+        _honoured("node.id", INT, -1),
+        _honoured("broker.rack", STRING, None),
+        _honoured("listeners", STRING, "PLAINTEXT://127.0.0.1:9092"),
+        _honoured("advertised.listeners", STRING, None),
+        _honoured(
+            "listener.security.protocol.map",
+            STRING,
+            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        ),
+        _honoured("socket.listen.backlog.size", INT, 50, 1),
+        _honoured("socket.receive.buffer.bytes", INT, -1),
+        _honoured("socket.send.buffer.bytes", INT, -1),
+        _honoured("socket.request.max.bytes", INT, 104_857_600, 1),
+        _honoured("connections.max.idle.ms", LONG, 600_000),
+        # Topics
+        _honoured("auto.create.topics.enable", BOOLEAN, True),
+        _honoured("delete.topic.enable", BOOLEAN, True),
+        _honoured("num.partitions", INT, 1, 1),
+        _honoured("default.replication.factor", INT, 1),
+        _honoured("min.insync.replicas", INT, 1, 1),
+        # The log
+        _honoured("log.dir", STRING, None),
+        _honoured("log.dirs", STRING, None),
+        _honoured("log.segment.bytes", INT, 1_073_741_824, 14),
+        _honoured("log.roll.hours", INT, 168, 1),
+        _honoured("log.roll.ms", LONG, None, 1),
+        _honoured("log.index.interval.bytes", INT, 4096, 0),
+        _honoured("log.index.size.max.bytes", INT, 10_485_760, 4),
+        _honoured("log.preallocate", BOOLEAN, False),
+        _honoured("message.max.bytes", INT, 1_048_588, 0),
+        _honoured("log.message.timestamp.type", STRING, "CreateTime", None, None, "CreateTime", "LogAppendTime"),
+        _honoured("log.flush.interval.messages", LONG, INT64_MAX, 1),
+        _honoured("log.flush.interval.ms", LONG, None),
+        _honoured("log.flush.scheduler.interval.ms", LONG, INT64_MAX),
+        _honoured("log.flush.offset.checkpoint.interval.ms", INT, 60_000, 0),
+        _honoured("log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, 0),
+        _honoured("replica.high.watermark.checkpoint.interval.ms", LONG, 5000),
+        _honoured("producer.id.expiration.ms", INT, 86_400_000, 1),
+        _honoured("fetch.max.bytes", INT, 57_671_680, 1024),
+        _honoured("compression.type", STRING, "producer", None, None, "producer"),
+        # Known, and without effect in this version
+        *(
+            _no_effect(name, kind, default, why)
+            for name, kind, default, why in (
+                ("num.network.threads", INT, 3, _ONE_LOOP),
+                ("num.io.threads", INT, 8, _ONE_LOOP),
+                ("background.threads", INT, 10, _ONE_LOOP),
+                ("num.recovery.threads.per.data.dir", INT, 1, _ONE_LOOP),
+                ("queued.max.requests", INT, 500, _ONE_LOOP),
+                ("queued.max.request.bytes", LONG, -1, _ONE_LOOP),
+                ("request.timeout.ms", INT, 30_000, _NO_REPLICATION),
+                ("log.retention.hours", INT, 168, _NO_RETENTION),
+                ("log.retention.minutes", INT, None, _NO_RETENTION),
+                ("log.retention.ms", LONG, None, _NO_RETENTION),
+                ("log.retention.bytes", LONG, -1, _NO_RETENTION),
+                ("log.retention.check.interval.ms", LONG, 300_000, _NO_RETENTION),
+                ("log.segment.delete.delay.ms", LONG, 60_000, _NO_RETENTION),
+                ("log.roll.jitter.hours", INT, 0, "segments roll without jitter"),
+                ("log.roll.jitter.ms", LONG, None, "segments roll without jitter"),
+                ("log.cleanup.policy", LIST, "delete", _NO_COMPACTION),
+                ("log.cleaner.enable", BOOLEAN, True, _NO_COMPACTION),
+                ("log.cleaner.threads", INT, 1, _NO_COMPACTION),
+                ("log.cleaner.backoff.ms", LONG, 15_000, _NO_COMPACTION),
+                ("log.cleaner.dedupe.buffer.size", LONG, 134_217_728, _NO_COMPACTION),
+                ("log.cleaner.delete.retention.ms", LONG, 86_400_000, _NO_COMPACTION),
+                ("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, _NO_COMPACTION),
+                ("log.cleaner.io.buffer.size", INT, 524_288, _NO_COMPACTION),
+                ("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308, _NO_COMPACTION),
+                ("log.cleaner.max.compaction.lag.ms", LONG, INT64_MAX, _NO_COMPACTION),
+                ("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, _NO_COMPACTION),
+                ("log.cleaner.min.compaction.lag.ms", LONG, 0, _NO_COMPACTION),
+                ("log.message.timestamp.after.max.ms", LONG, INT64_MAX, "record timestamps are not bounded"),
+                ("log.message.timestamp.before.max.ms", LONG, INT64_MAX, "record timestamps are not bounded"),
+                ("log.message.timestamp.difference.max.ms", LONG, INT64_MAX, "record timestamps are not bounded"),
+                ("log.message.format.version", STRING, "3.0-IV1", "record batches are always of format v2"),
+                ("log.message.downconversion.enable", BOOLEAN, True, "record batches are always of format v2"),
+                ("inter.broker.protocol.version", STRING, "3.9-IV0", _NO_REPLICATION),
+                ("inter.broker.listener.name", STRING, None, _NO_REPLICATION),
+                ("unclean.leader.election.enable", BOOLEAN, False, _NO_REPLICATION),
+                ("auto.leader.rebalance.enable", BOOLEAN, True, _NO_REPLICATION),
+                ("leader.imbalance.check.interval.seconds", LONG, 300, _NO_REPLICATION),
+                ("leader.imbalance.per.broker.percentage", INT, 10, _NO_REPLICATION),
+                ("controlled.shutdown.enable", BOOLEAN, True, _NO_REPLICATION),
+                ("controlled.shutdown.max.retries", INT, 3, _NO_REPLICATION),
+                ("controlled.shutdown.retry.backoff.ms", LONG, 5000, _NO_REPLICATION),
+                ("num.replica.fetchers", INT, 1, _NO_REPLICATION),
+                ("replica.fetch.backoff.ms", INT, 1000, _NO_REPLICATION),
+                ("replica.fetch.max.bytes", INT, 1_048_576, _NO_REPLICATION),
+                ("replica.fetch.min.bytes", INT, 1, _NO_REPLICATION),
+                ("replica.fetch.response.max.bytes", INT, 10_485_760, _NO_REPLICATION),
+                ("replica.fetch.wait.max.ms", INT, 500, _NO_REPLICATION),
+                ("replica.lag.time.max.ms", LONG, 30_000, _NO_REPLICATION),
+                ("replica.selector.class", STRING, None, _NO_REPLICATION),
+                ("replica.socket.receive.buffer.bytes", INT, 65_536, _NO_REPLICATION),
+                ("replica.socket.timeout.ms", INT, 30_000, _NO_REPLICATION),
+                ("broker.id.generation.enable", BOOLEAN, True, _NO_REPLICATION),
+                ("reserved.broker.max.id", INT, 1000, _NO_REPLICATION),
+                ("group.initial.rebalance.delay.ms", INT, 3000, _NO_GROUPS),
+                ("group.max.session.timeout.ms", INT, 1_800_000, _NO_GROUPS),
+                ("group.min.session.timeout.ms", INT, 6000, _NO_GROUPS),
+                ("group.max.size", INT, INT32_MAX, _NO_GROUPS),
+                ("offset.metadata.max.bytes", INT, 4096, _NO_GROUPS),
+                ("offsets.commit.required.acks", SHORT, -1, _NO_GROUPS),
+                ("offsets.commit.timeout.ms", INT, 5000, _NO_GROUPS),
+                ("offsets.load.buffer.size", INT, 5_242_880, _NO_GROUPS),
+                ("offsets.retention.check.interval.ms", LONG, 600_000, _NO_GROUPS),
+                ("offsets.retention.minutes", INT, 10_080, _NO_GROUPS),
+                ("offsets.topic.compression.codec", INT, 0, _NO_GROUPS),
+                ("offsets.topic.num.partitions", INT, 50, _NO_GROUPS),
+                ("offsets.topic.replication.factor", SHORT, 3, _NO_GROUPS),
+                ("offsets.topic.segment.bytes", INT, 104_857_600, _NO_GROUPS),
+                ("max.incremental.fetch.session.cache.slots", INT, 1000, "fetch sessions are not kept"),
+                ("transaction.max.timeout.ms", INT, 900_000, _NO_TRANSACTIONS),
+                ("transaction.state.log.min.isr", INT, 2, _NO_TRANSACTIONS),
+                ("transaction.state.log.num.partitions", INT, 50, _NO_TRANSACTIONS),
+                ("transaction.state.log.replication.factor", SHORT, 3, _NO_TRANSACTIONS),
+                ("transaction.state.log.segment.bytes", INT, 104_857_600, _NO_TRANSACTIONS),
+                ("transactional.id.expiration.ms", INT, 604_800_000, _NO_TRANSACTIONS),
+                ("max.connections", INT, INT32_MAX, _NO_LIMIT),
+                ("max.connections.per.ip", INT, INT32_MAX, _NO_LIMIT),
+                ("max.connections.per.ip.overrides", STRING, "", _NO_LIMIT),
+                ("max.connection.creation.rate", INT, INT32_MAX, _NO_LIMIT),
+                ("max.request.partition.size.limit", INT, 2000, "DescribeTopicPartitions is not served"),
+                ("metrics.num.samples", INT, 2, "there is no JMX"),
+                ("metrics.recording.level", STRING, "INFO", "there is no JMX"),
+                ("metrics.sample.window.ms", LONG, 30_000, "there is no JMX"),
+                ("metric.reporters", LIST, "", "there is no JMX"),
+                ("auto.include.jmx.reporter", BOOLEAN, True, "there is no JMX"),
+            )
+        ),
+        # Known, and refused because ignoring them would mean something else than the person asked for
+        *(
+            _refused(name, kind, default, why)
+            for name, kind, default, why in (
+                ("zookeeper.connect", STRING, None, _NO_ZOOKEEPER),
+                ("process.roles", LIST, "", _NO_KRAFT),
+                ("controller.listener.names", STRING, None, _NO_KRAFT),
+                ("controller.quorum.voters", LIST, "", _NO_KRAFT),
+                ("controller.quorum.bootstrap.servers", LIST, "", _NO_KRAFT),
+                ("control.plane.listener.name", STRING, None, _NO_REPLICATION + "; remove it"),
+                ("security.inter.broker.protocol", STRING, "PLAINTEXT", _NO_SECURITY),
+                ("authorizer.class.name", STRING, "", _NO_SECURITY),
+                ("principal.builder.class", CLASS, None, _NO_SECURITY),
+                ("alter.config.policy.class.name", CLASS, None, "Java classes cannot be loaded; remove it"),
+                ("create.topic.policy.class.name", CLASS, None, "Java classes cannot be loaded; remove it"),
+                ("client.quota.callback.class", CLASS, None, "Java classes cannot be loaded; remove it"),
+                ("connections.max.reauth.ms", LONG, 0, _NO_SECURITY),
+            )
+        ),
+    )
+}
+
+FAMILIES: Final = {
+    "ssl.": _refused("ssl.*", STRING, None, _NO_SECURITY),
+    "sasl.": _refused("sasl.*", STRING, None, _NO_SECURITY),
+    "password.encoder.": _refused("password.encoder.*", STRING, None, _NO_SECURITY),
+    "delegation.token.": _refused("delegation.token.*", STRING, None, _NO_SECURITY),
+    "listener.name.": _refused("listener.name.*", STRING, None, _NO_SECURITY),
+    "remote.log.": _refused("remote.log.*", STRING, None, "tiered storage is not supported; remove it"),
+    "zookeeper.": _no_effect("zookeeper.*", STRING, None, "this version does not use ZooKeeper"),
+    "controller.": _no_effect("controller.*", STRING, None, _NO_REPLICATION),
+    "metadata.": _no_effect("metadata.*", STRING, None, _NO_REPLICATION),
+    "quota.": _no_effect("quota.*", STRING, None, "this version has no quotas"),
+    "replication.quota.": _no_effect("replication.quota.*", STRING, None, _NO_REPLICATION),
+    "group.consumer.": _no_effect("group.consumer.*", STRING, None, _NO_GROUPS),
+    "group.share.": _no_effect("group.share.*", STRING, None, _NO_GROUPS),
+    "transaction.": _no_effect("transaction.*", STRING, None, _NO_TRANSACTIONS),
+    "compression.": _no_effect("compression.*", INT, None, "batches are kept as the producer compressed them"),
+}
+"""Prefixes of property names that are treated alike and not worth a row each."""
+
+
+class TopicProperty(NamedTuple):
+    """A property of a topic. Its default is the first of its broker properties that is set, else that one's default."""
+
+    row: Property
+    broker_properties: tuple[tuple[str, int], ...] = ()
+    """(name, factor): the broker's property in its own unit times the factor is the topic's value."""
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+
+def _topic(row: Property, *broker_properties: str | tuple[str, int]) -> TopicProperty:
+    return TopicProperty(row, tuple(p if isinstance(p, tuple) else (p, 1) for p in broker_properties))
+
+
+TOPIC_PROPERTIES: Final = {
+    entry.name: entry
+    for entry in (
+        _topic(_honoured("flush.messages", LONG, INT64_MAX, 1), "log.flush.interval.messages"),
+        _topic(_honoured("flush.ms", LONG, INT64_MAX, 0), "log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        _topic(_honoured("index.interval.bytes", INT, 4096, 0), "log.index.interval.bytes"),
+        _topic(_honoured("max.message.bytes", INT, 1_048_588, 0), "message.max.bytes"),
+        _topic(
+            _honoured("message.timestamp.type", STRING, "CreateTime", None, None, "CreateTime", "LogAppendTime"),
+            "log.message.timestamp.type",
+        ),
+        _topic(_honoured("min.insync.replicas", INT, 1, 1), "min.insync.replicas"),
+        _topic(_honoured("preallocate", BOOLEAN, False), "log.preallocate"),
+        _topic(_honoured("segment.bytes", INT, 1_073_741_824, 14), "log.segment.bytes"),
+        _topic(_honoured("segment.index.bytes", INT, 10_485_760, 4), "log.index.size.max.bytes"),
+        _topic(_honoured("segment.ms", LONG, 604_800_000, 1), "log.roll.ms", ("log.roll.hours", _HOUR_MS)),
+        _topic(_honoured("compression.type", STRING, "producer", None, None, "producer"), "compression.type"),
+        _topic(
+            Property(
+                "cleanup.policy",
+                LIST,
+                "delete",
+                choices=("compact", "delete"),
+                support=Support.NO_EFFECT,
+                why=_NO_COMPACTION,
+            ),
+            "log.cleanup.policy",
+        ),
+        _topic(_no_effect("retention.bytes", LONG, -1, _NO_RETENTION), "log.retention.bytes"),
+        _topic(
+            Property("retention.ms", LONG, 604_800_000, -1, support=Support.NO_EFFECT, why=_NO_RETENTION),
+            "log.retention.ms",
+            ("log.retention.minutes", _MINUTE_MS),
+            ("log.retention.hours", _HOUR_MS),
+        ),
+        _topic(
+            Property("file.delete.delay.ms", LONG, 60_000, 0, support=Support.NO_EFFECT, why=_NO_RETENTION),
+            "log.segment.delete.delay.ms",
+        ),
+        _topic(
+            Property("segment.jitter.ms", LONG, 0, 0, support=Support.NO_EFFECT, why="segments roll without jitter"),
+            "log.roll.jitter.ms",
+            ("log.roll.jitter.hours", _HOUR_MS),
+        ),
+        _topic(
+            Property("delete.retention.ms", LONG, 86_400_000, 0, support=Support.NO_EFFECT, why=_NO_COMPACTION),
+            "log.cleaner.delete.retention.ms",
+        ),
+        _topic(
+            Property("max.compaction.lag.ms", LONG, INT64_MAX, 1, support=Support.NO_EFFECT, why=_NO_COMPACTION),
+            "log.cleaner.max.compaction.lag.ms",
+        ),
+        _topic(
+            Property("min.compaction.lag.ms", LONG, 0, 0, support=Support.NO_EFFECT, why=_NO_COMPACTION),
+            "log.cleaner.min.compaction.lag.ms",
+        ),
+        _topic(
+            Property("min.cleanable.dirty.ratio", DOUBLE, 0.5, 0, 1, support=Support.NO_EFFECT, why=_NO_COMPACTION),
+            "log.cleaner.min.cleanable.ratio",
+        ),
+        *(
+            _topic(
+                Property(name, LONG, INT64_MAX, 0, support=Support.NO_EFFECT, why="record timestamps are not bounded"),
+                "log." + name,
+            )
+            for name in (
+                "message.timestamp.after.max.ms",
+                "message.timestamp.before.max.ms",
+                "message.timestamp.difference.max.ms",
+            )
+        ),
+        _topic(
+            _no_effect("unclean.leader.election.enable", BOOLEAN, False, _NO_REPLICATION),
+            "unclean.leader.election.enable",
+        ),
+        _topic(_no_effect("follower.replication.throttled.replicas", LIST, "", _NO_REPLICATION)),
+        _topic(_no_effect("leader.replication.throttled.replicas", LIST, "", _NO_REPLICATION)),
+        _topic(_no_effect("message.downconversion.enable", BOOLEAN, True, "record batches are always of format v2")),
+        _topic(_no_effect("message.format.version", STRING, "3.0-IV1", "record batches are always of format v2")),
+        _topic(_refused("remote.storage.enable", BOOLEAN, False, "tiered storage is not supported")),
+    )
+}
+
+
+def property_named(name: str) -> Property | None:
+    """The row of a broker property, or of the family it belongs to."""
+    row = BROKER_PROPERTIES.get(name)
+    if row is None:
+        row = next((family for prefix, family in FAMILIES.items() if name.startswith(prefix)), None)
+    return row

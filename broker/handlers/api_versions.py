@@ -1,0 +1,51 @@
+"""ApiVersions: v0-v4 (key 18)
+
+Behaviour:
+* Tells the table of broker.protocol.apis.
+* A version that is not served is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions alone.
+* No finalised features are told: transaction.version would make clients use what does not exist here (KIP-890).
+
+Versions:
+* v3 brings the client's software name and version, which must look like one (KIP-511).
+* v4 allows features whose least version is 0 (KIP-1022); there are none here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+from broker.protocol import cold
+from broker.protocol.apis import API_VERSIONS, APIS, Api
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    if request is None:
+        return _answer(ErrorCode.unsupported_version, (APIS[API_VERSIONS],))
+    if context.version >= 3 and not (
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return _answer(ErrorCode.invalid_request, ())
+    return [_encoded(context.version)]
+
+
+@cache
+def _encoded(version: int) -> bytes:
+    return cold.encode_response("api_versions", version, _answer(ErrorCode.none, APIS.values()))
+
+
+def _answer(error_code: ErrorCode, apis: Iterable[Api]) -> cold.Answer:
+    return {
+        "error_code": error_code,
+        "api_keys": [
+            {"api_key": api.key, "min_version": api.min_version, "max_version": api.max_version} for api in apis
+        ],
+    }

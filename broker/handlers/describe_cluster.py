@@ -1,0 +1,43 @@
+"""DescribeCluster: v0-v1 (key 60)
+
+Behaviour: the cluster's id, its controller and its one broker, at the listener the client came through. From v1 a
+client may ask for controllers instead of brokers (KIP-919), which only KRaft has: UNSUPPORTED_ENDPOINT_TYPE.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.metadata import CLUSTER_OPERATIONS
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+from broker.protocol.metadata import OPERATIONS_NOT_ASKED
+
+_BROKERS: Final = 1
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    if context.version >= 1 and request.endpoint_type != _BROKERS:
+        return {
+            "error_code": ErrorCode.unsupported_endpoint_type,
+            "error_message": "This cluster has no endpoints but those of brokers.",
+            "cluster_id": node.store.cluster_id,
+        }
+    listener = context.listener
+    return {
+        "cluster_id": node.store.cluster_id,
+        "controller_id": node.broker_id,
+        "brokers": [
+            {
+                "broker_id": node.broker_id,
+                "host": listener.host,
+                "port": listener.port,
+                "rack": node.config.string("broker.rack"),
+            }
+        ],
+        "cluster_authorized_operations": (
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
+        ),
+    }

@@ -1,0 +1,113 @@
+"""DescribeConfigs: v1-v4 (key 32)
+
+Behaviour:
+* Topics and this broker (resource types 2 and 4); every property that broker.config_table knows, or those asked for.
+* Each value comes with its source, and with all values it hides when synonyms are asked for.
+* Nothing can be changed while the broker runs, so every property is read-only.
+* Properties that are kept but have no effect say so in their documentation (v3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.config import BrokerConfig, TopicConfig, render
+from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, Value
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+from broker.protocol.cold import Answer
+
+_TOPIC: Final = 2
+_BROKER: Final = 4
+
+
+class Source(IntEnum):
+    TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    return {"results": [_describe(node, resource, request) for resource in request.resources or ()]}
+
+
+def _describe(node: Node, resource: Any, request: Any) -> Answer:
+    answer = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+    if resource.resource_type == _TOPIC:
+        topic = node.topic(resource.resource_name)
+        if topic is None:
+            return answer | _problem(ErrorCode.unknown_topic_or_partition, "This server does not host this topic.")
+        entries = describe_topic_config(topic.config)
+    elif resource.resource_type == _BROKER:
+        if resource.resource_name not in ("", str(node.broker_id)):
+            return answer | _problem(
+                ErrorCode.invalid_request,
+                f"Unexpected broker id, expected {node.broker_id}, but received {resource.resource_name}",
+            )
+        entries = _describe_broker_config(node.config) if resource.resource_name else iter(())
+    else:
+        return answer | _problem(
+            ErrorCode.invalid_request, f"Resource type {resource.resource_type} is neither a topic nor a broker."
+        )
+    wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
+    configs = [
+        entry if request.include_synonyms else {key: value for key, value in entry.items() if key != "synonyms"}
+        for entry in entries
+        if wanted is None or entry["name"] in wanted
+    ]
+    return answer | {"configs": configs}
+
+
+def _problem(error_code: ErrorCode, message: str) -> dict[str, Any]:
+    return {"error_code": error_code, "error_message": message}
+
+
+def describe_topic_config(config: TopicConfig) -> Iterator[dict[str, Any]]:
+    for name, topic_property in TOPIC_PROPERTIES.items():
+        synonyms: list[tuple[str, Value, Source]] = []
+        if name in config.overrides:
+            synonyms.append((name, config.value(name), Source.TOPIC))
+        for broker_name, _ in topic_property.broker_properties:
+            if config.broker.is_set(broker_name):
+                synonyms.append((broker_name, config.broker.value(broker_name), Source.STATIC_BROKER))
+        for broker_name, _ in topic_property.broker_properties:
+            default = BROKER_PROPERTIES[broker_name].default
+            if default is not None:
+                synonyms.append((broker_name, default, Source.DEFAULT))
+        source = synonyms[0][2] if synonyms else Source.DEFAULT
+        yield _entry(topic_property.row, config.value(name), source, synonyms)
+
+
+def _describe_broker_config(config: BrokerConfig) -> Iterator[dict[str, Any]]:
+    for name, row in BROKER_PROPERTIES.items():
+        synonyms: list[tuple[str, Value, Source]] = []
+        if config.is_set(name):
+            synonyms.append((name, config.value(name), Source.STATIC_BROKER))
+        if row.default is not None:
+            synonyms.append((name, row.default, Source.DEFAULT))
+        source = synonyms[0][2] if synonyms else Source.DEFAULT
+        yield _entry(row, config.value(name), source, synonyms)
+
+
+def _entry(
+    row: Property, value: Value, source: Source, synonyms: Iterable[tuple[str, Value, Source]]
+) -> dict[str, Any]:
+    is_sensitive = row.kind is Kind.PASSWORD
+    return {
+        "name": row.name,
+        "value": None if is_sensitive else render(value),
+        "read_only": True,
+        "is_default": source is Source.DEFAULT,
+        "config_source": source,
+        "is_sensitive": is_sensitive,
+        "synonyms": [
+            {"name": name, "value": None if is_sensitive else render(hidden), "source": hidden_source}
+            for name, hidden, hidden_source in synonyms
+        ],
+        "config_type": row.kind,
+        "documentation": None if row.support is Support.HONOURED else f"{row.support.value}: {row.why}",
+    }

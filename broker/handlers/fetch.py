@@ -1,0 +1,131 @@
+"""Fetch: v4-v16 (key 1)
+
+Behaviour:
+* Answers at once when min_bytes can be read, when any partition has an error, when max_wait_ms is not positive, or when
+  nothing is asked for; otherwise the fetch is parked on its partitions until they grew enough or its time is up.
+* Whole batches only: a fetch offset inside a batch gets that batch from its start. The first partition with data gets
+  at least one batch, however small the limits (KIP-74).
+* Consumers read below the high watermark. Without transactions the last stable offset is the high watermark, and no
+  transaction was aborted.
+* Records are empty, not null, on errors: librdkafka refuses null.
+
+Versions:
+* v7 brings fetch sessions (KIP-227). None are kept: a request for a full fetch is answered with session 0, which tells
+  the client to go on with full fetches; one that names a session gets FETCH_SESSION_ID_NOT_FOUND.
+* v9 brings current_leader_epoch: FENCED_LEADER_EPOCH below ours, UNKNOWN_LEADER_EPOCH above (KIP-320).
+* v12 brings last_fetched_epoch: a reader whose log went another way gets diverging_epoch and no records (KIP-595).
+* v13 names topics by id: UNKNOWN_TOPIC_ID for an unknown one (KIP-516).
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.node import Node
+from broker.protocol.fetch import (
+    READ_COMMITTED,
+    FetchPartition,
+    FetchRequest,
+    PartitionFetched,
+    decode_request,
+    encode_response,
+)
+from broker.replica.partition import Partition
+from broker.replica.waiters import FetchWaiter
+
+decode = decode_request
+
+Fetched = list[tuple[str | UUID, list[PartitionFetched]]]
+
+
+def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
+    version = context.version
+    if request.session_id != 0:
+        return encode_response([], version, error_code=ErrorCode.fetch_session_id_not_found)
+    if request.session_epoch > 0:
+        return encode_response([], version, error_code=ErrorCode.invalid_fetch_session_epoch)
+    fetched, byte_count, must_answer = _read(node, request)
+    if must_answer or byte_count >= request.min_bytes or request.max_wait_ms <= 0:
+        return encode_response(fetched, version)
+    return _park(node, version, request, request.min_bytes - byte_count)
+
+
+def _park(node: Node, version: int, request: FetchRequest, missing_bytes: int) -> Deferred:
+    deferred = Deferred()
+
+    def finish() -> None:
+        fetched, _, _ = _read(node, request)
+        deferred.complete(encode_response(fetched, version))
+
+    partitions = [
+        partition
+        for topic, wanted in request.topics
+        for entry in wanted
+        if (partition := node.partition(topic, entry.partition)) is not None
+    ]
+    waiter = FetchWaiter(partitions, missing_bytes, request.max_wait_ms, node.scheduler, finish)
+    deferred.on_cancel = waiter.cancel
+    return deferred
+
+
+def _read(node: Node, request: FetchRequest) -> tuple[Fetched, int, bool]:
+    """What can be read now, its size in bytes, and whether the client must hear of it even if that is little."""
+    left_bytes = min(request.max_bytes, node.fetch_max_bytes)
+    total_bytes = 0
+    must_answer = not request.topics
+    read_committed = request.isolation_level == READ_COMMITTED
+    answers: Fetched = []
+    for topic, partitions in request.topics:
+        fetched: list[PartitionFetched] = []
+        answers.append((topic, fetched))
+        for wanted in partitions:
+            partition = node.partition(topic, wanted.partition)
+            if partition is None:
+                unknown = ErrorCode.unknown_topic_or_partition
+                if isinstance(topic, UUID) and node.topic(topic) is None:
+                    unknown = ErrorCode.unknown_topic_id
+                answer = PartitionFetched(wanted.partition, unknown)
+            else:
+                answer = _read_partition(partition, wanted, left_bytes, total_bytes == 0, read_committed)
+            fetched.append(answer)
+            size = len(answer.records)
+            total_bytes += size
+            left_bytes -= size
+            if answer.error_code or answer.diverging_epoch is not None:
+                must_answer = True
+    return answers, total_bytes, must_answer
+
+
+def _read_partition(
+    partition: Partition, wanted: FetchPartition, left_bytes: int, is_first: bool, read_committed: bool
+) -> PartitionFetched:
+    if error := partition.check_leader_epoch(wanted.current_leader_epoch):
+        return PartitionFetched(wanted.partition, error)
+    log = partition.log
+    diverging = None
+    if wanted.last_fetched_epoch >= 0:
+        divergence = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+        if isinstance(divergence, ErrorCode):
+            return PartitionFetched(wanted.partition, divergence)
+        diverging = divergence
+    records = b""
+    end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
+    max_bytes = max(min(wanted.partition_max_bytes, left_bytes), 0)
+    if diverging is None and wanted.fetch_offset != end_offset and (max_bytes or is_first):
+        read = log.read(wanted.fetch_offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
+        if isinstance(read, ErrorCode):
+            return PartitionFetched(wanted.partition, read)
+        records = read
+    return PartitionFetched(
+        wanted.partition,
+        ErrorCode.none,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        log.log_start_offset,
+        records,
+        () if read_committed else None,
+        diverging,
+    )

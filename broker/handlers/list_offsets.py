@@ -1,0 +1,80 @@
+"""ListOffsets: v1-v8 (key 2)
+
+Behaviour:
+* Timestamp -2 asks for the log start offset, -1 for the end that the reader may see, -3 for the record with the largest
+  timestamp (KIP-734), -4 for the earliest offset that is not tiered (KIP-405), which is the log start offset here.
+* Any other negative timestamp: UNSUPPORTED_VERSION for the partition, as Kafka answers.
+* A timestamp later than every record: offset -1, timestamp -1.
+
+Versions: v4 brings the leader epoch, checked as in Fetch; v7 brings -3, v8 brings -4.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+from broker.protocol.cold import Answer
+from broker.protocol.fetch import READ_COMMITTED
+from broker.replica.partition import Partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+
+_SPECIAL_FROM: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    read_committed = context.version >= 2 and request.isolation_level == READ_COMMITTED
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": wanted.partition_index}
+                    | _look_up(
+                        node.partition(topic.name, wanted.partition_index),
+                        wanted.timestamp,
+                        wanted.current_leader_epoch if context.version >= 4 else -1,
+                        read_committed,
+                        context.version,
+                    )
+                    for wanted in topic.partitions or ()
+                ],
+            }
+            for topic in request.topics or ()
+        ]
+    }
+
+
+def _look_up(
+    partition: Partition | None, timestamp_ms: int, leader_epoch: int, read_committed: bool, version: int
+) -> Answer:
+    if partition is None:
+        return _error(ErrorCode.unknown_topic_or_partition)
+    if error := partition.check_leader_epoch(leader_epoch):
+        return _error(error)
+    if timestamp_ms < 0 and _SPECIAL_FROM.get(timestamp_ms, version + 1) > version:
+        return _error(ErrorCode.unsupported_version)
+    log = partition.log
+    end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
+    if timestamp_ms == LATEST:
+        return _found(partition, -1, end_offset)
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+        return _found(partition, -1, log.log_start_offset)
+    found = log.max_timestamp() if timestamp_ms == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp_ms, end_offset)
+    return {"timestamp": -1, "offset": -1, "leader_epoch": -1} if found is None else _found(partition, *found)
+
+
+def _found(partition: Partition, timestamp_ms: int, offset: int) -> Answer:
+    epoch = -1 if offset == -1 else partition.epoch_of(offset)
+    return {"timestamp": timestamp_ms, "offset": offset, "leader_epoch": epoch}
+
+
+def _error(error_code: ErrorCode) -> Answer:
+    return {"error_code": error_code, "timestamp": -1, "offset": -1, "leader_epoch": -1}

@@ -1,0 +1,105 @@
+"""Metadata: v0-v12 (key 3)
+
+Behaviour:
+* Null topics (v0: none) ask for all of them; an empty list asks for the brokers only.
+* An unknown topic is created when auto.create.topics.enable and the request allow it; it is answered ready for use,
+  where Kafka answers LEADER_NOT_AVAILABLE first. Otherwise UNKNOWN_TOPIC_OR_PARTITION, or the reason why not.
+* The broker's address is that of the listener the client came through.
+* Authorised operations, when asked for, are all of them: there is no authoriser.
+
+Versions: v4 brings allow_auto_topic_creation; v10 topic ids, v12 asking by them (UNKNOWN_TOPIC_ID; never created).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import NewTopic, Node, Problem, Topic, topic_name_problem
+from broker.protocol.metadata import (
+    OPERATIONS_NOT_ASKED,
+    BrokerMetadata,
+    ClusterMetadata,
+    MetadataRequest,
+    PartitionMetadata,
+    RequestedTopic,
+    TopicMetadata,
+    decode_request,
+    encode_response,
+)
+from broker.protocol.primitives import ZERO_UUID
+
+decode = decode_request
+
+
+def _operations(*codes: int) -> int:
+    return sum(1 << code for code in codes)
+
+
+# Numbered as in Kafka's AclOperation: 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action,
+# 10 describe configs, 11 alter configs, 12 idempotent write.
+CLUSTER_OPERATIONS: Final = _operations(5, 7, 8, 9, 10, 11, 12)
+TOPIC_OPERATIONS: Final = _operations(3, 4, 5, 6, 7, 8, 10, 11)
+
+
+def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Reply:
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
+    if request.topics is None:
+        topics = [_describe(topic, operations) for topic in node.topics()]
+    else:
+        topics = [_find(node, wanted, request.allow_auto_topic_creation, operations) for wanted in request.topics]
+    listener = context.listener
+    return encode_response(
+        ClusterMetadata(
+            [BrokerMetadata(node.broker_id, listener.host, listener.port, node.config.string("broker.rack"))],
+            node.store.cluster_id,
+            node.broker_id,
+            topics,
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED,
+        ),
+        context.version,
+    )
+
+
+def _find(node: Node, wanted: RequestedTopic, may_create: bool, operations: int) -> TopicMetadata:
+    if wanted.name is None or wanted.topic_id != ZERO_UUID:
+        topic = node.topic(wanted.topic_id)
+        if topic is None:
+            return TopicMetadata(ErrorCode.unknown_topic_id, None, wanted.topic_id)
+        return _describe(topic, operations)
+    name = wanted.name
+    topic = node.topic(name)
+    if topic is not None:
+        return _describe(topic, operations)
+    if topic_name_problem(name) is not None:
+        return TopicMetadata(ErrorCode.invalid_topic_exception, name)
+    if not (may_create and node.config.boolean("auto.create.topics.enable")):
+        return TopicMetadata(ErrorCode.unknown_topic_or_partition, name)
+    created = node.create_topic(NewTopic(name))
+    if isinstance(created, Problem):
+        return TopicMetadata(created.error_code, name)
+    return _describe(created, operations)
+
+
+def _describe(topic: Topic, operations: int) -> TopicMetadata:
+    return TopicMetadata(
+        ErrorCode.none,
+        topic.name,
+        topic.topic_id,
+        is_internal=False,
+        partitions=[
+            PartitionMetadata(
+                ErrorCode.none,
+                partition.index,
+                partition.replicas[0],
+                partition.leader_epoch,
+                partition.replicas,
+                partition.in_sync_replicas,
+                [],
+            )
+            for partition in topic.partitions
+        ],
+        authorized_operations=operations,
+    )

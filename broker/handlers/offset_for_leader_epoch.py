@@ -1,0 +1,43 @@
+"""OffsetForLeaderEpoch: v2-v4 (key 23)
+
+Behaviour: for each partition the largest epoch at or below the one asked for, and where it ends; -1 and -1 when the
+epoch is not known. The reader's own current epoch is checked as in Fetch (KIP-320).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+from broker.protocol.cold import Answer
+from broker.replica.partition import Partition
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    return {
+        "topics": [
+            {
+                "topic": topic.topic,
+                "partitions": [
+                    {"partition": wanted.partition} | _look_up(node.partition(topic.topic, wanted.partition), wanted)
+                    for wanted in topic.partitions or ()
+                ],
+            }
+            for topic in request.topics or ()
+        ]
+    }
+
+
+def _look_up(partition: Partition | None, wanted: Any) -> Answer:
+    error = (
+        ErrorCode.unknown_topic_or_partition
+        if partition is None
+        else partition.check_leader_epoch(wanted.current_leader_epoch)
+    )
+    if partition is None or error:
+        return {"error_code": error, "leader_epoch": -1, "end_offset": -1}
+    epoch, end_offset = partition.end_of_epoch(wanted.leader_epoch)
+    return {"leader_epoch": epoch, "end_offset": end_offset}

@@ -1,0 +1,112 @@
+"""Produce: v3-v11 (key 0)
+
+Behaviour:
+* acks 0 gets no answer; when it fails the connection is closed, as that is the only thing its client can notice.
+* acks other than -1, 0, 1: INVALID_REQUIRED_ACKS for every partition.
+* acks -1 needs min.insync.replicas and is answered when the high watermark has passed the records. A log that must be
+  flushed first (flush.messages) makes acks 1 wait for that too.
+* The checks of a batch are those of broker.records.batch.validate_produced; the leader epoch in it is overwritten.
+* Transactional batches: INVALID_TXN_STATE, as there are no transactions yet.
+
+Versions 0 to 2 are told by ApiVersions and not served: see broker.protocol.apis.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
+from broker.log.partition_log import Appended
+from broker.node import Node
+from broker.protocol.produce import (
+    PartitionProduced,
+    ProducePartition,
+    ProduceRequest,
+    decode_request,
+    encode_response,
+)
+from broker.replica.partition import Partition
+
+decode = decode_request
+
+_logger = logging.getLogger(__name__)
+_MESSAGES = {
+    ErrorCode.message_too_large: "The record batch is larger than max.message.bytes of the topic allows.",
+    ErrorCode.invalid_record: "The records are not one whole batch that a producer may write.",
+}
+
+
+def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Reply:
+    now_ms = node.clock.now_ms()
+    acks = request.acks
+    answers: list[tuple[str, list[PartitionProduced]]] = []
+    waiting: list[tuple[Partition, int, list[PartitionProduced], int]] = []
+    for topic, partitions in request.topics:
+        produced: list[PartitionProduced] = []
+        answers.append((topic, produced))
+        for wanted in partitions:
+            partition = node.partition(topic, wanted.partition)
+            if partition is None:
+                produced.append(PartitionProduced(wanted.partition, ErrorCode.unknown_topic_or_partition))
+                continue
+            answer, appended = _append(partition, wanted, acks, now_ms)
+            produced.append(answer)
+            if appended is not None and acks != 0 and not partition.is_acknowledged(appended.last_offset):
+                waiting.append((partition, appended.last_offset, produced, len(produced) - 1))
+    if acks == 0:
+        for topic, produced in answers:
+            for answer in produced:
+                if answer.error_code:
+                    raise CloseConnection(
+                        f"produce with acks=0 to {topic}-{answer.partition}: {answer.error_code.name}"
+                    )
+        return None
+    if not waiting:
+        return encode_response(answers, context.version)
+    return _answer_when_acknowledged(waiting, answers, context.version)
+
+
+def _append(
+    partition: Partition, wanted: ProducePartition, acks: int, now_ms: int
+) -> tuple[PartitionProduced, Appended | None]:
+    if acks not in (-1, 0, 1):
+        return PartitionProduced(wanted.partition, ErrorCode.invalid_required_acks), None
+    try:
+        appended = partition.append(wanted.records, acks, now_ms)
+    except OSError as error:
+        _logger.error("cannot append to %s-%d: %s", partition.topic, partition.index, error)
+        return PartitionProduced(wanted.partition, ErrorCode.kafka_storage_error), None
+    if isinstance(appended, ErrorCode):
+        return PartitionProduced(wanted.partition, appended, error_message=_MESSAGES.get(appended)), None
+    answer = PartitionProduced(
+        wanted.partition,
+        ErrorCode.none,
+        appended.base_offset,
+        appended.log_append_time_ms,
+        partition.log.log_start_offset,
+    )
+    return answer, appended
+
+
+def _answer_when_acknowledged(
+    waiting: list[tuple[Partition, int, list[PartitionProduced], int]],
+    answers: list[tuple[str, list[PartitionProduced]]],
+    version: int,
+) -> Deferred:
+    deferred = Deferred()
+    left = len(waiting)
+
+    def acknowledge(error: ErrorCode, *, produced: list[PartitionProduced], position: int) -> None:
+        nonlocal left
+        if error:
+            produced[position] = PartitionProduced(produced[position].partition, error)
+        left -= 1
+        if left == 0:
+            deferred.complete(encode_response(answers, version))
+
+    for partition, last_offset, produced, position in waiting:
+        partition.when_acknowledged(last_offset, partial(acknowledge, produced=produced, position=position))
+    return deferred

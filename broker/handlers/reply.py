@@ -1,0 +1,65 @@
+"""What a handler may give back: an answer now, an answer later, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from broker.protocol.cold import Answer
+from broker.protocol.frame import Parts
+
+
+class Listener(NamedTuple):
+    """An address that clients are told to connect to."""
+
+    name: str
+    host: str
+    port: int
+
+
+class RequestContext(NamedTuple):
+    version: int
+    client_id: str | None
+    listener: Listener
+    """The listener the client came through; it is told the addresses of that one."""
+
+
+class Deferred:
+    """An answer that is not there yet. Whoever works on it calls `complete` once; the connection waits with `on_ready`.
+
+    When the client goes away the connection calls `cancel`, and whoever works on it must let go of it.
+    """
+
+    __slots__ = ("_cancelled", "_on_ready", "on_cancel", "parts")
+
+    def __init__(self) -> None:
+        self.parts: Parts | None = None
+        self._cancelled = False
+        self._on_ready: Callable[[Parts], None] | None = None
+        self.on_cancel: Callable[[], None] | None = None
+
+    def complete(self, parts: Parts) -> None:
+        if self._cancelled:
+            return
+        self.parts = parts
+        if self._on_ready is not None:
+            self._on_ready(parts)
+
+    def on_ready(self, callback: Callable[[Parts], None]) -> None:
+        if self.parts is not None:
+            callback(self.parts)
+        else:
+            self._on_ready = callback
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self.on_cancel is not None:
+            self.on_cancel()
+
+
+class CloseConnection(Exception):  # noqa: N818 - an order, not an error
+    """There is no way to tell the client but to hang up on it; the text goes to the log."""
+
+
+Reply = Parts | Answer | Deferred | None
+"""Encoded parts, a mapping for kio to encode, an answer to come, or no answer at all."""

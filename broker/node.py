@@ -1,0 +1,366 @@
+"""One broker without its sockets: all that a handler may ask of it.
+
+A node owns the topics of its metadata store and the partitions of its log directory, and keeps the two agreeing: a
+topic is in the store before its first folder exists, and is marked for deletion before its first folder goes, so what
+a crash interrupts is finished at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from broker.clock import Clock
+from broker.cluster.store import MetadataError, MetadataStore, TopicRecord
+from broker.cluster.znodes import ProducerIdBlock, random_topic_id
+from broker.config import BrokerConfig, TopicConfig, check_topic_overrides, topic_override_warnings
+from broker.log.config import LogConfig
+from broker.log.log_directory import LogDirectory
+from broker.log.partition_log import PartitionLog
+from broker.records.batch import TimestampType
+from broker.replica.partition import Partition
+from broker.replica.waiters import Scheduler
+
+_logger = logging.getLogger(__name__)
+
+MAX_TOPIC_NAME_LENGTH: Final = 249
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+"""Kafka's controller refuses more at once too; without a limit one request could fill the disk with folders."""
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class Problem(NamedTuple):
+    """Why a request was not carried out, for the client."""
+
+    error_code: ErrorCode
+    message: str
+
+
+class NewTopic(NamedTuple):
+    """A topic somebody asks for. -1 for a count asks for the broker's default; an assignment excludes both counts."""
+
+    name: str
+    partition_count: int = -1
+    replication_factor: int = -1
+    assignment: Mapping[int, list[int]] | None = None
+    config: Mapping[str, str | None] | None = None
+
+
+class Topic:
+    __slots__ = ("config", "name", "partition_count", "partitions", "topic_id")
+
+    def __init__(self, record: TopicRecord, config: TopicConfig) -> None:
+        self.name = record.name
+        self.topic_id = record.topic_id
+        self.config = config
+        self.partition_count = len(record.assignment)
+        self.partitions: list[Partition] = []
+
+
+def topic_name_problem(name: str) -> str | None:
+    """Why this cannot be a topic's name, by Kafka's rules; None when it can."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > MAX_TOPIC_NAME_LENGTH:
+        return f"Topic name is invalid: it is longer than {MAX_TOPIC_NAME_LENGTH} characters"
+    if not _TOPIC_NAME.fullmatch(name):
+        return f"Topic name is invalid: '{name}' has characters other than ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+class Node:
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        config: BrokerConfig,
+        clock: Clock,
+        scheduler: Scheduler,
+        store: MetadataStore,
+        log_directory: LogDirectory,
+        request_flush: Callable[[Partition], None],
+    ) -> None:
+        """Take up every topic of the store. Raises MetadataError when the log directory has partitions of others."""
+        self.broker_id = broker_id
+        self.config = config
+        self.clock = clock
+        self.scheduler = scheduler
+        self.store = store
+        self.log_directory = log_directory
+        self.fetch_max_bytes = config.integer("fetch.max.bytes")
+        self.has_deleted_logs = False
+        """Whether folders of deleted partitions wait for `LogDirectory.purge_deleted`, which may take long."""
+        self._request_flush = request_flush
+        self._topics: dict[str, Topic] = {}
+        self._topics_by_id: dict[UUID, Topic] = {}
+        self._producer_ids = ProducerIdBlock(broker_id, 0, -1)
+        self._take_up_topics()
+
+    @property
+    def leader_epoch(self) -> int:
+        """This broker became the leader of all its partitions when its present run began."""
+        return self.store.controller_epoch - 1
+
+    def _take_up_topics(self) -> None:
+        known = {(topic.name, partition) for topic in self.store.topics() for partition in topic.assignment}
+        strangers = sorted(set(self.log_directory.logs) - known)
+        if strangers:
+            topic, partition = strangers[0]
+            more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
+            raise MetadataError(
+                f"{self.log_directory.path} holds {topic}-{partition}{more}, which the broker's metadata does not "
+                "know: move it away, or name the directory it belongs to"
+            )
+        for name in self.store.topics_marked_for_deletion():
+            self._remove(name)
+        for record in list(self.store.topics()):
+            self._open_topic(record)
+
+    # Looking up
+
+    def topics(self) -> Iterable[Topic]:
+        return self._topics.values()
+
+    def topic(self, name: str | UUID) -> Topic | None:
+        return self._topics.get(name) if isinstance(name, str) else self._topics_by_id.get(name)
+
+    def partition(self, topic: str | UUID, index: int) -> Partition | None:
+        found = self._topics.get(topic) if isinstance(topic, str) else self._topics_by_id.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            return None
+        return found.partitions[index]
+
+    def partitions(self) -> Iterable[Partition]:
+        return (partition for topic in self._topics.values() for partition in topic.partitions)
+
+    # Changing topics
+
+    def create_topic(self, wanted: NewTopic, *, validate_only: bool = False) -> Topic | Problem:
+        """Create a topic. With `validate_only` nothing is made and the topic returned is how it would be."""
+        assignment = self._assign(wanted)
+        if isinstance(assignment, Problem):
+            return assignment
+        config = {name: text for name, text in (wanted.config or {}).items() if text is not None}
+        record = TopicRecord(wanted.name, random_topic_id(), assignment, config)
+        if validate_only:
+            return Topic(record, TopicConfig(self.config, config))
+        for warning in topic_override_warnings(config):
+            _logger.warning("topic %s: %s", wanted.name, warning)
+        try:
+            self.store.put_topics([record])
+            topic = self._open_topic(record)
+        except OSError as error:
+            _logger.error("cannot create topic %s: %s", wanted.name, error)
+            self._abandon(wanted.name)
+            return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
+        _logger.info("created topic %s with %d partitions", wanted.name, len(topic.partitions))
+        return topic
+
+    def _assign(self, wanted: NewTopic) -> Problem | dict[int, list[int]]:
+        """The replicas of every partition of a new topic, if it may be made."""
+        if reason := topic_name_problem(wanted.name):
+            return Problem(ErrorCode.invalid_topic_exception, reason)
+        if wanted.name in self._topics:
+            return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' already exists.")
+        if wanted.name in self.store.topics_marked_for_deletion():
+            return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' is marked for deletion.")
+        twin = next((name for name in self._topics if _collide(name, wanted.name)), None)
+        if twin is not None:
+            return Problem(
+                ErrorCode.invalid_topic_exception,
+                f"Topic '{wanted.name}' collides with existing topic {twin}: '.' and '_' are the same in metric names",
+            )
+        if reason := check_topic_overrides(wanted.config or {}):
+            return Problem(ErrorCode.invalid_config, reason)
+        if wanted.assignment:
+            if wanted.partition_count != -1 or wanted.replication_factor != -1:
+                return Problem(
+                    ErrorCode.invalid_request,
+                    "Both numPartitions or replicationFactor and replicasAssignments were set. "
+                    "Both cannot be used at the same time.",
+                )
+            return self._check_assignment(wanted.assignment, first=0)
+        count = self.config.integer("num.partitions") if wanted.partition_count == -1 else wanted.partition_count
+        replication_factor = (
+            self.config.integer("default.replication.factor")
+            if wanted.replication_factor == -1
+            else wanted.replication_factor
+        )
+        if count <= 0:
+            return Problem(ErrorCode.invalid_partitions, "Number of partitions must be larger than 0.")
+        if count > MAX_PARTITIONS_PER_REQUEST:
+            return _too_many_partitions(count)
+        if replication_factor <= 0:
+            return Problem(ErrorCode.invalid_replication_factor, "Replication factor must be larger than 0.")
+        if replication_factor > 1:
+            return Problem(
+                ErrorCode.invalid_replication_factor,
+                f"Replication factor: {replication_factor} larger than available brokers: 1.",
+            )
+        return {partition: [self.broker_id] for partition in range(count)}
+
+    def _check_assignment(self, assignment: Mapping[int, list[int]], *, first: int) -> Problem | dict[int, list[int]]:
+        if len(assignment) > MAX_PARTITIONS_PER_REQUEST:
+            return _too_many_partitions(len(assignment))
+        if sorted(assignment) != list(range(first, first + len(assignment))):
+            return Problem(
+                ErrorCode.invalid_replica_assignment,
+                f"The assignment must name the partitions from {first} on without gaps.",
+            )
+        for partition, replicas in assignment.items():
+            if replicas != [self.broker_id]:
+                return Problem(
+                    ErrorCode.invalid_replica_assignment,
+                    f"Partition {partition} is assigned to brokers {replicas}; the only broker is {self.broker_id}.",
+                )
+        return dict(sorted(assignment.items()))
+
+    def add_partitions(
+        self, name: str, total: int, assignments: list[list[int]] | None, *, validate_only: bool = False
+    ) -> Problem | None:
+        topic = self._topics.get(name)
+        if topic is None:
+            return Problem(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+        current = len(topic.partitions)
+        if total <= current:
+            return Problem(
+                ErrorCode.invalid_partitions,
+                f"Topic currently has {current} partitions, which is higher than the requested {total}."
+                if total < current
+                else f"Topic already has {current} partitions.",
+            )
+        if total - current > MAX_PARTITIONS_PER_REQUEST:
+            return _too_many_partitions(total - current)
+        if assignments is not None and len(assignments) != total - current:
+            return Problem(
+                ErrorCode.invalid_replica_assignment,
+                f"{len(assignments)} assignments provided for {total - current} new partitions.",
+            )
+        added = self._check_assignment(
+            dict(enumerate(assignments, current))
+            if assignments is not None
+            else {partition: [self.broker_id] for partition in range(current, total)},
+            first=current,
+        )
+        if isinstance(added, Problem) or validate_only:
+            return added if isinstance(added, Problem) else None
+        record = next(record for record in self.store.topics() if record.name == name)
+        record = replace(record, assignment={**record.assignment, **added})
+        try:
+            self.store.put_topics([record])
+            self._open_partitions(topic, record)
+        except OSError as error:
+            _logger.error("cannot add partitions to topic %s: %s", name, error)
+            return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
+        return None
+
+    def delete_topic(self, name: str) -> Problem | None:
+        topic = self._topics.get(name)
+        if topic is None:
+            return Problem(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
+        if not self.config.boolean("delete.topic.enable"):
+            return Problem(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable).")
+        try:
+            self.store.mark_for_deletion(name)
+            del self._topics[name]
+            del self._topics_by_id[topic.topic_id]
+            for partition in topic.partitions:
+                partition.end(ErrorCode.unknown_topic_or_partition)
+            self._remove(name)
+        except OSError as error:
+            _logger.error("cannot delete topic %s: %s; it will be finished at the next start", name, error)
+            return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
+        _logger.info("deleted topic %s", name)
+        return None
+
+    def _abandon(self, name: str) -> None:
+        """Take back a topic of which not every folder could be made."""
+        try:
+            self.store.mark_for_deletion(name)
+            self._remove(name)
+        except OSError as error:
+            _logger.error("cannot take back topic %s: %s; it will be finished at the next start", name, error)
+
+    def _remove(self, name: str) -> None:
+        for topic, partition in list(self.log_directory.logs):
+            if topic == name:
+                self.log_directory.delete_partition(topic, partition)
+                self.has_deleted_logs = True
+        self.store.remove_topic(name)
+
+    def _open_topic(self, record: TopicRecord) -> Topic:
+        topic = Topic(record, TopicConfig(self.config, record.config))
+        self._open_partitions(topic, record)
+        self._topics[topic.name] = topic
+        self._topics_by_id[topic.topic_id] = topic
+        return topic
+
+    def _open_partitions(self, topic: Topic, record: TopicRecord) -> None:
+        log_config = log_config_of(topic.config)
+        topic.partition_count = len(record.assignment)
+        for index in range(len(topic.partitions), len(record.assignment)):
+            topic.partitions.append(
+                Partition(
+                    topic.name,
+                    index,
+                    self._open_log(topic, index, log_config),
+                    leader_epoch=self.leader_epoch,
+                    replicas=record.assignment[index],
+                    min_in_sync_replicas=topic.config.integer("min.insync.replicas"),
+                    request_flush=self._request_flush,
+                )
+            )
+
+    def _open_log(self, topic: Topic, index: int, log_config: LogConfig) -> PartitionLog:
+        log = self.log_directory.logs.get((topic.name, index))
+        if log is None:
+            return self.log_directory.create_partition(topic.name, index, topic.topic_id, log_config)
+        log.config = log_config
+        return log
+
+    # Producer ids
+
+    def next_producer_id(self) -> int:
+        if self._producer_ids.first > self._producer_ids.last:
+            self._producer_ids = self.store.next_producer_id_block(self.broker_id)
+        producer_id = self._producer_ids.first
+        self._producer_ids = self._producer_ids._replace(first=producer_id + 1)
+        return producer_id
+
+
+def _collide(one: str, other: str) -> bool:
+    return one.replace(".", "_") == other.replace(".", "_")
+
+
+def _too_many_partitions(count: int) -> Problem:
+    return Problem(
+        ErrorCode.policy_violation,
+        f"{count} partitions in one request; at most {MAX_PARTITIONS_PER_REQUEST} are made at once.",
+    )
+
+
+def log_config_of(topic: TopicConfig) -> LogConfig:
+    """The settings of the logs of a topic."""
+    append_time = topic.value("message.timestamp.type") == "LogAppendTime"
+    return LogConfig(
+        segment_bytes=topic.integer("segment.bytes"),
+        segment_ms=topic.integer("segment.ms"),
+        index_interval_bytes=topic.integer("index.interval.bytes"),
+        segment_index_bytes=topic.integer("segment.index.bytes"),
+        max_message_bytes=topic.integer("max.message.bytes"),
+        flush_messages=topic.integer("flush.messages"),
+        flush_ms=topic.integer("flush.ms"),
+        preallocate=bool(topic.value("preallocate")),
+        message_timestamp_type=TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME,
+        retention_ms=topic.integer("retention.ms"),
+        retention_bytes=topic.integer("retention.bytes"),
+        file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
+    )

@@ -1,0 +1,49 @@
+"""The one table of the APIs this broker serves: it drives dispatch, ApiVersions and the tests of version ranges."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Api(NamedTuple):
+    key: int
+    name: str
+    """The name in kio's spelling; also the module of broker.handlers that serves it."""
+    min_version: int
+    """The lowest version that ApiVersions tells."""
+    max_version: int
+    flexible_from: int
+    """The first version with compact encodings and tagged fields, in the request's and the answer's header too."""
+    served_from: int = 0
+    """The lowest version served, where it is higher than the lowest told."""
+
+    def serves(self, version: int) -> bool:
+        return max(self.min_version, self.served_from) <= version <= self.max_version
+
+    def is_flexible(self, version: int) -> bool:
+        return version >= self.flexible_from
+
+
+API_VERSIONS: Final = 18
+_NEVER: Final = 1 << 15
+
+APIS: Final = {
+    api.key: api
+    for api in (
+        # Produce 0 to 2 are told and not served: librdkafka asks for 0..0 when it decides whether a broker takes
+        # compressed batches, and sends 3 or higher (librdkafka issue 4956; Kafka answers the same, KAFKA-18659).
+        Api(0, "produce", 0, 11, 9, served_from=3),
+        Api(1, "fetch", 4, 16, 12),
+        Api(2, "list_offsets", 1, 8, 6),
+        Api(3, "metadata", 0, 12, 9),
+        Api(API_VERSIONS, "api_versions", 0, 4, 3),
+        Api(19, "create_topics", 2, 7, 5),
+        Api(20, "delete_topics", 1, 6, 4),
+        Api(22, "init_producer_id", 0, 5, 2),
+        Api(23, "offset_for_leader_epoch", 2, 4, 4),
+        Api(32, "describe_configs", 1, 4, 4),
+        Api(35, "describe_log_dirs", 1, 4, 2),
+        Api(37, "create_partitions", 0, 3, 2),
+        Api(60, "describe_cluster", 0, 1, 0),
+    )
+}

@@ -1,0 +1,201 @@
+"""Fetch (key 1), versions 4 to 16, by hand.
+
+    request  v4: replica_id i32, max_wait_ms i32, min_bytes i32, max_bytes i32, isolation_level i8,
+                 topics [topic string, [partition i32, fetch_offset i64, partition_max_bytes i32]]
+             v5: + log_start_offset i64 after fetch_offset
+             v7: + session_id i32, session_epoch i32 before the topics, forgotten topics [topic, [partition i32]] after
+                 them (KIP-227)
+             v9: + current_leader_epoch i32 after partition
+            v11: + rack_id string at the end
+            v12: flexible, + last_fetched_epoch i32 after fetch_offset; tag 0 cluster_id
+            v13: topic ids for names (KIP-516)
+            v15: replica_id leaves for tag 1 {replica_id, replica_epoch} (KIP-903)
+    response v4: throttle_time_ms i32, topics [topic string, [partition i32, error i16, high_watermark i64,
+                 last_stable_offset i64, aborted transactions [producer_id i64, first_offset i64] or null,
+                 records bytes]]
+             v5: + log_start_offset i64 after last_stable_offset
+             v7: + error i16, session_id i32 after the throttle time
+            v11: + preferred_read_replica i32 after the aborted transactions
+            v12: flexible; partition tags: 0 diverging epoch, 1 current leader, 2 snapshot id
+
+Records are separate parts of the answer, so they are never copied into it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from broker.protocol.frame import Part
+from broker.protocol.primitives import (
+    NO_TAGS,
+    Decoder,
+    MalformedRequestError,
+    array_length,
+    bytes_length,
+    string,
+    unsigned_varint,
+)
+
+FLEXIBLE_FROM: Final = 12
+TOPIC_IDS_FROM: Final = 13
+CONSUMER_REPLICA_ID: Final = -1
+READ_COMMITTED: Final = 1
+
+_PARTITION_HEAD: Final = struct.Struct(">ihqq")
+_RESPONSE_HEAD: Final = struct.Struct(">ihi")
+_EPOCH_AND_OFFSET: Final = struct.Struct(">iq")
+_ABORTED: Final = struct.Struct(">qq")
+_INT64: Final = struct.Struct(">q")
+_INT32: Final = struct.Struct(">i")
+
+
+class FetchPartition(NamedTuple):
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    partition_max_bytes: int
+
+
+class FetchTopic(NamedTuple):
+    """`topic` is a name up to version 12 and a topic id from version 13."""
+
+    topic: str | UUID
+    partitions: list[FetchPartition]
+
+
+class FetchRequest(NamedTuple):
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    rack_id: str
+
+
+class PartitionFetched(NamedTuple):
+    """The answer for one partition. Records are empty, not null, on an error: librdkafka refuses null."""
+
+    partition: int
+    error_code: ErrorCode = ErrorCode.none
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Part = b""
+    aborted_transactions: Sequence[tuple[int, int]] | None = None
+    """(producer id, first offset); None unless the reader asked for committed records only."""
+    diverging_epoch: tuple[int, int] | None = None
+    """(epoch, end offset) of the largest epoch that the log and the reader share (KIP-595)."""
+
+
+def decode_request(body: memoryview, position: int, version: int) -> FetchRequest:
+    decoder = Decoder(body, position, flexible=version >= FLEXIBLE_FROM)
+    replica_id = decoder.int32() if version < 15 else CONSUMER_REPLICA_ID
+    max_wait_ms = decoder.int32()
+    min_bytes = decoder.int32()
+    max_bytes = decoder.int32()
+    isolation_level = decoder.int8()
+    session_id, session_epoch = (decoder.int32(), decoder.int32()) if version >= 7 else (0, -1)
+    topics = []
+    for _ in range(decoder.array_length()):
+        topic = _topic(decoder, version)
+        partitions = []
+        for _ in range(decoder.array_length(least_item_bytes=16)):
+            partition = decoder.int32()
+            current_leader_epoch = decoder.int32() if version >= 9 else -1
+            fetch_offset = decoder.int64()
+            last_fetched_epoch = decoder.int32() if version >= 12 else -1
+            if version >= 5:
+                decoder.int64()  # the follower's log start offset
+            partition_max_bytes = decoder.int32()
+            decoder.skip_tags()
+            partitions.append(
+                FetchPartition(partition, current_leader_epoch, fetch_offset, last_fetched_epoch, partition_max_bytes)
+            )
+        decoder.skip_tags()
+        topics.append(FetchTopic(topic, partitions))
+    if version >= 7:
+        for _ in range(decoder.array_length()):
+            _topic(decoder, version)
+            for _ in range(decoder.array_length(least_item_bytes=4)):
+                decoder.int32()
+            decoder.skip_tags()
+    rack_id = decoder.string() if version >= 11 else ""
+    if decoder.flexible:
+        replica_id = _replica_id_from_tags(decoder, replica_id)
+    return FetchRequest(
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, rack_id
+    )
+
+
+def _topic(decoder: Decoder, version: int) -> str | UUID:
+    return decoder.uuid() if version >= TOPIC_IDS_FROM else decoder.string()
+
+
+def _replica_id_from_tags(decoder: Decoder, replica_id: int) -> int:
+    for _ in range(decoder.unsigned_varint()):
+        tag = decoder.unsigned_varint()
+        value = decoder.take(decoder.unsigned_varint())
+        if tag == 1:
+            if len(value) < 4:
+                raise MalformedRequestError("the replica state of a fetch is too short")
+            replica_id = _INT32.unpack_from(value)[0]
+    return replica_id
+
+
+def encode_response(
+    topics: Sequence[tuple[str | UUID, Sequence[PartitionFetched]]],
+    version: int,
+    *,
+    error_code: ErrorCode = ErrorCode.none,
+    session_id: int = 0,
+) -> list[Part]:
+    flexible = version >= FLEXIBLE_FROM
+    parts: list[Part] = []
+    out = bytearray(_RESPONSE_HEAD.pack(0, error_code, session_id) if version >= 7 else b"\x00\x00\x00\x00")
+    out += array_length(len(topics), flexible)
+    for topic, partitions in topics:
+        out += topic.bytes if isinstance(topic, UUID) else string(topic, flexible)
+        out += array_length(len(partitions), flexible)
+        for answer in partitions:
+            out += _PARTITION_HEAD.pack(
+                answer.partition, answer.error_code, answer.high_watermark, answer.last_stable_offset
+            )
+            if version >= 5:
+                out += _INT64.pack(answer.log_start_offset)
+            aborted = answer.aborted_transactions
+            out += array_length(-1 if aborted is None else len(aborted), flexible)
+            for transaction in aborted or ():
+                out += _ABORTED.pack(*transaction)
+                if flexible:
+                    out += NO_TAGS
+            if version >= 11:
+                out += b"\xff\xff\xff\xff"  # no preferred read replica
+            out += bytes_length(len(answer.records), flexible)
+            if answer.records:
+                parts += (out, answer.records)
+                out = bytearray()
+            if flexible:
+                out += _partition_tags(answer.diverging_epoch)
+        if flexible:
+            out += NO_TAGS
+    if flexible:
+        out += NO_TAGS
+    if out:
+        parts.append(out)
+    return parts
+
+
+def _partition_tags(diverging_epoch: tuple[int, int] | None) -> bytes:
+    if diverging_epoch is None:
+        return NO_TAGS
+    value = _EPOCH_AND_OFFSET.pack(*diverging_epoch) + NO_TAGS
+    return unsigned_varint(1) + unsigned_varint(0) + unsigned_varint(len(value)) + value

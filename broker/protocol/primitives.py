@@ -1,0 +1,163 @@
+"""Kafka's primitive types: a bounds-checked decoder over one request, and encoders for answers.
+
+The decoder is the first to touch what a stranger sent, so its rule is: every length and count is checked against
+the bytes that are really there before anything is allocated or sliced.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+from uuid import UUID
+
+_INT8: Final = struct.Struct(">b")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+
+NO_TAGS: Final = b"\x00"
+"""An empty tagged-field section, which ends every structure of a flexible version (KIP-482)."""
+ZERO_UUID: Final = UUID(int=0)
+
+
+class MalformedRequestError(Exception):
+    """Bytes that are not the request they claim to be. The connection they came from cannot be trusted further."""
+
+
+class Decoder:
+    """Reads one request from a buffer. `flexible` selects the compact encodings and tagged fields of KIP-482."""
+
+    __slots__ = ("_buffer", "_end", "flexible", "position")
+
+    def __init__(self, buffer: memoryview, position: int = 0, *, flexible: bool = False) -> None:
+        self._buffer = buffer
+        self._end = len(buffer)
+        self.position = position
+        self.flexible = flexible
+
+    @property
+    def remaining(self) -> int:
+        return self._end - self.position
+
+    def int8(self) -> int:
+        value: int = self._fixed(_INT8, 1)
+        return value
+
+    def int16(self) -> int:
+        value: int = self._fixed(_INT16, 2)
+        return value
+
+    def int32(self) -> int:
+        value: int = self._fixed(_INT32, 4)
+        return value
+
+    def int64(self) -> int:
+        value: int = self._fixed(_INT64, 8)
+        return value
+
+    def boolean(self) -> bool:
+        return self.int8() != 0
+
+    def uuid(self) -> UUID:
+        return UUID(bytes=bytes(self.take(16)))
+
+    def _fixed(self, form: struct.Struct, size: int) -> int:
+        position = self.position
+        if position + size > self._end:
+            raise MalformedRequestError(f"the request ends inside a {size}-byte integer at byte {position}")
+        self.position = position + size
+        value: int = form.unpack_from(self._buffer, position)[0]
+        return value
+
+    def unsigned_varint(self) -> int:
+        value = shift = 0
+        position = self.position
+        while position < self._end:
+            byte = self._buffer[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                self.position = position
+                return value
+            shift += 7
+            if shift > 28:
+                raise MalformedRequestError(f"a varint at byte {self.position} is longer than five bytes")
+        raise MalformedRequestError(f"the request ends inside a varint at byte {self.position}")
+
+    def take(self, length: int) -> memoryview:
+        """The next `length` bytes, not copied."""
+        position = self.position
+        end = position + length
+        if length < 0 or end > self._end:
+            raise MalformedRequestError(
+                f"a field at byte {position} claims {length} bytes; {self._end - position} are left"
+            )
+        self.position = end
+        return self._buffer[position:end]
+
+    def nullable_string(self) -> str | None:
+        length = self.unsigned_varint() - 1 if self.flexible else self.int16()
+        if length == -1:
+            return None
+        try:
+            return str(self.take(length), "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedRequestError(f"a string before byte {self.position} is not UTF-8: {error.reason}") from None
+
+    def string(self) -> str:
+        value = self.nullable_string()
+        if value is None:
+            raise MalformedRequestError(f"a string before byte {self.position} is null where it must not be")
+        return value
+
+    def nullable_bytes(self) -> memoryview | None:
+        length = self.unsigned_varint() - 1 if self.flexible else self.int32()
+        return None if length == -1 else self.take(length)
+
+    def array_length(self, least_item_bytes: int = 1) -> int:
+        """The item count of an array, -1 for null. A count that cannot fit in what is left is refused here."""
+        count = self.unsigned_varint() - 1 if self.flexible else self.int32()
+        if count < -1 or count * least_item_bytes > self.remaining:
+            raise MalformedRequestError(f"an array before byte {self.position} claims {count} items")
+        return count
+
+    def skip_tags(self) -> None:
+        """Step over a tagged-field section whose tags all may be ignored; nothing to do in older versions."""
+        if self.flexible:
+            for _ in range(self.unsigned_varint()):
+                self.unsigned_varint()
+                self.take(self.unsigned_varint())
+
+
+def unsigned_varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def array_length(count: int, flexible: bool) -> bytes:
+    return unsigned_varint(count + 1) if flexible else _INT32.pack(count)
+
+
+def string(value: str, flexible: bool) -> bytes:
+    raw = value.encode()
+    return (unsigned_varint(len(raw) + 1) if flexible else _INT16.pack(len(raw))) + raw
+
+
+def nullable_string(value: str | None, flexible: bool) -> bytes:
+    if value is None:
+        return b"\x00" if flexible else b"\xff\xff"
+    return string(value, flexible)
+
+
+def bytes_length(length: int, flexible: bool) -> bytes:
+    return unsigned_varint(length + 1) if flexible else _INT32.pack(length)
+
+
+def int32_array(values: list[int], flexible: bool) -> bytes:
+    return array_length(len(values), flexible) + struct.pack(f">{len(values)}i", *values)

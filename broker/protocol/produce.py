@@ -1,0 +1,102 @@
+"""Produce (key 0), versions 3 to 11, by hand: this and Fetch are where the time goes.
+
+    request  v3: transactional_id nullable_string, acks i16, timeout_ms i32,
+                 topics [topic string, [partition i32, records bytes]]
+             v9: flexible
+    response v3: topics [topic string, [partition i32, error i16, base_offset i64, log_append_time_ms i64]],
+                 throttle_time_ms i32
+             v5: + log_start_offset i64
+             v8: + record errors [batch_index i32, message], error message nullable_string
+             v9: flexible
+            v10: + tags "current leader" of a partition and "node endpoints" (KIP-951)
+
+Records are handed on as views of the receive buffer, unopened.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from broker.protocol.frame import Part
+from broker.protocol.primitives import NO_TAGS, Decoder, array_length, nullable_string, string
+
+FLEXIBLE_FROM: Final = 9
+
+_PARTITION_HEAD: Final = struct.Struct(">ihqq")
+_INT64: Final = struct.Struct(">q")
+_NO_THROTTLE: Final = b"\x00\x00\x00\x00"
+
+
+class ProducePartition(NamedTuple):
+    partition: int
+    records: memoryview | None
+
+
+class ProduceTopic(NamedTuple):
+    name: str
+    partitions: list[ProducePartition]
+
+
+class ProduceRequest(NamedTuple):
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[ProduceTopic]
+
+
+class PartitionProduced(NamedTuple):
+    """The answer for one partition."""
+
+    partition: int
+    error_code: ErrorCode
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+
+
+def decode_request(body: memoryview, position: int, version: int) -> ProduceRequest:
+    decoder = Decoder(body, position, flexible=version >= FLEXIBLE_FROM)
+    transactional_id = decoder.nullable_string()
+    acks = decoder.int16()
+    timeout_ms = decoder.int32()
+    topics = []
+    for _ in range(decoder.array_length()):
+        name = decoder.string()
+        partitions = []
+        for _ in range(decoder.array_length(least_item_bytes=5)):
+            partitions.append(ProducePartition(decoder.int32(), decoder.nullable_bytes()))
+            decoder.skip_tags()
+        decoder.skip_tags()
+        topics.append(ProduceTopic(name, partitions))
+    decoder.skip_tags()
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def encode_response(topics: Sequence[tuple[str, Sequence[PartitionProduced]]], version: int) -> list[Part]:
+    flexible = version >= FLEXIBLE_FROM
+    out = bytearray(array_length(len(topics), flexible))
+    for name, partitions in topics:
+        out += string(name, flexible)
+        out += array_length(len(partitions), flexible)
+        for answer in partitions:
+            out += _PARTITION_HEAD.pack(
+                answer.partition, answer.error_code, answer.base_offset, answer.log_append_time_ms
+            )
+            if version >= 5:
+                out += _INT64.pack(answer.log_start_offset)
+            if version >= 8:
+                out += array_length(0, flexible)
+                out += nullable_string(answer.error_message, flexible)
+            if flexible:
+                out += NO_TAGS
+        if flexible:
+            out += NO_TAGS
+    out += _NO_THROTTLE
+    if flexible:
+        out += NO_TAGS
+    return [out]

@@ -1,0 +1,162 @@
+"""One partition as its leader sees it: its log, how far it is replicated, and who waits for that.
+
+Invariants: log_start_offset <= high_watermark <= log_end_offset; the high watermark never goes back; a consumer reads
+only below it, and a produce that must wait is acknowledged only when it has passed the produced records.
+
+A broker that runs alone is its partitions' only in-sync replica, so the high watermark follows the log's end, unless
+the log must be flushed first (flush.messages): then it follows the recovery point, so nobody reads or is promised what
+a power cut could take back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from kio.schema.errors import ErrorCode
+
+from broker.log.partition_log import Appended, PartitionLog
+from broker.records.batch import validate_produced
+from broker.replica.waiters import FetchWaiter
+
+Acknowledge = Callable[[ErrorCode], None]
+
+
+class Partition:
+    __slots__ = (
+        "_acknowledgements",
+        "_request_flush",
+        "_unpublished_bytes",
+        "fetch_waiters",
+        "has_ended",
+        "high_watermark",
+        "in_sync_replicas",
+        "index",
+        "leader_epoch",
+        "log",
+        "min_in_sync_replicas",
+        "replicas",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        log: PartitionLog,
+        *,
+        leader_epoch: int,
+        replicas: list[int],
+        min_in_sync_replicas: int,
+        request_flush: Callable[[Partition], None],
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.replicas = replicas
+        self.in_sync_replicas = list(replicas)
+        self.min_in_sync_replicas = min_in_sync_replicas
+        self.high_watermark = log.log_end_offset
+        self.has_ended = False
+        self.fetch_waiters: set[FetchWaiter] = set()
+        self._request_flush = request_flush
+        self._acknowledgements: deque[tuple[int, Acknowledge]] = deque()
+        self._unpublished_bytes = 0
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction is decided. Without transactions that is everything that can be read."""
+        return self.high_watermark
+
+    def append(self, records: memoryview | None, acks: int, now_ms: int) -> Appended | ErrorCode:
+        """Check and append what a producer sent. The bytes are patched in place and need not outlive the call."""
+        if acks == -1 and len(self.in_sync_replicas) < self.min_in_sync_replicas:
+            return ErrorCode.not_enough_replicas
+        if records is None:
+            return ErrorCode.invalid_record
+        log = self.log
+        headers = validate_produced(records, max_message_bytes=log.config.max_message_bytes)
+        if isinstance(headers, ErrorCode):
+            return headers
+        if headers[0].is_transactional:
+            return ErrorCode.invalid_txn_state
+        appended = log.append(records, headers, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if isinstance(appended, ErrorCode) or appended.duplicate:
+            return appended
+        self._unpublished_bytes += headers[0].size_bytes
+        if log.unflushed_messages < log.config.flush_messages:
+            self._advance_high_watermark(log.log_end_offset)
+        else:
+            self._request_flush(self)
+        return appended
+
+    def check_leader_epoch(self, epoch: int) -> ErrorCode:
+        """Whether a client that takes `epoch` for the current one (-1: it does not say) is up to date (KIP-320)."""
+        if epoch in (-1, self.leader_epoch):
+            return ErrorCode.none
+        return ErrorCode.fenced_leader_epoch if epoch < self.leader_epoch else ErrorCode.unknown_leader_epoch
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(the largest epoch at or below `epoch`, its end offset); (-1, -1) when `epoch` is newer than any known.
+
+        The log hears of an epoch with the first records of it, so the current one may not stand there yet.
+        """
+        if epoch == self.leader_epoch:
+            return epoch, self.log.log_end_offset
+        return self.log.offset_for_leader_epoch(epoch)
+
+    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | ErrorCode | None:
+        """(epoch, end offset) where a reader's history left this log's, or None.
+
+        The reader is at `fetch_offset`, and the record before it was of `last_fetched_epoch`.
+        """
+        epoch, end_offset = self.end_of_epoch(last_fetched_epoch)
+        if epoch < 0 or end_offset < 0:
+            return ErrorCode.offset_out_of_range
+        if epoch < last_fetched_epoch or end_offset < fetch_offset:
+            return epoch, end_offset
+        return None
+
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch under which the record at `offset` was written; the current one at the end of the log."""
+        if offset >= self.log.log_end_offset:
+            return self.leader_epoch
+        return self.log.leader_epochs.epoch_at(offset)
+
+    def is_acknowledged(self, last_offset: int) -> bool:
+        return last_offset < self.high_watermark
+
+    def when_acknowledged(self, last_offset: int, acknowledge: Acknowledge) -> None:
+        """Call back once the high watermark has passed `last_offset`, which it has not yet."""
+        self._acknowledgements.append((last_offset, acknowledge))
+
+    def flushed(self) -> None:
+        """The log was synced up to its recovery point."""
+        if self.has_ended:
+            return
+        log = self.log
+        if log.unflushed_messages < log.config.flush_messages:
+            self._advance_high_watermark(log.log_end_offset)
+        else:
+            self._advance_high_watermark(log.recovery_point)
+            self._request_flush(self)
+
+    def _advance_high_watermark(self, offset: int) -> None:
+        if offset <= self.high_watermark:
+            return
+        self.high_watermark = offset
+        byte_count, self._unpublished_bytes = self._unpublished_bytes, 0
+        for waiter in tuple(self.fetch_waiters):
+            waiter.bytes_added(byte_count)
+        waiting = self._acknowledgements
+        while waiting and waiting[0][0] < offset:
+            waiting.popleft()[1](ErrorCode.none)
+
+    def end(self, error: ErrorCode) -> None:
+        """The partition is gone from this broker: nobody may wait for it any longer."""
+        self.has_ended = True
+        for waiter in tuple(self.fetch_waiters):
+            waiter.wake()
+        while self._acknowledgements:
+            self._acknowledgements.popleft()[1](error)

@@ -1,0 +1,74 @@
+"""Fetches that wait for more bytes: each is woken by the partitions it reads, or by its timer, and never polls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.replica.partition import Partition
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Scheduler(Protocol):
+    """The part of an event loop that code below the server may use."""
+
+    def call_soon(self, callback: Callable[[], None]) -> object:
+        """Call back after the work at hand is done."""
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer: ...
+
+
+class FetchWaiter:
+    """Waits until `missing_bytes` more bytes can be read from its partitions, or until its time is up.
+
+    Calls `finish` exactly once, unless it is cancelled. A waiter that has all its bytes finishes when the work at hand
+    is done, so that a burst of appends wakes it once and it reads all of them.
+    """
+
+    __slots__ = ("_done", "_finish", "_missing_bytes", "_partitions", "_scheduler", "_timer", "_woken")
+
+    def __init__(
+        self,
+        partitions: Sequence[Partition],
+        missing_bytes: int,
+        max_wait_ms: int,
+        scheduler: Scheduler,
+        finish: Callable[[], None],
+    ) -> None:
+        self._partitions = partitions
+        self._missing_bytes = missing_bytes
+        self._scheduler = scheduler
+        self._finish = finish
+        self._woken = False
+        self._done = False
+        for partition in partitions:
+            partition.fetch_waiters.add(self)
+        self._timer = scheduler.call_later(max_wait_ms, self._end)
+
+    def bytes_added(self, byte_count: int) -> None:
+        self._missing_bytes -= byte_count
+        if self._missing_bytes <= 0:
+            self.wake()
+
+    def wake(self) -> None:
+        """Finish soon, whatever is missing: a partition changed in another way than by growing."""
+        if not self._woken:
+            self._woken = True
+            self._scheduler.call_soon(self._end)
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        if not self._done:
+            self._done = True
+            self._timer.cancel()
+            for partition in self._partitions:
+                partition.fetch_waiters.discard(self)
+
+    def _end(self) -> None:
+        if not self._done:
+            self.cancel()
+            self._finish()

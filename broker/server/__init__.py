@@ -1,0 +1,1 @@
+"""The only room with an event loop, sockets, threads and signals."""

@@ -1,0 +1,294 @@
+"""One running broker: opens the log directory, listens, keeps house, and stops.
+
+Order of the start: configuration, lock on the directory, metadata, logs (recovered where needed), sockets, ready line.
+Order of the stop: no new connections, no new requests, answers that are under way, logs to the disk, the mark of a
+clean stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from broker.clock import SystemClock
+from broker.cluster.embedded import EmbeddedMetadataStore
+from broker.cluster.store import MetadataError
+from broker.config import BrokerConfig, ConfigError, TopicConfig
+from broker.handlers.dispatch import Dispatcher
+from broker.log.errors import LogDirectoryError
+from broker.log.files import RealFiles
+from broker.log.log_directory import LogDirectory
+from broker.node import Node, log_config_of
+from broker.replica.waiters import Timer
+from broker.server.connection import Connection
+from broker.server.flusher import Flusher
+from broker.server.listeners import BoundListener, ListenError, bind, endpoints_of
+
+_logger = logging.getLogger(__name__)
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+
+SETUP_ERRORS: Final = (ConfigError, LogDirectoryError, MetadataError, ListenError)
+"""What a person can mend: one line each."""
+
+HOUSEKEEPING_MS: Final = 250
+FINISH_TIMEOUT_MS: Final = 10_000
+"""How long a stopping broker waits for clients to take answers that are under way."""
+RECOVERY_IS_SLOW_MS: Final = 2000
+EXPIRE_PRODUCERS_INTERVAL_MS: Final = 600_000
+
+
+class LoopScheduler:
+    """The event loop as the code below the server sees it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.call_soon: Callable[[Callable[[], None]], object] = loop.call_soon
+        self._call_later = loop.call_later
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        return self._call_later(delay_ms / 1000, callback)
+
+
+def run(config: BrokerConfig) -> int:
+    """Run a broker until it is told to stop; the exit code. Raises one of SETUP_ERRORS when it cannot start."""
+    started_ns = time.monotonic_ns()
+    for warning in config.warnings:
+        _logger.warning("%s", warning)
+    path = log_directory_path(config)
+    endpoints, advertised = endpoints_of(config)
+    files = RealFiles()
+    log_directory = LogDirectory(
+        files,
+        path,
+        log_config_of(TopicConfig(config, {})),
+        broker_id=broker_id_of(config),
+        clock=SystemClock(),
+        producer_expiration_ms=config.integer("producer.id.expiration.ms"),
+    )
+    bound: list[BoundListener] = []
+    try:
+        store = EmbeddedMetadataStore(files, path, log_directory.cluster_id)
+        # Before the recovery, which may take long: a taken port should be told at once.
+        bound += [bind(endpoint, advertised.get(endpoint.name), config) for endpoint in endpoints]
+        log_configs = {topic.name: log_config_of(TopicConfig(config, topic.config)) for topic in store.topics()}
+        log_directory.load(lambda topic: log_configs.get(topic, log_directory.defaults), _RecoveryProgress())
+        store.begin_epoch()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_Broker(config, log_directory, store, bound, started_ns).serve())
+    except BaseException:
+        for listener in bound:
+            for listening in listener.sockets:
+                listening.close()
+        log_directory.close(clean=False)
+        raise
+
+
+def log_directory_path(config: BrokerConfig) -> Path:
+    text = config.string("log.dirs") or config.string("log.dir")
+    if not text:
+        raise ConfigError("no log directory is named: use --log-dir DIR, or log.dirs in the configuration")
+    if "," in text:
+        raise ConfigError(f"log.dirs={text}: this version keeps its log in one directory; name one")
+    return Path(text)
+
+
+def broker_id_of(config: BrokerConfig) -> int:
+    """The id that was set, under either of its names, or 0."""
+    broker_id, node_id = config.integer("broker.id"), config.integer("node.id")
+    if broker_id >= 0 and node_id >= 0 and broker_id != node_id:
+        raise ConfigError(f"broker.id={broker_id} and node.id={node_id} are the same thing; set one of them")
+    return max(broker_id, node_id, 0)
+
+
+class _RecoveryProgress:
+    """Tells how far the start is when it takes long."""
+
+    def __init__(self) -> None:
+        self._told_ms = _monotonic_ms() + RECOVERY_IS_SLOW_MS - 1000
+
+    def __call__(self, done: int, total: int) -> None:
+        now_ms = _monotonic_ms()
+        if now_ms - self._told_ms >= 1000 and done < total:
+            self._told_ms = now_ms
+            _logger.info("loading logs: %d of %d partitions", done, total)
+
+
+class _Broker:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log_directory: LogDirectory,
+        store: EmbeddedMetadataStore,
+        bound: list[BoundListener],
+        started_ns: int,
+    ) -> None:
+        self._config = config
+        self._log_directory = log_directory
+        self._store = store
+        self._bound = bound
+        self._started_ns = started_ns
+        self._connections: set[Connection] = set()
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def serve(self) -> int:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._stop: asyncio.Future[int] = loop.create_future()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+        self._flusher = Flusher(loop, self._on_storage_failure)
+        self._node = Node(
+            broker_id=broker_id_of(self._config),
+            config=self._config,
+            clock=SystemClock(),
+            scheduler=LoopScheduler(loop),
+            store=self._store,
+            log_directory=self._log_directory,
+            request_flush=self._flusher.request,
+        )
+        dispatcher = Dispatcher(self._node)
+        servers = [
+            await loop.create_server(
+                self._connection_factory(dispatcher, bound),
+                sock=listening,
+                backlog=self._config.integer("socket.listen.backlog.size"),
+            )
+            for bound in self._bound
+            for listening in bound.sockets
+        ]
+        self._start_housekeeping()
+        # What exists now lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+        self._tell_ready()
+        exit_code = await self._stop
+        for server in servers:
+            server.close()
+        if exit_code == EXIT_OK:
+            await self._stop_cleanly()
+        return exit_code
+
+    def _connection_factory(self, dispatcher: Dispatcher, bound: BoundListener) -> Callable[[], Connection]:
+        return functools.partial(
+            Connection,
+            dispatcher,
+            bound.listener,
+            self._loop,
+            max_frame_bytes=self._config.integer("socket.request.max.bytes"),
+            on_made=self._connections.add,
+            on_lost=self._connections.discard,
+        )
+
+    def _tell_ready(self) -> None:
+        listener = self._bound[0].listener
+        partition_count = sum(1 for _ in self._node.partitions())
+        duration_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
+        host = f"[{listener.host}]" if ":" in listener.host else listener.host
+        sys.stdout.write(
+            f"ready: listening on {host}:{listener.port} "
+            f"(cluster {self._store.cluster_id}, {partition_count} partitions, {duration_ms} ms)\n"
+        )
+        sys.stdout.flush()
+
+    # Signals and failures
+
+    def _on_signal(self) -> None:
+        if self._stop.done():
+            _logger.warning("stopping at once; the next start will recover the logs")
+            os._exit(EXIT_FAILED)
+        _logger.info("stopping")
+        self._stop.set_result(EXIT_OK)
+
+    def _on_storage_failure(self, error: OSError) -> None:
+        """After a failed sync the page cache may claim what the disk does not have: only a recovery can tell."""
+        _logger.critical("the log directory %s failed: %s; stopping", self._log_directory.path, error)
+        if not self._stop.done():
+            self._stop.set_result(EXIT_FAILED)
+
+    async def _stop_cleanly(self) -> None:
+        for task in self._background:
+            task.cancel()
+        for connection in self._connections:
+            connection.stop_reading()
+        for partition in self._node.partitions():
+            for waiter in tuple(partition.fetch_waiters):
+                waiter.wake()
+        give_up_ms = _monotonic_ms() + FINISH_TIMEOUT_MS
+        while any(connection.is_waiting for connection in self._connections) and _monotonic_ms() < give_up_ms:
+            await asyncio.sleep(0.01)
+        for connection in tuple(self._connections):
+            connection.close()
+        await self._flusher.close()
+        self._log_directory.close(clean=True)
+        _logger.info("stopped cleanly")
+
+    # Housekeeping
+
+    def _start_housekeeping(self) -> None:
+        config = self._config
+        self._every(HOUSEKEEPING_MS, self._flush_what_is_due)
+        checkpoint_ms = min(
+            config.integer("log.flush.offset.checkpoint.interval.ms"),
+            config.integer("log.flush.start.offset.checkpoint.interval.ms"),
+            config.integer("replica.high.watermark.checkpoint.interval.ms"),
+        )
+        self._every(max(checkpoint_ms, HOUSEKEEPING_MS), self._write_checkpoints)
+        self._every(EXPIRE_PRODUCERS_INTERVAL_MS, self._expire_producers)
+        max_idle_ms = config.integer("connections.max.idle.ms")
+        self._every(
+            min(max(max_idle_ms // 4, HOUSEKEEPING_MS), 10_000), functools.partial(self._sweep_connections, max_idle_ms)
+        )
+
+    def _every(self, interval_ms: int, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(interval_ms / 1000)
+                try:
+                    await work()
+                except OSError as error:
+                    self._on_storage_failure(error)
+                except Exception:
+                    _logger.exception("housekeeping failed for a fault of ours; going on")
+
+        self._background.add(self._loop.create_task(repeat()))
+
+    async def _flush_what_is_due(self) -> None:
+        now_ms = self._node.clock.now_ms()
+        for partition in self._node.partitions():
+            if partition.log.flush_is_due(now_ms):
+                self._flusher.request(partition)
+        if self._node.has_deleted_logs:
+            self._node.has_deleted_logs = False
+            await self._flusher.run_in_thread(self._log_directory.purge_deleted)
+
+    async def _write_checkpoints(self) -> None:
+        high_watermarks = {
+            (partition.topic, partition.index): partition.high_watermark for partition in self._node.partitions()
+        }
+        await self._flusher.run_in_thread(self._log_directory.begin_checkpoint(high_watermarks).write)
+
+    async def _expire_producers(self) -> None:
+        self._log_directory.expire_producers()
+
+    async def _sweep_connections(self, max_idle_ms: int) -> None:
+        now_ms = _monotonic_ms()
+        for connection in tuple(self._connections):
+            connection.sweep(now_ms, max_idle_ms)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,242 @@
+"""One client's connection: frames in, answers out, in the order of the requests.
+
+A request whose answer has to wait does not hold up the ones behind it; their answers wait in line. All whole frames of
+one wake-up are handled before anything is written, and their answers leave in one write.
+
+Back-pressure: while too many answers are outstanding, or the client does not take what it is sent, nothing more is read
+from it, and frames already received stay where they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, cast
+
+from broker.handlers.dispatch import Dispatcher, PendingResponse
+from broker.handlers.reply import CloseConnection, Deferred, Listener
+from broker.protocol.frame import FrameReceiver, Part, Parts
+from broker.protocol.primitives import MalformedRequestError
+
+_logger = logging.getLogger(__name__)
+
+MAX_OUTSTANDING: Final = 100
+"""Answers that one connection may wait for at a time; clients keep far fewer in flight, but need not."""
+WRITE_HIGH_BYTES: Final = 1024 * 1024
+WRITE_LOW_BYTES: Final = 256 * 1024
+
+
+class _Slot:
+    """The place of one answer in the line."""
+
+    __slots__ = ("deferred", "parts")
+
+    def __init__(self, parts: list[Part] | None, deferred: Deferred | None) -> None:
+        self.parts = parts
+        self.deferred = deferred
+
+
+class Connection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_closing",
+        "_dispatch",
+        "_flush_scheduled",
+        "_frames",
+        "_listener",
+        "_loop",
+        "_on_lost",
+        "_on_made",
+        "_out",
+        "_out_bytes",
+        "_reading_paused",
+        "_slots",
+        "_stopping",
+        "_transport",
+        "_writing_paused",
+        "idle_since_ms",
+        "peer",
+        "was_active",
+    )
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        listener: Listener,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        max_frame_bytes: int,
+        on_made: Callable[[Connection], None],
+        on_lost: Callable[[Connection], None],
+    ) -> None:
+        self._dispatch = dispatcher.dispatch
+        self._listener = listener
+        self._loop = loop
+        self._on_made = on_made
+        self._on_lost = on_lost
+        self._frames = FrameReceiver(max_frame_bytes)
+        self._slots: deque[_Slot] = deque()
+        self._out: list[Part] = []
+        self._out_bytes = 0
+        self._flush_scheduled = False
+        self._reading_paused = False
+        self._writing_paused = False
+        self._closing = False
+        self._stopping = False
+        self.peer = "?"
+        self.was_active = True
+        self.idle_since_ms = 0
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
+        address = transport.get_extra_info("peername")
+        self.peer = f"{address[0]}:{address[1]}" if address else "?"
+        self._on_made(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.was_active = True
+        self._frames.received(nbytes)
+        self._handle_frames()
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        for slot in self._slots:
+            if slot.deferred is not None:
+                slot.deferred.cancel()
+        self._slots.clear()
+        self._out.clear()
+        self._on_lost(self)
+
+    # Requests
+
+    @property
+    def _must_wait(self) -> bool:
+        return self._stopping or self._writing_paused or len(self._slots) >= MAX_OUTSTANDING
+
+    def _handle_frames(self) -> None:
+        next_frame = self._frames.next
+        try:
+            while not (self._closing or self._must_wait):
+                frame = next_frame()
+                if frame is None:
+                    break
+                answer = self._dispatch(frame, self._listener)
+                if answer is None:
+                    continue
+                if isinstance(answer, PendingResponse):
+                    self._wait_for(answer)
+                elif self._slots:
+                    self._slots.append(_Slot(answer, None))
+                else:
+                    self._put(answer)
+        except MalformedRequestError as error:
+            self._hang_up(f"malformed request: {error}")
+        except CloseConnection as order:
+            self._hang_up(str(order))
+        except Exception:
+            _logger.exception("closing the connection of %s: a request failed for a fault of ours", self.peer)
+            self._abort()
+        self._flush()
+        if self._must_wait and not self._reading_paused and not self._closing:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _wait_for(self, answer: PendingResponse) -> None:
+        slot = _Slot(None, answer.deferred)
+        self._slots.append(slot)
+
+        def ready(parts: Parts) -> None:
+            slot.parts = answer.frame(parts)
+            slot.deferred = None
+            self._send_ready()
+
+        answer.deferred.on_ready(ready)
+
+    def _send_ready(self) -> None:
+        """Send the answers at the head of the line that are there."""
+        slots = self._slots
+        while slots and (parts := slots[0].parts) is not None:
+            slots.popleft()
+            self._put(parts)
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush_later)
+
+    def _flush_later(self) -> None:
+        self._flush_scheduled = False
+        self._flush()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take up reading again when what stopped it is over; first the frames that are here already."""
+        if self._reading_paused and not self._must_wait and not self._closing:
+            self._handle_frames()
+            if not self._must_wait and not self._closing:
+                self._reading_paused = False
+                self._transport.resume_reading()
+
+    # Answers
+
+    def _put(self, parts: list[Part]) -> None:
+        self._out += parts
+        self._out_bytes += sum(map(len, parts))
+        if self._out_bytes >= WRITE_HIGH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._out and not self._closing:
+            out, self._out = self._out, []
+            self._out_bytes = 0
+            self._transport.writelines(out)
+
+    # The end
+
+    def _hang_up(self, reason: str) -> None:
+        _logger.warning("closing the connection of %s: %s", self.peer, reason)
+        self._abort()
+
+    def _abort(self) -> None:
+        """Send the answers that are due, then close; what waits behind them is dropped."""
+        self._flush()
+        self._closing = True
+        self._transport.close()
+
+    def stop_reading(self) -> None:
+        """Take no more requests; answers that are under way still go out."""
+        self._stopping = True
+        if not self._reading_paused and not self._closing:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is still to come or to be taken by the client."""
+        return bool(self._slots or self._out) or (not self._closing and self._transport.get_write_buffer_size() > 0)
+
+    def close(self) -> None:
+        self._abort()
+
+    def sweep(self, now_ms: int, max_idle_ms: int) -> None:
+        """Called from time to time: closes a connection that was idle for too long, and frees what it does not need."""
+        if self.was_active or self._slots:
+            self.was_active = False
+            self.idle_since_ms = now_ms
+            return
+        self._frames.shrink()
+        if max_idle_ms >= 0 and now_ms - self.idle_since_ms >= max_idle_ms:
+            _logger.debug("closing the connection of %s: idle", self.peer)
+            self._abort()

@@ -1,0 +1,65 @@
+"""Brings logs to the disk off the event loop, many at a time.
+
+Requests that come while a round of syncs runs are served together by the next round: this is the group commit that
+makes flush.messages=1 bearable. A disk that fails to sync has lost data that nobody can name, so the broker must stop
+then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from broker.log.partition_log import FlushTicket
+from broker.replica.partition import Partition
+
+SYNC_THREADS: Final = 4
+"""Syncs of different files overlap: the file system commits them together."""
+
+
+class Flusher:
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[OSError], None]) -> None:
+        self._loop = loop
+        self._on_failure = on_failure
+        self._executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="flusher")
+        self._wanted: set[Partition] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def request(self, partition: Partition) -> None:
+        """Have the log of a partition synced soon; `Partition.flushed` is called after it."""
+        self._wanted.add(partition)
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._wanted:
+                partitions, self._wanted = self._wanted, set()
+                tickets = [(partition, partition.log.begin_flush()) for partition in partitions]
+                await asyncio.gather(*(self._sync(partition, ticket) for partition, ticket in tickets))
+        finally:
+            self._task = None
+
+    async def _sync(self, partition: Partition, ticket: FlushTicket | None) -> None:
+        if ticket is not None:
+            try:
+                await self._loop.run_in_executor(self._executor, ticket.sync)
+            except OSError as error:
+                if not partition.has_ended:  # a deleted log's files are gone
+                    self._on_failure(error)
+                    return
+            finally:
+                partition.log.complete_flush(ticket)
+        partition.flushed()
+
+    async def run_in_thread(self, work: Callable[[], None]) -> None:
+        """Other blocking work on the log directory."""
+        await self._loop.run_in_executor(self._executor, work)
+
+    async def close(self) -> None:
+        """Wait for the syncs that are under way or wanted."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+        self._executor.shutdown()
