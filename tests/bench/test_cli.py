@@ -1,0 +1,214 @@
+"""The command line: exit codes, one clear line for bad input, and nothing left behind by a run that could not start."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+import bench.cli
+import spark_loadgen
+from bench.plan import make_plan
+from bench.progress import Observer, PlainObserver
+from bench.results import ResultWriter, RunResult
+from bench.runner import Run, Surroundings
+from bench.specification import load_specification
+from bench.stopping import StopRequest
+from bench.storage import StorageAreas
+from bench.tables import print_end, results_as_json
+from bench.verify import disagreements
+from bench.workload import json_schema
+from spark_loadgen import LoadSetupError
+from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems
+from tuning.facts import collect
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(bench.cli.app, [str(argument) for argument in arguments])
+
+
+class Spark(FakeLauncher):
+    """A SparkLauncher as far as the command line is concerned."""
+
+    def __init__(self, master: str, spark_conf: dict[str, str]) -> None:
+        super().__init__()
+        if master == "dead":
+            raise LoadSetupError("the Spark master dead does not answer")
+
+    def __enter__(self) -> Spark:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+@pytest.fixture
+def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(spark_loadgen, "SparkLauncher", Spark)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    path = tmp_path / "w.yaml"
+    path.write_text(MINIMAL)
+    return path
+
+
+@pytest.fixture
+def finished(workload: Path, tmp_path: Path) -> Path:
+    """The result directory of a run over stand-ins."""
+    launcher = FakeLauncher()
+    with StorageAreas() as areas:
+        areas.add("temporary", tmp_path, 0)
+        run = Run(
+            make_plan(load_specification(workload)),
+            Surroundings(["highwater"], tmp_path),
+            ResultWriter(tmp_path / "finished"),
+            launcher,
+            collect(),
+            areas,
+            Observer(),
+            StopRequest(),
+            start=FakeSystems(),
+            connect=FakeClient(launcher),
+        )
+        assert run.execute().exit_code == 0
+    return tmp_path / "finished"
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--spark-conf", "x"], "--spark-conf: 'x' is not of the form NAME=VALUE"),
+        (["--storage", "disk"], "--storage: 'disk' is not of the form NAME=VALUE"),
+        (["--storage", "disk=/no/such/dir"], "storage target disk: /no/such/dir does not exist; make it first"),
+        (
+            ["--payload-file", "/no/such/file"],
+            "--payload-file: records.payload_file: cannot read /no/such/file: No such",
+        ),
+        (["--master", "dead"], "the Spark master dead does not answer"),
+    ],
+)
+def test_bad_options_give_one_line_and_exit_code_2(
+    workload: Path, tmp_path: Path, options: list[str], error: str
+) -> None:
+    result = call("run", workload, "--out", tmp_path / "out", "--quiet", *options)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {error}")
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_bad_file_gives_one_line_and_exit_code_2(workload: Path, tmp_path: Path) -> None:
+    workload.write_text(MINIMAL.replace("rate:", "rte:"))
+    commands: list[list[str | Path]] = [["plan", workload], ["run", workload, "--out", tmp_path / "out"]]
+    for command in commands:
+        result = call(*command)
+        assert result.exit_code == 2
+        assert result.stderr == f'error: {workload}:6: load.rte: unknown key; did you mean "rate"?\n'
+        assert not (tmp_path / "out").exists()
+
+
+def test_more_tasks_than_slots(workload: Path, tmp_path: Path) -> None:
+    workload.write_text(MINIMAL + "producers: {count: 2}\n")
+    result = call("run", workload, "--out", tmp_path / "out", "--quiet")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: the workload needs 3 load tasks at once and local[2] has 2 slots; use --master 'local[3]' "
+        "or a larger cluster, or lower producers.count and consumers.count\n"
+    )
+
+
+def test_a_result_directory_that_is_taken(workload: Path, finished: Path) -> None:
+    result = call("run", workload, "--out", finished)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: {finished} is not empty; name a new directory with --out\n",
+    )
+    assert (finished / "manifest.json").is_file()
+
+
+def test_a_cluster_that_does_not_answer(workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.broker_client._TIMEOUT_S", 0.5)
+    result = call("run", workload, "--out", tmp_path / "out", "--quiet", "--bootstrap-servers", "127.0.0.1:1")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: no broker answers at 127.0.0.1:1 within ")
+
+
+def test_plan_needs_nothing_running(workload: Path) -> None:
+    result = call("plan", workload, "--seed", "3", "--trials", "4")
+    assert result.exit_code == 0
+    assert "4 trials, in 4 blocks of random order (seed 3)" in result.stdout
+    plan = json.loads(call("plan", workload, "--json").stdout)
+    assert (plan["seed"], plan["tasks"], len(plan["trials"])) == (7, 2, 2)
+
+
+def test_the_shipped_schema_is_the_models_own_and_accepts_the_shipped_workloads() -> None:
+    shipped = json.loads(resources.files("bench").joinpath("schema/workload-1.json").read_text("utf-8"))
+    assert shipped == json_schema(), "renew it: highwater bench schema > bench/schema/workload-1.json"
+    assert json.loads(call("schema").stdout) == shipped
+    validator = jsonschema.Draft202012Validator(shipped)
+    for path in sorted((ROOT / "workloads").glob("*.yaml")):
+        assert list(validator.iter_errors(yaml.safe_load(path.read_text("utf-8")))) == []
+    assert list(validator.iter_errors({"schema": "bench.workload/1", "slo": 1}))
+
+
+def test_verify_finds_nothing_in_a_good_directory(finished: Path) -> None:
+    result = call("verify", finished)
+    assert (result.exit_code, result.stdout) == (0, f"{finished}: 2 trials agree with their histograms and windows\n")
+
+
+def edit(path: Path, change: Any) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_verify_finds_what_was_changed(finished: Path) -> None:
+    first, second = sorted((finished / "trials").iterdir())
+    edit(first / "summary.json", lambda summary: summary["produce"]["response_ns"].update(p99=1))
+    edit(second / "summary.json", lambda summary: summary["delivery"].update(acked=301))
+    (second / "hist" / "send_delay.hlog").unlink()
+    result = call("verify", finished)
+    assert result.exit_code == 4
+    lines = result.stderr.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith(f"{first.name}: produce_response: summary and histogram log disagree: p99 1 is 1")
+    assert lines[1].startswith(f"{second.name}: send_delay: the histogram log cannot be read: ")
+    assert lines[2] == f"{second.name}: acked: windows add up to 300, the summary says 301"
+    (first / "summary.json").unlink()
+    assert f"{first.name}: the manifest says done, and summary.json is missing" in list(
+        disagreements(RunResult(finished))
+    )
+
+
+def test_verify_of_something_else(tmp_path: Path) -> None:
+    result = call("verify", tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {tmp_path} is not a result directory: it has no manifest.json")
+
+
+def test_the_end_of_a_run_for_people_and_programs(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_end(RunResult(finished))
+    printed = capsys.readouterr().out
+    assert "100/s" in printed
+    assert "2 valid" in printed
+    assert f"highwater report {finished}" in printed
+    summary = results_as_json(RunResult(finished))
+    assert (summary["status"], summary["exit_code"], summary["unfinished"]) == ("done", 0, [])
+    assert [trial["verdict"]["state"] for trial in summary["cells"]["base"]] == ["valid", "valid"]
+    json.dumps(summary)
+
+
+def test_plain_progress_is_one_line_per_trial(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = RunResult(finished)
+    observer = PlainObserver()
+    observer.trial_ended(1, result.manifest.trials[0], result.trials[0].summary)
+    assert "base: valid, 100/s, produce p50 1 ms p99 1 ms, end-to-end p99 1.03 ms\n" in capsys.readouterr().err
