@@ -92,9 +92,9 @@ def make_plan(
     files = facts.files
     reports = [report_on(knob, facts, workload) for knob in knobs]
     sysctls = [(knob, report) for knob, report in zip(knobs, reports, strict=True) if knob.kind == "sysctl"]
-    problems = [problem for knob, report in sysctls for problem in _problems(report)]
+    problems = [problem for report in reports for problem in _problems(report)]
     if problems:
-        raise TuningError("; ".join(problems) + "; leave out what this host cannot set")
+        raise TuningError("; ".join(problems) + "; leave out what this host cannot set (skip_knobs)")
     settings = [_setting_change(knob, report, files) for knob, report in sysctls if report.state == "differs"]
     wanted = _wanted_sysctl_file(facts, workload, sysctls, record)
     for knob in knobs:

@@ -65,9 +65,9 @@ def report_on(knob: Knob, facts: Facts, workload: Workload, name: str = "", read
     """Evaluate one knob. `read` replaces the host's files, so that recorded or planned values can be judged too."""
     observed = observe(knob, facts, name, read or facts.files.read)
     target = knob.recommend(facts, workload, name)
-    obstacle = _obstacle(knob, facts, name)
     recommended: Value | None = None
     formula = ""
+    obstacle = _obstacle(knob, facts, name, target)
     if isinstance(target, NotApplicable):
         state: State = "not_applicable"
         notes = [target.reason]
@@ -150,14 +150,20 @@ def _acceptable(knob: Knob, target: Target, value: Value) -> bool:
     return False
 
 
-def _obstacle(knob: Knob, facts: Facts, name: str) -> str:
-    if knob.kind not in ("sysctl", "choice"):
-        return ""
-    path = knob.path.format(name=name)
-    read_only = facts.read_only_mount(path)
+def _obstacle(knob: Knob, facts: Facts, name: str, target: Target | NotApplicable) -> str:
+    where = f"this container ({facts.container})" if facts.container else "this system"
+    if knob.kind == "limit":
+        wanted = target.value if isinstance(target, Target) else 0
+        hard = facts.nofile_hard
+        if facts.can_raise_limits is not False or hard is None or not isinstance(wanted, int) or hard >= wanted:
+            return ""
+        return (
+            f"cannot be raised here: the hard limit is {hard}, and {where} has no CAP_SYS_RESOURCE; "
+            "change it on the host below"
+        )
+    read_only = facts.read_only_mount(knob.path.format(name=name)) if knob.kind in ("sysctl", "choice") else None
     if read_only is None:
         return ""
-    where = f"this container ({facts.container})" if facts.container else "this system"
     return f"cannot be changed here: {read_only} is mounted read-only in {where}; change it on the host below"
 
 

@@ -173,7 +173,7 @@ def _why(report: KnobReport) -> str:
     if report.state in ("unknown", "not_applicable"):
         why = report.note
     else:
-        why = report.reason + (f" Here: {report.note}." if report.note else "")
+        why = report.reason + (f" {report.note[0].upper()}{report.note[1:]}." if report.note else "")
     return f"{report.target}: {why}" if report.target else why
 
 

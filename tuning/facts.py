@@ -23,6 +23,7 @@ _PSEUDO_FILESYSTEMS: Final = frozenset(
 )
 # PROC_PID_INIT_INO of include/linux/proc_ns.h: the pid namespace that the kernel itself made.
 _INITIAL_PID_NAMESPACE: Final = "pid:[4026531836]"
+_CAP_SYS_RESOURCE: Final = 24
 # cgroup v1 prints "no limit" as LONG_MAX rounded down to a page.
 _CGROUP_V1_UNLIMITED_BYTES: Final = 2**62
 
@@ -95,6 +96,8 @@ class Facts:
     block_devices: tuple[BlockDevice, ...]
     nofile_soft: int | None
     nofile_hard: int | None
+    can_raise_limits: bool | None
+    """Whether root can have CAP_SYS_RESOURCE here; without it (many containers) no hard limit can be raised."""
     container: str | None
     virtual_machine: str | None
     unknown: dict[str, str]
@@ -183,6 +186,7 @@ class _Collector:
             block_devices=self._block_devices(),
             nofile_soft=nofile_soft,
             nofile_hard=nofile_hard,
+            can_raise_limits=self._can_raise_limits(),
             container=self._container(),
             virtual_machine=self._virtual_machine(),
             unknown=self.unknown,
@@ -255,6 +259,10 @@ class _Collector:
             self.unknown.setdefault("nofile", "/proc/self/limits does not tell")
             return None, None
         return int(match[1]), int(match[2])
+
+    def _can_raise_limits(self) -> bool | None:
+        bounding_set = self._first_match("can_raise_limits", "/proc/self/status", r"^CapBnd:\s*([0-9a-f]+)$")
+        return bool(int(bounding_set, 16) >> _CAP_SYS_RESOURCE & 1) if bounding_set else None
 
     def _block_devices(self) -> tuple[BlockDevice, ...]:
         names = self.files.names("/sys/block")

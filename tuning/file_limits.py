@@ -44,19 +44,21 @@ def plan_limit_files(
         raise TuningError(
             f"{knob.id} {target.value} is more than fs.nr_open {nr_open} allows; choose the knob fs.nr_open as well"
         )
+    ceilings = [nr_open, facts.nofile_hard if facts.can_raise_limits is False else None]
+    ceiling = min((bound for bound in ceilings if bound is not None), default=None)
     wanted: dict[str, str] = {}
     if units and not facts.files.exists("/etc/systemd"):
         raise TuningError(f"{knob.id} cannot be set for {units[0]}: this host has no systemd; name no units")
     for unit in units:
         path = unit_drop_in(unit)
-        soft, hard = _limits(_present(facts, path, r"^LimitNOFILE=(\d+)(?::(\d+))?"), target.value, 0, nr_open)
+        soft, hard = _limits(_present(facts, path, r"^LimitNOFILE=(\d+)(?::(\d+))?"), target.value, 0, ceiling)
         wanted[path] = f"{HEADER}[Service]\nLimitNOFILE={soft}:{hard}\n"
     if login_domains and not facts.files.exists("/etc/security"):
         raise TuningError(f"{knob.id} cannot be set for logins: this host has no pam_limits; name no login domains")
     if login_domains:
         present = _present(facts, LIMITS_FILE, r"^\S+ soft nofile (\d+)\n\S+ hard nofile (\d+)")
         # A login's present hard limit may be higher than ours: writing less would take it away.
-        soft, hard = _limits(present, target.value, facts.nofile_hard or 0, nr_open)
+        soft, hard = _limits(present, target.value, facts.nofile_hard or 0, ceiling)
         rows = [f"{domain} soft nofile {soft}\n{domain} hard nofile {hard}\n" for domain in login_domains]
         wanted[LIMITS_FILE] = HEADER + "".join(rows)
     return wanted
@@ -76,9 +78,8 @@ def _present(facts: Facts, path: str, pattern: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
 
 
-def _limits(present: tuple[int, int], target: int, present_hard: int, nr_open: int | None) -> tuple[int, int]:
-    """Soft and hard limit: never less than what the file has, and never more than the kernel allows."""
+def _limits(present: tuple[int, int], target: int, present_hard: int, ceiling: int | None) -> tuple[int, int]:
+    """Soft and hard limit: never less than what the file has, and never more than this host can grant."""
     soft = max(present[0], target)
     hard = max(soft, present[1], present_hard, SYSTEMD_NOFILE_HARD)
-    ceiling = nr_open if nr_open is not None else hard
-    return min(soft, ceiling), min(hard, ceiling)
+    return (soft, hard) if ceiling is None else (min(soft, ceiling), min(hard, ceiling))

@@ -54,6 +54,7 @@ def make_host(
     pid_namespace: str = INITIAL_PID_NAMESPACE,
     read_only_proc_sys: bool = False,
     nofile: tuple[int, int] = (1024, 524288),
+    capabilities: str = "000001ffffffffff",
 ) -> Path:
     """Write the tree; a sysctl of None is a key that this kernel or namespace does not have."""
     available = available_bytes if available_bytes is not None else memory_bytes * 9 // 10
@@ -62,6 +63,7 @@ def make_host(
     write(root, "/proc/cpuinfo", "processor : 0\nmodel name : Example CPU\nflags : fpu tsc\n")
     write(root, "/proc/self/cgroup", "0::/\n")
     write(root, "/proc/self/limits", f"Limit Soft Hard Units\nMax open files {nofile[0]} {nofile[1]} files\n")
+    write(root, "/proc/self/status", f"Name: cat\nCapBnd: {capabilities}\n")
     write(root, "/proc/sys/kernel/osrelease", f"{kernel}\n")
     write(root, "/proc/sys/kernel/random/boot_id", "0c1a3a6e-0000-4000-8000-000000000001\n")
     for key, value in {**SYSCTLS, **(sysctls or {})}.items():

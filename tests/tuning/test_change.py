@@ -264,6 +264,22 @@ def test_a_limit_above_nr_open_is_refused_since_it_would_lock_people_out(tmp_pat
     assert "LimitNOFILE=1452000:1452000\n" in (tmp_path / DROP_IN[1:]).read_text()
 
 
+WITHOUT_CAP_SYS_RESOURCE = "000001fffeffffff"
+
+
+def test_a_limit_that_the_host_cannot_grant_is_refused(tmp_path: Path) -> None:
+    kernel = Kernel(make_host(tmp_path, nofile=(1024, 20000), capabilities=WITHOUT_CAP_SYS_RESOURCE))
+    with pytest.raises(TuningError, match=r"limit\.nofile cannot be raised here: the hard limit is 20000"):
+        _plan(kernel)
+    assert _run(kernel, changeable_knobs(["all"], ["limit.nofile"])).changes_anything
+
+
+def test_a_hard_limit_stays_within_what_the_host_can_grant(tmp_path: Path) -> None:
+    kernel = Kernel(make_host(tmp_path, nofile=(1024, 200000), capabilities=WITHOUT_CAP_SYS_RESOURCE))
+    _run(kernel)
+    assert "LimitNOFILE=100000:200000\n" in (tmp_path / DROP_IN[1:]).read_text()
+
+
 @pytest.mark.parametrize(
     ("missing", "message"),
     [("etc/systemd/system", "this host has no systemd"), ("etc/security/limits.d", "this host has no pam_limits")],
