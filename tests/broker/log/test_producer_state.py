@@ -1,0 +1,152 @@
+"""The idempotence table, case by case as Apache Kafka's ProducerStateManagerTest has them, and its snapshot."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker.log.errors import CorruptSnapshot
+from broker.log.producer_state import BatchMetadata, ProducerStates
+from broker.records.batch import BatchHeader, read_header
+from broker.records.record import EndMarker, Record, encode_batch
+
+LAST = 2**31 - 1
+
+
+def header(
+    base_sequence: int, count: int = 1, *, epoch: int = 0, producer_id: int = 1, is_transactional: bool = False
+) -> BatchHeader:
+    records = [Record(b"", timestamp_ms=1000 + base_sequence)] * count
+    return read_header(
+        encode_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=base_sequence,
+            is_transactional=is_transactional,
+        )
+    )
+
+
+def states_after(*batches: BatchHeader) -> ProducerStates:
+    states = ProducerStates()
+    offset = 100
+    for batch in batches:
+        assert states.check(batch) is None
+        states.append(batch, offset, batch.max_timestamp_ms)
+        offset += batch.record_count
+    return states
+
+
+@pytest.mark.parametrize(
+    ("before", "batch", "expected"),
+    [
+        ([], header(0), None),
+        ([], header(17), None),  # KIP-360: all it wrote may be gone
+        ([header(0, 3)], header(3), None),
+        ([header(0, 3)], header(4), ErrorCode.out_of_order_sequence_number),
+        ([header(0, 3)], header(2), ErrorCode.out_of_order_sequence_number),
+        ([header(0, 3)], header(0, 2), ErrorCode.out_of_order_sequence_number),
+        ([header(LAST - 1, 2)], header(0), None),
+        ([header(LAST - 1, 4)], header(2), None),
+        ([header(LAST - 1, 2)], header(1), ErrorCode.out_of_order_sequence_number),
+        ([header(0, epoch=5)], header(0, epoch=4), ErrorCode.invalid_producer_epoch),
+        ([header(0, epoch=5)], header(1, epoch=4), ErrorCode.invalid_producer_epoch),
+        ([header(0, epoch=5)], header(0, epoch=6), None),
+        ([header(0, epoch=5)], header(1, epoch=6), ErrorCode.out_of_order_sequence_number),
+        ([header(0)], header(0, producer_id=2), None),
+        ([header(0, is_transactional=True)], header(1, is_transactional=True), None),
+        ([header(0, is_transactional=True)], header(1), ErrorCode.invalid_txn_state),
+    ],
+)
+def test_judging_a_batch(before: list[BatchHeader], batch: BatchHeader, expected: ErrorCode | None) -> None:
+    assert states_after(*before).check(batch) is expected
+
+
+def test_the_last_five_batches_are_known_again() -> None:
+    batches = [header(10 * i, 10) for i in range(6)]
+    states = states_after(*batches)
+    for i in range(1, 6):
+        known = states.check(batches[i])
+        assert isinstance(known, BatchMetadata)
+        assert (known.base_offset, known.last_offset) == (100 + 10 * i, 109 + 10 * i)
+        assert (known.base_sequence, known.last_sequence) == (10 * i, 10 * i + 9)
+    assert states.check(batches[0]) is ErrorCode.out_of_order_sequence_number
+
+
+def test_a_batch_around_the_end_of_sequences_is_known_again() -> None:
+    batch = header(LAST - 1, 4)
+    known = states_after(batch).check(batch)
+    assert isinstance(known, BatchMetadata)
+    assert (known.base_sequence, known.last_sequence) == (LAST - 1, 1)
+
+
+def test_a_new_epoch_forgets_the_old_ones_batches() -> None:
+    states = states_after(header(0), header(0, epoch=1))
+    assert states.check(header(0)) is ErrorCode.invalid_producer_epoch
+    assert states.check(header(1, epoch=1)) is None
+
+
+def test_the_end_of_a_transaction() -> None:
+    states = states_after(header(0, is_transactional=True))
+    states.end_transaction(header(-1, epoch=0), EndMarker(is_commit=True, coordinator_epoch=9))
+    state = states.get(1)
+    assert state is not None
+    assert (state.transaction_first_offset, state.coordinator_epoch) == (-1, 9)
+    assert states.check(header(1, is_transactional=True)) is None
+    states.end_transaction(header(-1, epoch=3, producer_id=2), EndMarker(is_commit=False, coordinator_epoch=9))
+    assert states.check(header(0, epoch=2, producer_id=2)) is ErrorCode.invalid_producer_epoch
+    assert states.check(header(0, epoch=3, producer_id=2)) is None
+    assert states.check(header(1, epoch=3, producer_id=2)) is ErrorCode.out_of_order_sequence_number
+
+
+def test_idle_producers_expire_unless_in_a_transaction() -> None:
+    states = states_after(header(0), header(0, producer_id=2, is_transactional=True), header(5000, producer_id=3))
+    states.expire(now_ms=2500, expiration_ms=1500)
+    assert [producer_id for producer_id, _ in states] == [2, 3]
+
+
+def test_the_snapshot_to_the_byte_and_back() -> None:
+    states = states_after(header(0, 5), header(5, 3), header(0, epoch=2, producer_id=7, is_transactional=True))
+    data = states.encode()
+    assert data[:2] == b"\x00\x01"
+    assert data[6:10] == struct.pack(">i", 2)
+    assert data[10:] == struct.pack(
+        ">qhiqiqiq",
+        1,
+        0,
+        7,
+        107,
+        2,
+        1005,
+        -1,
+        -1,  # the last batch only
+    ) + struct.pack(">qhiqiqiq", 7, 2, 0, 108, 0, 1000, -1, 108)
+    again = ProducerStates.decode(data)
+    assert again.encode() == data
+    assert again.check(header(8)) is None
+    assert isinstance(again.check(header(5, 3)), BatchMetadata)
+    assert again.check(header(0, 5)) is ErrorCode.out_of_order_sequence_number
+
+
+def test_an_ended_producer_survives_the_snapshot() -> None:
+    states = ProducerStates()
+    states.end_transaction(header(-1, epoch=3), EndMarker(is_commit=False, coordinator_epoch=1))
+    again = ProducerStates.decode(states.encode())
+    assert again.check(header(1, epoch=3)) is ErrorCode.out_of_order_sequence_number
+    assert again.encode() == states.encode()
+
+
+def test_a_damaged_snapshot_is_refused() -> None:
+    data = states_after(header(0, 5)).encode()
+    for position in range(len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 0x10
+        with pytest.raises(CorruptSnapshot):
+            ProducerStates.decode(bytes(damaged))
+        with pytest.raises(CorruptSnapshot):
+            ProducerStates.decode(data[:position])
+    with pytest.raises(CorruptSnapshot):
+        ProducerStates.decode(bytes(50))
