@@ -86,7 +86,7 @@ class LiveObserver(Observer):
         progress = self._progress
         if progress is None:
             return self._step
-        parts = [f"{progress.phase} {progress.elapsed_s:.0f} s"]
+        parts = [f"{progress.phase} {progress.elapsed_s:.0f}/{progress.elapsed_s + progress.left_s:.0f} s"]
         if progress.phase in ("warmup", "measure"):
             parts.append(f"{human_rate(progress.acked)} of {human_rate(progress.offered)} offered")
         else:

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.live import LiveObserver
+from bench.plan import make_plan
+from bench.specification import specify
+from bench.yaml_document import parse_document
+from spark_loadgen import Progress
+from tests.bench.fakes import MINIMAL
+
+PROGRESS = Progress(
+    phase="measure",
+    elapsed_s=2.0,
+    left_s=1.0,
+    offered=100,
+    sent=100,
+    acked=98,
+    received=97,
+    failed=0,
+    generator_cpu_ratio_max=0.31,
+    produce_p99_ns=8_765_000,
+    e2e_p99_ns=None,
+)
+
+
+def test_the_live_line_tells_trial_phase_and_time_left() -> None:
+    plan = make_plan(specify(parse_document(MINIMAL, "w.yaml"), Path("w.yaml")))
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100, highlight=False)
+    with LiveObserver(console, plan) as live:
+        live.run_started(plan, Path("out"), "local[2]")
+        live.trial_started(1, plan.trials[0].plan)
+        live.step("starting the system")
+        live.load(PROGRESS)
+        failed = plan.trials[0].plan.model_copy(update={"status": "failed", "error": "[broken] is no markup"})
+        live.trial_ended(1, failed, None)
+    shown = screen.getvalue()
+    assert "tiny: 1 cells × 2 trials on local[2], seed 7" in shown
+    assert "trial 1/2  base" in shown
+    assert "measure 2/3 s · 98/s of 100/s offered · p99 8.76 ms · generator 31% of a core" in shown
+    assert "left" in shown
+    assert "failed: [broken] is no markup" in shown

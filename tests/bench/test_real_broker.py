@@ -1,0 +1,158 @@
+"""The run's own requests against the real broker, and whole runs with Spark and the real broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+
+from bench.broker_client import BrokerClient
+from bench.errors import UsageError
+from bench.results import RunResult
+from bench.systems import System, start_system
+from bench.verify import disagreements
+from bench.workload import SystemUnderTest
+
+pytestmark = pytest.mark.clients
+
+TINY = """\
+schema: bench.workload/1
+name: tiny
+for_measurement: false
+topics: {partitions: 2}
+records: {size: 200B}
+load: {rate: 500/s}
+phases: {warmup: 1s, measure: 2s, drain: 10s}
+trials: {n: 1, seed: 7}
+matrix: {producers.client.compression.type: [none, lz4]}
+# A test on a busy machine checks that records arrive, not that they are on time.
+validity: {send_delay_p99: 60s, achieved_ratio_min: 0.01, generator_cpu_ratio_max: 1.0, drift_ratio_max: 1000.0}
+"""
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[System]:
+    (tmp_path / "log").mkdir()
+    wanted = SystemUnderTest(config={"log.segment.bytes": 1048576})
+    with start_system(wanted, tmp_path / "log", tmp_path / "system.log", lambda: None) as started:
+        yield started
+
+
+def test_topics_are_made_counted_and_removed(system: System) -> None:
+    client = BrokerClient(system.bootstrap_servers)
+    client.check_reachable()
+    client.create_topic("t", 3, {"retention.ms": 60000})
+    assert client.count_records("t", 3) == 0
+    producer = Producer({"bootstrap.servers": system.bootstrap_servers})
+    for number in range(100):
+        producer.produce("t", b"value", partition=number % 3)
+    assert producer.flush(30) == 0
+    assert client.count_records("t", 3) == 100
+    client.delete_topic("t")
+
+
+def test_what_the_broker_refuses_is_the_users_mistake(system: System) -> None:
+    with pytest.raises(UsageError, match=r"^the broker refuses the topic: INVALID_CONFIG: .*segment\.byte"):
+        BrokerClient(system.bootstrap_servers).create_topic("t", 1, {"segment.byte": 1})
+
+
+def test_the_configuration_in_force_is_told(system: System) -> None:
+    assert BrokerClient(system.bootstrap_servers).effective_config()["log.segment.bytes"] == "1048576"
+
+
+def test_a_bad_broker_property_is_the_users_mistake(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    wanted = SystemUnderTest(config={"log.segment.byte": 1048576})
+    with pytest.raises(UsageError, match=r"^the broker refuses to start: .*log\.segment\.byte"):
+        start_system(wanted, tmp_path / "log", tmp_path / "system.log", lambda: None)
+
+
+def start_run(tmp_path: Path, workload: str, *options: str) -> subprocess.Popen[str]:
+    (tmp_path / "w.yaml").write_text(workload)
+    command = [sys.executable, "-m", "highwater", "bench", "run", "w.yaml", "--out", "out", "--master", "local[2]"]
+    return subprocess.Popen(
+        [*command, *options],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        start_new_session=True,
+    )
+
+
+def left_running(tmp_path: Path) -> list[list[str]]:
+    """Processes that still know this test's directory, once they had time to end."""
+    deadline_s = time.monotonic() + 30
+    while True:
+        found = [
+            process.info["cmdline"]
+            for process in psutil.process_iter(["cmdline"])
+            if any(str(tmp_path) in argument for argument in process.info["cmdline"] or [])
+        ]
+        if not found or time.monotonic() > deadline_s:
+            return found
+        time.sleep(0.1)
+
+
+@pytest.mark.spark
+def test_a_whole_run(tmp_path: Path) -> None:
+    with start_run(tmp_path, TINY, "--json") as run:
+        stdout, stderr = run.communicate(timeout=150)
+    assert run.returncode == 0, stderr
+    assert json.loads(stdout)["exit_code"] == 0
+    result = RunResult(tmp_path / "out")
+    assert list(disagreements(result)) == []
+    assert list(result.cells()) == ["compression.type=none", "compression.type=lz4"]
+    for trial in result.trials:
+        delivery = trial.summary.delivery
+        assert delivery.sent == delivery.acked == delivery.received == delivery.in_log == 1500
+        assert trial.summary.e2e is not None
+        assert trial.summary.e2e.response_ns.count > 0
+        assert trial.summary.system.effective_config
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "w.yaml"]
+    assert left_running(tmp_path) == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupted_run_keeps_what_it_has_and_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+    with start_run(tmp_path, TINY.replace("measure: 2s", "measure: 300s")) as run:
+        wait_for_load(tmp_path, run)
+        run.send_signal(number)
+        _, stderr = run.communicate(timeout=60)
+    assert run.returncode == 130, stderr
+    manifest = RunResult(tmp_path / "out").manifest
+    assert (manifest.status, manifest.exit_code) == ("interrupted", 130)
+    assert [trial.status for trial in manifest.trials] == ["interrupted", "planned"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "w.yaml"]
+    assert left_running(tmp_path) == []
+
+
+@pytest.mark.spark
+def test_a_killed_run_leaves_a_readable_directory_and_no_process(tmp_path: Path) -> None:
+    with start_run(tmp_path, TINY.replace("measure: 2s", "measure: 300s")) as run:
+        wait_for_load(tmp_path, run)
+        run.kill()
+        run.communicate(timeout=60)
+    assert RunResult(tmp_path / "out").manifest.status == "running"
+    assert left_running(tmp_path) == []
+
+
+def wait_for_load(tmp_path: Path, run: subprocess.Popen[str]) -> None:
+    """Until the broker of the first trial has been given a topic, which is when the load starts."""
+    deadline_s = time.monotonic() + 90
+    while time.monotonic() < deadline_s and run.poll() is None:
+        if any("created topic" in path.read_text() for path in tmp_path.glob("out/trials/*/system.log")):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"the load did not start: {run.stderr.read() if run.stderr and run.poll() is not None else 'too slow'}")
