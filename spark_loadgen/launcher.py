@@ -1,0 +1,433 @@
+"""Runs a load on Spark: owns the SparkContext, starts the barrier stage, talks with its tasks, brings back the result.
+
+The Java process is started by us and not by SparkContext, so that what it and the Python workers print goes to a file:
+the terminal stays the caller's, and when something breaks its last words can be quoted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from spark_loadgen.channel import DriverChannel
+from spark_loadgen.java import Java, find_java
+from spark_loadgen.merge import merge_outcomes
+from spark_loadgen.model import FilePayload, LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
+from spark_loadgen.payload import read_payload_file
+from spark_loadgen.progress import ProgressTracker
+from spark_loadgen.task import LEAD_NS, Job, Outcome, run_task
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+# What a load must not have: a task tried twice doubles the load, executors that come and go have no barrier.
+_CONFIGURATION: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "WARN",
+    "spark.speculation": "false",
+    "spark.task.maxFailures": "1",
+    "spark.dynamicAllocation.enabled": "false",
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "5",
+    "spark.barrier.sync.timeout": "300s",
+}
+_LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_CONNECT_TIMEOUT_S: Final = 5
+_CONTEXT_TIMEOUT_S: Final = 45
+_EXECUTORS_TIMEOUT_S: Final = 45
+_START_TIMEOUT_S: Final = 180
+_GRACE_S: Final = 30
+_POLL_S: Final = 0.1
+
+T = TypeVar("T")
+
+
+class SparkLauncher:
+    """A Spark application that runs loads, one after the other. Context manager; one per process at a time.
+
+    master: any Spark master. spark_conf: settings for it, over ours. log_path: where Java's output goes (default: a
+    temporary file that ends with the launcher).
+    """
+
+    def __init__(
+        self,
+        master: str = "local[*]",
+        spark_conf: Mapping[str, str] | None = None,
+        app_name: str = "highwater",
+        *,
+        log_path: Path | None = None,
+        java: Callable[[Path], Java] | None = None,
+    ) -> None:
+        self.master = master
+        self._local = master == "local" or master.startswith(("local[", "local-cluster["))
+        self._in_driver_process = self._local and not master.startswith("local-cluster[")
+        self._settings = {**_CONFIGURATION, **(_LOOPBACK if self._local else {}), **(spark_conf or {})}
+        self._app_name = app_name
+        self._log_path = log_path
+        self._find_java = java or (lambda scratch: find_java(os.environ, scratch))
+        self._cleanup = contextlib.ExitStack()
+        self._context: SparkContext | None = None
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> SparkLauncher:
+        """Start Spark. Raises LoadSetupError."""
+        try:
+            self._start()
+        except BaseException:
+            self._cleanup.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._context = None
+        self._cleanup.close()
+
+    def _start(self) -> None:
+        _check_master_answers(self.master)
+        scratch = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="highwater-spark-")))
+        self._log_path = self._log_path or scratch / "spark.log"
+        self._java = self._find_java(scratch)
+        with _environment(self._driver_environment()):
+            self._context = self._start_context(scratch)
+        if not self._in_driver_process:
+            self._context.addPyFile(str(_zip_package(scratch)))
+        self._try_executors()
+
+    def _driver_environment(self) -> dict[str, str]:
+        """Workers shall run the driver's interpreter; Spark would take the first python3 on the PATH."""
+        environment = {"JAVA_HOME": str(self._java.home), "PYSPARK_DRIVER_PYTHON": sys.executable}
+        archives = "spark.archives" in self._settings or "spark.pyspark.python" in self._settings
+        if self._in_driver_process or not (archives or "PYSPARK_PYTHON" in os.environ):
+            environment["PYSPARK_PYTHON"] = sys.executable
+        return environment
+
+    def _start_context(self, scratch: Path) -> SparkContext:
+        # Imported here: it takes a third of a second that no other command of the program should pay.
+        from pyspark import SparkConf, SparkContext
+        from pyspark.errors import PySparkRuntimeError
+        from pyspark.java_gateway import launch_gateway
+
+        assert self._log_path is not None
+        if SparkContext._active_spark_context is not None:
+            raise LoadSetupError("a Spark application already runs in this process; end it first")
+        settings = {"spark.local.dir": str(scratch), **self._settings}
+        conf = SparkConf().setAll(list(settings.items())).setMaster(self.master).setAppName(self._app_name)
+        log = self._cleanup.enter_context(self._log_path.open("ab"))
+        try:
+            gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": subprocess.STDOUT})  # type: ignore[no-untyped-call]
+        except PySparkRuntimeError as error:
+            raise LoadSetupError(f"Spark's Java process ({self._java.source}) ended: {self._last_words()}") from error
+        self._cleanup.callback(_end_java, gateway)
+        watchdog = threading.Timer(_CONTEXT_TIMEOUT_S, gateway.proc.kill)
+        watchdog.start()
+        # SparkContext takes SIGINT and answers it by killing all tasks; ours ends a load in order.
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        try:
+            context = SparkContext(conf=conf, gateway=gateway)
+        except Exception as error:
+            if not watchdog.is_alive():
+                raise LoadSetupError(
+                    f"the Spark master {self.master} did not take the application within {_CONTEXT_TIMEOUT_S} s"
+                ) from error
+            raise LoadSetupError(f"Spark does not start with master {self.master}: {_reason(error)}") from error
+        finally:
+            watchdog.cancel()
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, on_interrupt)
+        self._cleanup.callback(context.stop)
+        return context
+
+    def _last_words(self) -> str:
+        """The line of Java's output that says what is wrong."""
+        assert self._log_path is not None
+        lines = [line.strip() for line in self._log_path.read_text("utf-8", "replace").splitlines() if line.strip()]
+        telling = [line for line in lines if "Exception" in line or "Error" in line or "error" in line]
+        return (telling or lines or ["it said nothing"])[-1]
+
+    def _try_executors(self) -> None:
+        """A throw-away job: it brings up Python on the executors and finds out whether they have what a load needs."""
+        context = self._running()
+
+        def probe(_: Iterable[int]) -> Iterator[str]:
+            import importlib
+
+            for name in ("numpy", "confluent_kafka", "spark_loadgen.task"):
+                try:
+                    importlib.import_module(name)
+                except ImportError as error:
+                    yield str(error)
+
+        partitions = max(1, self.slots if self._in_driver_process else 8)
+        job = _Background(lambda: context.parallelize(range(partitions), partitions).mapPartitions(probe).collect())
+        if not job.finished.wait(_EXECUTORS_TIMEOUT_S):
+            raise LoadSetupError(
+                f"the Spark master {self.master} gave no executor within {_EXECUTORS_TIMEOUT_S} s: "
+                "start workers for it, or free some"
+            )
+        try:
+            missing = job.result()
+        except Exception as error:
+            raise LoadSetupError(f"the executors of {self.master} cannot run Python tasks: {_reason(error)}") from error
+        if missing:
+            raise LoadSetupError(
+                f"the executors of {self.master} lack a package: {missing[0]}; install confluent-kafka and numpy "
+                "there, or ship them with spark.archives"
+            )
+        if not self._in_driver_process:
+            self._wait_until_executors_settle()
+
+    def _wait_until_executors_settle(self) -> None:
+        """Executors register one after the other; wait until their number has stood still for two seconds."""
+        deadline_s = time.monotonic() + _EXECUTORS_TIMEOUT_S
+        slots, since_s = self.slots, time.monotonic()
+        while time.monotonic() < min(deadline_s, since_s + 2):
+            time.sleep(_POLL_S)
+            if self.slots != slots:
+                slots, since_s = self.slots, time.monotonic()
+
+    def _running(self) -> SparkContext:
+        if self._context is None:
+            raise RuntimeError("SparkLauncher is used outside its with block")
+        return self._context
+
+    # -- facts ------------------------------------------------------------------------------------------------------
+
+    @property
+    def slots(self) -> int:
+        """How many tasks can run at once at present."""
+        scala_context: Any = self._running()._jsc.sc()
+        profile = scala_context.resourceProfileManager().defaultResourceProfile()
+        return int(scala_context.maxNumConcurrentTasks(profile))
+
+    def versions(self) -> dict[str, str]:
+        """Of everything that makes the load."""
+        confluent_kafka = importlib.import_module("confluent_kafka")
+        context = self._running()
+        java: Any = context._jvm
+        return {
+            "python": sys.version.split()[0],
+            "spark": str(context.version),
+            "java": str(java.java.lang.System.getProperty("java.version")),
+            "java_source": self._java.source,
+            "confluent-kafka": str(confluent_kafka.__version__),
+            "librdkafka": str(confluent_kafka.libversion()[0]),
+            "numpy": str(importlib.import_module("numpy").__version__),
+        }
+
+    # -- loads ------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        plan: LoadPlan,
+        *,
+        on_progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> LoadResult:
+        """Run one load. Blocks; `on_progress` is called about once a second.
+
+        When `should_stop` turns true, or at the first Ctrl-C, the tasks end in order and the result so far comes back
+        with `interrupted`; a second Ctrl-C gives up. Raises LoadSetupError when the load cannot start as asked and
+        LoadFailed when it breaks.
+        """
+        context = self._running()
+        slots = self.slots
+        if plan.tasks > slots:
+            raise LoadSetupError(
+                f"{plan.producers} producers and {plan.consumers} consumers need {plan.tasks} tasks at once, but "
+                f"{self.master} has {slots} slots: use fewer producers or consumers, "
+                + (f"or --master local[{plan.tasks}]" if self._in_driver_process else "or more executors")
+            )
+        payload = read_payload_file(plan.payload.path) if isinstance(plan.payload, FilePayload) else plan.payload
+        host = str(context.getConf().get("spark.driver.host") or socket.gethostname())
+        bind = str(context.getConf().get("spark.driver.bindAddress") or host)
+        with DriverChannel(bind, host) as channel:
+            job = Job(plan, secrets.randbits(32), payload, channel.address, channel.token)
+            running = _Background(lambda: _barrier_stage(context, job))
+            interrupted = _Supervision(context, plan, channel, running, on_progress, should_stop).wait()
+            try:
+                outcomes = running.result()
+            except Exception as error:
+                raise LoadFailed(f"a load task died: {_reason(error)}") from error
+        if problems := outcomes[0].setup_errors:
+            others = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+            raise LoadSetupError(problems[0] + others)
+        return merge_outcomes(plan, outcomes, slots, interrupted=interrupted)
+
+
+class _Background(Generic[T]):
+    """A call in a thread of its own that does not keep the process alive."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self.finished = threading.Event()
+        self._function = function
+        self._value: T
+        self._error: Exception | None = None
+        threading.Thread(target=self._run, name="spark-job", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._function()
+        except Exception as error:
+            self._error = error
+        finally:
+            self.finished.set()
+
+    def result(self) -> T:
+        """Of a finished call. Raises what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class _Supervision:
+    """Watches a running load: progress out, stop in, and an end that comes in any case."""
+
+    def __init__(
+        self,
+        context: SparkContext,
+        plan: LoadPlan,
+        channel: DriverChannel,
+        running: _Background[list[Outcome]],
+        on_progress: Callable[[Progress], None] | None,
+        should_stop: Callable[[], bool] | None,
+    ) -> None:
+        self._context = context
+        self._tracker = ProgressTracker(plan)
+        self._channel = channel
+        self._running = running
+        self._on_progress = on_progress
+        self._should_stop = should_stop
+        self._stopping = False
+        self._told_consumers = False
+        self._next_progress_s = 0.0
+        load_s = plan.schedule_s + 2 * plan.drain_max_s
+        self._deadline_s = time.monotonic() + _START_TIMEOUT_S + LEAD_NS / 1e9 + load_s + _GRACE_S
+
+    def wait(self) -> bool:
+        """Returns when the tasks have ended; True when they were told to stop early."""
+        while True:
+            try:
+                while not self._running.finished.wait(_POLL_S):
+                    self._step()
+                    if time.monotonic() > self._deadline_s:
+                        self._context.cancelAllJobs()
+                        raise LoadFailed("the load tasks did not come back in time; see Spark's log")
+                return self._stopping
+            except KeyboardInterrupt:
+                if self._stopping:
+                    self._context.cancelAllJobs()
+                    raise
+                self._stop()
+
+    def _step(self) -> None:
+        for task, message in self._channel.receive():
+            self._tracker.take(task, message)
+        if self._tracker.producers_finished and not self._told_consumers:
+            self._told_consumers = True
+            self._channel.broadcast({"kind": "producers_finished"})
+        if not self._stopping and self._should_stop is not None and self._should_stop():
+            self._stop()
+        if self._on_progress is not None and time.monotonic() >= self._next_progress_s:
+            self._next_progress_s = time.monotonic() + 1
+            self._on_progress(self._tracker.progress())
+
+    def _stop(self) -> None:
+        self._stopping = True
+        self._channel.broadcast({"kind": "stop"})
+
+
+def _barrier_stage(context: SparkContext, job: Job) -> list[Outcome]:
+    def body(tasks: Iterable[int]) -> Iterator[Outcome]:
+        from pyspark import BarrierTaskContext
+
+        barrier = BarrierTaskContext.get()
+        yield run_task(job, next(iter(tasks)), barrier.allGather)
+
+    # A result stage with no shuffle behind it: Spark would run a failed map stage again, and the load with it.
+    count = job.plan.tasks
+    return context.parallelize(range(count), count).barrier().mapPartitions(body).collect()
+
+
+def _check_master_answers(master: str) -> None:
+    """Spark itself would try a dead standalone master for a minute."""
+    if not master.startswith("spark://"):
+        return
+    failure = "it names no host and port, as in spark://host:7077"
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            continue
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            failure = error.strerror or str(error)
+        else:
+            return
+    raise LoadSetupError(f"the Spark master {master} does not answer: {failure}")
+
+
+@contextlib.contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _zip_package(scratch: Path) -> Path:
+    """This package as an archive that executors import from."""
+    package = Path(__file__).parent
+    copy = scratch / "package"
+    shutil.copytree(package, copy / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    return Path(shutil.make_archive(str(scratch / package.name), "zip", copy))
+
+
+def _end_java(gateway: Any) -> None:
+    """End the Java process, so that the next launcher of this process starts with settings of its own."""
+    from pyspark import SparkContext
+
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # Spark's gateway server ends when its standard input does
+    try:
+        gateway.proc.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+def _reason(error: Exception) -> str:
+    """The one line of a Spark error that tells something: the last of a Python trace, else the first of Java's."""
+    text = str(getattr(error, "java_exception", None) or error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if "Traceback (most recent call last):" in text:
+        trace = lines[max(i for i, line in enumerate(lines) if line.startswith("Traceback")) :]
+        for line in trace[1:]:
+            if not line.startswith(("File ", "at ", "^")) and ": " in line and " " not in line.split(":", 1)[0]:
+                return line
+    return next((line for line in lines if not line.startswith("at ")), type(error).__name__)

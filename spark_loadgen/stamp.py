@@ -1,0 +1,30 @@
+"""The stamp: the first 24 bytes of every value, from which delivery and end-to-end latency are judged.
+
+Little-endian: worker u32, magic u32, sequence u64, intended send time in ns since T0 i64. The magic is drawn anew for
+each run, so that a record of another run in the same topic is not taken for one of ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+STAMP_BYTES: Final = 24
+STAMP: Final = np.dtype([("worker", "<u4"), ("magic", "<u4"), ("sequence", "<u8"), ("intended_ns", "<i8")])
+
+
+def encode_stamps(worker: int, magic: int, first_sequence: int, intended_ns: NDArray[np.int64]) -> bytes:
+    """The stamps of consecutive records of one worker, joined."""
+    stamps = np.empty(len(intended_ns), dtype=STAMP)
+    stamps["worker"] = worker
+    stamps["magic"] = magic
+    stamps["sequence"] = np.arange(first_sequence, first_sequence + len(intended_ns))
+    stamps["intended_ns"] = intended_ns
+    return stamps.tobytes()
+
+
+def decode_stamps(joined: bytes) -> NDArray[np.void]:
+    """Read-only view of joined stamps, as an array with the fields of STAMP."""
+    return np.frombuffer(joined, dtype=STAMP)

@@ -1,0 +1,80 @@
+"""Counts per second since T0, and the CPU time that the generator's own process took in each second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Final, Literal
+
+Count = Literal["offered", "sent", "acked", "acked_bytes", "failed", "received", "received_bytes"]
+SECOND_NS: Final = 1_000_000_000
+
+
+@dataclass
+class Windows:
+    """One list per count; index = second since T0. Lists end with the last second in which something happened."""
+
+    offered: list[int] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
+    acked: list[int] = field(default_factory=list)
+    acked_bytes: list[int] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
+    received: list[int] = field(default_factory=list)
+    received_bytes: list[int] = field(default_factory=list)
+
+    def add(self, count: Count, second: int, amount: int) -> None:
+        row: list[int] = getattr(self, count)
+        if second >= len(row):
+            row.extend([0] * (second + 1 - len(row)))
+        row[second] += amount
+
+    def at(self, count: Count, second: int) -> int:
+        row: list[int] = getattr(self, count)
+        return row[second] if 0 <= second < len(row) else 0
+
+    def total(self, count: Count, start: int = 0, end: int | None = None) -> int:
+        row: list[int] = getattr(self, count)
+        return sum(row[start:end])
+
+
+def sum_rows(rows: Iterable[list[int]]) -> list[int]:
+    return [sum(column) for column in zip_longest(*rows, fillvalue=0)]
+
+
+def max_rows(rows: Iterable[list[float]]) -> list[float]:
+    return [max(column) for column in zip_longest(*rows, fillvalue=0.0)]
+
+
+class SecondMeter:
+    """Notices that a second is over, and what share of a core the process used in it.
+
+    The CPU time is that of the whole process: the Python threads and those of librdkafka.
+    """
+
+    def __init__(self) -> None:
+        self.second = 0
+        self.cpu_ns: list[int] = []
+        self.cpu_ratio: list[float] = []
+        self._wall_ns = time.monotonic_ns()
+        self._process_ns = time.process_time_ns()
+
+    def start(self) -> None:
+        """Begin second 0 now."""
+        self._wall_ns = time.monotonic_ns()
+        self._process_ns = time.process_time_ns()
+
+    def advance(self, elapsed_ns: int) -> bool:
+        """True once for each turn to a new second; several seconds that passed unnoticed share what was used."""
+        second = elapsed_ns // SECOND_NS
+        if second <= self.second:
+            return False
+        wall_ns, process_ns = time.monotonic_ns(), time.process_time_ns()
+        seconds = second - self.second
+        used_ns = process_ns - self._process_ns
+        ratio = used_ns / max(1, wall_ns - self._wall_ns)
+        self.cpu_ns.extend([used_ns // seconds] * seconds)
+        self.cpu_ratio.extend([round(ratio, 4)] * seconds)
+        self.second, self._wall_ns, self._process_ns = second, wall_ns, process_ns
+        return True
