@@ -3,12 +3,14 @@
 After a clean stop the files are what they were, and only the tail's end is looked for. Otherwise everything below the
 recovery point was synced and is trusted; every segment from the one that holds it on is read batch by batch:
 
-1. the first batch that is cut off, fails its CRC or is out of order ends the log: it and all segments after it go;
+1. the first batch that is cut off, fails its CRC or is out of order ends the log: it and all segments after it go, and
+   so do all segments after a gap, unless compaction makes gaps: a power cut can lose the end of one segment, whole
+   batches of it, and keep the next;
 2. the indexes of those segments are made anew;
 3. leader epochs that the checkpoint missed are found in the batches, those past the end are forgotten;
 4. producers are read from the latest snapshot not past the first of those segments, and from the batches after it.
 
-(Apache Kafka, LogLoader.scala.)
+(Apache Kafka, LogLoader.scala; it keeps what follows a gap.)
 """
 
 from __future__ import annotations
@@ -109,6 +111,7 @@ class LogLoader:
             segments.clear()
             is_whole = False
             producer_states = ProducerStates()
+            leader_epochs.truncate_from_end(0)
             log_end_offset = log_start_offset
         if not segments:
             is_whole = False
@@ -154,7 +157,7 @@ class LogLoader:
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
             for orphan in set(_offsets_of(entries, suffix)) - set(bases):
                 self.files.remove(self.directory / file_name(orphan, suffix))
-        return [
+        segments = [
             Segment(
                 self.files,
                 self.directory,
@@ -166,6 +169,12 @@ class LogLoader:
             )
             for base_offset in bases
         ]
+        # A roll that failed half-way can leave an empty segment, and the one before it went on growing.
+        strays = [segment for segment in segments[:-1] if segment.size_bytes == 0]
+        if len(segments) > 1 and segments[-1].size_bytes == 0 and _overlaps(segments[-2], segments[-1]):
+            strays.append(segments[-1])
+        self._remove_segments(strays)
+        return [segment for segment in segments if segment not in strays]
 
     def _read_leader_epochs(self, entries: list[Entry]) -> LeaderEpochs:
         path = self.directory / LEADER_EPOCH_CHECKPOINT
@@ -222,9 +231,13 @@ class LogLoader:
                 )
             size_bytes = segment.size_bytes
             damage = segment.recover(observe)
+            rest = segments[slot + 1 :]
+            if damage is None and rest and "compact" not in self.config.cleanup_policy:
+                end_offset, next_base_offset = segment.next_offset(), rest[0].base_offset
+                if end_offset != next_base_offset:
+                    damage = CorruptBatch(f"it ends at offset {end_offset}, and the next begins at {next_base_offset}")
             if damage is None:
                 continue
-            rest = segments[slot + 1 :]
             _LOG.warning(
                 "%s: %s; cut off %d bytes and %d later segments",
                 segment,
@@ -259,6 +272,13 @@ def _tail_is_whole(segment: Segment) -> bool:
     except CorruptBatch:
         return False
     return True
+
+
+def _overlaps(segment: Segment, following: Segment) -> bool:
+    try:
+        return segment.next_offset() > following.base_offset
+    except CorruptBatch:
+        return False
 
 
 def _offsets_of(entries: list[Entry], suffix: str) -> list[int]:

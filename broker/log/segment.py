@@ -416,9 +416,23 @@ class Segment:
             )
             self._offset_index = OffsetIndex.decode(offset_data, self.base_offset, self.size_bytes)
             self._time_index = TimeIndex.decode(time_data, self.base_offset)
-        except (CorruptIndex, FileNotFoundError) as error:
+            self._check_largest_timestamp(self._time_index)
+        except (CorruptIndex, CorruptBatch, FileNotFoundError) as error:
             _LOG.warning("%s: making the indexes anew: %s", self._path, error)
             self._rebuild_indexes()
+
+    def _check_largest_timestamp(self, index: TimeIndex) -> None:
+        """A wrong last entry would hide the segment from lookups by time, and nobody would notice."""
+        timestamp_ms, offset = index.last_entry
+        found = self._find(offset)
+        if found is None:
+            return
+        _, header = found
+        is_told_of = header.base_offset <= offset and header.max_timestamp_ms == timestamp_ms
+        if not is_told_of if len(index) else header.max_timestamp_ms >= 0:
+            raise CorruptIndex(
+                f"the time index ends with {timestamp_ms} at offset {offset}, which the log does not have"
+            )
 
     def _rebuild_indexes(self) -> None:
         """From what the log holds; behind damage nothing can be found any more, before it everything."""

@@ -199,10 +199,12 @@ class SimulatedFiles:
     # For tests that damage files
 
     def overwrite(self, path: Path, content: bytes) -> None:
-        node = self._node(path)
-        assert isinstance(node, _File)
-        node.truncate(0)
-        node.write(0, content)
+        """Make the file hold `content`, whether or not it is there."""
+        directory = self._directory(path.parent)
+        file = directory.nodes.setdefault(path.name, _File())
+        assert isinstance(file, _File)
+        file.truncate(0)
+        file.write(0, content)
 
     def _change(self) -> None:
         number = self.changes_made

@@ -15,7 +15,18 @@ from broker.log.partition_log import Appended, PartitionLog
 from broker.log.segment import Segment
 from broker.records.batch import Codec, TimestampType, headers, read_header, update_crc
 from broker.records.record import Record, decode_batch, encode_batch
-from tests.broker.log.building import NOW_MS, ROOT, SMALL, append, batch, flush, new_log, read_all, try_append
+from tests.broker.log.building import (
+    NOW_MS,
+    ROOT,
+    SMALL,
+    append,
+    batch,
+    flush,
+    new_log,
+    open_directory,
+    read_all,
+    try_append,
+)
 from tests.broker.log.simulated_files import SimulatedFiles
 
 
@@ -347,8 +358,12 @@ def test_a_full_disk_leaves_the_log_as_it_was_at_every_operation() -> None:
         assert read_all(log) == expected
         assert len(expected) == 25 - has_failed
         files.fail_at.clear()
+        if number % 2:
+            directory.close()
+            assert files.open_descriptors == 0
+        directory = open_directory(files.restarted())
+        assert read_all(directory.logs["t", 0]) == expected
         directory.close()
-        assert files.open_descriptors == 0
         number += 1
     assert number > 25
 
