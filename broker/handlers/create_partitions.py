@@ -17,7 +17,7 @@ from broker.protocol.cold import Answer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    topics = request.topics or ()
+    topics = request.topics
     named = Counter(topic.name for topic in topics)
     return {"results": [_add(node, topic, named[topic.name] > 1, request.validate_only) for topic in topics]}
 
@@ -27,9 +27,7 @@ def _add(node: Node, wanted: Any, is_named_twice: bool, validate_only: bool) -> 
     if is_named_twice:
         problem = Problem(ErrorCode.invalid_request, f"Topic '{wanted.name}' is named twice in the request.")
     else:
-        assignments = (
-            None if wanted.assignments is None else [list(entry.broker_ids or ()) for entry in wanted.assignments]
-        )
+        assignments = None if wanted.assignments is None else [list(entry.broker_ids) for entry in wanted.assignments]
         problem = node.add_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
     return {
         "name": wanted.name,

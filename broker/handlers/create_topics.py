@@ -23,7 +23,7 @@ from broker.protocol.cold import Answer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    topics = request.topics or ()
+    topics = request.topics
     named = Counter(topic.name for topic in topics)
     return {"topics": [_create(node, topic, named[topic.name] > 1, request.validate_only) for topic in topics]}
 
@@ -33,8 +33,8 @@ def _create(node: Node, wanted: Any, is_named_twice: bool, validate_only: bool) 
         return _failed(
             wanted.name, Problem(ErrorCode.invalid_request, f"Topic '{wanted.name}' is named twice in the request.")
         )
-    assignments = wanted.assignments or ()
-    assignment = {entry.partition_index: list(entry.broker_ids or ()) for entry in assignments}
+    assignments = wanted.assignments
+    assignment = {entry.partition_index: list(entry.broker_ids) for entry in assignments}
     if len(assignment) != len(assignments):
         return _failed(
             wanted.name, Problem(ErrorCode.invalid_replica_assignment, "A partition is assigned more than once.")
@@ -44,7 +44,7 @@ def _create(node: Node, wanted: Any, is_named_twice: bool, validate_only: bool) 
         wanted.num_partitions,
         wanted.replication_factor,
         assignment or None,
-        {entry.name: entry.value for entry in wanted.configs or ()},
+        {entry.name: entry.value for entry in wanted.configs},
     )
     created = node.create_topic(topic, validate_only=validate_only)
     if isinstance(created, Problem):

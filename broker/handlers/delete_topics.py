@@ -20,8 +20,8 @@ from broker.protocol.cold import Answer
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if context.version >= 6:
-        return {"responses": [_delete(node, topic.name, topic.topic_id) for topic in request.topics or ()]}
-    return {"responses": [_delete(node, name, None) for name in request.topic_names or ()]}
+        return {"responses": [_delete(node, topic.name, topic.topic_id) for topic in request.topics]}
+    return {"responses": [_delete(node, name, None) for name in request.topic_names]}
 
 
 def _delete(node: Node, name: str | None, topic_id: UUID | None) -> Answer:

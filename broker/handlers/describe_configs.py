@@ -32,7 +32,7 @@ class Source(IntEnum):
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    return {"results": [_describe(node, resource, request) for resource in request.resources or ()]}
+    return {"results": [_describe(node, resource, request) for resource in request.resources]}
 
 
 def _describe(node: Node, resource: Any, request: Any) -> Answer:

@@ -17,7 +17,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         wanted = [(topic, list(range(len(topic.partitions)))) for topic in node.topics()]
     else:
         wanted = [
-            (topic, [index for index in entry.partitions or () if node.partition(entry.topic, index) is not None])
+            (topic, [index for index in entry.partitions if node.partition(entry.topic, index) is not None])
             for entry in request.topics
             if (topic := node.topic(entry.topic)) is not None
         ]

@@ -44,10 +44,10 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
                         read_committed,
                         context.version,
                     )
-                    for wanted in topic.partitions or ()
+                    for wanted in topic.partitions
                 ],
             }
-            for topic in request.topics or ()
+            for topic in request.topics
         ]
     }
 

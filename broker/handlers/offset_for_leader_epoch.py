@@ -23,10 +23,10 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
                 "topic": topic.topic,
                 "partitions": [
                     {"partition": wanted.partition} | _look_up(node.partition(topic.topic, wanted.partition), wanted)
-                    for wanted in topic.partitions or ()
+                    for wanted in topic.partitions
                 ],
             }
-            for topic in request.topics or ()
+            for topic in request.topics
         ]
     }
 

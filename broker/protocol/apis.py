@@ -36,6 +36,7 @@ APIS: Final = {
         Api(1, "fetch", 4, 16, 12),
         Api(2, "list_offsets", 1, 8, 6),
         Api(3, "metadata", 0, 12, 9),
+        Api(10, "find_coordinator", 0, 4, 3),
         Api(API_VERSIONS, "api_versions", 0, 4, 3),
         Api(19, "create_topics", 2, 7, 5),
         Api(20, "delete_topics", 1, 6, 4),

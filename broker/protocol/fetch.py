@@ -34,7 +34,6 @@ from broker.protocol.frame import Part
 from broker.protocol.primitives import (
     NO_TAGS,
     Decoder,
-    MalformedRequestError,
     array_length,
     bytes_length,
     string,
@@ -51,7 +50,6 @@ _RESPONSE_HEAD: Final = struct.Struct(">ihi")
 _EPOCH_AND_OFFSET: Final = struct.Struct(">iq")
 _ABORTED: Final = struct.Struct(">qq")
 _INT64: Final = struct.Struct(">q")
-_INT32: Final = struct.Struct(">i")
 
 
 class FetchPartition(NamedTuple):
@@ -141,13 +139,9 @@ def _topic(decoder: Decoder, version: int) -> str | UUID:
 
 
 def _replica_id_from_tags(decoder: Decoder, replica_id: int) -> int:
-    for _ in range(decoder.unsigned_varint()):
-        tag = decoder.unsigned_varint()
-        value = decoder.take(decoder.unsigned_varint())
+    for tag, section in decoder.tags():
         if tag == 1:
-            if len(value) < 4:
-                raise MalformedRequestError("the replica state of a fetch is too short")
-            replica_id = _INT32.unpack_from(value)[0]
+            replica_id = section.int32()
     return replica_id
 
 

@@ -7,6 +7,7 @@ the bytes that are really there before anything is allocated or sliced.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 from uuid import UUID
 
@@ -18,6 +19,9 @@ _INT64: Final = struct.Struct(">q")
 NO_TAGS: Final = b"\x00"
 """An empty tagged-field section, which ends every structure of a flexible version (KIP-482)."""
 ZERO_UUID: Final = UUID(int=0)
+MAX_ITEMS: Final = 200_000
+"""Array items and tags in one request. An item may be a single byte on the wire and is hundreds in memory, so a frame
+whose size is allowed could still fill the memory. Kafka's largest clusters have about so many partitions."""
 
 
 class MalformedRequestError(Exception):
@@ -27,11 +31,12 @@ class MalformedRequestError(Exception):
 class Decoder:
     """Reads one request from a buffer. `flexible` selects the compact encodings and tagged fields of KIP-482."""
 
-    __slots__ = ("_buffer", "_end", "flexible", "position")
+    __slots__ = ("_buffer", "_end", "_items_left", "flexible", "position")
 
     def __init__(self, buffer: memoryview, position: int = 0, *, flexible: bool = False) -> None:
         self._buffer = buffer
         self._end = len(buffer)
+        self._items_left = MAX_ITEMS
         self.position = position
         self.flexible = flexible
 
@@ -119,14 +124,27 @@ class Decoder:
         count = self.unsigned_varint() - 1 if self.flexible else self.int32()
         if count < -1 or count * least_item_bytes > self.remaining:
             raise MalformedRequestError(f"an array before byte {self.position} claims {count} items")
+        self._take_items(count)
         return count
+
+    def _take_items(self, count: int) -> None:
+        self._items_left -= count
+        if self._items_left < 0:
+            raise MalformedRequestError(f"the request has more than {MAX_ITEMS} array items")
 
     def skip_tags(self) -> None:
         """Step over a tagged-field section whose tags all may be ignored; nothing to do in older versions."""
         if self.flexible:
-            for _ in range(self.unsigned_varint()):
-                self.unsigned_varint()
-                self.take(self.unsigned_varint())
+            for _ in self.tags():
+                continue
+
+    def tags(self) -> Iterator[tuple[int, Decoder]]:
+        """Each tagged field of the section that begins here, as its tag and a decoder of its value."""
+        count = self.unsigned_varint()
+        self._take_items(count)
+        for _ in range(count):
+            tag = self.unsigned_varint()
+            yield tag, Decoder(self.take(self.unsigned_varint()), flexible=True)
 
 
 def unsigned_varint(value: int) -> bytes:

@@ -1,0 +1,69 @@
+"""The table of APIs against what the clients in use ask for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+from kio.schema.index import api_key_map
+from kio.static.constants import EntityType
+
+from broker.protocol import cold
+from broker.protocol.apis import APIS, Api
+
+# By API key: the lowest of the listed clients' highest versions, which our lowest must not exceed; the highest of their
+# lowest versions, which our highest must reach; and the range Apache Kafka 3.9 serves. Clients: librdkafka 2.12,
+# kafka-python 3, aiokafka 0.14, kafkajs, Java 4.x (KIP-896), Sarama, franz-go. None where no client sets a bound.
+BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
+    0: (7, 7, range(12)),
+    1: (11, 11, range(18)),
+    2: (3, 2, range(10)),
+    3: (5, 4, range(13)),
+    10: (1, 1, range(7)),
+    18: (0, 0, range(5)),
+    19: (3, 4, range(8)),
+    20: (1, 1, range(7)),
+    22: (0, 3, range(6)),
+    23: (2, 2, range(5)),
+    32: (1, 1, range(5)),
+    35: (None, 1, range(5)),
+    37: (1, 0, range(4)),
+    60: (None, 0, range(2)),
+}
+
+
+def test_every_api_has_its_bounds() -> None:
+    assert set(APIS) == set(BOUNDS)
+
+
+@pytest.mark.parametrize("key", BOUNDS)
+def test_version_ranges_reach_every_client(key: int) -> None:
+    lowest_max, highest_min, kafka = BOUNDS[key]
+    api = APIS[key]
+    assert lowest_max is None or api.min_version <= lowest_max
+    assert highest_min is None or api.max_version >= highest_min
+    assert api.min_version in kafka
+    assert api.max_version in kafka
+
+
+def test_produce_is_told_from_version_0_and_served_from_3() -> None:
+    """librdkafka 4956: with a higher lowest version older librdkafka sends every batch uncompressed, silently."""
+    produce = APIS[0]
+    assert produce.min_version == 0
+    assert [version for version in range(13) if produce.serves(version)] == list(range(3, 12))
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_the_table_agrees_with_the_schemas(api: Api) -> None:
+    assert api_key_map[api.key] == api.name
+    for version in filter(api.serves, range(api.max_version + 1)):
+        entity = cold._entity(api.name, version, EntityType.request)
+        assert entity.__flexible__ == api.is_flexible(version), f"{api.name} {version}"
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_every_api_has_a_handler_that_says_what_it_serves(api: Api) -> None:
+    module = import_module(f"broker.handlers.{api.name}")
+    assert callable(module.handle)
+    least = max(api.min_version, api.served_from)
+    assert f"v{least}-v{api.max_version} (key {api.key})" in (module.__doc__ or "")

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import contextlib
+import datetime
+import io
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.schema.create_topics.v4.request import CreateTopicsRequest
+from kio.schema.create_topics.v7.response import CreateTopicsResponse
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
+
+from broker.protocol import cold
+from broker.protocol.apis import APIS
+from broker.protocol.primitives import MalformedRequestError
+
+COLD = [
+    (api.name, version)
+    for api in APIS.values()
+    if api.name not in ("produce", "fetch", "metadata")
+    for version in range(api.min_version, api.max_version + 1)
+]
+
+
+def test_a_request_behind_its_header() -> None:
+    request = CreateTopicsRequest(topics=(), timeout=datetime.timedelta(seconds=1), validate_only=True)  # type: ignore[arg-type]
+    buffer = io.BytesIO()
+    entity_writer(CreateTopicsRequest)(buffer, request)
+    raw = b"header" + buffer.getvalue()
+    assert cold.decode_request("create_topics", 4, memoryview(bytearray(raw)), 6) == request
+
+
+def test_an_answer_leaves_out_what_a_version_lacks_and_fills_in_what_it_was_not_given() -> None:
+    answer = {"topics": [{"name": "t", "error_code": ErrorCode.none, "num_partitions": 3}]}
+    assert (
+        cold.encode_response("create_topics", 2, answer) == b"\0\0\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\0\0" + b"\xff\xff"
+    )
+    newest, _ = entity_reader(CreateTopicsResponse)(cold.encode_response("create_topics", 7, answer), 0)
+    (topic,) = newest.topics
+    assert (topic.name, topic.num_partitions, topic.error_message) == ("t", 3, None)
+    assert newest.throttle_time == datetime.timedelta()
+
+
+def test_a_field_that_no_version_has_is_a_bug() -> None:
+    with pytest.raises(TypeError, match="nmae"):
+        cold.encode_response("create_topics", 4, {"topics": [{"nmae": "t"}]})
+
+
+@pytest.mark.parametrize(("name", "version"), COLD)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_requests_are_read_as_kio_reads_them(name: str, version: int, data: st.DataObject) -> None:
+    entity = cold._entity(name, version, EntityType.request)
+    request = data.draw(st.from_type(entity))
+    buffer = io.BytesIO()
+    entity_writer(entity)(buffer, request)
+    raw = buffer.getvalue()
+    assert cold.decode_request(name, version, memoryview(raw), 0) == entity_reader(entity)(raw, 0)[0]
+
+
+@pytest.mark.parametrize(("name", "version"), COLD)
+@settings(max_examples=15, deadline=None)
+@given(raw=st.binary(max_size=100))
+def test_garbage_is_decoded_or_malformed(name: str, version: int, raw: bytes) -> None:
+    with contextlib.suppress(MalformedRequestError):
+        cold.decode_request(name, version, memoryview(raw), 0)
+
+
+@pytest.mark.parametrize("raw", [struct.pack(">i", 2**31 - 1), struct.pack(">i", -2), struct.pack(">i", 200_001)])
+def test_an_impossible_count_is_malformed(raw: bytes) -> None:
+    with pytest.raises(MalformedRequestError, match="items"):
+        cold.decode_request("create_topics", 4, memoryview(raw + bytes(1_000_000)), 0)
+
+
+def test_a_null_array_where_there_must_be_one_is_malformed() -> None:
+    with pytest.raises(MalformedRequestError, match="null"):
+        cold.decode_request("create_topics", 4, memoryview(struct.pack(">i", -1) + bytes(5)), 0)
