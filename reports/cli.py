@@ -28,12 +28,13 @@ def report(
         raise _failed(str(error)) from error
     except (OSError, UnicodeDecodeError) as error:
         raise _failed(f"cannot read {directory}: {error}") from error
+    temporary = path.with_name(path.name + ".tmp")
     try:
-        temporary = path.with_name(path.name + ".tmp")
         temporary.write_text(page, "utf-8")
         temporary.replace(path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        reason = error.strerror or error
         raise _failed(f"cannot write {path}: {reason}; name a file that can be written with --out") from error
     typer.echo(path)
 

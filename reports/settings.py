@@ -17,6 +17,7 @@ from reports.quantity import NONE, NS_PER_MS, NS_PER_US, bytes_text, plural, sig
 _MOST_SEEN: Final = 4
 _ACRONYMS: Final = {
     "cpu": "CPU",
+    "cpus": "CPUs",
     "os": "OS",
     "thp": "THP",
     "vm": "VM",
@@ -184,18 +185,28 @@ def environment_sections(result: RunResult) -> list[Section]:
     loose: list[tuple[str, str]] = []
     sections: list[Section] = []
     for key, value in result.environment.facts.items():
+        if key == "versions":
+            continue
         if isinstance(value, Mapping) and value:
             sections.append(Section(_words(key), list(_flattened(value))))
         elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
             sections.append(Section(_words(key), [_listed(i, item) for i, item in enumerate(value, start=1)]))
         else:
             loose.append((_words(key), _text(key, value)))
-    versions = [(name, version) for name, version in result.manifest.versions.items()]
-    if result.manifest.git:
-        git = result.manifest.git
-        versions.append(("commit", git.commit + (" with uncommitted changes" if git.dirty else "")))
+    versions = list(_versions(result).items())
     first = [Section("Versions", versions)] if versions else []
     return [*first, *([Section("Host", loose)] if loose else []), *sections]
+
+
+def _versions(result: RunResult) -> dict[str, str]:
+    """Of the manifest and of the environment together: both tell, and mostly the same."""
+    told = result.environment.facts.get("versions")
+    found = {str(k): _text("", v) for k, v in told.items()} if isinstance(told, Mapping) else {}
+    found.update(result.manifest.versions)
+    if result.manifest.git:
+        git = result.manifest.git
+        found["commit"] = git.commit + (" with uncommitted changes" if git.dirty else "")
+    return found
 
 
 def _listed(number: int, item: Mapping[str, Any]) -> tuple[str, str]:
@@ -216,14 +227,16 @@ def _flattened(tree: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str,
 
 
 def _text(key: str, value: Any) -> str:
-    if value is None or value in ({}, []):
-        return "unknown" if value is None else "none"
+    if value is None or value in ({}, [], ""):
+        return NONE if value is None else "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return f"{bytes_text(value)} ({value:,})" if key.endswith("_bytes") and value >= 1024 else str(value)
+        if key.endswith("_bytes") and value >= 1024:
+            return f"{bytes_text(value)} ({value:,})"
+        return significant(value) if isinstance(value, float) else str(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{_lower(str(k))} {_text(str(k), v)}" for k, v in value.items())
+        return ", ".join(f"{_lower(str(k))} {_text(str(k), v)}" for k, v in value.items() if v is not None)
     if isinstance(value, list):
         return ", ".join(_text(key, item) for item in value)
     return str(value)
@@ -241,6 +254,7 @@ def _lower(key: str) -> str:
 
 @dataclass(frozen=True)
 class TuningRow:
+    knob: str
     title: str
     state: str
     current: str
@@ -249,16 +263,26 @@ class TuningRow:
 
 
 def tuning_rows(result: RunResult) -> list[TuningRow]:
+    """The tuning check as it was recorded; like every fact of the environment, any part of it may be missing."""
+
+    def text(row: Mapping[str, Any], *keys: str) -> str:
+        return next((_text("", row[key]) for key in keys if row.get(key) not in (None, "")), "")
+
     return [
         TuningRow(
-            _text("", row.get("title") or row.get("id")),
-            _text("", row.get("state")).replace("_", " "),
-            _text("", row.get("current")),
-            _text("", row.get("recommended")),
-            _text("", row.get("reason") or ""),
+            knob=" ".join(filter(None, (text(row, "id"), text(row, "target")))),
+            title=text(row, "title"),
+            state=text(row, "state").replace("_", " "),
+            current=text(row, "current_text", "current"),
+            recommended=text(row, "recommended_text", "recommended"),
+            reason=" ".join(filter(None, (text(row, "reason"), _sentence(text(row, "note"))))),
         )
         for row in result.environment.tuning
     ]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
 
 
 def command_to_repeat(result: RunResult) -> str:

@@ -202,6 +202,7 @@ class _Log:
     def __init__(self) -> None:
         self.lines = ["#[Histogram log format version 1.2]\n"]
         self.total: HdrHistogram = empty_histogram()
+        self.sum_ns = 0
 
     def add(self, second: int, measured: bool, values: Sequence[int], count_each: int) -> None:
         interval = empty_histogram()
@@ -209,6 +210,7 @@ class _Log:
             interval.record_value(value, count_each)
         if measured:
             self.total.add(interval)
+            self.sum_ns += sum(values) * count_each
         encoded = interval.encode().decode()
         self.lines.append(f"{second:.3f},1.000,{interval.get_max_value() / 1e6:.3f},{encoded}\n")
 
@@ -221,7 +223,7 @@ class _Log:
             p999=at[99.9],
             p9999=at[99.99],
             max=self.total.get_max_value(),
-            mean=round(self.total.get_mean_value(), 3),
+            mean=self.sum_ns / self.total.get_total_count(),
             count=self.total.get_total_count(),
             hist=f"hist/{metric}.hlog",
         )

@@ -1,0 +1,109 @@
+"""`highwater report`: where it writes, and one clear line with exit code 2 for what it cannot read or write."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from reports.cli import report
+from tests.reports.parsing import parse
+
+
+def run(*arguments: str | Path) -> Result:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(report)
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def copied_run(golden_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(golden_run, tmp_path / "run"))
+
+
+def test_writes_beside_the_results_and_prints_the_path(copied_run: Path, golden_page: str) -> None:
+    done = run(copied_run)
+    assert done.exit_code == 0
+    assert done.stdout == f"{copied_run / 'report.html'}\n"
+    assert (copied_run / "report.html").read_text("utf-8") == golden_page
+
+
+def test_a_second_report_is_the_same_though_the_first_lies_in_the_directory(copied_run: Path) -> None:
+    run(copied_run)
+    first = (copied_run / "report.html").read_bytes()
+    run(copied_run)
+    assert (copied_run / "report.html").read_bytes() == first
+    assert not list(copied_run.glob("*.tmp"))
+
+
+def test_out_names_another_file(copied_run: Path, tmp_path: Path) -> None:
+    done = run(copied_run, "--out", tmp_path / "elsewhere.html")
+    assert done.exit_code == 0
+    parse((tmp_path / "elsewhere.html").read_text("utf-8"))
+    assert not (copied_run / "report.html").exists()
+
+
+def no_manifest(directory: Path) -> None:
+    (directory / "manifest.json").unlink()
+
+
+def broken_manifest(directory: Path) -> None:
+    (directory / "manifest.json").write_text("{", "utf-8")
+
+
+def binary_manifest(directory: Path) -> None:
+    (directory / "manifest.json").write_bytes(b"\xff\xfe\x00")
+
+
+def foreign_field(directory: Path) -> None:
+    path = directory / "trials" / "c1-t1" / "summary.json"
+    path.write_text(path.read_text("utf-8").replace('"offered_per_s"', '"offered"'), "utf-8")
+
+
+def missing_histogram(directory: Path) -> None:
+    (directory / "trials" / "c1-t1" / "hist" / "produce_response.hlog").unlink()
+
+
+def broken_window(directory: Path) -> None:
+    path = directory / "trials" / "c1-t1" / "windows.jsonl"
+    path.write_text(path.read_text("utf-8")[:-20], "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (no_manifest, "is not a result directory"),
+        (broken_manifest, "manifest.json"),
+        (binary_manifest, "cannot read"),
+        (foreign_field, "summary.json: "),
+        (missing_histogram, "produce_response.hlog"),
+        (broken_window, "windows.jsonl"),
+    ],
+)
+def test_damage_is_one_line_that_names_it(copied_run: Path, damage: Callable[[Path], None], named: str) -> None:
+    damage(copied_run)
+    done = run(copied_run)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert named in done.stderr
+    assert not (copied_run / "report.html").exists()
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    done = run(tmp_path / "nowhere")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "nowhere is not a result directory" in done.stderr
+
+
+def test_output_that_cannot_be_written(copied_run: Path, tmp_path: Path) -> None:
+    for out in (tmp_path / "missing" / "report.html", copied_run):
+        done = run(copied_run, "--out", out)
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+        assert f"cannot write {out}" in done.stderr
+    assert not list(tmp_path.glob("*.tmp"))

@@ -1,0 +1,125 @@
+"""Drawing: nothing that matters is lost on the way from values to strokes."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports import axes
+from reports.plot import (
+    Band,
+    Dot,
+    DotGroup,
+    DotRow,
+    Point,
+    Series,
+    decimated,
+    dot_panel,
+    line_panel,
+    path_data,
+    spread_labels,
+)
+from tests.reports.parsing import parse_drawing
+
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn_points(path: str) -> list[tuple[float, float]]:
+    """The way back: absolute points from relative steps, the way the page's script reads them."""
+    found, x, y = [], 0.0, 0.0
+    for command, rest in re.findall(r"([Mlh])([^Mlh]*)", path):
+        numbers = [float(n) for n in re.findall(r"-?[\d.]+", rest)]
+        if command == "h":
+            continue
+        x, y = (numbers[0], numbers[1]) if command == "M" else (x + numbers[0], y + numbers[1])
+        found.append((round(x, 1), round(y, 1)))
+    return found
+
+
+def test_a_spike_of_one_second_in_half_an_hour_is_drawn() -> None:
+    points = [Point(i * 300 / 1800, 50.0) for i in range(1800)]
+    points[777] = Point(points[777].x, 3.0)
+    points[1203] = Point(points[1203].x, 97.0)
+    kept = decimated(points)
+    assert points[777] in kept
+    assert points[1203] in kept
+    assert len(kept) <= 2 * 301
+    assert [p.x for p in kept] == sorted(p.x for p in kept)
+
+
+@given(st.lists(st.floats(0, 200), min_size=1, max_size=500))
+def test_every_pixel_column_keeps_its_lowest_and_highest(values: list[float]) -> None:
+    points = [Point(i / 7, value) for i, value in enumerate(values)]
+    kept = decimated(points)
+    for column in {int(p.x) for p in points}:
+        before = [p.y for p in points if int(p.x) == column and p.y is not None]
+        after = [p.y for p in kept if int(p.x) == column and p.y is not None]
+        assert (min(after), max(after)) == (min(before), max(before))
+
+
+def test_a_gap_stays_a_gap() -> None:
+    points = [Point(float(i), None if 40 <= i < 60 else 10.0) for i in range(100)]
+    path = path_data(decimated(points))
+    assert path.count("M") == 2
+    xs = [x for x, _ in drawn_points(path)]
+    assert not [x for x in xs if 40 <= x < 60]
+
+
+def test_a_lone_point_between_gaps_is_visible() -> None:
+    assert path_data([Point(1, None), Point(2, 5), Point(3, None)]) == "M2 5h0"
+
+
+@given(st.lists(st.tuples(st.floats(0, 600), st.floats(0, 300)), min_size=1, max_size=300))
+def test_relative_steps_never_add_up_rounding(points: list[tuple[float, float]]) -> None:
+    back = drawn_points(path_data(Point(x, y) for x, y in points))
+    assert back == [(round(round(x * 10) / 10, 1), round(round(y * 10) / 10, 1)) for x, y in points]
+
+
+@given(st.lists(st.floats(0, 300), min_size=1, max_size=4))
+def test_labels_at_line_ends_do_not_cover_each_other(wanted: list[float]) -> None:
+    placed = spread_labels(wanted, 14, 20, 280)
+    assert all(b - a >= 14 - 1e-6 for a, b in pairwise(sorted(placed)))
+    assert all(20 - 1e-6 <= p <= 280 + 1e-6 for p in placed)
+    assert sorted(range(len(wanted)), key=wanted.__getitem__) == sorted(range(len(placed)), key=placed.__getitem__)
+
+
+def test_series_differ_by_more_than_colour() -> None:
+    axis = axes.linear("", "", [10.0])
+    series = [Series(slot, f"cell {slot}", [Point(1, slot), Point(9, slot)], markers=True) for slot in (1, 2, 3, 4)]
+    root = parse_drawing(line_panel("x", "title", "finding", series, axis, axis))
+    lines = [p for p in root.iter(f"{_SVG}path") if p.get("data-name")]
+    assert [p.get("class") for p in lines] == ["l s1 d1", "l s2 d2", "l s3 d3", "l s4 d4"]
+    markers = [p.get("d", "") for p in root.iter(f"{_SVG}path") if "m" in (p.get("class") or "").split()]
+    assert len({re.sub(r"M[\d.]+ [\d.]+", "", d)[:12] for d in markers}) == 4
+    labels = [t.text for t in root.iter(f"{_SVG}text") if t.get("class") == "halo"]
+    assert labels == ["cell 1", "cell 2", "cell 3", "cell 4"]
+
+
+def test_warm_up_is_shaded_from_start_to_end() -> None:
+    x, y = axes.seconds("s", 0, 20), axes.linear("", "", [10.0])
+    series = [Series(1, "rate", [Point(0, 5), Point(20, 5)])]
+    root = parse_drawing(line_panel("x", "t", "f", series, x, y, bands=[Band("warm-up", 0, 5)]))
+    left, _, right, _ = (float(v) for v in (root.get("data-plot") or "").split())
+    (band,) = [r for r in root.iter(f"{_SVG}rect") if r.get("class") == "band"]
+    assert float(band.get("x", "")) == left
+    assert abs(float(band.get("width", "")) - (right - left) / 4) < 0.11
+
+
+def test_every_trial_is_a_dot_and_an_unsound_one_a_cross() -> None:
+    dots = [Dot(5.0, "trial 1", True), Dot(6.0, "trial 2", True), Dot(9.0, "trial 3: invalid", False)]
+    panel = dot_panel("x", "t", "f", [DotRow("cell", [DotGroup(1, "p99", dots, 5.5)])], axes.linear("", "", [9.0]))
+    root = parse_drawing(panel)
+    marks = [p for p in root.iter(f"{_SVG}path") if p.find(f"{_SVG}title") is not None]
+    assert [m.get("class") for m in marks] == ["m m1", "m m1", "m cross s0"]
+    assert [m.findtext(f"{_SVG}title") for m in marks] == ["trial 1", "trial 2", "trial 3: invalid"]
+
+
+def test_a_long_label_is_cut_and_whole_in_its_title() -> None:
+    label = "acks all " * 20
+    panel = dot_panel("x", "t", "f", [DotRow(label, [])], axes.linear("", "", [9.0]))
+    (text,) = [t for t in parse_drawing(panel).iter(f"{_SVG}text") if t.find(f"{_SVG}title") is not None]
+    assert text.findtext(f"{_SVG}title") == label
+    assert "".join(text.itertext()).endswith("…")

@@ -1,0 +1,85 @@
+"""The recorded parts: the command to repeat, checksums, the environment whatever its shape."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import subprocess
+from pathlib import Path
+
+from bench.results import Environment, RunResult
+from reports import settings
+from reports.cells import Run
+from tests.reports.sample_run import Sample, write_sample
+
+
+def test_the_command_survives_a_shell(tmp_path: Path) -> None:
+    run = RunResult(write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=1)))
+    argv = ["highwater", "bench", "run", "it's $HOME `x`.yaml", "--out", "a b"]
+    run.manifest = run.manifest.model_copy(update={"argv": argv, "cwd": "/srv/my $(runs)"})
+    first, second = settings.command_to_repeat(run).split(" && \\\n")
+    assert shlex.split(first) == ["cd", "/srv/my $(runs)"]
+    assert shlex.split(second) == argv
+
+
+def test_checksums_are_what_sha256sum_checks(golden_run: Path) -> None:
+    text = settings.checksums(RunResult(golden_run))
+    lines = {line[66:]: line[:64] for line in text.splitlines()}
+    assert lines["manifest.json"] == hashlib.sha256((golden_run / "manifest.json").read_bytes()).hexdigest()
+    assert len(lines) == 2 + 11 * 7, "manifest, environment, and seven files of each finished trial"
+    done = subprocess.run(
+        ["sha256sum", "--check", "--strict", "--quiet"],
+        input=text,
+        cwd=golden_run,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_environment_of_any_shape_is_shown(tmp_path: Path) -> None:
+    facts = {
+        "kernel": "6.1",
+        "memory": {"total_bytes": 2**34, "cgroup_limit_bytes": None},
+        "sysctl": {"vm.swappiness": "60"},
+        "block_devices": [{"name": "sda", "rotational": True, "model": None}],
+        "swaps": [],
+        "load_average": [0.714355],
+        "versions": {"numpy": "2.4"},
+        "nested": {"a": {"b_c": {"d": False}}},
+    }
+    sample = Sample(axes={}, trials=1, measure_s=1, environment=Environment(facts=facts, tuning=[{"id": "x"}, {}]))
+    result = RunResult(write_sample(tmp_path / "run", sample))
+    sections = {section.title: dict(section.rows) for section in settings.environment_sections(result)}
+    assert sections["Host"] == {"Kernel": "6.1", "Swaps": "none", "Load average": "0.714"}
+    assert sections["Memory"] == {"Total": "16.0 GiB (17,179,869,184)", "Cgroup limit": "–"}
+    assert sections["Sysctl"] == {"vm.swappiness": "60"}
+    assert sections["Block devices"] == {"sda": "rotational yes"}
+    assert sections["Nested"] == {"a.b_c.d": "no"}
+    assert sections["Versions"]["numpy"] == "2.4"
+    assert [row.knob for row in settings.tuning_rows(result)] == ["x", ""]
+
+
+def test_what_differs_between_trials_is_spelled_out(tmp_path: Path) -> None:
+    sample = Sample(
+        axes={},
+        trials=2,
+        measure_s=1,
+        change=lambda s: s.model_copy(
+            update={"system": s.system.model_copy(update={"effective_config": {"num.partitions": str(s.trial)}})}
+        ),
+    )
+    run = Run.of(RunResult(write_sample(tmp_path / "run", sample)))
+    system = dict(settings.system_sections(run)[0].rows)
+    assert system["num.partitions"] == "1; 2"
+
+
+def test_trials_stand_in_the_order_they_ran(golden_run: Path) -> None:
+    run = Run.of(RunResult(golden_run))
+    rows = settings.trial_rows(run)
+    blocks = [int(row.values[1]) for row in rows]
+    assert blocks == sorted(blocks)
+    started = [row.values[4] for row in rows if row.values[4] != "–"]
+    assert started == sorted(started)
+    assert [len(row.values) for row in rows] == [len(settings.TRIAL_COLUMNS)] * 12

@@ -1,0 +1,79 @@
+"""Validity before speed: badge, sentences, warnings, and the reason for every trial that is not valid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.results import Reason, RunResult, TrialSummary, Verdict
+from reports.cells import Run
+from reports.verdict import Overall, overall
+from tests.reports.parsing import Document
+from tests.reports.sample_run import Sample, saturated, write_sample
+
+EVERY = ("c1-t1", "c1-t2")
+
+
+def verdict_of(directory: Path, sample: Sample) -> Overall:
+    return overall(Run.of(RunResult(write_sample(directory / "run", sample))))
+
+
+def inconclusive(summary: TrialSummary) -> TrialSummary:
+    reason = Reason(check="steady", value="rising", limit="flat", text="Latency still rose when the warm-up ended.")
+    return summary.model_copy(update={"verdict": Verdict(state="inconclusive", reasons=[reason], notes=["Note."])})
+
+
+@pytest.mark.parametrize(
+    ("sample", "badge", "tone"),
+    [
+        (Sample(), "Valid", "good"),
+        (Sample(change=saturated), "Invalid", "bad"),
+        (Sample(change=inconclusive), "Inconclusive", "warn"),
+        (Sample(change=lambda s: saturated(s) if s.trial == 1 else s), "Partly valid", "warn"),
+        (Sample(status="interrupted", unfinished=EVERY[:1]), "Partly valid", "warn"),
+        (Sample(status="interrupted", unfinished=EVERY), "No result", "bad"),
+        (Sample(status="failed"), "Valid, not finished", "warn"),
+    ],
+)
+def test_badge(tmp_path: Path, sample: Sample, badge: str, tone: str) -> None:
+    small = Sample(
+        axes={}, trials=2, measure_s=1, status=sample.status, unfinished=sample.unfinished, change=sample.change
+    )
+    found = verdict_of(tmp_path, small)
+    assert (found.badge, found.tone) == (badge, tone)
+
+
+def test_every_trial_that_is_not_valid_is_named_with_check_value_limit_and_reason(golden_document: Document) -> None:
+    section = golden_document.with_id("verdict")
+    assert section.text.startswith("Partly valid This run was interrupted")
+    assert "10 of 12 trials are valid. 1 is invalid." in section.text
+    (table,) = section.find("table")
+    _, invalid, missing = table.rows()
+    assert invalid[:6] == ["c2-t2", "acks all · compression lz4", "invalid", "generator_cpu", "0.9700", "0.8500"]
+    assert invalid[6].startswith("A load worker used 0.97 of a core")
+    assert missing == [
+        "c3-t3",
+        "acks 1 · compression none",
+        "no result",
+        "",
+        "",
+        "",
+        "It was interrupted. Reason: stopped by Ctrl-C",
+    ]
+
+
+def test_smoke_profile_is_marked_as_not_for_quoting(tmp_path: Path) -> None:
+    found = verdict_of(tmp_path, Sample(axes={}, trials=1, measure_s=1, for_measurement=False))
+    assert found.notes[0].startswith("Smoke profile: figures are not for quoting.")
+
+
+def test_run_that_never_ended_says_so(tmp_path: Path) -> None:
+    found = verdict_of(tmp_path, Sample(axes={}, trials=1, measure_s=1, status="running"))
+    assert "had not ended" in found.notes[0]
+
+
+def test_notes_of_trials_are_told_once_with_their_number(tmp_path: Path) -> None:
+    found = verdict_of(tmp_path, Sample(axes={}, trials=3, measure_s=1, change=inconclusive))
+    assert found.remarks == ["Note. (3 trials)"]
+    assert [p.value for p in found.problems] == ["rising"] * 3
