@@ -26,6 +26,11 @@ _REFUSALS: Final = (
     KafkaError.POLICY_VIOLATION,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
 )
+_UNTOLD: Final = (
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.UNSUPPORTED_VERSION,
+    KafkaError._UNSUPPORTED_FEATURE,
+)
 
 
 class BrokerClient:
@@ -92,13 +97,15 @@ class BrokerClient:
             consumer.close()
 
     def effective_config(self) -> dict[str, str]:
-        """Configuration in force on one broker; empty when the cluster does not tell (it may not be allowed to)."""
+        """Configuration in force on one broker; empty when the cluster may not tell it or does not know the request."""
         try:
             broker_id = min(self._admin.list_topics(timeout=_TIMEOUT_S).brokers)
             resource = ConfigResource(ConfigResource.Type.BROKER, str(broker_id))
             entries = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result()
-        except KafkaException:
-            return {}
+        except KafkaException as error:
+            if error.args[0].code() in _UNTOLD:
+                return {}
+            raise TrialError(f"the broker does not tell its configuration: {_text(error)}") from None
         return {name: entry.value for name, entry in sorted(entries.items()) if entry.value is not None}
 
 

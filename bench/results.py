@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bench.histogram_log import read_histogram
+from bench.histogram_log import mean_of, read_histogram
 
 MANIFEST_SCHEMA: Final = "bench.manifest/1"
 ENVIRONMENT_SCHEMA: Final = "bench.environment/1"
@@ -342,7 +342,7 @@ def measured_latency(trial_directory: Path, metric: Metric, phases: Iterable[Pha
         p999=at.get(99.9, 0),
         p9999=at.get(99.99, 0),
         max=histogram.get_max_value(),
-        mean=histogram.get_mean_value(),
+        mean=mean_of(histogram),
         count=histogram.get_total_count(),
         hist=str(path.relative_to(trial_directory)),
     )

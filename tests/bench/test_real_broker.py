@@ -33,7 +33,7 @@ records: {size: 200B}
 load: {rate: 500/s}
 phases: {warmup: 1s, measure: 2s, drain: 10s}
 trials: {n: 1, seed: 7}
-matrix: {producers.client.compression.type: [none, lz4]}
+matrix: {producers.client.compression.type: [lz4]}
 # A test on a busy machine checks that records arrive, not that they are on time.
 validity: {send_delay_p99: 60s, achieved_ratio_min: 0.01, generator_cpu_ratio_max: 1.0, drift_ratio_max: 1000.0}
 """
@@ -90,6 +90,11 @@ def start_run(tmp_path: Path, workload: str, *options: str) -> subprocess.Popen[
     )
 
 
+def left_behind(tmp_path: Path) -> list[str]:
+    """Files that a run did not clean up. Hypothesis, where it is installed, leaves a folder wherever it is imported."""
+    return sorted({path.name for path in tmp_path.iterdir()} - {"out", "w.yaml", ".hypothesis"})
+
+
 def left_running(tmp_path: Path) -> list[list[str]]:
     """Processes that still know this test's directory, once they had time to end."""
     deadline_s = time.monotonic() + 30
@@ -112,29 +117,28 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert json.loads(stdout)["exit_code"] == 0
     result = RunResult(tmp_path / "out")
     assert list(disagreements(result)) == []
-    assert list(result.cells()) == ["compression.type=none", "compression.type=lz4"]
-    for trial in result.trials:
-        delivery = trial.summary.delivery
-        assert delivery.sent == delivery.acked == delivery.received == delivery.in_log == 1500
-        assert trial.summary.e2e is not None
-        assert trial.summary.e2e.response_ns.count > 0
-        assert trial.summary.system.effective_config
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "w.yaml"]
+    assert list(result.cells()) == ["compression.type=lz4"]
+    (trial,) = result.trials
+    delivery = trial.summary.delivery
+    assert delivery.sent == delivery.acked == delivery.received == delivery.in_log == 1500
+    assert trial.summary.e2e is not None
+    assert trial.summary.e2e.response_ns.count > 0
+    assert trial.summary.system.effective_config
+    assert left_behind(tmp_path) == []
     assert left_running(tmp_path) == []
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_an_interrupted_run_keeps_what_it_has_and_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_run_keeps_what_it_has_and_leaves_no_process(tmp_path: Path) -> None:
     with start_run(tmp_path, TINY.replace("measure: 2s", "measure: 300s")) as run:
         wait_for_load(tmp_path, run)
-        run.send_signal(number)
+        run.send_signal(signal.SIGINT)
         _, stderr = run.communicate(timeout=60)
     assert run.returncode == 130, stderr
     manifest = RunResult(tmp_path / "out").manifest
     assert (manifest.status, manifest.exit_code) == ("interrupted", 130)
-    assert [trial.status for trial in manifest.trials] == ["interrupted", "planned"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "w.yaml"]
+    assert [trial.status for trial in manifest.trials] == ["interrupted"]
+    assert left_behind(tmp_path) == []
     assert left_running(tmp_path) == []
 
 

@@ -10,7 +10,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
-from bench.histogram_log import empty_histogram, histogram_of, read_histogram, write_histograms
+from bench.histogram_log import empty_histogram, histogram_of, mean_of, read_histogram, write_histograms
 from bench.results import ResultDirectoryError, ResultWriter, RunResult
 from spark_loadgen import Histogram
 
@@ -32,6 +32,8 @@ def test_converted_histograms_equal_those_that_recorded_the_values_themselves() 
         recorded.get_min_value(),
         recorded.get_mean_value(),
     )
+    assert mean_of(converted) == recorded.get_mean_value()
+    assert mean_of(empty_histogram()) == 0
     for percentile in percentiles:
         assert ours.percentile(percentile) == recorded.get_value_at_percentile(percentile)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import StoppedError, TrialError, UsageError
+from bench.errors import TrialError, UsageError
 from bench.plan import Plan, make_plan
 from bench.progress import Observer
 from bench.results import Manifest, ResultWriter, RunResult
@@ -292,10 +292,3 @@ def test_an_external_cluster_that_does_not_answer(tmp_path: Path, monkeypatch: p
     bench = Bench(tmp_path, MINIMAL + "system: {kind: external, bootstrap_servers: '127.0.0.1:1'}\n")
     with StorageAreas() as areas, pytest.raises(UsageError, match=r"^no broker answers at 127\.0\.0\.1:1 within"):
         prepare(bench.plan, areas)
-
-
-def test_stop_request(bench: Bench) -> None:
-    bench.stop.check()
-    bench.stop.requested = True
-    with pytest.raises(StoppedError):
-        bench.stop.check()
