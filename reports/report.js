@@ -138,29 +138,37 @@
         charts.forEach((chart) => chart.cursor.classList.add("off"));
       };
       const show = () => {
+        const { svg, left, top, right, bottom, x, y } = current;
+        current.lines ??= all("path[data-name]", svg)
+          .map((path) => ({ path, points: points(path) }))
+          .filter((line) => line.points.length);
+        const wanted = left + at * (right - left);
+        const near = current.lines
+          .filter(({ path }) => !path.classList.contains("off"))
+          .map(({ path, points: list }) => ({ name: path.dataset.name, list, point: nearest(list, wanted) }));
+        // The cursor stands on a measured point, never between two.
+        const pixel = near.reduce(
+          (best, { point }) => (Math.abs(point[0] - wanted) < Math.abs(best - wanted) ? point[0] : best),
+          near[0]?.point[0] ?? wanted,
+        );
+        const share = (pixel - left) / (right - left);
         for (const chart of charts) {
-          const x = chart.left + at * (chart.right - chart.left);
-          chart.cursor.setAttribute("x1", x);
-          chart.cursor.setAttribute("x2", x);
+          const middle = chart.left + share * (chart.right - chart.left);
+          chart.cursor.setAttribute("x1", middle);
+          chart.cursor.setAttribute("x2", middle);
           chart.cursor.classList.remove("off");
         }
-        const { svg, left, top, right, bottom, x, y } = current;
-        current.lines ??= all("path[data-name]", svg).map((path) => ({ path, points: points(path) }));
-        const pixel = left + at * (right - left);
-        const rows = current.lines
-          .filter(({ path, points: list }) => list.length && !path.classList.contains("off"))
-          .map(({ path, points: list }) => {
-            const [px, py] = nearest(list, pixel);
-            const past = Math.abs(px - pixel) > 12;
-            return `${path.dataset.name}: ${past ? "–" : figureText(y.value((bottom - py) / (bottom - top)), y.unit)}`;
-          });
-        tip.textContent = [figureText(x.value(at), x.unit), ...rows].join("\n");
+        const rows = near.map(({ name, list, point }) => {
+          const beyond = pixel < list[0][0] - 1 || pixel > list.at(-1)[0] + 1;
+          return `${name}: ${beyond ? "–" : figureText(y.value((bottom - point[1]) / (bottom - top)), y.unit)}`;
+        });
+        tip.textContent = [figureText(x.value(share), x.unit), ...rows].join("\n");
         tip.hidden = false;
         const frame = svg.getBoundingClientRect();
         const scale = frame.width / svg.viewBox.baseVal.width;
-        const wanted = frame.left + pixel * scale + 14;
+        const rightOf = frame.left + pixel * scale + 14;
         const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
-        const beside = wanted > room ? frame.left + pixel * scale - tip.offsetWidth - 14 : wanted;
+        const beside = rightOf > room ? frame.left + pixel * scale - tip.offsetWidth - 14 : rightOf;
         tip.style.left = `${Math.max(4, beside) + scrollX}px`;
         tip.style.top = `${frame.top + top * scale + 4 + scrollY}px`;
       };
