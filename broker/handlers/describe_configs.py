@@ -101,7 +101,6 @@ def _entry(
         "name": row.name,
         "value": None if is_sensitive else render(value),
         "read_only": True,
-        "is_default": source is Source.DEFAULT,
         "config_source": source,
         "is_sensitive": is_sensitive,
         "synonyms": [
