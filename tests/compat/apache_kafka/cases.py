@@ -1,0 +1,163 @@
+"""The cases: each takes a fresh broker of ours and raises AssertionError when Kafka's tool does not do its work on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from tests.broker.running import RunningBroker
+from tests.compat.apache_kafka.dump import complaints
+from tests.compat.apache_kafka.tools import kafka_tool
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+CASES: dict[str, Callable[[RunningBroker], None]] = {}
+
+
+def case(check: Callable[[RunningBroker], None]) -> Callable[[RunningBroker], None]:
+    CASES[check.__name__.replace("_", "-")] = check
+    return check
+
+
+def _succeed(main_class: str, *arguments: str, stdin: str = "") -> str:
+    result = kafka_tool(main_class, *arguments, stdin=stdin)
+    # Some tools print the exception and exit with 0 all the same.
+    assert result.returncode == 0 and "Exception" not in result.stderr + result.stdout, (
+        f"{main_class} {' '.join(arguments)} exited with {result.returncode}: {result.stderr[-800:] or result.stdout[-800:]}"
+    )
+    return result.stdout
+
+
+def _create_topic(broker: RunningBroker, topic: str, partitions: int = 1) -> None:
+    _succeed(
+        "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", broker.address,
+        "--create", "--topic", topic, "--partitions", str(partitions), "--replication-factor", "1",
+    )  # fmt: skip
+
+
+def _produce(broker: RunningBroker, topic: str, lines: list[str], *properties: str) -> None:
+    options = [argument for text in properties for argument in ("--producer-property", text)]
+    _succeed(
+        "kafka.tools.ConsoleProducer", "--bootstrap-server", broker.address,
+        "--topic", topic, *options, stdin="\n".join(lines) + "\n",
+    )  # fmt: skip
+
+
+def _consume(broker: RunningBroker, topic: str, count: int, offset: str = "earliest") -> list[str]:
+    return _succeed(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address,
+        "--topic", topic, "--partition", "0", "--offset", offset,
+        "--max-messages", str(count), "--timeout-ms", "20000",
+    ).splitlines()  # fmt: skip
+
+
+@case
+def api_versions(broker: RunningBroker) -> None:
+    output = _succeed("kafka.admin.BrokerApiVersionsCommand", "--bootstrap-server", broker.address)
+    assert "Produce(0):" in output and "Fetch(1):" in output, output
+
+
+@case
+def topics_create_list_describe_alter_delete(broker: RunningBroker) -> None:
+    _create_topic(broker, "orders", 3)
+    command = ("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", broker.address)
+    assert _succeed(*command, "--list").split() == ["orders"]
+    described = _succeed(*command, "--describe", "--topic", "orders")
+    assert "PartitionCount: 3" in described and "Leader: 0" in described.replace("\t", " "), described
+    _succeed(*command, "--alter", "--topic", "orders", "--partitions", "5")
+    assert "PartitionCount: 5" in _succeed(*command, "--describe", "--topic", "orders")
+    _succeed(*command, "--delete", "--topic", "orders")
+    assert _succeed(*command, "--list").split() == []
+
+
+@case
+def console_producer_to_console_consumer_in_every_codec(broker: RunningBroker) -> None:
+    for codec in CODECS:
+        topic = f"console-{codec}"
+        _create_topic(broker, topic)
+        lines = [f"{codec} line {number} " + "x" * (number % 50) for number in range(500)]
+        _produce(broker, topic, lines, f"compression.type={codec}", "acks=all")
+        assert _consume(broker, topic, 500) == lines, f"{codec}: not what was produced"
+    assert complaints(broker.log_dir) == []
+
+
+@case
+def consume_from_the_middle(broker: RunningBroker) -> None:
+    _create_topic(broker, "middle")
+    lines = [f"line {number}" for number in range(300)]
+    _produce(broker, "middle", lines, "batch.size=65536")
+    assert _consume(broker, "middle", 100, offset="200") == lines[200:]
+
+
+@case
+def get_offsets(broker: RunningBroker) -> None:
+    _create_topic(broker, "offsets")
+    _produce(broker, "offsets", ["a", "b", "c"])
+    tool = ("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", broker.address, "--topic", "offsets")
+    assert _succeed(*tool, "--time", "earliest").strip() == "offsets:0:0"
+    assert _succeed(*tool, "--time", "latest").strip() == "offsets:0:3"
+    # Records that share the greatest timestamp are told apart by nothing, so any of their offsets is right.
+    topic, partition, offset = _succeed(*tool, "--time", "max-timestamp").strip().split(":")
+    assert (topic, partition) == ("offsets", "0") and 0 <= int(offset) <= 2
+
+
+@case
+def describe_configs(broker: RunningBroker) -> None:
+    _create_topic(broker, "configured")
+    output = _succeed(
+        "kafka.admin.ConfigCommand", "--bootstrap-server", broker.address,
+        "--describe", "--all", "--entity-type", "topics", "--entity-name", "configured",
+    )  # fmt: skip
+    assert "segment.bytes=1073741824" in output, output
+
+
+@case
+def describe_log_dirs(broker: RunningBroker) -> None:
+    _create_topic(broker, "measured", 2)
+    _produce(broker, "measured", ["x" * 1000] * 10)
+    output = _succeed("org.apache.kafka.tools.LogDirsCommand", "--bootstrap-server", broker.address, "--describe")
+    answer = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
+    partitions = answer["brokers"][0]["logDirs"][0]["partitions"]
+    assert {p["partition"] for p in partitions} == {"measured-0", "measured-1"}, answer
+    assert sum(p["size"] for p in partitions) > 10_000, answer
+
+
+@case
+def producer_performance(broker: RunningBroker) -> None:
+    _create_topic(broker, "performance", 4)
+    output = _succeed(
+        "org.apache.kafka.tools.ProducerPerformance", "--topic", "performance", "--num-records", "50000",
+        "--record-size", "100", "--throughput", "-1", "--producer-props",
+        f"bootstrap.servers={broker.address}", "acks=all",
+    )  # fmt: skip
+    assert "50000 records sent" in output, output
+    offsets = _succeed(
+        "org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", broker.address, "--topic", "performance"
+    )
+    assert sum(int(line.rpartition(":")[2]) for line in offsets.split()) == 50_000, offsets
+    assert complaints(broker.log_dir) == []
+
+
+@case
+def verifiable_producer(broker: RunningBroker) -> None:
+    _create_topic(broker, "verified")
+    output = _succeed(
+        "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", broker.address,
+        "--topic", "verified", "--max-messages", "2000", "--acks", "-1",
+    )  # fmt: skip
+    acked = [json.loads(line) for line in output.splitlines() if '"producer_send_success"' in line]
+    assert [line["offset"] for line in acked] == list(range(2000))
+
+
+@case
+def dump_after_kill(broker: RunningBroker) -> None:
+    """What a broker leaves behind when killed is read by Kafka's tool after our recovery."""
+    _create_topic(broker, "killed", 2)
+    _produce(broker, "killed", [f"{number}" for number in range(2000)], "compression.type=lz4", "batch.size=500")
+    broker.kill()
+    log_directory = broker.log_dir
+    again = RunningBroker(log_directory, "--port", "0")
+    try:
+        assert again.stop() == 0
+    finally:
+        again.kill()
+    assert complaints(log_directory) == []
