@@ -22,7 +22,7 @@ from broker.log.config import LogConfig
 from broker.log.errors import CorruptIndex
 from broker.log.files import FileOperations, sync_file, write_durably, write_file
 from broker.log.open_segments import OpenSegments
-from broker.log.recovery import LogState
+from broker.log.recovery import LogState, first_unsynced_slot
 from broker.log.segment import INDEX_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_name
 from broker.records.batch import (
     NO_PRODUCER_ID,
@@ -301,7 +301,7 @@ class PartitionLog:
         return ticket
 
     def _first_unsynced_slot(self) -> int:
-        return max(0, bisect_right(self._base_offsets, self.recovery_point) - 1)
+        return first_unsynced_slot(self._base_offsets, self.recovery_point)
 
     def complete_flush(self, ticket: FlushTicket) -> None:
         """End the flush, whether or not `ticket.sync` went well; only if it did the recovery point moves."""

@@ -1,7 +1,7 @@
 """Bringing a partition's log back from its folder, after a clean stop or after a crash.
 
 After a clean stop the files are what they were, and only the tail's end is looked for. Otherwise everything below the
-recovery point was synced and is trusted; every segment from the one that holds it on is read batch by batch:
+recovery point was synced and is trusted; every segment from the one that ends there on is read batch by batch:
 
 1. the first batch that is cut off, fails its CRC or is out of order ends the log: it and all segments after it go, and
    so do all segments after a gap, unless compaction makes gaps: a power cut can lose the end of one segment, whole
@@ -16,7 +16,7 @@ recovery point was synced and is trusted; every segment from the one that holds 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
+from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -85,7 +85,7 @@ class LogLoader:
 
         recover_from = len(segments)
         if segments and not self.is_clean:
-            recover_from = max(0, bisect_right([s.base_offset for s in segments], self.recovery_point) - 1)
+            recover_from = first_unsynced_slot([s.base_offset for s in segments], self.recovery_point)
         elif segments and not _tail_is_whole(segments[-1]):
             _LOG.warning("%s does not end as a clean stop leaves it: recovering it", segments[-1])
             recover_from = len(segments) - 1
@@ -170,9 +170,13 @@ class LogLoader:
             for base_offset in bases
         ]
         # A roll that failed half-way can leave an empty segment, and the one before it went on growing.
-        strays = [segment for segment in segments[:-1] if segment.size_bytes == 0]
-        if len(segments) > 1 and segments[-1].size_bytes == 0 and _overlaps(segments[-2], segments[-1]):
-            strays.append(segments[-1])
+        strays = []
+        previous: Segment | None = None
+        for segment in segments:
+            if segment.size_bytes == 0 and previous is not None and _overlaps(previous, segment):
+                strays.append(segment)
+            else:
+                previous = segment
         self._remove_segments(strays)
         return [segment for segment in segments if segment not in strays]
 
@@ -250,12 +254,15 @@ class LogLoader:
             return
 
     def _remove_segments(self, segments: list[Segment]) -> None:
+        """For good: were a power cut to bring one back, its batches might fit behind those written meanwhile."""
         for segment in segments:
             segment.release()
             for suffix in _SEGMENT_SUFFIXES:
                 path = self.directory / file_name(segment.base_offset, suffix)
                 if self.files.exists(path):
                     self.files.remove(path)
+        if segments:
+            self.files.sync_directory(self.directory)
 
     def _remove_stray_snapshots(self, snapshots: list[int], segments: list[Segment], log_end_offset: int) -> None:
         """Keep those at the beginning of a segment, and the latest: a recovery can begin at no other."""
@@ -264,6 +271,15 @@ class LogLoader:
         for offset in snapshots:
             if offset > log_end_offset or offset not in keep:
                 self.files.remove(self.directory / file_name(offset, SNAPSHOT_SUFFIX))
+
+
+def first_unsynced_slot(base_offsets: list[int], recovery_point: int) -> int:
+    """The first segment that is not on the disk for sure.
+
+    It is the one that holds the last record below the recovery point: where that is a segment's last, the segment was
+    flushed when it still grew, and its indexes were finished later.
+    """
+    return max(0, bisect_left(base_offsets, recovery_point) - 1)
 
 
 def _tail_is_whole(segment: Segment) -> bool:

@@ -293,6 +293,8 @@ class Segment:
         except CorruptBatch as error:
             damage = error
             self._files.truncate(self._open(), end)
+            # Were a power cut to bring back what is cut off, it might fit behind what is written meanwhile.
+            self._files.sync(self._open())
             self.size_bytes = end
         self._rewrite_indexes()
         return damage

@@ -1,4 +1,4 @@
-"""Power cuts: whatever was flushed is there afterwards, and what is there is what was written, in order."""
+"""Power cuts: whatever was flushed is there afterwards, and what is there is what was written last, in order."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ import pytest
 from tests.broker.log.building import NOW_MS, append, batch, flush, new_log, open_directory, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 
+# The seeds past the range each found a fault once: a gap in the middle, an emptied segment, a removed one that came back,
+# indexes that were trusted and not synced.
+SEEDS = [*range(150), 339, 396, 2504, 3528, 4489]
 
-def value(i: int) -> bytes:
-    return b"value %d " % i * (i % 9 + 1)
 
-
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_was_flushed_survives_a_power_cut_at_any_moment(seed: int) -> None:
     rng = random.Random(seed)
     files = SimulatedFiles()
     directory, log = new_log(files)
-    flushed = written = 0
-    for _ in range(rng.randint(1, 3)):  # power cuts in a row, so that recovery's own writes are cut as well
+    written: list[bytes] = []
+    flushed = 0
+    for life in range(rng.randint(1, 3)):  # cuts in a row, so that the writes of a recovery are cut as well
         files.kill_at = files.changes_made + rng.randint(0, 120)
         try:
             while True:
-                records = batch(value(written), timestamp_ms=NOW_MS + written)
-                append(log, records, leader_epoch=written // 7)
-                written += 1
+                offset = len(written)
+                # Of the same size in every life, so that what a cut brings back would fit in unnoticed.
+                written.append(b"life %d value %d " % (life, offset) * (offset % 9 + 1))
+                append(log, batch(written[-1], timestamp_ms=NOW_MS + offset), leader_epoch=offset // 7)
                 if rng.random() < 0.1:
                     flush(log)
-                    flushed = written
+                    flushed = len(written)
                 if rng.random() < 0.05:
                     directory.checkpoint()
                 if rng.random() < 0.02:
                     directory.close()
-                    flushed = written
+                    flushed = len(written)
                     directory = open_directory(files)
                     log = directory.logs["t", 0]
         except Killed:
@@ -42,31 +44,29 @@ def test_what_was_flushed_survives_a_power_cut_at_any_moment(seed: int) -> None:
         files = files.after_power_cut(rng.randrange(2**32))
         directory = open_directory(files)
         log = directory.logs["t", 0]
-        # A batch may have been written when the kill came before the append returned.
-        assert flushed <= log.log_end_offset <= written + 1
-        found = read_all(log)
-        assert found == [(i, value(i)) for i in range(log.log_end_offset)]
-        for i in range(log.log_end_offset):
-            assert log.offset_for_timestamp(NOW_MS + i, 10**6) == (NOW_MS + i, i)
-        assert log.leader_epochs.entries == [(e, 7 * e) for e in range((log.log_end_offset + 6) // 7)]
-        written = log.log_end_offset
-        flushed = min(flushed, written)
+        end = log.log_end_offset
+        assert flushed <= end <= len(written)
+        assert read_all(log) == list(enumerate(written[:end]))
+        for offset in range(end):
+            assert log.offset_for_timestamp(NOW_MS + offset, 10**6) == (NOW_MS + offset, offset)
+        assert log.leader_epochs.entries == [(epoch, 7 * epoch) for epoch in range((end + 6) // 7)]
+        del written[end:]
     directory.close()
     assert files.open_descriptors == 0
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_acknowledged_records_survive_a_kill_at_any_operation(seed: int) -> None:
+def test_appended_records_survive_a_kill_at_any_operation(seed: int) -> None:
     files = SimulatedFiles()
     directory, log = new_log(files)
-    written = 0
-    for round_ in range(3):
-        files.kill_at = files.changes_made + seed * 3 + round_
+    written: list[bytes] = []
+    for life in range(3):
+        files.kill_at = files.changes_made + seed * 3 + life
         try:
             while True:
-                append(log, batch(value(written)))
-                written += 1
-                if written % 11 == 0:
+                written.append(b"life %d value %d " % (life, len(written)) * (len(written) % 9 + 1))
+                append(log, batch(written[-1]))
+                if len(written) % 11 == 0:
                     flush(log)
                     directory.checkpoint()
         except Killed:
@@ -74,7 +74,7 @@ def test_acknowledged_records_survive_a_kill_at_any_operation(seed: int) -> None
         files = files.restarted()
         directory = open_directory(files)
         log = directory.logs["t", 0]
-        assert written <= log.log_end_offset <= written + 1
-        assert read_all(log) == [(i, value(i)) for i in range(log.log_end_offset)]
-        written = log.log_end_offset
+        assert len(written) - 1 <= log.log_end_offset <= len(written)
+        del written[log.log_end_offset :]
+        assert read_all(log) == list(enumerate(written))
     directory.close()
