@@ -158,8 +158,9 @@ class SparkLauncher:
     def _last_words(self) -> str:
         """The line of Java's output that says what is wrong."""
         assert self._log_path is not None
-        lines = [line.strip() for line in self._log_path.read_text("utf-8", "replace").splitlines() if line.strip()]
-        telling = [line for line in lines if "Exception" in line or "Error" in line or "error" in line]
+        text = self._log_path.read_text("utf-8", "replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+        telling = [line for line in lines if "exception" in line.lower() or "error" in line.lower()]
         return (telling or lines or ["it said nothing"])[-1]
 
     def _try_executors(self) -> None:

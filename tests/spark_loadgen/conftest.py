@@ -1,0 +1,43 @@
+"""Fixtures of the load generator's tests: one mock broker for all of them, and plans that suit it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from spark_loadgen import GeneratedPayload, LoadPlan
+from tests.spark_loadgen.mock_broker import MockBroker, mock_broker
+
+PlanMaker = Callable[..., LoadPlan]
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[MockBroker]:
+    with mock_broker() as running:
+        yield running
+
+
+@pytest.fixture
+def make_plan(broker: MockBroker) -> PlanMaker:
+    def make(**changes: Any) -> LoadPlan:
+        settings: dict[str, Any] = {
+            "bootstrap_servers": broker.address,
+            "partitions": MockBroker.PARTITIONS,
+            "producers": 1,
+            "consumers": 1,
+            "rate_per_s": 2000.0,
+            "warmup_s": 0,
+            "measure_s": 2,
+            "drain_max_s": 10,
+            "record_bytes": 100,
+            "payload": GeneratedPayload(0.5),
+            "seed": 7,
+            # The mock answers a waiting fetch only when its time is up.
+            "consumer_config": {"fetch.wait.max.ms": "10"},
+            **changes,
+        }
+        return LoadPlan(topic=settings.pop("topic", None) or broker.new_topic(), **settings)
+
+    return make
