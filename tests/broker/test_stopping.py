@@ -1,0 +1,229 @@
+"""Stops of every kind: what was acknowledged is there at the next start, in order and unchanged."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections import defaultdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from tests.broker.running import COMMAND, RunningBroker, running_broker, start_broker
+
+pytestmark = pytest.mark.clients
+
+kafka_admin: Any = import_module("confluent_kafka.admin")
+DEADLINE_S = 30.0
+PARTITIONS = 3
+
+
+def create_topic(broker: RunningBroker, name: str, **config: str) -> None:
+    admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+    options = {key.replace("_", "."): value for key, value in config.items()}
+    for future in admin.create_topics([kafka_admin.NewTopic(name, PARTITIONS, 1, config=options)]).values():
+        future.result(DEADLINE_S)
+
+
+def read_all(broker: RunningBroker, topic: str) -> dict[int, list[tuple[int, bytes]]]:
+    """(offset, value) of every record, by partition."""
+    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "reader", "enable.auto.commit": False})
+    try:
+        ends = {}
+        for index in range(PARTITIONS):
+            low, ends[index] = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=DEADLINE_S)
+            assert low == 0
+        consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(PARTITIONS)])
+        records: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+        deadline = time.monotonic() + DEADLINE_S
+        while sum(map(len, records.values())) < sum(ends.values()):
+            assert time.monotonic() < deadline, "not every record came back"
+            for message in consumer.consume(10_000, 0.5):
+                assert message.error() is None, message.error()
+                records[message.partition() or 0].append((message.offset() or 0, message.value() or b""))
+        return records
+    finally:
+        consumer.close()
+
+
+class Load:
+    """Produces numbered records to every partition in a thread, and remembers which were acknowledged where."""
+
+    def __init__(self, broker: RunningBroker, topic: str, **options: Any) -> None:
+        settings = {key.replace("_", "."): value for key, value in options.items()}
+        self._producer = Producer(
+            {"bootstrap.servers": broker.address, "linger.ms": 1, "message.timeout.ms": 3000, "log_level": 0} | settings
+        )
+        self._topic = topic
+        self._stop = threading.Event()
+        self.acknowledged: dict[int, dict[int, bytes]] = defaultdict(dict)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            value = b"%d " % number + b"x" * (number % 300)
+            try:
+                self._producer.produce(self._topic, value, partition=number % PARTITIONS, on_delivery=self._delivered)
+                number += 1
+            except BufferError:
+                self._producer.poll(0.01)
+            if number % 50 == 0:
+                self._producer.poll(0)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged[message.partition()][message.offset()] = message.value()
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.acknowledged.values()))
+
+    def wait_for(self, count: int) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while self.count < count:
+            assert time.monotonic() < deadline, "the load does not get on"
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._producer.purge()
+        self._producer.flush(DEADLINE_S)
+
+
+def check(acknowledged: dict[int, dict[int, bytes]], records: dict[int, list[tuple[int, bytes]]]) -> None:
+    for partition, expected in acknowledged.items():
+        found = dict(records[partition])
+        assert [offset for offset, _ in records[partition]] == list(range(len(found))), "offsets have gaps"
+        lost = {offset: value for offset, value in expected.items() if found.get(offset) != value}
+        assert not lost, f"{len(lost)} of {len(expected)} acknowledged records are lost or changed"
+
+
+@pytest.mark.parametrize(
+    ("acks", "properties"),
+    [("1", []), ("all", ["log.flush.interval.messages=1"]), ("all", ["log.segment.bytes=20000"])],
+    ids=["page-cache", "flushed", "small-segments"],
+)
+def test_kill_under_load_loses_nothing_acknowledged(tmp_path: Path, acks: str, properties: list[str]) -> None:
+    log_dir = tmp_path / "log"
+    acknowledged: dict[int, dict[int, bytes]] = defaultdict(dict)
+    for round_number in range(3):
+        with running_broker(log_dir, properties=properties) as broker:
+            if round_number == 0:
+                create_topic(broker, "t")
+            else:
+                check(acknowledged, read_all(broker, "t"))
+            load = Load(broker, "t", acks=acks, enable_idempotence=acks == "all")
+            try:
+                load.wait_for(2000)
+                broker.kill()
+            finally:
+                load.stop()
+            for partition, records in load.acknowledged.items():
+                acknowledged[partition] |= records
+    with running_broker(log_dir) as broker:
+        check(acknowledged, read_all(broker, "t"))
+        assert broker.stop() == 0
+
+
+def test_a_clean_stop_under_load_answers_keeps_everything_and_starts_without_recovery(tmp_path: Path) -> None:
+    log_dir = tmp_path / "log"
+    with running_broker(log_dir) as broker:
+        create_topic(broker, "t", max_message_bytes="500000")
+        load = Load(broker, "t", acks="1")
+        try:
+            load.wait_for(1000)
+            assert broker.stop() == 0
+        finally:
+            load.stop()
+        cluster_id = broker.cluster_id
+    assert (log_dir / ".kafka_cleanshutdown").exists()
+    with running_broker(log_dir) as broker:
+        assert broker.cluster_id == cluster_id
+        check(load.acknowledged, read_all(broker, "t"))
+        admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+        (described,) = admin.describe_configs(
+            [kafka_admin.ConfigResource(kafka_admin.ResourceType.TOPIC, "t")]
+        ).values()
+        assert described.result(DEADLINE_S)["max.message.bytes"].value == "500000"
+        assert broker.stop() == 0
+    assert "recover" not in broker.log_text()
+
+
+def test_a_deleted_topic_stays_deleted_and_its_files_go(tmp_path: Path) -> None:
+    log_dir = tmp_path / "log"
+    with running_broker(log_dir) as broker:
+        create_topic(broker, "gone")
+        create_topic(broker, "kept")
+        admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+        for future in admin.delete_topics(["gone"]).values():
+            future.result(DEADLINE_S)
+        deadline = time.monotonic() + DEADLINE_S
+        while any(path.name.startswith("gone") for path in log_dir.iterdir()):
+            assert time.monotonic() < deadline, "the files of the deleted topic stay"
+            time.sleep(0.01)
+        broker.kill()
+    with running_broker(log_dir) as broker:
+        admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+        assert list(admin.list_topics(timeout=DEADLINE_S).topics) == ["kept"]
+
+
+def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
+    broker = start_broker(tmp_path / "log")
+    try:
+        # A client that never reads its answers keeps the first stop waiting.
+        with socket.create_connection(("127.0.0.1", broker.port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            request = b"\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"
+            client.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                client.sendall((len(request).to_bytes(4, "big") + request) * 1_000_000)
+            broker.process.send_signal(signal.SIGTERM)
+            deadline = time.monotonic() + DEADLINE_S
+            while "stopping" not in broker.log_text():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            broker.process.send_signal(signal.SIGINT)
+            assert broker.process.wait(DEADLINE_S) == 1
+    finally:
+        broker.kill()
+    assert not (tmp_path / "log" / ".kafka_cleanshutdown").exists()
+
+
+def run_to_the_end(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        cwd=cwd,
+        env=environment,
+        check=False,
+    )
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "log"):
+        second = run_to_the_end("--log-dir", str(tmp_path / "log"), "--port", "0", cwd=tmp_path)
+    assert second.returncode == 2
+    assert second.stderr.splitlines()[-1].startswith("highwater broker: log directory")
+    assert "in use by another broker" in second.stderr
+
+
+def test_a_taken_port_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        second = run_to_the_end("--log-dir", str(tmp_path / "log"), "--port", str(port), cwd=tmp_path)
+    assert second.returncode == 2
+    assert f"port {port} is taken" in second.stderr
+    assert len(second.stderr.splitlines()) == 1
