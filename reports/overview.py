@@ -71,14 +71,14 @@ def overview(run: Run) -> Overview:
         factors=[Column("", short, "", hint=full) for full, short in run.factors.items()],
         columns=[*columns[:latency_end], *delivery, *columns[latency_end:]],
         rows=rows,
-        any_best=bool(best),
+        any_best=any(v.best for row in rows for v in row.values),
         any_weak=any(v.hint for row in rows for v in row.values),
         any_unsound=any(not row.sound and cell.trials for row, cell in zip(rows, run.cells, strict=True)),
     )
 
 
 def _best_cells(run: Run, measure: Measure) -> list[Cell]:
-    """The best median of each load level, where at least one other cell's range lies wholly apart from its range."""
+    """The best median of each load level, where another cell's range lies wholly apart; one trial has no range."""
     found: list[Cell] = []
     for _, cells in run.levels:
         spreads = [(spread, cell) for cell in cells if cell.sound and (spread := cell.spread(measure)) is not None]
@@ -88,7 +88,7 @@ def _best_cells(run: Run, measure: Measure) -> list[Cell]:
             continue  # their throughput is the offered load, which tells no cell from another
         pick = max if measure.better == "higher" else min
         best, _ = pick(spreads, key=lambda pair: pair[0].median)
-        if any(best.apart(other) for other, _ in spreads):
+        if best.trials > 1 and any(best.apart(other) for other, _ in spreads if other.trials > 1):
             found += [cell for spread, cell in spreads if measure.figure(spread.median) == measure.figure(best.median)]
     return found
 
@@ -135,7 +135,7 @@ def _value(cell: Cell, measure: Measure, best: bool) -> Value:
     if above and min(above) < FEWEST_SAMPLES_ABOVE:
         fewest = plural(int(min(above)), "sample")
         hint = f"Only {fewest} above it in a trial, fewer than {FEWEST_SAMPLES_ABOVE}: luck as much as system"
-    return Value(show(spread.median), shown_range, spread.median, best, hint)
+    return Value(show(spread.median), shown_range, spread.median, best and not hint, hint)
 
 
 def _count(cell: Cell, field: str) -> Value:

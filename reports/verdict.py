@@ -81,9 +81,7 @@ def _sentences(planned: int, states: Sequence[str], valid: int) -> list[str]:
         return [f"None of {plural(planned, 'planned trial')} finished, so there are no figures to show."]
     if valid == planned:
         sentences = [
-            f"All {planned} trials are valid: no check of the load generator, of delivery or of the load failed."
-            if planned > 1
-            else "The one trial is valid: no check of the load generator, of delivery or of the load failed."
+            f"{valid} of {plural(planned, 'trial')} valid: no check of the load generator, of delivery or of the load failed."
         ]
     else:
         sentences = [f"{valid} of {plural(planned, 'trial')} {'is' if valid == 1 else 'are'} valid."]

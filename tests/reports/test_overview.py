@@ -85,6 +85,11 @@ def test_best_is_marked_only_where_ranges_lie_apart(tmp_path: Path) -> None:
     )
 
 
+def test_one_trial_of_each_earns_no_mark(tmp_path: Path) -> None:
+    table = table_of(tmp_path, Sample(axes={"producers.client.acks": ["all", "1"]}, trials=1, measure_s=1))
+    assert not table.any_best
+
+
 def test_invalid_trials_never_enter_a_median_while_valid_ones_exist(tmp_path: Path) -> None:
     def second_is_wild(summary: TrialSummary) -> TrialSummary:
         if summary.trial != 2:
