@@ -22,23 +22,25 @@ def dumpable_files(log_directory: Path) -> list[Path]:
 
 
 def complaints(log_directory: Path) -> list[str]:
-    """Lines of complaint, `file: line`; empty when Kafka finds nothing wrong. Raises ValueError when there is no file."""
+    """Lines of complaint, `file: line`; empty when Kafka finds nothing wrong. ValueError when there is no file."""
     files = dumpable_files(log_directory)
     if not files:
         raise ValueError(f"{log_directory} holds no log segment")
-    found: list[str] = []
-    for options in ((), ("--deep-iteration",), ("--index-sanity-check",)):
-        # Index checks want the sanity flag for .index and .timeindex files only.
-        chosen = [f for f in files if not options or options[0] != "--index-sanity-check" or "index" in f.suffix]
-        result = kafka_tool("kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, chosen)))
-        dumped = "?"
-        for line in (result.stdout + result.stderr).splitlines():
-            if line.startswith("Dumping "):
-                dumped = line.removeprefix("Dumping ")
-            elif _COMPLAINT.search(line):
-                found.append(f"{dumped}: {line.strip()}")
-        if result.returncode:
-            found.append(
-                f"DumpLogSegments {' '.join(options)} exited with {result.returncode}: {result.stderr.strip()}"
-            )
+    indexes = [path for path in files if path.suffix in (".index", ".timeindex")]
+    return [
+        *_dump(files),
+        *_dump(files, "--deep-iteration"),
+        *_dump(indexes, "--index-sanity-check"),
+    ]
+
+
+def _dump(files: list[Path], *options: str) -> list[str]:
+    result = kafka_tool("kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files)))
+    found = [f"exit status {result.returncode}: {result.stderr.strip()}"] if result.returncode else []
+    dumped = "before the first file"
+    for line in (result.stdout + result.stderr).splitlines():
+        if line.startswith("Dumping "):
+            dumped = line.removeprefix("Dumping ")
+        elif _COMPLAINT.search(line):
+            found.append(f"{dumped}: {line.strip()}")
     return found

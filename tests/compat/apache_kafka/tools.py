@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Final
+
+TIMEOUT_S: Final = 120
 
 
 def kafka_tool(
@@ -17,6 +20,6 @@ def kafka_tool(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=TIMEOUT_S,
         check=False,
     )
