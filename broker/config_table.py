@@ -211,6 +211,25 @@ BROKER_PROPERTIES: Final = {
                 ("metrics.sample.window.ms", LONG, 30_000, "there is no JMX"),
                 ("metric.reporters", LIST, "", "there is no JMX"),
                 ("auto.include.jmx.reporter", BOOLEAN, True, "there is no JMX"),
+                ("kafka.metrics.polling.interval.secs", INT, 10, "there is no JMX"),
+                ("kafka.metrics.reporters", LIST, "", "there is no JMX"),
+                ("telemetry.max.bytes", INT, 1_048_576, "client telemetry is not taken"),
+                ("fetch.purgatory.purge.interval.requests", INT, 1000, "waiting requests are dropped at once"),
+                ("producer.purgatory.purge.interval.requests", INT, 1000, "waiting requests are dropped at once"),
+                ("delete.records.purgatory.purge.interval.requests", INT, 1, "waiting requests are dropped at once"),
+                ("log.dir.failure.timeout.ms", LONG, 30_000, "a failing log directory stops the broker"),
+                ("num.replica.alter.log.dirs.threads", INT, None, "there is one log directory"),
+                ("alter.log.dirs.replication.quota.window.num", INT, 11, "there is one log directory"),
+                ("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, "there is one log directory"),
+                ("log.local.retention.bytes", LONG, -2, "there is no tiered storage"),
+                ("log.local.retention.ms", LONG, -2, "there is no tiered storage"),
+                ("remote.fetch.max.wait.ms", INT, 500, "there is no tiered storage"),
+                ("connection.failed.authentication.delay.ms", INT, 100, "there is no authentication"),
+                ("eligible.leader.replicas.enable", BOOLEAN, False, _NO_REPLICATION),
+                ("broker.heartbeat.interval.ms", INT, 2000, _NO_REPLICATION),
+                ("broker.session.timeout.ms", INT, 9000, _NO_REPLICATION),
+                ("initial.broker.registration.timeout.ms", INT, 60_000, _NO_REPLICATION),
+                ("early.start.listeners", STRING, None, _NO_REPLICATION),
             )
         ),
         # Known, and refused because ignoring them would mean something else than the person asked for
@@ -230,6 +249,7 @@ BROKER_PROPERTIES: Final = {
                 ("create.topic.policy.class.name", CLASS, None, "Java classes cannot be loaded; remove it"),
                 ("client.quota.callback.class", CLASS, None, "Java classes cannot be loaded; remove it"),
                 ("connections.max.reauth.ms", LONG, 0, _NO_SECURITY),
+                ("security.providers", STRING, None, _NO_SECURITY),
             )
         ),
     )
@@ -249,6 +269,8 @@ FAMILIES: Final = {
     "replication.quota.": _no_effect("replication.quota.*", STRING, None, _NO_REPLICATION),
     "group.consumer.": _no_effect("group.consumer.*", STRING, None, _NO_GROUPS),
     "group.share.": _no_effect("group.share.*", STRING, None, _NO_GROUPS),
+    "group.coordinator.": _no_effect("group.coordinator.*", STRING, None, _NO_GROUPS),
+    "socket.connection.": _no_effect("socket.connection.*", LONG, None, _NO_REPLICATION),
     "transaction.": _no_effect("transaction.*", STRING, None, _NO_TRANSACTIONS),
     "compression.": _no_effect("compression.*", INT, None, "batches are kept as the producer compressed them"),
 }
