@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +16,7 @@ from rich.text import Text
 from bench.plan import RUN_OVERHEAD_S, Plan, trial_duration_s
 from bench.progress import Observer, headline, outcome
 from bench.results import TrialPlan, TrialSummary
-from bench.units import human_duration, human_ns, human_rate
+from bench.units import human_count, human_duration, human_ns, human_rate
 from spark_loadgen import Progress
 
 STATE_STYLE = {"valid": "green", "inconclusive": "yellow", "invalid": "red", "failed": "red", "interrupted": "yellow"}
@@ -63,13 +64,15 @@ class LiveObserver(Observer):
         if trial.status == "done":
             self._expected_s[number:] = [expected_s + surplus_s / 2 for expected_s in self._expected_s[number:]]
         state = summary.verdict.state if summary else trial.status
-        line = Text(f"{number:>{len(str(self._trials))}}/{self._trials} {trial.cell}  ", overflow="fold")
-        line.append(outcome(trial, summary), style=STATE_STYLE.get(state, "") if state != "valid" else "")
-        self._console.print(line)
+        head, *reasons = outcome(trial, summary)
+        line = Text(f"{number:>{len(str(self._trials))}}/{self._trials} {trial.cell}  ")
+        self._console.print(line.append(head, style=STATE_STYLE[state]))
+        for reason in reasons:
+            self._console.print(Padding(Text(reason, style=STATE_STYLE[state]), (0, 0, 0, 6)))
 
     def _render(self) -> RenderableType:
         now_s = time.monotonic()
-        done_s = sum(self._expected_s[: self._number - 1])
+        done_s = sum(self._expected_s[: max(0, self._number - 1)])
         if self._number:
             done_s += min(now_s - self._trial_started_s, self._expected_s[self._number - 1])
         total_s = sum(self._expected_s)
@@ -86,9 +89,11 @@ class LiveObserver(Observer):
         progress = self._progress
         if progress is None:
             return self._step
+        if progress.phase == "start":
+            return "load tasks agree on a start"
         parts = [f"{progress.phase} {progress.elapsed_s:.0f}/{progress.elapsed_s + progress.left_s:.0f} s"]
         if progress.phase in ("warmup", "measure"):
-            parts.append(f"{human_rate(progress.acked)} of {human_rate(progress.offered)} offered")
+            parts.append(f"{human_count(progress.acked)} of {human_rate(progress.offered)}")
         else:
             parts.append(f"{human_rate(progress.received)} received")
         if progress.produce_p99_ns is not None:

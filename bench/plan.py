@@ -16,7 +16,7 @@ from bench.specification import Cell, Specification
 from bench.workload import Workload
 
 # What a trial costs beside its load: broker start, topic, Spark stage, drain, counting. Measured on two shared cores.
-TRIAL_OVERHEAD_S = 5
+TRIAL_OVERHEAD_S = 4
 # Starting Spark, once per run.
 RUN_OVERHEAD_S = 12
 # Of a record beside its value: record and batch header, index entries; generous.

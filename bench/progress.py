@@ -49,7 +49,7 @@ class PlainObserver(Observer):
         self._say(f"{headline(plan, master)}; results go to {out}")
 
     def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
-        self._say(f"trial {number}/{self._trials} {trial.cell}: {outcome(trial, summary)}")
+        self._say(f"trial {number}/{self._trials} {trial.cell}: {'; '.join(outcome(trial, summary))}")
 
     def _say(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
@@ -63,10 +63,10 @@ def headline(plan: Plan, master: str) -> str:
     )
 
 
-def outcome(trial: TrialPlan, summary: TrialSummary | None) -> str:
-    """One trial's end in one line."""
+def outcome(trial: TrialPlan, summary: TrialSummary | None) -> list[str]:
+    """One trial's end in one line, and a line for each reason to doubt it."""
     if summary is None:
-        return f"{trial.status}: {trial.error}" if trial.error else trial.status
+        return [trial.status, trial.error] if trial.error else [trial.status]
     response = summary.produce.response_ns
     line = (
         f"{summary.verdict.state}, {human_rate(summary.achieved_per_s)}, "
@@ -74,4 +74,4 @@ def outcome(trial: TrialPlan, summary: TrialSummary | None) -> str:
     )
     if summary.e2e:
         line += f", end-to-end p99 {human_ns(summary.e2e.response_ns.p99)}"
-    return "; ".join([line, *(reason.text for reason in summary.verdict.reasons)])
+    return [line, *(reason.text for reason in summary.verdict.reasons)]

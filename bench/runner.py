@@ -233,8 +233,9 @@ class Run:
         delivery = delivery_of(result, client.count_records(topic, workload.topics.partitions))
         produce, e2e = produce_of(trial_directory, phases), end_to_end_of(result, trial_directory, phases)
         generator = generator_of(result, f"spark {self.launcher.master}")
-        evidence = evidence_of(workload, result, phases, windows, produce, e2e, delivery, generator)
         measure = phases[1]
+        host = host_use(host_samples, measure.start_s, measure.end_s)
+        evidence = evidence_of(workload, result, phases, windows, produce, e2e, delivery, generator, host)
         summary = TrialSummary(
             trial_id=plan.trial_id,
             cell=plan.cell,
@@ -253,7 +254,7 @@ class Run:
             e2e=e2e,
             delivery=delivery,
             generator=generator,
-            host=host_use(host_samples, measure.start_s, measure.end_s),
+            host=host,
             storage=storage,
             system=SystemFacts(
                 kind=system.kind,

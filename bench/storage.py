@@ -85,7 +85,8 @@ class StorageAreas:
             raise UsageError(f"storage target {name}: cannot write to {target}: {error.strerror or error}") from None
 
     def trial_directory(self, name: str, trial_id: str) -> Path:
-        directory = self.directories[name] / trial_id
+        """A fresh directory for one trial. Only its number: a comma would make two of it in Kafka's log.dirs."""
+        directory = self.directories[name] / trial_id.partition("-")[0]
         directory.mkdir()
         return directory
 

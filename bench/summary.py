@@ -17,6 +17,7 @@ from bench.results import (
     Delivery,
     EndToEnd,
     Generator,
+    HostUse,
     Phase,
     Produce,
     Window,
@@ -161,6 +162,7 @@ def evidence_of(
     e2e: EndToEnd | None,
     delivery: Delivery,
     generator: Generator,
+    host: HostUse,
 ) -> Evidence:
     client = {name: as_text(value) for name, value in to_librdkafka("producer", workload.producers.client).items()}
     measure = phases[1]
@@ -174,6 +176,7 @@ def evidence_of(
         produce=produce,
         e2e=e2e,
         generator=generator,
+        host_cpu_ratio=None if host.system_cpu_ratio is None else host.cpu_ratio,
         produce_p50_ns_by_second=[window.produce_p50_ns for window in windows if window.phase == "measure"],
         client_errors=client_errors(result.errors),
     )

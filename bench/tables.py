@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
@@ -14,7 +14,7 @@ from rich.table import Table
 from bench.plan import Plan, trial_duration_s
 from bench.results import RunResult, TrialResult
 from bench.storage import target_paths
-from bench.units import human_bytes, human_duration, human_ns, human_rate
+from bench.units import human_bytes, human_count, human_duration, human_ns, human_ns_range, human_rate
 
 
 def print_plan(plan: Plan) -> None:
@@ -73,30 +73,43 @@ def print_end(result: RunResult) -> None:
 
 
 def results_table(result: RunResult) -> Table:
-    """One row per cell: medians over its trials, with the smallest and largest where there are several."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("cell", overflow="fold")
-    for column in ("achieved", "produce p50", "p99", "p99.9", "verdict"):
-        table.add_column(column, justify="left" if column == "verdict" else "right")
+    """One row per cell: medians over its trials, and below them the smallest and largest where there are several."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    axes = list(result.manifest.axes)
+    for axis in axes:
+        table.add_column(axis, overflow="fold")
+    for column in ("achieved", "produce p50", "p99", "p99.9"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    factors = {planned.cell: planned.factors for planned in result.manifest.trials}
     for cell, trials in result.cells().items():
         latencies = [trial.summary.produce.response_ns for trial in trials]
         table.add_row(
-            escape(cell),
-            _spread([trial.summary.achieved_per_s for trial in trials], human_rate),
-            _spread([latency.p50 for latency in latencies], human_ns),
-            _spread([latency.p99 for latency in latencies], human_ns),
-            _spread([latency.p999 for latency in latencies], human_ns),
+            *(escape(str(factors[cell][axis])) for axis in axes),
+            _rates([trial.summary.achieved_per_s for trial in trials]),
+            _durations([latency.p50 for latency in latencies]),
+            _durations([latency.p99 for latency in latencies]),
+            _durations([latency.p999 for latency in latencies]),
             _verdicts(trials, sum(planned.cell == cell for planned in result.manifest.trials)),
         )
     return table
 
 
-def _spread(values: Sequence[float], human: Callable[[float], str]) -> str:
+def _rates(values: Sequence[float]) -> str:
     if not values:
         return "–"
-    if len(values) == 1:
-        return human(values[0])
-    return f"{human(median(values))}\n[dim]{human(min(values))} – {human(max(values))}[/]"
+    return human_rate(median(values)) + _below(f"{human_count(min(values))}–{human_count(max(values))}", values)
+
+
+def _durations(values_ns: Sequence[float]) -> str:
+    if not values_ns:
+        return "–"
+    middle_ns = median(values_ns)
+    return human_ns(middle_ns) + _below(human_ns_range(min(values_ns), max(values_ns), middle_ns), values_ns)
+
+
+def _below(spread: str, values: Sequence[float]) -> str:
+    return f"\n[dim]{spread}[/]" if len(values) > 1 else ""
 
 
 def _verdicts(trials: Sequence[TrialResult], planned: int) -> str:

@@ -106,9 +106,21 @@ def human_ns(duration_ns: float) -> str:
     return f"{duration_ns:.0f} ns"
 
 
+def human_ns_range(least_ns: float, most_ns: float, like_ns: float) -> str:
+    """A range in the unit that `like_ns` is shown in: `0.914–1.08` beside `1.02 ms`."""
+    rounded = float(f"{like_ns:.3g}")
+    scale = next((scale for scale in (10**9, 10**6, 10**3) if rounded >= scale), 1)
+    return "–".join(f"{float(f'{value / scale:.3g}'):.6g}" for value in (least_ns, most_ns))
+
+
+def human_count(count: float) -> str:
+    """A count for people to read: 19962.4 -> `19 962`, the thousands parted by a narrow no-break space."""
+    return f"{count:,.0f}".replace(",", "\u202f")
+
+
 def human_rate(rate_per_s: float) -> str:
-    """A rate for people to read: 19962.4 -> `19 962/s`, the thousands parted by a narrow no-break space."""
-    return f"{rate_per_s:,.0f}/s".replace(",", "\u202f")
+    """A rate for people to read: 19962.4 -> `19 962/s`."""
+    return human_count(rate_per_s) + "/s"
 
 
 def human_duration(seconds: float) -> str:

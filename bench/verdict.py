@@ -39,6 +39,8 @@ class Evidence:
     produce: Produce
     e2e: EndToEnd | None
     generator: Generator
+    host_cpu_ratio: float | None
+    """All CPUs of the host, measured phase; None when the system under test runs on another host."""
     produce_p50_ns_by_second: Sequence[int | None]
     """Of the measured phase; None for a second without samples."""
     client_errors: Sequence[str]
@@ -51,7 +53,7 @@ def target_at_fault(reason: Reason) -> bool:
 
 def judge(evidence: Evidence, limits: Validity) -> Verdict:
     invalid = [*_delivery(evidence), *_load(evidence, limits), *_generator(evidence, limits)]
-    doubtful = [*_oversubscribed(evidence), *_drift(evidence, limits)]
+    doubtful = [*_oversubscribed(evidence), *_host(evidence, limits), *_drift(evidence, limits)]
     state: VerdictState = "invalid" if invalid else "inconclusive" if doubtful else "valid"
     return Verdict(state=state, reasons=[*invalid, *doubtful], notes=_notes(evidence))
 
@@ -164,6 +166,21 @@ def _oversubscribed(evidence: Evidence) -> list[Reason]:
             limit="cores of the host",
             text=f"{generator.slots} task slots share fewer cores, so load tasks wait for each other; "
             "use --master local[CORES] or a cluster",
+        )
+    ]
+
+
+def _host(evidence: Evidence, limits: Validity) -> list[Reason]:
+    busy = evidence.host_cpu_ratio
+    if busy is None or busy <= limits.host_cpu_ratio_max:
+        return []
+    return [
+        Reason(
+            check="host.cpu_ratio",
+            value=round(busy, 3),
+            limit=limits.host_cpu_ratio_max,
+            text=f"the host's CPUs were {busy:.0%} busy (limit {limits.host_cpu_ratio_max:.0%}), so system, generator "
+            "and whatever else runs here waited for each other; stop other work, or lower load.rate",
         )
     ]
 

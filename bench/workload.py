@@ -213,6 +213,9 @@ class Validity(_Part):
         default=5_000_000, alias="send_delay_p99", description="lateness of sends against their schedule"
     )
     generator_cpu_ratio_max: float = Field(default=0.85, gt=0, le=1, description="of one core, busiest task")
+    host_cpu_ratio_max: float = Field(
+        default=0.95, gt=0, le=1, description="all CPUs of the host, when the system under test runs on it"
+    )
     drift_ratio_max: float = Field(
         default=2.0, gt=1, description="median latency, last third over first third of the measured phase, or inverse"
     )

@@ -90,7 +90,8 @@ def test_mount_options_and_scheduler_are_kept(facts: Facts) -> None:
 def test_areas_are_removed_with_all_that_is_in_them(tmp_path: Path) -> None:
     with StorageAreas() as areas:
         areas.add("here", tmp_path, 0)
-        directory = areas.trial_directory("here", "001-base")
+        directory = areas.trial_directory("here", "001-acks=1,load.rate=2")
+        assert "," not in directory.name
         (directory / "file").write_text("x")
         assert directory.is_dir()
     assert list(tmp_path.iterdir()) == []

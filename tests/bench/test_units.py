@@ -61,6 +61,11 @@ def test_human_durations_keep_three_digits(duration_ns: float, text: str) -> Non
     assert units.human_ns(duration_ns) == text
 
 
+def test_a_range_is_in_the_unit_of_what_it_stands_beside() -> None:
+    assert units.human_ns_range(914_000, 1_084_000, 1_020_000) == "0.914–1.08"
+    assert units.human_ns_range(9_000, 1_500_000, 993_000) == "9–1500"
+
+
 def test_human_rates_and_sizes() -> None:
     assert units.human_rate(19962.4) == "19\u202f962/s"
     assert units.human_bytes(1536) == "1.5 KiB"

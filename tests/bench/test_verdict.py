@@ -36,6 +36,7 @@ HEALTHY = Evidence(
         start_skew_ns=0,
         clock_spread_ns=0,
     ),
+    host_cpu_ratio=0.9,
     produce_p50_ns_by_second=[MS] * 9,
     client_errors=[],
 )
@@ -78,6 +79,7 @@ def test_a_healthy_trial_is_valid_and_says_nothing() -> None:
         ({"achieved_per_s": 994.0}, "invalid", "load.achieved_ratio", False),
         ({"offered_per_s": 0.0}, "invalid", "load.achieved_ratio", False),
         ({"generator__cpu_ratio_max": 0.86}, "invalid", "generator.cpu_ratio_max", False),
+        ({"host_cpu_ratio": 0.99}, "inconclusive", "host.cpu_ratio", False),
         ({"generator__oversubscribed": True}, "inconclusive", "generator.oversubscribed", False),
         (
             {"produce_p50_ns_by_second": [MS] * 3 + [2 * MS] * 3 + [4 * MS] * 3},
@@ -102,6 +104,7 @@ def test_what_makes_a_trial_doubtful(changes: dict[str, Any], state: str, check:
     [
         {"achieved_per_s": 995.0},
         {"generator__cpu_ratio_max": 0.85},
+        {"host_cpu_ratio": None},
         # Drift without consequence, and too few seconds to tell.
         {"produce_p50_ns_by_second": [MS // 10] * 3 + [MS] * 6},
         {"produce_p50_ns_by_second": [MS, None, None, 9 * MS]},
