@@ -24,6 +24,7 @@ from typing import Any, Final
 Message = Mapping[str, Any]
 _CLOCK_EXCHANGES: Final = 8
 _CONNECT_TIMEOUT_S: Final = 10
+_LINE_BYTES_MAX: Final = 1 << 16
 
 
 def _line(message: Message) -> bytes:
@@ -106,16 +107,18 @@ class DriverChannel:
         """Take in what arrived; False when the connection is over or its peer is not one of ours."""
         try:
             data = connection.recv(1 << 16)
-            *lines, self._buffers[connection] = (self._buffers[connection] + data).split(b"\n")
-            return bool(data) and all(self._handle(connection, json.loads(line)) for line in lines)
-        except (OSError, ValueError):
+            *lines, rest = (self._buffers[connection] + data).split(b"\n")
+            self._buffers[connection] = rest
+            sound = bool(data) and len(rest) < _LINE_BYTES_MAX
+            return sound and all(self._handle(connection, json.loads(line)) for line in lines)
+        except (OSError, ValueError, TypeError, LookupError):
             return False
 
     def _handle(self, connection: socket.socket, message: dict[str, Any]) -> bool:
         with self._lock:
             task = self._tasks.get(connection)
             if task is None:
-                if message.get("token") != self.token:
+                if message["token"] != self.token:
                     return False
                 self._tasks[connection] = int(message["task"])
                 for line in self._broadcasts:
@@ -138,8 +141,13 @@ class TaskChannel:
         self._socket = socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = self._socket.makefile("rb")
-        self.send({"kind": "hello", "token": token, "task": task})
-        self.clock_offset_ns = self._measure_clock_offset()
+        try:
+            self.send({"kind": "hello", "token": token, "task": task})
+            self.clock_offset_ns = self._measure_clock_offset()
+        except BaseException:
+            self._reader.close()
+            self._socket.close()
+            raise
         self._socket.settimeout(None)
         self._thread = threading.Thread(target=self._listen, name="load-channel", daemon=True)
         self._thread.start()

@@ -21,15 +21,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_loadgen.channel import DriverChannel
 from spark_loadgen.java import Java, find_java
 from spark_loadgen.merge import merge_outcomes
 from spark_loadgen.model import FilePayload, LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
 from spark_loadgen.payload import read_payload_file
-from spark_loadgen.progress import ProgressTracker
-from spark_loadgen.task import LEAD_NS, Job, Outcome, run_task
+from spark_loadgen.supervision import Background, Supervision
+from spark_loadgen.task import Job, Outcome, run_task
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -50,11 +50,7 @@ _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress"
 _CONNECT_TIMEOUT_S: Final = 5
 _CONTEXT_TIMEOUT_S: Final = 45
 _EXECUTORS_TIMEOUT_S: Final = 45
-_START_TIMEOUT_S: Final = 180
-_GRACE_S: Final = 30
 _POLL_S: Final = 0.1
-
-T = TypeVar("T")
 
 
 class SparkLauncher:
@@ -177,7 +173,7 @@ class SparkLauncher:
                     yield str(error)
 
         partitions = max(1, self.slots if self._in_driver_process else 8)
-        job = _Background(lambda: context.parallelize(range(partitions), partitions).mapPartitions(probe).collect())
+        job = Background(lambda: context.parallelize(range(partitions), partitions).mapPartitions(probe).collect())
         if not job.finished.wait(_EXECUTORS_TIMEOUT_S):
             raise LoadSetupError(
                 f"the Spark master {self.master} gave no executor within {_EXECUTORS_TIMEOUT_S} s: "
@@ -261,8 +257,9 @@ class SparkLauncher:
         bind = str(context.getConf().get("spark.driver.bindAddress") or host)
         with DriverChannel(bind, host) as channel:
             job = Job(plan, secrets.randbits(32), payload, channel.address, channel.token)
-            running = _Background(lambda: _barrier_stage(context, job))
-            interrupted = _Supervision(context, plan, channel, running, on_progress, should_stop).wait()
+            running = Background(lambda: _barrier_stage(context, job))
+            supervision = Supervision(plan, channel, running, context.cancelAllJobs, on_progress, should_stop)
+            interrupted = supervision.wait()
             try:
                 outcomes = running.result()
             except Exception as error:
@@ -271,88 +268,6 @@ class SparkLauncher:
             others = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
             raise LoadSetupError(problems[0] + others)
         return merge_outcomes(plan, outcomes, slots, interrupted=interrupted)
-
-
-class _Background(Generic[T]):
-    """A call in a thread of its own that does not keep the process alive."""
-
-    def __init__(self, function: Callable[[], T]) -> None:
-        self.finished = threading.Event()
-        self._function = function
-        self._value: T
-        self._error: Exception | None = None
-        threading.Thread(target=self._run, name="spark-job", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self._value = self._function()
-        except Exception as error:
-            self._error = error
-        finally:
-            self.finished.set()
-
-    def result(self) -> T:
-        """Of a finished call. Raises what it raised."""
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-
-class _Supervision:
-    """Watches a running load: progress out, stop in, and an end that comes in any case."""
-
-    def __init__(
-        self,
-        context: SparkContext,
-        plan: LoadPlan,
-        channel: DriverChannel,
-        running: _Background[list[Outcome]],
-        on_progress: Callable[[Progress], None] | None,
-        should_stop: Callable[[], bool] | None,
-    ) -> None:
-        self._context = context
-        self._tracker = ProgressTracker(plan)
-        self._channel = channel
-        self._running = running
-        self._on_progress = on_progress
-        self._should_stop = should_stop
-        self._stopping = False
-        self._told_consumers = False
-        self._next_progress_s = 0.0
-        load_s = plan.schedule_s + 2 * plan.drain_max_s
-        self._deadline_s = time.monotonic() + _START_TIMEOUT_S + LEAD_NS / 1e9 + load_s + _GRACE_S
-
-    def wait(self) -> bool:
-        """Returns when the tasks have ended; True when they were told to stop early."""
-        while True:
-            try:
-                while not self._running.finished.wait(_POLL_S):
-                    self._step()
-                    if time.monotonic() > self._deadline_s:
-                        self._context.cancelAllJobs()
-                        raise LoadFailed("the load tasks did not come back in time; see Spark's log")
-                return self._stopping
-            except KeyboardInterrupt:
-                if self._stopping:
-                    self._context.cancelAllJobs()
-                    raise
-                self._stop()
-
-    def _step(self) -> None:
-        for task, message in self._channel.receive():
-            self._tracker.take(task, message)
-        if self._tracker.producers_finished and not self._told_consumers:
-            self._told_consumers = True
-            self._channel.broadcast({"kind": "producers_finished"})
-        if not self._stopping and self._should_stop is not None and self._should_stop():
-            self._stop()
-        if self._on_progress is not None and time.monotonic() >= self._next_progress_s:
-            self._next_progress_s = time.monotonic() + 1
-            self._on_progress(self._tracker.progress())
-
-    def _stop(self) -> None:
-        self._stopping = True
-        self._channel.broadcast({"kind": "stop"})
 
 
 def _barrier_stage(context: SparkContext, job: Job) -> list[Outcome]:

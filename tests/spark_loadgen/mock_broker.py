@@ -22,8 +22,13 @@ class MockBroker:
 
     PARTITIONS = 4
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        assert process.stdout is not None
+        self.address = process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        self._process.kill()
 
     def new_topic(self) -> str:
         topic = f"load-{next(_numbers)}"
@@ -37,8 +42,7 @@ def mock_broker() -> Iterator[MockBroker]:
         [sys.executable, str(Path(__file__))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
-        assert process.stdout is not None
-        yield MockBroker(process.stdout.readline().strip())
+        yield MockBroker(process)
     finally:
         process.communicate()
 

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from spark_loadgen import GeneratedPayload, LoadPlan
+from spark_loadgen.progress import ProgressTracker
+
+PLAN = LoadPlan("b", "t", 1, 2, 1, 1000.0, 1, 2, 5, 100, GeneratedPayload(), 1)
+
+
+def produced(second: int, sent: int, p99_ns: int) -> dict[str, object]:
+    return {
+        "kind": "progress",
+        "second": second,
+        "sent": sent,
+        "acked": sent - 1,
+        "failed": 1,
+        "cpu_ratio": sent / 1000,
+        "p99_ns": p99_ns,
+    }
+
+
+def consumed(second: int, received: int) -> dict[str, object]:
+    return {"kind": "progress", "second": second, "received": received, "cpu_ratio": 0.1, "p99_ns": None}
+
+
+def test_before_t0_there_is_only_a_phase() -> None:
+    progress = ProgressTracker(PLAN).progress()
+    assert (progress.phase, progress.elapsed_s, progress.left_s, progress.offered) == ("start", 0.0, 3.0, 0)
+    assert progress.generator_cpu_ratio_max is None
+
+
+def test_a_second_is_told_once_everybody_has_reported_it() -> None:
+    tracker = ProgressTracker(PLAN)
+    tracker.take(0, {"kind": "t0", "in_ns": -1_500_000_000})
+    tracker.take(0, produced(0, 500, 7))
+    tracker.take(1, produced(0, 400, 9))
+    assert tracker.progress().sent == 0
+    tracker.take(2, consumed(0, 880))
+    tracker.take(0, produced(1, 600, 8))
+    progress = tracker.progress()
+    assert progress.phase == "measure"
+    assert (progress.offered, progress.sent, progress.acked, progress.received) == (1000, 900, 898, 880)
+    assert (progress.failed, progress.produce_p99_ns, progress.e2e_p99_ns) == (2, 9, None)
+    assert progress.generator_cpu_ratio_max == 0.5
+
+
+def test_producers_that_have_finished_are_not_waited_for() -> None:
+    tracker = ProgressTracker(PLAN)
+    tracker.take(0, {"kind": "t0", "in_ns": -4_000_000_000})
+    for task in (0, 1):
+        tracker.take(task, {"kind": "producer_finished"})
+    assert tracker.producers_finished
+    tracker.take(2, consumed(3, 55))
+    progress = tracker.progress()
+    assert (progress.phase, progress.received) == ("drain", 55)
