@@ -91,7 +91,7 @@ def trial_rows(run: Run) -> list[TrialRow]:
 def _evidence(summary: TrialSummary) -> list[str]:
     generator, delivery = summary.generator, summary.delivery
     return [
-        summary.started_utc,
+        summary.started_utc[:19].replace("T", " "),
         summary.verdict.state,
         significant(100 * summary.achieved_per_s / summary.offered_per_s, 4) if summary.offered_per_s else NONE,
         significant(generator.cpu_ratio_max),
@@ -169,7 +169,8 @@ def system_sections(run: Run) -> list[Section]:
     storage = []
     for target in {s.storage.name: s.storage for s in summaries}.values():
         text = [
-            target.medium + (" (emulated)" if target.emulated else ""),
+            ("medium unknown" if target.medium == "unknown" else target.medium)
+            + (" (emulated)" if target.emulated else ""),
             target.path,
             target.filesystem or "unknown file system",
         ]

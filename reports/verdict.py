@@ -79,12 +79,10 @@ def _badge(planned: int, states: Sequence[str], status: str) -> tuple[str, Tone]
 def _sentences(planned: int, states: Sequence[str], valid: int) -> list[str]:
     if not states:
         return [f"None of {plural(planned, 'planned trial')} finished, so there are no figures to show."]
+    are = "is" if valid == 1 else "are"
+    sentences = [f"{valid} of {plural(planned, 'trial')} {are} valid."]
     if valid == planned:
-        sentences = [
-            f"{valid} of {plural(planned, 'trial')} valid: no check of the load generator, of delivery or of the load failed."
-        ]
-    else:
-        sentences = [f"{valid} of {plural(planned, 'trial')} {'is' if valid == 1 else 'are'} valid."]
+        sentences = [f"{sentences[0][:-1]}: no check of the load generator, of delivery or of the load failed."]
     counts = [
         (states.count("invalid"), "invalid", "Such figures say more about the measurement than about the broker."),
         (states.count("inconclusive"), "inconclusive", "Such figures neither prove nor disprove anything."),
