@@ -13,7 +13,7 @@ USAGE_ERROR = 2
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A result directory made by `highwater bench run`.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write.  [default: DIR/report.html]")
+        Path | None, typer.Option(metavar="FILE", help="Where to write; DIR/report.html unless named.")
     ] = None,
 ) -> None:
     """Write the report of a result directory as one HTML file that works from disk, and print its path."""
