@@ -5,7 +5,7 @@ many items as an array claims, and a count of some billions aborts the process.
 
 An answer is written as plain mappings and sequences with kio's field names, the same for every version: fields that a
 version does not have are left out, fields that are absent take the schema's default or Kafka's implicit one
-(zero, empty, null). A name that not even the newest version knows is a bug and raises.
+(zero, empty, null). A name that no version knows is a bug and raises.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import functools
 import io
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Any, Final
 from uuid import UUID
@@ -129,29 +129,32 @@ _PRIMITIVES: Final[dict[str, Read]] = {
 
 @functools.cache
 def _writer(schema: str, version: int) -> tuple[Callable[[Any], Any], Callable[[io.BytesIO, Any], None]]:
-    newest = _entity(schema, max(schema_name_map[schema]), EntityType.response)
-    entity = _entity(schema, version, EntityType.response)
-    return _builder(entity, newest), entity_writer(entity)
+    return builder(schema, version, EntityType.response), entity_writer(_entity(schema, version, EntityType.response))
 
 
 Build = Callable[[Any], Any]
 
 
-def _builder(entity: type[Any], newest: type[Any]) -> Build:
-    """A function that makes an `entity` out of a mapping. `newest` is its class in the newest version."""
+def builder(schema: str, version: int, kind: EntityType) -> Build:
+    """A function that makes the request or answer of a version out of mappings."""
+    every_version = [_entity(schema, other, kind) for other in schema_name_map[schema]]
+    return _builder(_entity(schema, version, kind), every_version)
+
+
+def _builder(entity: type[Any], every_version: Sequence[type[Any]]) -> Build:
     builds: dict[str, tuple[Build, object]] = {}
     hints = typing.get_type_hints(entity)
-    newest_hints = typing.get_type_hints(newest)
+    all_hints = [typing.get_type_hints(other) for other in every_version]
     for field in dataclasses.fields(entity):
         hint = hints[field.name]
-        build = _field_builder(hint, newest_hints.get(field.name, hint))
+        build = _field_builder(hint, [other[field.name] for other in all_hints if field.name in other])
         default = field.default if field.default is not dataclasses.MISSING else _implicit_default(hint)
         builds[field.name] = (build, default)
-    known = set(builds) | {field.name for field in dataclasses.fields(newest)}
+    known = {field.name for other in every_version for field in dataclasses.fields(other)}
 
     def build_entity(values: Any) -> Any:
         if not known.issuperset(values):
-            raise TypeError(f"{newest.__name__} has no field {', '.join(sorted(set(values) - known))}")
+            raise TypeError(f"{entity.__name__} has no field {', '.join(sorted(set(values) - known))}")
         arguments = {}
         for name, (build, default) in builds.items():
             value = values.get(name, _ABSENT)
@@ -161,17 +164,18 @@ def _builder(entity: type[Any], newest: type[Any]) -> Build:
     return build_entity
 
 
-def _field_builder(hint: Any, newest_hint: Any) -> Build:
-    hint, newest_hint = _not_none(hint), _not_none(newest_hint)
+def _field_builder(hint: Any, every_version: Sequence[Any]) -> Build:
+    hint = _not_none(hint)
     if typing.get_origin(hint) is tuple:
-        item = _field_builder(typing.get_args(hint)[0], typing.get_args(newest_hint)[0])
+        items = [typing.get_args(_not_none(other))[0] for other in every_version]
+        item = _field_builder(typing.get_args(hint)[0], items)
 
         def build_array(values: Iterable[Any]) -> tuple[Any, ...]:
-            return tuple(item(value) for value in values)
+            return tuple([item(value) for value in values])
 
         return build_array
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return _builder(hint, newest_hint)
+        return _builder(hint, [_not_none(other) for other in every_version])
     if issubclass(hint, datetime.timedelta):
         return lambda milliseconds: datetime.timedelta(milliseconds=milliseconds)
     return lambda value: value

@@ -1,0 +1,198 @@
+"""A node without sockets, time that moves when told to, and requests as a client would encode them."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
+
+from broker.clock import ManualClock
+from broker.cluster.embedded import EmbeddedMetadataStore
+from broker.config import BrokerConfig, Setting, TopicConfig
+from broker.handlers.dispatch import Dispatcher, PendingResponse
+from broker.handlers.reply import Listener
+from broker.log.files import RealFiles
+from broker.log.log_directory import LogDirectory
+from broker.node import NewTopic, Node, Problem, Topic, log_config_of
+from broker.protocol import cold
+from broker.protocol.apis import API_VERSIONS, APIS
+from broker.protocol.frame import Part
+from broker.records.record import Record, encode_batch
+from broker.replica.partition import Partition
+
+LISTENER: Final = Listener("PLAINTEXT", "broker.example", 9092)
+_KEYS: Final = {api.name: api.key for api in APIS.values()}
+
+
+class ManualTimer:
+    def __init__(self, due_ms: int, callback: Callable[[], None]) -> None:
+        self.due_ms = due_ms
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class ManualScheduler:
+    """An event loop whose time is told to pass."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self._soon: list[Callable[[], None]] = []
+        self._timers: list[ManualTimer] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._soon.append(callback)
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> ManualTimer:
+        timer = ManualTimer(self.now_ms + delay_ms, callback)
+        self._timers.append(timer)
+        return timer
+
+    @property
+    def pending_timers(self) -> int:
+        return sum(timer.callback is not None for timer in self._timers)
+
+    def run(self, duration_ms: int = 0) -> None:
+        """Do what is due soon, then let time pass."""
+        self._run_soon()
+        self.now_ms += duration_ms
+        for timer in self._timers:
+            if timer.callback is not None and timer.due_ms <= self.now_ms:
+                callback, timer.callback = timer.callback, None
+                callback()
+        self._timers = [timer for timer in self._timers if timer.callback is not None]
+        self._run_soon()
+
+    def _run_soon(self) -> None:
+        while self._soon:
+            self._soon.pop(0)()
+
+
+class Pending:
+    """An answer that may still come."""
+
+    def __init__(self, name: str, version: int, pending: PendingResponse) -> None:
+        self.answer: Any = None
+        self._pending = pending
+        pending.deferred.on_ready(lambda parts: self._take(name, version, pending.frame(parts)))
+
+    def _take(self, name: str, version: int, parts: list[Part]) -> None:
+        assert self.answer is None, "a second answer to one request"
+        self.answer = decode_answer(name, version, parts)
+
+    def cancel(self) -> None:
+        self._pending.deferred.cancel()
+
+
+class NodeHarness:
+    def __init__(self, log_dir: Path, **properties: str) -> None:
+        self.config = BrokerConfig(Setting("test", name.replace("_", "."), text) for name, text in properties.items())
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler()
+        self.wanted_flushes: list[Partition] = []
+        files = RealFiles()
+        self.log_directory = LogDirectory(
+            files, log_dir, log_config_of(TopicConfig(self.config, {})), broker_id=0, clock=self.clock
+        )
+        self.store = EmbeddedMetadataStore(files, log_dir, self.log_directory.cluster_id)
+        self.log_directory.load()
+        self.store.begin_epoch()
+        self.node = Node(
+            broker_id=0,
+            config=self.config,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            store=self.store,
+            log_directory=self.log_directory,
+            request_flush=self.wanted_flushes.append,
+        )
+        self.dispatcher = Dispatcher(self.node)
+
+    def close(self, *, clean: bool = True) -> None:
+        self.log_directory.close(clean=clean)
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> Topic:
+        overrides: dict[str, str | None] = {key.replace("_", "."): value for key, value in config.items()}
+        topic = self.node.create_topic(NewTopic(name, partitions, config=overrides))
+        assert not isinstance(topic, Problem), topic
+        return topic
+
+    def flush(self) -> None:
+        """What the flusher does."""
+        wanted, self.wanted_flushes = self.wanted_flushes, []
+        for partition in dict.fromkeys(wanted):
+            ticket = partition.log.begin_flush()
+            if ticket is not None:
+                ticket.sync()
+                partition.log.complete_flush(ticket)
+            partition.flushed()
+
+    def send(self, frame: bytes) -> list[Part] | PendingResponse | None:
+        return self.dispatcher.dispatch(memoryview(bytearray(frame)), LISTENER)
+
+    def ask(self, name: str, version: int, /, **fields: Any) -> Any:
+        """Send a request and give its decoded answer, None if there is none, or Pending if it is still to come."""
+        reply = self.send(request_frame(name, version, **fields))
+        if reply is None:
+            return None
+        if isinstance(reply, PendingResponse):
+            return Pending(name, version, reply)
+        return decode_answer(name, version, reply)
+
+    def produce(
+        self, topic: str, *values: bytes, partition: int = 0, acks: int = 1, version: int = 9, **batch: Any
+    ) -> Any:
+        return self.produce_records(topic, one_batch(*values, **batch), partition=partition, acks=acks, version=version)
+
+    def produce_records(
+        self, topic: str, records: bytes | None, *, partition: int = 0, acks: int = 1, version: int = 9
+    ) -> Any:
+        """Produce to one partition; the answer for it."""
+        answer = self.ask(
+            "produce",
+            version,
+            acks=acks,
+            timeout=30_000,
+            topic_data=[{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
+        )
+        return answer if answer is None or isinstance(answer, Pending) else answer.responses[0].partition_responses[0]
+
+    def fetch(self, topic: str, offset: int, *, partition: int = 0, version: int = 11, **fields: Any) -> Any:
+        """Fetch one partition; the whole answer."""
+        wanted = {
+            "partition": partition,
+            "fetch_offset": offset,
+            "partition_max_bytes": fields.pop("partition_max_bytes", 1 << 20),
+        } | {key: fields.pop(key) for key in ("current_leader_epoch", "last_fetched_epoch") if key in fields}
+        key = {"topic_id": topic} if version >= 13 else {"topic": topic}
+        defaults = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 26, "session_epoch": -1}
+        return self.ask("fetch", version, **(defaults | fields | {"topics": [key | {"partitions": [wanted]}]}))
+
+
+def one_batch(*values: bytes, **options: Any) -> bytes:
+    return bytes(encode_batch([Record(value, timestamp_ms=1_700_000_000_000) for value in values], **options))
+
+
+def request_frame(name: str, version: int, /, correlation_id: int = 1, **fields: Any) -> bytes:
+    """A request as a client sends it, without its length."""
+    entity = cold._entity(name, version, EntityType.request)
+    buffer = io.BytesIO()
+    entity_writer(entity)(buffer, cold.builder(name, version, EntityType.request)(fields))
+    tags = b"\x00" if entity.__flexible__ else b""
+    return struct.pack(">hhih4s", _KEYS[name], version, correlation_id, 4, b"test") + tags + buffer.getvalue()
+
+
+def decode_answer(name: str, version: int, parts: list[Part]) -> Any:
+    raw = b"".join(bytes(part) for part in parts)
+    entity = cold._entity(name, version, EntityType.response)
+    position = 9 if entity.__flexible__ and _KEYS[name] != API_VERSIONS else 8
+    answer, size = entity_reader(entity)(raw, position)
+    assert position + size == len(raw), "bytes are left after the answer"
+    assert int.from_bytes(raw[:4], "big") == len(raw) - 4
+    return answer

@@ -1,0 +1,456 @@
+"""Topics, offsets, configurations and the rest, through the dispatcher, in every version that is served."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker.cluster.store import MetadataError
+from broker.handlers import list_offsets
+from broker.protocol.apis import API_VERSIONS, APIS
+from broker.protocol.primitives import MalformedRequestError
+from tests.broker.handlers.harness import LISTENER, NodeHarness, decode_answer, request_frame
+
+BY_NAME = {api.name: api for api in APIS.values()}
+
+
+def versions(name: str) -> range:
+    return range(BY_NAME[name].min_version, BY_NAME[name].max_version + 1)
+
+
+class TestApiVersions:
+    @pytest.mark.parametrize("version", versions("api_versions"))
+    def test_every_version_tells_the_table(self, node: NodeHarness, version: int) -> None:
+        software = {"client_software_name": "a.client", "client_software_version": "1.0-rc2"} if version >= 3 else {}
+        answer = node.ask("api_versions", version, **software)
+        assert answer.error_code == ErrorCode.none
+        told = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
+        assert told == {api.key: (api.min_version, api.max_version) for api in APIS.values()}
+        if version >= 3:
+            assert answer.finalized_features == ()
+
+    @pytest.mark.parametrize("version", [5, 127])
+    def test_a_newer_version_is_answered_in_the_oldest_format(self, node: NodeHarness, version: int) -> None:
+        """KIP-511: clients begin with their newest version, and read the answer as version 0."""
+        reply = node.send(struct.pack(">hhih", API_VERSIONS, version, 1, -1) + b"\x00whatever")
+        assert isinstance(reply, list)
+        answer = decode_answer("api_versions", 0, reply)
+        assert answer.error_code == ErrorCode.unsupported_version
+        assert [(entry.api_key, entry.max_version) for entry in answer.api_keys] == [(API_VERSIONS, 4)]
+
+    @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "ä"])
+    def test_software_names_must_look_like_one(self, node: NodeHarness, name: str) -> None:
+        answer = node.ask("api_versions", 3, client_software_name=name, client_software_version="1")
+        assert answer.error_code == ErrorCode.invalid_request
+
+
+class TestDispatch:
+    def test_unknown_apis_and_versions_are_malformed(self, node: NodeHarness) -> None:
+        for key, version in ((9999, 0), (0, 2), (0, 12), (1, 3), (3, 13), (-1, 0)):
+            with pytest.raises(MalformedRequestError):
+                node.send(struct.pack(">hhih", key, version, 1, -1) + bytes(50))
+
+    def test_tags_of_the_header_are_skipped(self, node: NodeHarness) -> None:
+        frame = request_frame("metadata", 9, topics=())
+        header = struct.calcsize(">hhih4s")
+        tagged = frame[:header] + b"\x01\x07\x03abc" + frame[header + 1 :]
+        assert isinstance(node.send(tagged), list)
+
+
+class TestMetadata:
+    @pytest.mark.parametrize("version", versions("metadata"))
+    def test_every_version(self, node: NodeHarness, version: int) -> None:
+        topic = node.create_topic("t", 2)
+        answer = node.ask("metadata", version, topics=[{"name": "t", "topic_id": None}])
+        (broker,) = answer.brokers
+        assert (broker.node_id, broker.host, broker.port) == (0, LISTENER.host, LISTENER.port)
+        (described,) = answer.topics
+        assert (described.name, described.error_code) == ("t", ErrorCode.none)
+        assert [(p.partition_index, p.leader_id, p.replica_nodes, p.isr_nodes) for p in described.partitions] == [
+            (0, 0, (0,), (0,)),
+            (1, 0, (0,), (0,)),
+        ]
+        if version >= 2:
+            assert answer.cluster_id == node.store.cluster_id
+        if version >= 10:
+            assert described.topic_id == topic.topic_id
+
+    def test_all_none_and_some_topics(self, node: NodeHarness) -> None:
+        node.create_topic("a")
+        node.create_topic("b")
+        assert [topic.name for topic in node.ask("metadata", 0, topics=()).topics] == ["a", "b"]
+        assert [topic.name for topic in node.ask("metadata", 9, topics=None).topics] == ["a", "b"]
+        assert node.ask("metadata", 9, topics=()).topics == ()
+
+    def test_unknown_topics_are_made_when_broker_and_request_allow_it(
+        self, make_node: Callable[..., NodeHarness]
+    ) -> None:
+        node = make_node(num_partitions="3")
+
+        def ask(name: str, allow: bool, at: NodeHarness = node) -> Any:
+            return at.ask("metadata", 9, topics=[{"name": name}], allow_auto_topic_creation=allow).topics[0]
+
+        assert ask("new", False).error_code == ErrorCode.unknown_topic_or_partition
+        made = ask("new", True)
+        assert (made.error_code, len(made.partitions)) == (ErrorCode.none, 3)
+        assert ask("bad/name", True).error_code == ErrorCode.invalid_topic_exception
+        assert ask("x" * 250, True).error_code == ErrorCode.invalid_topic_exception
+        forbidding = make_node(auto_create_topics_enable="false")
+        assert ask("new", True, forbidding).error_code == ErrorCode.unknown_topic_or_partition
+
+    def test_topics_by_id(self, node: NodeHarness) -> None:
+        topic = node.create_topic("t")
+        answer = node.ask(
+            "metadata", 12, topics=[{"topic_id": topic.topic_id, "name": None}, {"topic_id": UUID(int=5), "name": None}]
+        )
+        assert [(t.name, t.error_code) for t in answer.topics] == [
+            ("t", ErrorCode.none),
+            (None, ErrorCode.unknown_topic_id),
+        ]
+
+    def test_operations_are_told_when_asked_for(self, node: NodeHarness) -> None:
+        node.create_topic("t")
+        asked = node.ask(
+            "metadata",
+            8,
+            topics=[{"name": "t"}],
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
+        )
+        assert (asked.cluster_authorized_operations, asked.topics[0].topic_authorized_operations) == (8096, 3576)
+        not_asked = node.ask("metadata", 8, topics=[{"name": "t"}])
+        assert not_asked.topics[0].topic_authorized_operations == -(2**31)
+
+
+class TestCreateTopics:
+    @pytest.mark.parametrize("version", versions("create_topics"))
+    def test_every_version(self, node: NodeHarness, version: int) -> None:
+        wanted = {"name": "t", "num_partitions": 2, "replication_factor": 1}
+        config = {"configs": [{"name": "segment.bytes", "value": "1000"}]}
+        (answer,) = node.ask("create_topics", version, topics=[wanted | config], timeout=1000).topics
+        assert (answer.name, answer.error_code) == ("t", ErrorCode.none)
+        topic = node.node.topic("t")
+        assert topic is not None
+        assert [partition.log.config.segment_bytes for partition in topic.partitions] == [1000, 1000]
+        if version >= 5:
+            assert (answer.num_partitions, answer.replication_factor) == (2, 1)
+            assert {entry.name: entry.value for entry in answer.configs}["segment.bytes"] == "1000"
+        if version >= 7:
+            assert answer.topic_id == topic.topic_id
+
+    def create(self, node: NodeHarness, *topics: dict[str, Any], **options: Any) -> list[tuple[ErrorCode, str]]:
+        wanted = [{"num_partitions": 1, "replication_factor": 1} | topic for topic in topics]
+        answer = node.ask("create_topics", 5, topics=wanted, timeout=1000, **options)
+        return [(topic.error_code, topic.error_message) for topic in answer.topics]
+
+    def test_defaults(self, make_node: Callable[..., NodeHarness]) -> None:
+        node = make_node(num_partitions="4")
+        assert self.create(node, {"name": "t", "num_partitions": -1, "replication_factor": -1})[0][0] == ErrorCode.none
+        topic = node.node.topic("t")
+        assert topic is not None
+        assert len(topic.partitions) == 4
+
+    @pytest.mark.parametrize(
+        ("wanted", "error"),
+        [
+            ({"name": ""}, ErrorCode.invalid_topic_exception),
+            ({"name": ".."}, ErrorCode.invalid_topic_exception),
+            ({"name": "a b"}, ErrorCode.invalid_topic_exception),
+            ({"name": "taken"}, ErrorCode.topic_already_exists),
+            ({"name": "ta.ken.x"}, ErrorCode.invalid_topic_exception),
+            ({"name": "n", "num_partitions": 0}, ErrorCode.invalid_partitions),
+            ({"name": "n", "num_partitions": -2}, ErrorCode.invalid_partitions),
+            ({"name": "n", "num_partitions": 2**31 - 1}, ErrorCode.policy_violation),
+            ({"name": "n", "replication_factor": 2}, ErrorCode.invalid_replication_factor),
+            ({"name": "n", "replication_factor": 0}, ErrorCode.invalid_replication_factor),
+            ({"name": "n", "configs": [{"name": "nope", "value": "1"}]}, ErrorCode.invalid_config),
+            ({"name": "n", "configs": [{"name": "segment.ms", "value": None}]}, ErrorCode.invalid_config),
+            ({"name": "n", "assignments": [{"partition_index": 0, "broker_ids": [0]}]}, ErrorCode.invalid_request),
+        ],
+    )
+    def test_refusals_leave_nothing_behind(self, node: NodeHarness, wanted: dict[str, Any], error: ErrorCode) -> None:
+        node.create_topic("taken")
+        node.create_topic("ta_ken_x")
+        before = sorted(path.name for path in node.log_directory.path.iterdir())
+        ((found, message),) = self.create(node, wanted)
+        assert found == error
+        assert message
+        assert sorted(path.name for path in node.log_directory.path.iterdir()) == before
+
+    @pytest.mark.parametrize(
+        ("assignment", "error"),
+        [
+            ({0: [0], 1: [0]}, ErrorCode.none),
+            ({1: [0]}, ErrorCode.invalid_replica_assignment),
+            ({0: [7]}, ErrorCode.invalid_replica_assignment),
+            ({0: [0, 0]}, ErrorCode.invalid_replica_assignment),
+            ({0: []}, ErrorCode.invalid_replica_assignment),
+        ],
+    )
+    def test_assignments_by_hand(self, node: NodeHarness, assignment: dict[int, list[int]], error: ErrorCode) -> None:
+        entries = [{"partition_index": index, "broker_ids": replicas} for index, replicas in assignment.items()]
+        wanted = {"name": "t", "num_partitions": -1, "replication_factor": -1, "assignments": entries}
+        assert self.create(node, wanted)[0][0] == error
+
+    def test_one_named_twice_fails_twice_and_the_others_succeed(self, node: NodeHarness) -> None:
+        results = self.create(node, {"name": "a"}, {"name": "b"}, {"name": "a"})
+        assert [error for error, _ in results] == [
+            ErrorCode.invalid_request,
+            ErrorCode.none,
+            ErrorCode.invalid_request,
+        ]
+
+    def test_validate_only_makes_nothing(self, node: NodeHarness) -> None:
+        assert self.create(node, {"name": "t"}, validate_only=True)[0][0] == ErrorCode.none
+        assert node.node.topic("t") is None
+
+    def test_a_topic_that_cannot_be_written_is_taken_back(
+        self, node: NodeHarness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = type(node.log_directory).create_partition
+
+        def fail_on_second(directory: Any, topic: str, partition: int, *rest: Any) -> Any:
+            if partition == 1:
+                raise OSError(28, "No space left on device")
+            return real(directory, topic, partition, *rest)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(node.log_directory), "create_partition", fail_on_second)
+            ((error, _),) = self.create(node, {"name": "t", "num_partitions": 2})
+        assert error == ErrorCode.kafka_storage_error
+        assert self.create(node, {"name": "t", "num_partitions": 2})[0][0] == ErrorCode.none
+
+
+class TestDeleteTopics:
+    @pytest.mark.parametrize("version", versions("delete_topics"))
+    def test_every_version(self, node: NodeHarness, version: int) -> None:
+        node.create_topic("t")
+        named: dict[str, Any] = (
+            {"topics": [{"name": name} for name in ("t", "u")]} if version >= 6 else {"topic_names": ["t", "u"]}
+        )
+        answer = node.ask("delete_topics", version, timeout=1000, **named)
+        assert [entry.error_code for entry in answer.responses] == [
+            ErrorCode.none,
+            ErrorCode.unknown_topic_or_partition,
+        ]
+        assert node.node.topic("t") is None
+        assert not any(path.name == "t-0" for path in node.log_directory.path.iterdir())
+
+    def test_by_id(self, node: NodeHarness) -> None:
+        topic = node.create_topic("t")
+        wanted = [
+            {"name": None, "topic_id": topic.topic_id},
+            {"name": None, "topic_id": UUID(int=5)},
+            {"name": "t", "topic_id": topic.topic_id},
+            {"name": None, "topic_id": None},
+        ]
+        answer = node.ask("delete_topics", 6, topics=wanted, timeout=1)
+        assert [entry.error_code for entry in answer.responses] == [
+            ErrorCode.none,
+            ErrorCode.unknown_topic_id,
+            ErrorCode.invalid_request,
+            ErrorCode.invalid_request,
+        ]
+
+    def test_a_name_can_be_used_again_and_starts_empty(self, node: NodeHarness) -> None:
+        first = node.create_topic("t").topic_id
+        node.produce("t", b"old")
+        node.node.delete_topic("t")
+        assert node.create_topic("t").topic_id != first
+        assert node.produce("t", b"new").base_offset == 0
+
+    def test_deletion_can_be_disabled(self, make_node: Callable[..., NodeHarness]) -> None:
+        node = make_node(delete_topic_enable="false")
+        node.create_topic("t")
+        (answer,) = node.ask("delete_topics", 5, topic_names=["t"], timeout=1).responses
+        assert answer.error_code == ErrorCode.topic_deletion_disabled
+
+    def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(self, tmp_path: Path) -> None:
+        node = NodeHarness(tmp_path / "log")
+        node.create_topic("t", 2)
+        node.create_topic("u")
+        node.store.mark_for_deletion("t")
+        node.log_directory.delete_partition("t", 0)
+        node.close(clean=False)
+        again = NodeHarness(tmp_path / "log")
+        try:
+            assert [topic.name for topic in again.node.topics()] == ["u"]
+            assert [topic.name for topic in again.store.topics()] == ["u"]
+            assert again.create_topic("t").partitions[0].log.log_end_offset == 0
+        finally:
+            again.close()
+
+
+class TestCreatePartitions:
+    @pytest.mark.parametrize("version", versions("create_partitions"))
+    def test_every_version(self, node: NodeHarness, version: int) -> None:
+        topic = node.create_topic("t", 2)
+        (answer,) = node.ask("create_partitions", version, topics=[self.wanted("t", 4)], timeout=1).results
+        assert (answer.name, answer.error_code) == ("t", ErrorCode.none)
+        assert len(topic.partitions) == 4
+        assert node.produce("t", b"x", partition=3).base_offset == 0
+
+    @staticmethod
+    def wanted(name: str, count: int, assignments: list[list[int]] | None = None) -> dict[str, Any]:
+        entries = None if assignments is None else [{"broker_ids": replicas} for replicas in assignments]
+        return {"name": name, "count": count, "assignments": entries}
+
+    @pytest.mark.parametrize(
+        ("name", "count", "assignments", "error"),
+        [
+            ("t", 2, None, ErrorCode.invalid_partitions),
+            ("t", 1, None, ErrorCode.invalid_partitions),
+            ("u", 3, None, ErrorCode.unknown_topic_or_partition),
+            ("t", 4, [[0]], ErrorCode.invalid_replica_assignment),
+            ("t", 3, [[1]], ErrorCode.invalid_replica_assignment),
+            ("t", 2**31 - 1, None, ErrorCode.policy_violation),
+            ("t", 3, [[0]], ErrorCode.none),
+        ],
+    )
+    def test_refusals(
+        self, node: NodeHarness, name: str, count: int, assignments: list[list[int]] | None, error: ErrorCode
+    ) -> None:
+        node.create_topic("t", 2)
+        (answer,) = node.ask("create_partitions", 3, topics=[self.wanted(name, count, assignments)], timeout=1).results
+        assert answer.error_code == error
+
+    def test_validate_only_adds_nothing(self, node: NodeHarness) -> None:
+        topic = node.create_topic("t")
+        node.ask("create_partitions", 1, topics=[self.wanted("t", 3)], timeout=1, validate_only=True)
+        assert len(topic.partitions) == 1
+
+    def test_they_are_there_after_a_restart(self, tmp_path: Path) -> None:
+        node = NodeHarness(tmp_path / "log")
+        node.create_topic("t")
+        node.ask("create_partitions", 1, topics=[self.wanted("t", 3)], timeout=1)
+        node.close()
+        again = NodeHarness(tmp_path / "log")
+        assert len(again.node.topic("t").partitions) == 3  # type: ignore[union-attr]
+        again.close()
+
+
+class TestListOffsets:
+    def ask(self, node: NodeHarness, timestamp_ms: int, version: int = 8, **fields: Any) -> Any:
+        partition = {"partition_index": 0, "timestamp": timestamp_ms} | fields
+        answer = node.ask("list_offsets", version, replica_id=-1, topics=[{"name": "t", "partitions": [partition]}])
+        return answer.topics[0].partitions[0]
+
+    @pytest.mark.parametrize("version", versions("list_offsets"))
+    def test_every_version(self, node: NodeHarness, version: int) -> None:
+        node.create_topic("t")
+        node.produce("t", b"a", b"b")
+        assert self.ask(node, list_offsets.EARLIEST, version).offset == 0
+        latest = self.ask(node, list_offsets.LATEST, version)
+        assert (latest.error_code, latest.offset, latest.timestamp) == (ErrorCode.none, 2, -1)
+        assert self.ask(node, 0, version).offset == 0
+        later = self.ask(node, 2_000_000_000_000, version)
+        assert (later.offset, later.timestamp) == (-1, -1)
+        if version >= 4:
+            assert latest.leader_epoch == 0
+
+    def test_special_timestamps_need_their_version(self, node: NodeHarness) -> None:
+        node.create_topic("t")
+        assert (self.ask(node, list_offsets.MAX_TIMESTAMP).offset) == -1
+        node.produce("t", b"a", b"b")
+        assert self.ask(node, list_offsets.MAX_TIMESTAMP, 7).offset == 0
+        assert self.ask(node, list_offsets.MAX_TIMESTAMP, 6).error_code == ErrorCode.unsupported_version
+        assert self.ask(node, list_offsets.EARLIEST_LOCAL, 8).offset == 0
+        assert self.ask(node, list_offsets.EARLIEST_LOCAL, 7).error_code == ErrorCode.unsupported_version
+        assert self.ask(node, -99).error_code == ErrorCode.unsupported_version
+
+    def test_errors(self, node: NodeHarness) -> None:
+        node.create_topic("t")
+        assert self.ask(node, -1, partition_index=4).error_code == ErrorCode.unknown_topic_or_partition
+        assert self.ask(node, -1, current_leader_epoch=3).error_code == ErrorCode.unknown_leader_epoch
+
+
+class TestDescribing:
+    @pytest.mark.parametrize("version", versions("describe_configs"))
+    def test_configs_of_a_topic_with_their_sources(self, make_node: Callable[..., NodeHarness], version: int) -> None:
+        node = make_node(log_segment_bytes="5000", log_retention_hours="1")
+        node.create_topic("t", flush_messages="7")
+        (answer,) = node.ask(
+            "describe_configs",
+            version,
+            resources=[{"resource_type": 2, "resource_name": "t", "configuration_keys": None}],
+            include_synonyms=True,
+        ).results
+        entries = {entry.name: entry for entry in answer.configs}
+        assert (entries["flush.messages"].value, entries["flush.messages"].config_source) == ("7", 1)
+        assert (entries["segment.bytes"].value, entries["segment.bytes"].config_source) == ("5000", 4)
+        assert (entries["retention.ms"].value, entries["retention.ms"].config_source) == ("3600000", 4)
+        assert (entries["preallocate"].value, entries["preallocate"].config_source) == ("false", 5)
+        assert [(s.name, s.value, s.source) for s in entries["segment.bytes"].synonyms] == [
+            ("log.segment.bytes", "5000", 4),
+            ("log.segment.bytes", "1073741824", 5),
+        ]
+
+    def test_configs_asked_for_by_name(self, node: NodeHarness) -> None:
+        resources = [
+            {"resource_type": 4, "resource_name": "0", "configuration_keys": ["num.partitions"]},
+            {"resource_type": 4, "resource_name": "1", "configuration_keys": None},
+            {"resource_type": 2, "resource_name": "nowhere", "configuration_keys": None},
+            {"resource_type": 99, "resource_name": "x", "configuration_keys": None},
+        ]
+        answer = node.ask("describe_configs", 4, resources=resources)
+        assert [result.error_code for result in answer.results] == [
+            ErrorCode.none,
+            ErrorCode.invalid_request,
+            ErrorCode.unknown_topic_or_partition,
+            ErrorCode.invalid_request,
+        ]
+        assert [(entry.name, entry.value) for entry in answer.results[0].configs] == [("num.partitions", "1")]
+
+    @pytest.mark.parametrize("version", versions("describe_cluster"))
+    def test_the_cluster(self, node: NodeHarness, version: int) -> None:
+        answer = node.ask("describe_cluster", version, endpoint_type=1)
+        assert (answer.cluster_id, answer.controller_id) == (node.store.cluster_id, 0)
+        assert [(broker.host, broker.port) for broker in answer.brokers] == [(LISTENER.host, LISTENER.port)]
+
+    def test_controllers_are_not_to_be_had(self, node: NodeHarness) -> None:
+        answer = node.ask("describe_cluster", 1, endpoint_type=2)
+        assert answer.error_code == ErrorCode.unsupported_endpoint_type
+
+    @pytest.mark.parametrize("version", versions("describe_log_dirs"))
+    def test_log_directories(self, node: NodeHarness, version: int) -> None:
+        node.create_topic("t", 2)
+        node.produce("t", b"x" * 100, partition=1)
+        size = (node.log_directory.path / "t-1" / f"{0:020}.log").stat().st_size
+        (everything,) = node.ask("describe_log_dirs", version, topics=None).results
+        sizes = [(p.partition_index, p.partition_size) for topic in everything.topics for p in topic.partitions]
+        assert sizes == [(0, 0), (1, size)]
+        (some,) = node.ask(
+            "describe_log_dirs",
+            version,
+            topics=[{"topic": "t", "partitions": [1, 5]}, {"topic": "u", "partitions": [0]}],
+        ).results
+        assert [p.partition_index for topic in some.topics for p in topic.partitions] == [1]
+
+    @pytest.mark.parametrize("version", versions("find_coordinator"))
+    def test_there_is_no_coordinator_yet(self, node: NodeHarness, version: int) -> None:
+        asked: dict[str, Any] = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
+        answer = node.ask("find_coordinator", version, **asked)
+        entry = answer.coordinators[0] if version >= 4 else answer
+        assert entry.error_code == ErrorCode.coordinator_not_available
+
+    @pytest.mark.parametrize("version", versions("init_producer_id"))
+    def test_transactional_producers_are_refused(self, node: NodeHarness, version: int) -> None:
+        plain = node.ask("init_producer_id", version, transactional_id=None, transaction_timeout=1000)
+        assert (plain.error_code, plain.producer_id, plain.producer_epoch) == (ErrorCode.none, 0, 0)
+        refused = node.ask("init_producer_id", version, transactional_id="x", transaction_timeout=1000)
+        assert (refused.error_code, refused.producer_id) == (ErrorCode.invalid_request, -1)
+
+
+def test_folders_that_the_metadata_does_not_know_stop_the_start(tmp_path: Path) -> None:
+    node = NodeHarness(tmp_path / "log")
+    node.create_topic("t")
+    node.close()
+    (tmp_path / "log" / "embedded-metadata.json").unlink()
+    with pytest.raises(MetadataError, match=r"holds t-0, which the broker's metadata does not know"):
+        NodeHarness(tmp_path / "log")

@@ -1,0 +1,348 @@
+"""Produce and Fetch through the dispatcher: what clients of many kinds do, and what broke other brokers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import CloseConnection
+from broker.protocol.apis import APIS
+from broker.records.batch import HEADER_SIZE, headers, update_crc
+from tests.broker.handlers.harness import NodeHarness, Pending, one_batch
+
+PRODUCE_VERSIONS = range(3, APIS[0].max_version + 1)
+FETCH_VERSIONS = range(APIS[1].min_version, APIS[1].max_version + 1)
+
+
+def partition_of(answer: Any) -> Any:
+    return answer.responses[0].partitions[0]
+
+
+def offsets(records: bytes) -> list[int]:
+    return [header.base_offset for _, header in headers(records)]
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_every_produce_version(node: NodeHarness, version: int) -> None:
+    node.create_topic("t")
+    assert node.produce("t", b"a", b"b", version=version).base_offset == 0
+    answer = node.produce("t", b"c", version=version)
+    assert (answer.error_code, answer.base_offset, answer.log_append_time) == (ErrorCode.none, 2, None)
+    if version >= 5:
+        assert answer.log_start_offset == 0
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_every_fetch_version(node: NodeHarness, version: int) -> None:
+    topic = node.create_topic("t")
+    node.produce("t", b"a", b"b")
+    node.produce("t", b"c")
+    wanted: Any = topic.topic_id if version >= 13 else "t"
+    answer = partition_of(node.fetch(wanted, 0, version=version))
+    assert (answer.error_code, answer.high_watermark, answer.last_stable_offset) == (ErrorCode.none, 3, 3)
+    assert offsets(answer.records) == [0, 2]
+
+
+def test_a_fetch_inside_a_batch_gets_the_whole_batch(node: NodeHarness) -> None:
+    node.create_topic("t")
+    node.produce("t", b"a", b"b", b"c")
+    node.produce("t", b"d")
+    assert offsets(partition_of(node.fetch("t", 2)).records) == [0, 3]
+
+
+def test_the_first_batch_comes_however_small_the_limits_and_only_the_first(node: NodeHarness) -> None:
+    node.create_topic("t", 2)
+    for partition in (0, 1):
+        node.produce("t", bytes(5000), partition=partition)
+        node.produce("t", bytes(5000), partition=partition)
+    wanted = [{"partition": index, "fetch_offset": 0, "partition_max_bytes": 10} for index in (0, 1)]
+    answer = node.ask(
+        "fetch", 11, replica_id=-1, min_bytes=1, max_bytes=10, topics=[{"topic": "t", "partitions": wanted}]
+    )
+    first, second = answer.responses[0].partitions
+    assert offsets(first.records) == [0]
+    assert second.records == b""
+
+
+def test_the_whole_answer_keeps_to_max_bytes(node: NodeHarness) -> None:
+    node.create_topic("t", 3)
+    for partition in range(3):
+        node.produce("t", bytes(5000), partition=partition)
+    wanted = [{"partition": index, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for index in range(3)]
+    answer = node.ask(
+        "fetch", 11, replica_id=-1, min_bytes=1, max_bytes=11_000, topics=[{"topic": "t", "partitions": wanted}]
+    )
+    assert [len(entry.records) > 0 for entry in answer.responses[0].partitions] == [True, True, False]
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_errors_come_with_empty_records_never_null(node: NodeHarness, version: int) -> None:
+    """librdkafka takes null records for a malformed answer."""
+    topic = node.create_topic("t")
+    known: Any = topic.topic_id if version >= 13 else "t"
+    unknown: Any = UUID(int=9) if version >= 13 else "nowhere"
+    node.produce("t", b"a")
+    for wanted, offset, partition, error in (
+        (known, 1000, 0, ErrorCode.offset_out_of_range),
+        (known, 0, 7, ErrorCode.unknown_topic_or_partition),
+        (known, 0, -1, ErrorCode.unknown_topic_or_partition),
+        (unknown, 0, 0, ErrorCode.unknown_topic_id if version >= 13 else ErrorCode.unknown_topic_or_partition),
+    ):
+        answer = partition_of(node.fetch(wanted, offset, partition=partition, version=version, max_wait=10_000))
+        assert (answer.error_code, answer.records) == (error, b"")
+
+
+def test_leader_epochs_are_checked(node: NodeHarness) -> None:
+    node.create_topic("t")
+    assert partition_of(node.fetch("t", 0, current_leader_epoch=0, max_wait=0)).error_code == ErrorCode.none
+    assert partition_of(node.fetch("t", 0, current_leader_epoch=1)).error_code == ErrorCode.unknown_leader_epoch
+
+
+def test_a_restart_is_a_new_leader_epoch_and_a_reader_of_the_old_one_is_fenced(
+    make_node: Callable[..., NodeHarness], tmp_path: Any
+) -> None:
+    first = NodeHarness(tmp_path / "log")
+    first.create_topic("t")
+    first.produce("t", b"a", b"b")
+    first.close()
+    second = NodeHarness(tmp_path / "log")
+    try:
+        assert partition_of(second.fetch("t", 0, current_leader_epoch=0)).error_code == ErrorCode.fenced_leader_epoch
+        assert partition_of(second.fetch("t", 0, current_leader_epoch=1)).error_code == ErrorCode.none
+        second.produce("t", b"c")
+        ends = second.ask(
+            "offset_for_leader_epoch",
+            4,
+            replica_id=-1,
+            topics=[{"topic": "t", "partitions": [_epoch_question(epoch) for epoch in (0, 1, 2)]}],
+        )
+        assert [(p.leader_epoch, p.end_offset) for p in ends.topics[0].partitions] == [(0, 2), (1, 3), (-1, -1)]
+        topic = second.node.topic("t")
+        assert topic is not None
+        diverged = partition_of(second.fetch(topic.topic_id, 3, version=13, last_fetched_epoch=0))  # type: ignore[arg-type]
+        assert (diverged.diverging_epoch.epoch, diverged.diverging_epoch.end_offset) == (0, 2)
+        assert diverged.records == b""
+    finally:
+        second.close()
+
+
+def _epoch_question(epoch: int) -> dict[str, int]:
+    return {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
+
+
+def test_sessions_are_declined(node: NodeHarness) -> None:
+    node.create_topic("t")
+    assert node.fetch("t", 0, session_id=0, session_epoch=0).session_id == 0
+    assert node.fetch("t", 0, session_id=5, session_epoch=1).error_code == ErrorCode.fetch_session_id_not_found
+    assert node.fetch("t", 0, session_id=0, session_epoch=1).error_code == ErrorCode.invalid_fetch_session_epoch
+
+
+def test_a_fetch_with_nothing_to_read_waits_for_a_produce(node: NodeHarness) -> None:
+    node.create_topic("t")
+    pending = node.fetch("t", 0, max_wait=10_000)
+    assert isinstance(pending, Pending)
+    node.scheduler.run(9_999)
+    assert pending.answer is None
+    node.produce("t", b"a")
+    node.scheduler.run()
+    assert offsets(partition_of(pending.answer).records) == [0]
+    assert node.scheduler.pending_timers == 0
+
+
+def test_a_waiting_fetch_is_answered_when_its_time_is_up(node: NodeHarness) -> None:
+    node.create_topic("t")
+    pending = node.fetch("t", 0, max_wait=500)
+    node.scheduler.run(500)
+    answer = partition_of(pending.answer)
+    assert (answer.error_code, answer.records, answer.high_watermark) == (ErrorCode.none, b"", 0)
+
+
+def test_a_waiting_fetch_waits_for_min_bytes_and_takes_a_burst_at_once(node: NodeHarness) -> None:
+    node.create_topic("t")
+    size = len(one_batch(b"x" * 100))
+    pending = node.fetch("t", 0, max_wait=10_000, min_bytes=3 * size)
+    node.produce("t", b"x" * 100)
+    node.produce("t", b"x" * 100)
+    node.scheduler.run()
+    assert pending.answer is None
+    node.produce("t", b"x" * 100)
+    node.produce("t", b"x" * 100)
+    node.scheduler.run()
+    assert offsets(partition_of(pending.answer).records) == [0, 1, 2, 3]
+
+
+def test_a_fetch_whose_client_went_away_leaves_nothing_behind(node: NodeHarness) -> None:
+    topic = node.create_topic("t")
+    pending = node.fetch("t", 0, max_wait=10_000)
+    pending.cancel()
+    assert topic.partitions[0].fetch_waiters == set()
+    assert node.scheduler.pending_timers == 0
+    node.produce("t", b"a")
+    node.scheduler.run(20_000)
+    assert pending.answer is None
+
+
+def test_a_fetch_waiting_on_a_deleted_topic_is_told(node: NodeHarness) -> None:
+    node.create_topic("t")
+    pending = node.fetch("t", 0, max_wait=10_000)
+    node.node.delete_topic("t")
+    node.scheduler.run()
+    assert partition_of(pending.answer).error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_acks_0_gets_no_answer_and_a_failed_one_hangs_up(node: NodeHarness) -> None:
+    node.create_topic("t")
+    assert node.produce("t", b"a", acks=0) is None
+    assert partition_of(node.fetch("t", 0)).high_watermark == 1
+    with pytest.raises(CloseConnection, match="unknown_topic_or_partition"):
+        node.produce("nowhere", b"a", acks=0)
+
+
+@pytest.mark.parametrize("acks", [2, -2, 300])
+def test_other_acks_are_refused(node: NodeHarness, acks: int) -> None:
+    node.create_topic("t")
+    assert node.produce("t", b"a", acks=acks).error_code == ErrorCode.invalid_required_acks
+    assert partition_of(node.fetch("t", 0)).high_watermark == 0
+
+
+def test_acks_all_needs_min_insync_replicas(node: NodeHarness) -> None:
+    node.create_topic("t", min_insync_replicas="2")
+    assert node.produce("t", b"a", acks=-1).error_code == ErrorCode.not_enough_replicas
+    assert node.produce("t", b"a", acks=1).error_code == ErrorCode.none
+
+
+def _with(batch: bytes, position: int, form: str, value: int) -> bytes:
+    changed = bytearray(batch)
+    struct.pack_into(form, changed, position, value)
+    if position >= 21:
+        update_crc(changed, 0, len(changed))
+    return bytes(changed)
+
+
+BATCH = one_batch(b"a", b"b")
+
+
+@pytest.mark.parametrize("leader_epoch", [-1, 0, 77])
+def test_the_leader_epoch_in_a_batch_is_the_brokers_to_set(node: NodeHarness, leader_epoch: int) -> None:
+    """franz-go sends -1, Sarama 0."""
+    node.create_topic("t")
+    batch = _with(BATCH, 12, ">i", leader_epoch)
+    assert node.produce_records("t", batch).error_code == ErrorCode.none
+    ((_, header),) = headers(partition_of(node.fetch("t", 0)).records)
+    assert header.leader_epoch == 0
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        (None, ErrorCode.invalid_record),
+        (b"", ErrorCode.invalid_record),
+        (BATCH[:-1], ErrorCode.invalid_record),
+        (BATCH[:40], ErrorCode.invalid_record),
+        (BATCH + BATCH, ErrorCode.invalid_record),
+        (_with(BATCH, 0, ">q", 5), ErrorCode.invalid_record),
+        (_with(BATCH, 8, ">i", -1), ErrorCode.corrupt_message),
+        (_with(BATCH, 16, ">b", 1), ErrorCode.invalid_record),
+        (_with(BATCH, 16, ">b", 3), ErrorCode.corrupt_message),
+        (_with(BATCH, 17, ">I", 1), ErrorCode.corrupt_message),
+        (_with(BATCH, 21, ">h", 0x20), ErrorCode.invalid_record),
+        (_with(BATCH, 21, ">h", 5), ErrorCode.unsupported_compression_type),
+        (_with(BATCH, 21, ">h", 0x10), ErrorCode.invalid_txn_state),
+        (_with(BATCH, 23, ">i", 5), ErrorCode.invalid_record),
+        (_with(BATCH, 57, ">i", 0), ErrorCode.invalid_record),
+    ],
+)
+def test_what_is_no_proper_batch_is_refused(node: NodeHarness, records: bytes | None, error: ErrorCode) -> None:
+    node.create_topic("t")
+    assert node.produce_records("t", records).error_code == error
+    assert partition_of(node.fetch("t", 0)).high_watermark == 0
+
+
+def test_too_large_a_batch_is_refused(node: NodeHarness) -> None:
+    node.create_topic("t", max_message_bytes=str(HEADER_SIZE + 100))
+    answer = node.produce("t", bytes(200))
+    assert answer.error_code == ErrorCode.message_too_large
+    assert "max.message.bytes" in answer.error_message
+
+
+def test_one_bad_partition_does_not_spoil_the_others(node: NodeHarness) -> None:
+    node.create_topic("t", 2)
+    entries = [{"index": index, "records": one_batch(b"a")} for index in (0, 9, 1)]
+    answer = node.ask("produce", 9, acks=1, timeout=1, topic_data=[{"name": "t", "partition_data": entries}])
+    assert [(entry.index, entry.error_code) for entry in answer.responses[0].partition_responses] == [
+        (0, ErrorCode.none),
+        (9, ErrorCode.unknown_topic_or_partition),
+        (1, ErrorCode.none),
+    ]
+
+
+def test_idempotence_duplicates_get_their_first_answer_and_gaps_are_refused(node: NodeHarness) -> None:
+    node.create_topic("t")
+    producer_id = node.ask("init_producer_id", 4, transaction_timeout=1000).producer_id
+    batch = {"producer_id": producer_id, "producer_epoch": 0}
+    # The first batch of a producer this broker does not remember is taken at any sequence (franz-go issue 1281).
+    assert node.produce("t", b"a", b"b", base_sequence=10, **batch).base_offset == 0
+    assert node.produce("t", b"c", base_sequence=12, **batch).base_offset == 2
+    again = node.produce("t", b"a", b"b", base_sequence=10, **batch)
+    assert (again.error_code, again.base_offset) == (ErrorCode.none, 0)
+    assert node.produce("t", b"x", base_sequence=14, **batch).error_code == ErrorCode.out_of_order_sequence_number
+    assert partition_of(node.fetch("t", 0)).high_watermark == 3
+
+
+def test_producer_ids_are_never_given_twice(make_node: Callable[..., NodeHarness], tmp_path: Any) -> None:
+    given = []
+    for _ in range(2):
+        node = NodeHarness(tmp_path / "log")
+        given += [node.ask("init_producer_id", 0, transaction_timeout=1000).producer_id for _ in range(1001)]
+        node.close()
+    assert len(set(given)) == len(given)
+
+
+def test_flush_messages_holds_back_the_answer_and_the_readers(node: NodeHarness) -> None:
+    node.create_topic("t", flush_messages="1")
+    fetching = node.fetch("t", 0, max_wait=10_000)
+    producing = [node.produce("t", value, acks=acks) for value, acks in ((b"a", 1), (b"b", -1))]
+    node.scheduler.run()
+    assert all(isinstance(pending, Pending) and pending.answer is None for pending in (*producing, fetching))
+    node.flush()
+    node.scheduler.run()
+    assert [pending.answer.responses[0].partition_responses[0].base_offset for pending in producing] == [0, 1]
+    assert offsets(partition_of(fetching.answer).records) == [0, 1]
+
+
+def test_flush_messages_flushes_only_every_so_many(node: NodeHarness) -> None:
+    node.create_topic("t", flush_messages="3")
+    assert node.produce("t", b"a", b"b").base_offset == 0
+    pending = node.produce("t", b"c")
+    assert isinstance(pending, Pending)
+    node.flush()
+    assert pending.answer is not None
+    assert node.produce("t", b"d").base_offset == 3
+
+
+def test_a_producer_waiting_on_a_deleted_topic_is_told(node: NodeHarness) -> None:
+    node.create_topic("t", flush_messages="1")
+    pending = node.produce("t", b"a", acks=-1)
+    node.node.delete_topic("t")
+    answer = pending.answer.responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_a_full_disk_is_told_and_the_log_goes_on_when_space_returns(
+    node: NodeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = node.create_topic("t")
+    log = topic.partitions[0].log
+
+    def no_space(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(log), "append", no_space)
+        assert node.produce("t", b"a").error_code == ErrorCode.kafka_storage_error
+    assert node.produce("t", b"b").base_offset == 0
