@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type:
 from bench.client_properties import as_text
 from bench.errors import TrialError, UsageError
 
-_TIMEOUT_S: Final = 15.0
+_TIMEOUT_S: Final = 10.0
 # An external cluster may take a while to elect leaders for a new topic.
 _LEADERS_WITHIN_S: Final = 30.0
 # A configuration error of the user's, not a failure of the broker.

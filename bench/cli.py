@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 from collections.abc import Iterator
@@ -169,6 +170,8 @@ def _run(
     writer = ResultWriter(out)
     # Until trials run there is nothing to keep: both signals end the run at once, and everything is cleaned up.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # py4j logs a traceback of every Ctrl-C on the root logger, which without a handler prints it.
+    logging.getLogger().addHandler(logging.NullHandler())
     stop = StopRequest()
     try:
         with StorageAreas(keep_data) as areas, observer:

@@ -324,7 +324,7 @@ def check_slots(plan: Plan, launcher: Launcher) -> None:
     """A barrier stage that does not fit would wait for ever. Raises UsageError."""
     if plan.tasks > launcher.slots:
         raise UsageError(
-            f"the workload needs {plan.tasks} load tasks at once and {launcher.master} has {launcher.slots} slots; "
+            f"the workload needs {plan.tasks} load tasks at once and {launcher.master} has slots for {launcher.slots}; "
             f"use --master 'local[{plan.tasks}]' or a larger cluster, or lower producers.count and consumers.count"
         )
 

@@ -282,7 +282,7 @@ def test_the_topics_of_an_external_cluster_are_removed(tmp_path: Path) -> None:
 def test_more_tasks_than_slots(tmp_path: Path) -> None:
     bench = Bench(tmp_path, MINIMAL + "producers: {count: 3}\n")
     with pytest.raises(
-        UsageError, match=r"needs 4 load tasks at once and local\[2\] has 2 slots; use --master 'local\[4\]'"
+        UsageError, match=r"needs 4 load tasks at once and local\[2\] has slots for 2; use --master 'local\[4\]'"
     ):
         check_slots(bench.plan, bench.launcher)
 
