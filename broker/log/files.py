@@ -10,6 +10,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import struct
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -17,6 +18,8 @@ from broker.records.batch import ReadableBuffer
 
 # linux/falloc.h: reserve blocks past the end of the file without moving the end.
 _FALLOC_FL_KEEP_SIZE: Final = 1
+# struct flock: type, whence, start, length (0: to the end), pid.
+_WHOLE_FILE_WRITE_LOCK: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class Entry(NamedTuple):
@@ -151,10 +154,9 @@ class RealFiles:
     def lock(self, path: Path) -> int | None:
         descriptor = self.open(path, create=True)
         try:
-            # flock keeps out another of ours, even in this process; a POSIX lock is what Java's FileLock takes, so it
-            # keeps out Apache Kafka. The two kinds do not see each other.
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # An open file description lock (fcntl(2)) keeps out Apache Kafka, whose Java takes a POSIX lock, and
+            # another of ours even in this process; nor is it lost when another descriptor of the file is closed.
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _WHOLE_FILE_WRITE_LOCK)
         except OSError as error:
             os.close(descriptor)
             if error.errno in (errno.EAGAIN, errno.EACCES):

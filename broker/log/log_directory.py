@@ -122,11 +122,16 @@ class LogDirectory:
     ) -> None:
         """Bring back every partition; after an unclean stop this reads and checks what was not flushed.
 
-        `config_of` tells the configuration of a topic; `progress` is told (partitions loaded, partitions in all).
+        `config_of` tells the configuration of a topic; `progress` is told (partitions loaded, partitions in all). If
+        this fails the directory is given back.
         """
         try:
             self._load(config_of, progress)
+        except LogDirectoryError:
+            self.close(clean=False)
+            raise
         except OSError as error:
+            self.close(clean=False)
             raise LogDirectoryError(
                 f"{error.filename or self.path} cannot be used: {error.strerror}; mend that and start again"
             ) from error
