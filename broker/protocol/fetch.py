@@ -45,6 +45,10 @@ TOPIC_IDS_FROM: Final = 13
 CONSUMER_REPLICA_ID: Final = -1
 READ_COMMITTED: Final = 1
 
+_PARTITION_V4: Final = struct.Struct(">iqi")
+_PARTITION_V5: Final = struct.Struct(">iqqi")
+_PARTITION_V9: Final = struct.Struct(">iiqqi")
+_PARTITION_V12: Final = struct.Struct(">iiqiqi")
 _PARTITION_HEAD: Final = struct.Struct(">ihqq")
 _RESPONSE_HEAD: Final = struct.Struct(">ihi")
 _EPOCH_AND_OFFSET: Final = struct.Struct(">iq")
@@ -107,17 +111,8 @@ def decode_request(body: memoryview, position: int, version: int) -> FetchReques
         topic = _topic(decoder, version)
         partitions = []
         for _ in range(decoder.array_length(least_item_bytes=16)):
-            partition = decoder.int32()
-            current_leader_epoch = decoder.int32() if version >= 9 else -1
-            fetch_offset = decoder.int64()
-            last_fetched_epoch = decoder.int32() if version >= 12 else -1
-            if version >= 5:
-                decoder.int64()  # the follower's log start offset
-            partition_max_bytes = decoder.int32()
+            partitions.append(_partition(decoder, version))
             decoder.skip_tags()
-            partitions.append(
-                FetchPartition(partition, current_leader_epoch, fetch_offset, last_fetched_epoch, partition_max_bytes)
-            )
         decoder.skip_tags()
         topics.append(FetchTopic(topic, partitions))
     if version >= 7:
@@ -132,6 +127,20 @@ def decode_request(body: memoryview, position: int, version: int) -> FetchReques
     return FetchRequest(
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, rack_id
     )
+
+
+def _partition(decoder: Decoder, version: int) -> FetchPartition:
+    # The log start offset is the follower's, which means nothing to a leader without followers.
+    current_leader_epoch = last_fetched_epoch = -1
+    if version >= 12:
+        partition, current_leader_epoch, offset, last_fetched_epoch, _, max_bytes = decoder.fields(_PARTITION_V12)
+    elif version >= 9:
+        partition, current_leader_epoch, offset, _, max_bytes = decoder.fields(_PARTITION_V9)
+    elif version >= 5:
+        partition, offset, _, max_bytes = decoder.fields(_PARTITION_V5)
+    else:
+        partition, offset, max_bytes = decoder.fields(_PARTITION_V4)
+    return FetchPartition(partition, current_leader_epoch, offset, last_fetched_epoch, max_bytes)
 
 
 def _topic(decoder: Decoder, version: int) -> str | UUID:

@@ -7,14 +7,16 @@ the bytes that are really there before anything is allocated or sliced.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 from uuid import UUID
 
-_INT8: Final = struct.Struct(">b")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-_INT64: Final = struct.Struct(">q")
+_read_int8 = struct.Struct(">b").unpack_from
+_read_int16 = _INT16.unpack_from
+_read_int32 = _INT32.unpack_from
+_read_int64 = struct.Struct(">q").unpack_from
 
 NO_TAGS: Final = b"\x00"
 """An empty tagged-field section, which ends every structure of a flexible version (KIP-482)."""
@@ -45,20 +47,25 @@ class Decoder:
         return self._end - self.position
 
     def int8(self) -> int:
-        value: int = self._fixed(_INT8, 1)
-        return value
+        return self._integer(_read_int8, 1)
 
     def int16(self) -> int:
-        value: int = self._fixed(_INT16, 2)
-        return value
+        return self._integer(_read_int16, 2)
 
     def int32(self) -> int:
-        value: int = self._fixed(_INT32, 4)
-        return value
+        return self._integer(_read_int32, 4)
 
     def int64(self) -> int:
-        value: int = self._fixed(_INT64, 8)
-        return value
+        return self._integer(_read_int64, 8)
+
+    def fields(self, form: struct.Struct) -> tuple[Any, ...]:
+        """Several fields of fixed size at once."""
+        position = self.position
+        self.position = position + form.size
+        try:
+            return form.unpack_from(self._buffer, position)
+        except struct.error:
+            raise MalformedRequestError(f"the request ends inside {form.size} bytes at byte {position}") from None
 
     def boolean(self) -> bool:
         return self.int8() != 0
@@ -66,28 +73,31 @@ class Decoder:
     def uuid(self) -> UUID:
         return UUID(bytes=bytes(self.take(16)))
 
-    def _fixed(self, form: struct.Struct, size: int) -> int:
+    def _integer(self, read: Callable[[memoryview, int], tuple[int]], size: int) -> int:
         position = self.position
-        if position + size > self._end:
-            raise MalformedRequestError(f"the request ends inside a {size}-byte integer at byte {position}")
         self.position = position + size
-        value: int = form.unpack_from(self._buffer, position)[0]
-        return value
+        try:
+            return read(self._buffer, position)[0]
+        except struct.error:
+            raise MalformedRequestError(f"the request ends inside a {size}-byte integer at byte {position}") from None
 
     def unsigned_varint(self) -> int:
-        value = shift = 0
         position = self.position
-        while position < self._end:
+        if position < self._end and (byte := self._buffer[position]) < 0x80:
+            self.position = position + 1
+            return byte
+        return self._long_unsigned_varint()
+
+    def _long_unsigned_varint(self) -> int:
+        value = shift = 0
+        for position in range(self.position, min(self._end, self.position + 5)):
             byte = self._buffer[position]
-            position += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                self.position = position
+                self.position = position + 1
                 return value
             shift += 7
-            if shift > 28:
-                raise MalformedRequestError(f"a varint at byte {self.position} is longer than five bytes")
-        raise MalformedRequestError(f"the request ends inside a varint at byte {self.position}")
+        raise MalformedRequestError(f"a varint at byte {self.position} has no end")
 
     def take(self, length: int) -> memoryview:
         """The next `length` bytes, not copied."""
@@ -134,9 +144,14 @@ class Decoder:
 
     def skip_tags(self) -> None:
         """Step over a tagged-field section whose tags all may be ignored; nothing to do in older versions."""
-        if self.flexible:
-            for _ in self.tags():
-                continue
+        if not self.flexible:
+            return
+        position = self.position
+        if position < self._end and not self._buffer[position]:
+            self.position = position + 1
+            return
+        for _ in self.tags():
+            continue
 
     def tags(self) -> Iterator[tuple[int, Decoder]]:
         """Each tagged field of the section that begins here, as its tag and a decoder of its value."""

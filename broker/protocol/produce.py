@@ -26,8 +26,9 @@ from broker.protocol.primitives import NO_TAGS, Decoder, array_length, nullable_
 
 FLEXIBLE_FROM: Final = 9
 
-_PARTITION_HEAD: Final = struct.Struct(">ihqq")
-_INT64: Final = struct.Struct(">q")
+_ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
+_PARTITION: Final = struct.Struct(">ihqqq")
+_PARTITION_BEFORE_V5: Final = struct.Struct(">ihqq")
 _NO_THROTTLE: Final = b"\x00\x00\x00\x00"
 
 
@@ -62,8 +63,7 @@ class PartitionProduced(NamedTuple):
 def decode_request(body: memoryview, position: int, version: int) -> ProduceRequest:
     decoder = Decoder(body, position, flexible=version >= FLEXIBLE_FROM)
     transactional_id = decoder.nullable_string()
-    acks = decoder.int16()
-    timeout_ms = decoder.int32()
+    acks, timeout_ms = decoder.fields(_ACKS_AND_TIMEOUT)
     topics = []
     for _ in range(decoder.array_length()):
         name = decoder.string()
@@ -79,19 +79,20 @@ def decode_request(body: memoryview, position: int, version: int) -> ProduceRequ
 
 def encode_response(topics: Sequence[tuple[str, Sequence[PartitionProduced]]], version: int) -> list[Part]:
     flexible = version >= FLEXIBLE_FROM
+    no_record_errors = array_length(0, flexible)
     out = bytearray(array_length(len(topics), flexible))
     for name, partitions in topics:
         out += string(name, flexible)
         out += array_length(len(partitions), flexible)
         for answer in partitions:
-            out += _PARTITION_HEAD.pack(
-                answer.partition, answer.error_code, answer.base_offset, answer.log_append_time_ms
-            )
+            partition, error_code, base_offset, time_ms, log_start_offset, error_message = answer
             if version >= 5:
-                out += _INT64.pack(answer.log_start_offset)
+                out += _PARTITION.pack(partition, error_code, base_offset, time_ms, log_start_offset)
+            else:
+                out += _PARTITION_BEFORE_V5.pack(partition, error_code, base_offset, time_ms)
             if version >= 8:
-                out += array_length(0, flexible)
-                out += nullable_string(answer.error_message, flexible)
+                out += no_record_errors
+                out += nullable_string(error_message, flexible)
             if flexible:
                 out += NO_TAGS
         if flexible:
