@@ -26,9 +26,6 @@ class OpenSegments:
         self._capacity = max(1, capacity)
         self._order: OrderedDict[Openable, None] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._order)
-
     def used(self, segment: Openable) -> None:
         order = self._order
         order[segment] = None

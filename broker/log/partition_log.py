@@ -284,12 +284,20 @@ class PartitionLog:
         if self._is_flushing or not is_needed:
             return None
         segments = self._segments[self._first_unsynced_slot() :]
+        descriptors: list[int] = []
+        try:
+            for segment in segments:
+                descriptors.append(segment.pin())  # noqa: PERF401 - those pinned so far must be known
+        except OSError:
+            for segment in segments[: len(descriptors)]:
+                segment.unpin()
+            raise
         ticket = FlushTicket(
             files=self._files,
             directory=self.directory,
             end_offset=self.log_end_offset,
             segments=segments,
-            descriptors=[segment.pin() for segment in segments],
+            descriptors=descriptors,
             paths=self._unsynced_paths,
             leader_epochs=encode_epochs(self.leader_epochs.entries) if self.leader_epochs.is_dirty else None,
             has_new_names=self._has_new_names,

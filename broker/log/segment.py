@@ -124,8 +124,12 @@ class Segment:
         if self.size_bytes == 0:
             return False
         if self._first_batch_timestamp_ms is None:
-            _, first = next(self.headers())
-            self._first_batch_timestamp_ms = first.max_timestamp_ms
+            try:
+                _, first = next(self.headers())
+                self._first_batch_timestamp_ms = first.max_timestamp_ms
+            except CorruptBatch as error:
+                _LOG.error("%s is damaged: %s", self._path, error)
+                self._first_batch_timestamp_ms = NO_TIMESTAMP
         first_ms = self._first_batch_timestamp_ms
         age_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self._created_ms
         return (
@@ -303,8 +307,9 @@ class Segment:
 
     def pin(self) -> int:
         """The descriptor, kept open until `unpin`."""
+        descriptor = self._open()
         self._pins += 1
-        return self._open()
+        return descriptor
 
     def unpin(self) -> None:
         self._pins -= 1

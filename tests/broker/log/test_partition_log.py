@@ -297,6 +297,23 @@ def test_a_failed_flush_leaves_everything_to_the_next(files: SimulatedFiles, log
     assert log.recovery_point == 60
 
 
+def test_a_flush_that_cannot_begin_holds_nothing(files: SimulatedFiles, log: PartitionLog) -> None:
+    fill(log, 40)
+    pins = Segment.pin
+    pinned: list[Segment] = []
+
+    def pin_two(segment: Segment) -> int:
+        if len(pinned) == 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        pinned.append(segment)
+        return pins(segment)
+
+    with patch.object(Segment, "pin", pin_two), pytest.raises(OSError, match="Too many"):
+        log.begin_flush()
+    flush(log)
+    assert log.unflushed_messages == 0
+
+
 def test_when_a_flush_is_due() -> None:
     directory, log = new_log(SimulatedFiles(), replace(SMALL, flush_messages=3, flush_ms=500))
     assert not log.flush_is_due(NOW_MS + 10**6)
