@@ -72,6 +72,4 @@ def outcome(trial: TrialPlan, summary: TrialSummary | None) -> list[str]:
         f"{summary.verdict.state}, {human_rate(summary.achieved_per_s)}, "
         f"produce p50 {human_ns(response.p50)} p99 {human_ns(response.p99)}"
     )
-    if summary.e2e:
-        line += f", end-to-end p99 {human_ns(summary.e2e.response_ns.p99)}"
     return [line, *(reason.text for reason in summary.verdict.reasons)]

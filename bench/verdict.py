@@ -179,8 +179,8 @@ def _host(evidence: Evidence, limits: Validity) -> list[Reason]:
             check="host.cpu_ratio",
             value=round(busy, 3),
             limit=limits.host_cpu_ratio_max,
-            text=f"the host's CPUs were {busy:.0%} busy (limit {limits.host_cpu_ratio_max:.0%}), so system, generator "
-            "and whatever else runs here waited for each other; stop other work, or lower load.rate",
+            text=f"the host's CPUs were {busy:.0%} busy (limit {limits.host_cpu_ratio_max:.0%}): broker, generator and "
+            "other work waited for each other; stop other work, or lower load.rate",
         )
     ]
 
