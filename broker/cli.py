@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-app = typer.Typer(no_args_is_help=True, help="A log broker that speaks Kafka's protocol and needs no JVM.")
+COMMANDS: Final = {
+    "dump-log": "Print and check the files of a log; needs no broker.",
+}
+"""The commands of broker/commands, with what the list of commands says of each."""
+
+
+class _CommandGroup(TyperGroup):
+    """Imports a file of broker/commands when its command is asked for, not to list it."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        name = cmd_name.replace("-", "_")
+        command_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        command_app.command(name=cmd_name)(getattr(import_module(f"broker.commands.{name}"), name))
+        return typer.main.get_command(command_app)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        listed = TyperGroup(
+            name=self.name,
+            help=self.help,
+            params=self.params,
+            commands={
+                **self.commands,
+                **{name: TyperCommand(name, help=text) for name, text in COMMANDS.items()},
+            },
+            rich_markup_mode=self.rich_markup_mode,
+        )
+        listed.format_help(ctx, formatter)
+
+
+app = typer.Typer(
+    cls=_CommandGroup, no_args_is_help=True, help="A log broker that speaks Kafka's protocol and needs no JVM."
+)
 
 
 @app.callback()
 def _group() -> None:
-    """Make `start` a command of a group even while it is the only one."""
+    """Make `start` a command of a group even while it is the only one written here."""
 
 
 @app.command()
@@ -22,11 +60,11 @@ def start(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one. [default: 9092]"),
+        typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.", show_default="9092"),
     ] = None,
     host: Annotated[
         str | None,
-        typer.Option("--host", help="Address to listen on and to tell clients. [default: 127.0.0.1]"),
+        typer.Option("--host", help="Address to listen on and to tell clients.", show_default="127.0.0.1"),
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="A server.properties file with Kafka's property names.")

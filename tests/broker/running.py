@@ -20,7 +20,7 @@ READY: Final = re.compile(
 )
 START_DEADLINE_S: Final = 30.0
 STOP_DEADLINE_S: Final = 30.0
-COMMAND: Final = (sys.executable, "-c", "import highwater; highwater.main()", "broker", "start")
+COMMAND: Final = (sys.executable, "-m", "highwater", "broker", "start")
 
 
 class RunningBroker:
@@ -34,7 +34,6 @@ class RunningBroker:
                 [*COMMAND, "--log-dir", str(log_dir), *arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
-                cwd=Path(__file__).parents[2],
             )
         try:
             ready = READY.fullmatch(self._first_line())

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections import defaultdict
@@ -16,7 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from tests.broker.running import COMMAND, RunningBroker, running_broker, start_broker
+from tests.broker.running import RunningBroker, running_broker, start_broker
 
 pytestmark = pytest.mark.clients
 
@@ -209,33 +207,3 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
     finally:
         broker.kill()
     assert not (tmp_path / "log" / ".kafka_cleanshutdown").exists()
-
-
-def run_to_the_end(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        cwd=cwd,
-        env=environment,
-        check=False,
-    )
-
-
-def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
-    with running_broker(tmp_path / "log"):
-        second = run_to_the_end("--log-dir", str(tmp_path / "log"), "--port", "0", cwd=tmp_path)
-    assert second.returncode == 2
-    assert second.stderr.splitlines()[-1].startswith("highwater broker: log directory")
-    assert "in use by another broker" in second.stderr
-
-
-def test_a_taken_port_is_refused(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        second = run_to_the_end("--log-dir", str(tmp_path / "log"), "--port", str(port), cwd=tmp_path)
-    assert second.returncode == 2
-    assert f"port {port} is taken" in second.stderr
-    assert len(second.stderr.splitlines()) == 1
