@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from broker.commands.log_files import Options, inspect
 from tests.broker.running import RunningBroker
 from tests.compat.apache_kafka.dump import complaints
 from tests.compat.apache_kafka.tools import kafka_tool
@@ -164,3 +165,48 @@ def dump_after_kill(broker: RunningBroker) -> None:
     finally:
         again.kill()
     assert complaints(log_directory) == []
+
+
+@case
+def dump_log_prints_the_batches_that_kafka_prints(broker: RunningBroker) -> None:
+    _create_topic(broker, "dumped")
+    for codec in CODECS:
+        _produce(
+            broker, "dumped", [f"{number}" for number in range(500)], f"compression.type={codec}", "batch.size=700"
+        )
+    assert broker.stop() == 0
+    path = broker.log_dir / "dumped-0" / f"{0:020d}.log"
+    printed = _succeed("kafka.tools.DumpLogSegments", "--files", str(path))
+    kafka = [
+        {name: fields[name] for name in _DUMPED_FIELDS}
+        for line in printed.splitlines()
+        if line.startswith("baseOffset: ")
+        for fields in [dict(zip(*[iter(line.replace(":", "").split())] * 2, strict=False))]
+    ]
+    ours = [
+        {name: str(row.fields[field]).lower() for name, field in _DUMPED_FIELDS.items()}
+        for row in inspect(path, Options(verify=True))
+        if row.kind == "batch"
+    ]
+    assert len(ours) > 20
+    assert ours == [{name: text.lower() for name, text in batch.items()} for batch in kafka]
+
+
+_DUMPED_FIELDS = {
+    "baseOffset": "base_offset",
+    "lastOffset": "last_offset",
+    "count": "records",
+    "baseSequence": "base_sequence",
+    "lastSequence": "last_sequence",
+    "producerId": "producer_id",
+    "producerEpoch": "producer_epoch",
+    "partitionLeaderEpoch": "leader_epoch",
+    "isTransactional": "is_transactional",
+    "isControl": "is_control",
+    "position": "position",
+    "CreateTime": "max_timestamp_ms",
+    "size": "bytes",
+    "compresscodec": "codec",
+    "crc": "crc",
+}
+"""Names of Kafka's tool, and ours."""
