@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.cluster.embedded import FILE_NAME, EmbeddedMetadataStore
+from broker.cluster.store import MetadataError, TopicRecord
+from broker.cluster.znodes import random_topic_id
+from broker.log.checkpoint import encode_topic_id
+from broker.log.files import RealFiles
+
+
+def open_store(directory: Path, cluster_id: str = "c") -> EmbeddedMetadataStore:
+    store = EmbeddedMetadataStore(RealFiles(), directory, cluster_id)
+    store.begin_epoch()
+    return store
+
+
+def topic(name: str, partitions: int = 1, **config: str) -> TopicRecord:
+    return TopicRecord(name, random_topic_id(), {index: [0] for index in range(partitions)}, config)
+
+
+def test_everything_is_there_at_the_next_start(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    topics = [topic("a", 2, k="v"), topic("b")]
+    store.put_topics(topics)
+    store.mark_for_deletion("b")
+    block = store.next_producer_id_block(0)
+    again = open_store(tmp_path)
+    assert list(again.topics()) == topics
+    assert list(again.topics_marked_for_deletion()) == ["b"]
+    assert again.controller_epoch == 2
+    assert again.next_producer_id_block(0).first == block.last + 1
+    again.remove_topic("b")
+    assert [record.name for record in open_store(tmp_path).topics()] == ["a"]
+    assert list(open_store(tmp_path).topics_marked_for_deletion()) == []
+
+
+def test_the_file_reads_like_kafkas_znodes(tmp_path: Path) -> None:
+    store = open_store(tmp_path, "cluster-id")
+    record = topic("t", 2, **{"retention.ms": "1"})
+    store.put_topics([record])
+    store.next_producer_id_block(7)
+    store.mark_for_deletion("t")
+    assert json.loads((tmp_path / FILE_NAME).read_text()) == {
+        "/cluster/id": {"version": "1", "id": "cluster-id"},
+        "/controller_epoch": 1,
+        "/latest_producer_id_block": {"version": 1, "broker": 7, "block_start": "0", "block_end": "999"},
+        "/brokers/topics/t": {
+            "version": 3,
+            "topic_id": encode_topic_id(record.topic_id),
+            "partitions": {"0": [0], "1": [0]},
+            "adding_replicas": {},
+            "removing_replicas": {},
+        },
+        "/config/topics/t": {"version": 1, "config": {"retention.ms": "1"}},
+        "/admin/delete_topics/t": None,
+    }
+
+
+def test_partitions_come_back_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    open_store(tmp_path).put_topics([topic("t", 12)])
+    (record,) = open_store(tmp_path).topics()
+    assert list(record.assignment) == list(range(12))
+
+
+def test_the_file_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    open_store(tmp_path, "one")
+    with pytest.raises(MetadataError, match="belongs to cluster one, and its directory to cluster two"):
+        open_store(tmp_path, "two")
+
+
+def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path)
+    store.put_topics([topic("kept")])
+    first = store.next_producer_id_block(0)
+
+    def no_space(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RealFiles, "pwrite", no_space)
+        for change in (
+            lambda: store.put_topics([topic("new")]),
+            lambda: store.remove_topic("kept"),
+            lambda: store.mark_for_deletion("kept"),
+            lambda: store.next_producer_id_block(0),
+        ):
+            with pytest.raises(OSError, match="No space"):
+                change()
+    for state in (store, open_store(tmp_path)):
+        assert [record.name for record in state.topics()] == ["kept"]
+        assert list(state.topics_marked_for_deletion()) == []
+    assert store.next_producer_id_block(0).first == first.last + 1

@@ -1,0 +1,253 @@
+"""One connection on a transport and a loop that are not there."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from broker.handlers.dispatch import PendingResponse
+from broker.handlers.reply import CloseConnection, Deferred
+from broker.protocol.frame import Part
+from broker.protocol.primitives import MalformedRequestError
+from broker.server.connection import MAX_OUTSTANDING, WRITE_HIGH_BYTES, Connection
+from tests.broker.handlers.harness import LISTENER, ManualScheduler
+
+
+class Transport:
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.is_reading = True
+        self.is_closing = False
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        assert high > low
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("192.0.2.7", 4711) if name == "peername" else None
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def writelines(self, parts: list[Part]) -> None:
+        assert not self.is_closing
+        self.writes.append(b"".join(map(bytes, parts)))
+
+    def pause_reading(self) -> None:
+        assert self.is_reading
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.is_reading
+        self.is_reading = True
+
+    def close(self) -> None:
+        self.is_closing = True
+
+
+class Echo:
+    """Answers a frame with itself, at once or, for those beginning with "later", when told to."""
+
+    def __init__(self) -> None:
+        self.later: dict[bytes, Deferred] = {}
+        self.seen: list[bytes] = []
+
+    def dispatch(self, frame: memoryview, listener: object) -> list[Part] | PendingResponse | None:
+        request = bytes(frame)
+        self.seen.append(request)
+        if request == b"malformed":
+            raise MalformedRequestError("it makes no sense")
+        if request == b"hang up":
+            raise CloseConnection("as told")
+        if request == b"bug":
+            raise ZeroDivisionError
+        if request == b"silent":
+            return None
+        if request.startswith(b"later"):
+            deferred = self.later[request] = Deferred()
+            return PendingResponse(deferred, list)
+        return [request + b";"]
+
+
+class Client:
+    def __init__(self) -> None:
+        self.echo = Echo()
+        self.loop = ManualScheduler()
+        self.transport = Transport()
+        self.lost: list[Connection] = []
+        self.connection = Connection(
+            cast(Any, self.echo),
+            LISTENER,
+            cast(Any, self.loop),
+            max_frame_bytes=1000,
+            on_made=lambda _: None,
+            on_lost=self.lost.append,
+        )
+        self.connection.connection_made(cast(Any, self.transport))
+
+    def send(self, *requests: bytes) -> None:
+        self.send_raw(b"".join(struct.pack(">i", len(request)) + request for request in requests))
+
+    def send_raw(self, data: bytes) -> None:
+        while data:
+            room = self.connection.get_buffer(65536)
+            size = min(len(room), len(data))
+            room[:size] = data[:size]
+            data = data[size:]
+            self.connection.buffer_updated(size)
+
+    def complete(self, request: bytes) -> None:
+        self.echo.later[request].complete([request + b";"])
+
+    @property
+    def received(self) -> bytes:
+        return b"".join(self.transport.writes)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+def test_answers_of_one_wake_up_leave_in_one_write(client: Client) -> None:
+    client.send(b"a", b"b", b"silent", b"c")
+    assert client.transport.writes == [b"a;b;c;"]
+
+
+def test_answers_keep_the_order_of_requests_whatever_order_they_come_in(client: Client) -> None:
+    client.send(b"a", b"later 1", b"b", b"later 2", b"later 3", b"c")
+    assert client.received == b"a;"
+    client.complete(b"later 2")
+    client.loop.run()
+    assert client.received == b"a;"
+    client.complete(b"later 1")
+    client.loop.run()
+    assert client.received == b"a;later 1;b;later 2;"
+    client.complete(b"later 3")
+    client.loop.run()
+    assert client.received == b"a;later 1;b;later 2;later 3;c;"
+    client.send(b"d")
+    assert client.received.endswith(b"c;d;")
+
+
+def test_answers_that_come_together_leave_in_one_write(client: Client) -> None:
+    client.send(b"later 1", b"later 2")
+    client.complete(b"later 1")
+    client.complete(b"later 2")
+    client.loop.run()
+    assert client.transport.writes == [b"later 1;later 2;"]
+
+
+def test_too_many_outstanding_answers_stop_the_reading(client: Client) -> None:
+    requests = [b"later %d" % number for number in range(MAX_OUTSTANDING + 5)]
+    client.send(*requests)
+    assert len(client.echo.seen) == MAX_OUTSTANDING
+    assert not client.transport.is_reading
+    for request in requests[:MAX_OUTSTANDING]:
+        client.complete(request)
+    client.loop.run()
+    assert client.echo.seen == requests
+    assert client.transport.is_reading
+
+
+def test_a_client_that_does_not_take_its_answers_is_not_read_from(client: Client) -> None:
+    client.connection.pause_writing()
+    client.send(b"a")
+    assert client.echo.seen == []
+    assert not client.transport.is_reading
+    client.connection.resume_writing()
+    assert client.received == b"a;"
+    assert client.transport.is_reading
+
+
+def test_a_long_burst_is_written_in_pieces(client: Client) -> None:
+    count = WRITE_HIGH_BYTES // 900 + 10
+    client.send(*[b"x" * 900] * count)
+    assert len(client.received) == 901 * count
+    assert max(map(len, client.transport.writes)) <= WRITE_HIGH_BYTES + 1000
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "said"),
+    [
+        (b"malformed", "closing the connection of 192.0.2.7:4711: malformed request: it makes no sense"),
+        (b"hang up", "closing the connection of 192.0.2.7:4711: as told"),
+    ],
+)
+def test_a_bad_request_closes_the_connection_with_one_line_after_the_answers_before_it(
+    client: Client, caplog: pytest.LogCaptureFixture, request_bytes: bytes, said: str
+) -> None:
+    client.send(b"before", request_bytes, b"after")
+    assert client.received == b"before;"
+    assert client.transport.is_closing
+    assert client.echo.seen[-1] == request_bytes
+    assert caplog.messages == [said]
+
+
+def test_an_impossible_frame_length_closes_the_connection(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    client.send_raw(struct.pack(">i", 1001))
+    assert client.transport.is_closing
+    assert "socket.request.max.bytes allows 1000" in caplog.text
+
+
+def test_a_bug_is_logged_with_its_traceback_and_closes_the_connection(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.send(b"bug")
+    assert client.transport.is_closing
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+
+
+def test_a_lost_connection_cancels_what_it_waits_for(client: Client) -> None:
+    client.send(b"later 1", b"later 2")
+    cancelled: list[str] = []
+    for name, deferred in client.echo.later.items():
+        deferred.on_cancel = _append_to(cancelled, name.decode())
+    client.connection.connection_lost(None)
+    assert cancelled == ["later 1", "later 2"]
+    assert client.lost == [client.connection]
+    client.complete(b"later 1")
+    client.loop.run()
+    assert client.received == b""
+
+
+def _append_to(into: list[str], name: str) -> Callable[[], None]:
+    return lambda: into.append(name)
+
+
+def test_a_stopping_connection_takes_no_requests_but_gives_its_answers(client: Client) -> None:
+    client.send(b"later 1")
+    client.connection.stop_reading()
+    is_waiting = [client.connection.is_waiting]
+    client.complete(b"later 1")
+    client.loop.run()
+    is_waiting.append(client.connection.is_waiting)
+    assert client.received == b"later 1;"
+    assert is_waiting == [True, False]
+    assert not client.transport.is_reading
+
+
+def test_idle_connections_are_closed_and_waiting_ones_are_not(client: Client) -> None:
+    connection = client.connection
+    connection.sweep(0, 1000)
+    connection.sweep(999, 1000)
+    assert not client.transport.is_closing
+    client.send(b"later 1")
+    for now_ms in (2000, 4000, 6000):
+        connection.sweep(now_ms, 1000)
+    assert not client.transport.is_closing
+    client.complete(b"later 1")
+    client.loop.run()
+    connection.sweep(7000, 1000)
+    assert client.transport.is_closing
+
+
+def test_idle_connections_stay_when_no_limit_is_set(client: Client) -> None:
+    client.connection.sweep(0, -1)
+    client.connection.sweep(10**12, -1)
+    assert not client.transport.is_closing
