@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
 import typer
+from typer.exceptions import TyperException
 
 import bench.cli
 import broker.cli
@@ -22,8 +25,17 @@ app.command(name="report")(reports.cli.report)
 
 
 def main() -> None:
-    """Entry point of the console command."""
-    app()
+    """Entry point of the console command. A mistake in the call itself gets one line and exit status 2."""
+    try:
+        status = app(standalone_mode=False)
+    except typer.Abort:
+        status = 130
+    except TyperException as error:
+        message = error.format_message().strip()
+        if message:  # a group called without a command has printed its help, and has nothing to add
+            typer.echo(f"error: {message}", err=True)
+        status = error.exit_code
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from typing import Final
 from bench.results import Environment, GitState
 from tuning import check
 from tuning.facts import Facts
+from tuning.workload import Workload
 
 _SYSCTLS: Final = (
     "fs.file-max",
@@ -58,7 +59,11 @@ _SYSFS: Final = {
 _DISTRIBUTIONS: Final = ("highwater", "pyspark", "confluent-kafka", "hdrhistogram", "numpy")
 
 
-def describe_environment(facts: Facts, launcher_versions: Mapping[str, str]) -> Environment:
+def describe_environment(
+    facts: Facts, launcher_versions: Mapping[str, str], storage_paths: Iterable[Path]
+) -> Environment:
+    """`storage_paths` are where the systems under test keep their logs: mount and disk knobs are judged there."""
+    workload = Workload(data_dirs=tuple(sorted({str(path.resolve()) for path in storage_paths})))
     return Environment(
         facts={
             **facts.as_json(),
@@ -70,7 +75,7 @@ def describe_environment(facts: Facts, launcher_versions: Mapping[str, str]) -> 
             "sysctl": {name: _read(facts, "/proc/sys/" + name.replace(".", "/")) for name in _SYSCTLS},
             "versions": versions(launcher_versions),
         },
-        tuning=[report.as_json() for report in check.evaluate(facts)],
+        tuning=[report.as_json() for report in check.evaluate(facts, workload)],
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
+from hdrh.histogram import HdrHistogram
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bench.histogram_log import mean_of, read_histogram
@@ -326,14 +327,20 @@ def histogram_path(trial_directory: Path, metric: Metric) -> Path:
     return trial_directory / "hist" / f"{metric}.hlog"
 
 
+def _measured_histogram(path: Path, phases: Iterable[Phase]) -> HdrHistogram:
+    for phase in phases:
+        if phase.name == "measure":
+            return read_histogram(path, phase.start_s, phase.end_s)
+    raise ValueError("the trial's summary names no measured phase")
+
+
 def measured_latency(trial_directory: Path, metric: Metric, phases: Iterable[Phase]) -> Latency:
     """The latency of the measured phase, computed from the histogram log on disk and from nothing else.
 
     Raises OSError or ValueError when the log is missing or damaged.
     """
     path = histogram_path(trial_directory, metric)
-    measure = next(phase for phase in phases if phase.name == "measure")
-    histogram = read_histogram(path, measure.start_s, measure.end_s)
+    histogram = _measured_histogram(path, phases)
     at = histogram.get_percentile_to_value_dict([50, 90, 99, 99.9, 99.99]) if histogram.get_total_count() else {}
     return Latency(
         p50=at.get(50, 0),
@@ -378,9 +385,8 @@ class TrialResult:
         Raises ResultDirectoryError when the histogram log is missing or damaged.
         """
         path = self.histogram_path(metric)
-        measure = next(phase for phase in self.summary.phases if phase.name == "measure")
         try:
-            histogram = read_histogram(path, measure.start_s, measure.end_s)
+            histogram = _measured_histogram(path, self.summary.phases)
         except (OSError, ValueError, TypeError) as error:
             raise ResultDirectoryError(f"{path}: cannot read the histogram log: {error}") from error
         if not histogram.get_total_count():

@@ -102,7 +102,8 @@ class Run:
         manifest = self._first_manifest()
         exit_codes = {EXIT_OK}
         self.writer.write_manifest(manifest)
-        self.writer.write_environment(describe_environment(self.facts, self.launcher.versions()))
+        targets = [directory.parent for directory in self.areas.directories.values()]
+        self.writer.write_environment(describe_environment(self.facts, self.launcher.versions(), targets))
         self.observer.run_started(self.plan, self.writer.directory, self.launcher.master)
         for index, planned in enumerate(self.plan.trials):
             self.observer.trial_started(index + 1, planned.plan)

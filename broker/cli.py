@@ -10,6 +10,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 COMMANDS: Final = {
+    "topics": "Create, list, describe, alter and delete topics.",
+    "produce": "Write the lines of standard input to a topic.",
+    "consume": "Write the records of a topic to standard output.",
     "dump-log": "Print and check the files of a log; needs no broker.",
 }
 """The commands of broker/commands, with what the list of commands says of each."""
@@ -100,9 +103,9 @@ def start(
             settings.append(Setting("--host and --port", "listeners", listener))
         exit_code = broker.run(BrokerConfig(settings))
     except broker.SETUP_ERRORS as error:
-        typer.echo(f"highwater broker: {error}", err=True)
+        typer.echo(f"error: {error}", err=True)
         raise typer.Exit(broker.EXIT_USAGE) from None
     except KeyboardInterrupt:
-        typer.echo("highwater broker: interrupted before it was ready", err=True)
+        typer.echo("interrupted before it was ready", err=True)
         raise typer.Exit(broker.EXIT_FAILED) from None
     raise typer.Exit(exit_code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -38,7 +38,7 @@ def reporting(command: str) -> Iterator[None]:
         yield
         sys.stdout.flush()
     except CommandError as error:
-        typer.echo(f"highwater broker {command}: {error}", err=True)
+        typer.echo(f"error: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
     except BrokenPipeError:
         # Whoever read our output has enough. Python flushes standard output once more at its end: into the void.
@@ -50,6 +50,11 @@ def reporting(command: str) -> Iterator[None]:
 def say(text: str) -> None:
     """One line of output; `reporting` flushes."""
     sys.stdout.write(text + "\n")
+
+
+def say_all(lines: Iterable[str]) -> None:
+    for line in lines:
+        say(line)
 
 
 def print_json(document: Any) -> None:

@@ -22,7 +22,7 @@ def start_and_fail(*arguments: str, cwd: Path | None = None) -> str:
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("highwater broker: ")
+    assert line.startswith("error: ")
     return line
 
 
