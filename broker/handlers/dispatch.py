@@ -14,7 +14,7 @@ from broker.protocol.apis import API_VERSIONS, APIS, Api
 from broker.protocol.frame import Part, Parts, frame_response, read_request_header
 from broker.protocol.primitives import Decoder, MalformedRequestError
 
-Decode = Callable[[memoryview, int, int], Any]
+Decode = Callable[[Decoder, int], Any]
 Handle = Callable[[Node, RequestContext, Any], Reply]
 
 
@@ -55,12 +55,9 @@ class Dispatcher:
             context = RequestContext(0, header.client_id, listener)
             reply = handler.handle(self._node, context, None)
             return self._respond(handler, context, header.correlation_id, reply)
-        position = header.body_position
-        if api.is_flexible(version):
-            tags = Decoder(frame, position, flexible=True)
-            tags.skip_tags()
-            position = tags.position
-        request = handler.decode(frame, position, version)
+        decoder = Decoder(frame, header.body_position, flexible=api.is_flexible(version))
+        decoder.skip_tags()
+        request = handler.decode(decoder, version)
         context = RequestContext(version, header.client_id, listener)
         reply = handler.handle(self._node, context, request)
         return self._respond(handler, context, header.correlation_id, reply)
@@ -88,5 +85,5 @@ class Dispatcher:
         return handler
 
 
-def _decode_cold(name: str, body: memoryview, position: int, version: int) -> Any:
-    return cold.decode_request(name, version, body, position)
+def _decode_cold(name: str, decoder: Decoder, version: int) -> Any:
+    return cold.decode_request(name, version, decoder)

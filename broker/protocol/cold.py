@@ -32,10 +32,9 @@ Answer = dict[str, Any]
 _ABSENT: Final = object()
 
 
-def decode_request(schema: str, version: int, body: memoryview, position: int) -> Any:
+def decode_request(schema: str, version: int, decoder: Decoder) -> Any:
     """A request of the named schema (kio's spelling, such as "create_topics")."""
-    entity, read = _reader(schema, version)
-    return read(Decoder(body, position, flexible=entity.__flexible__))
+    return _reader(schema, version)(decoder)
 
 
 def encode_response(schema: str, version: int, answer: Answer) -> bytes:
@@ -56,9 +55,8 @@ Read = Callable[[Decoder], Any]
 
 
 @functools.cache
-def _reader(schema: str, version: int) -> tuple[type[Any], Read]:
-    entity = _entity(schema, version, EntityType.request)
-    return entity, _entity_reader(entity)
+def _reader(schema: str, version: int) -> Read:
+    return _entity_reader(_entity(schema, version, EntityType.request))
 
 
 def _entity_reader(entity: type[Any]) -> Read:

@@ -98,8 +98,7 @@ class PartitionFetched(NamedTuple):
     """(epoch, end offset) of the largest epoch that the log and the reader share (KIP-595)."""
 
 
-def decode_request(body: memoryview, position: int, version: int) -> FetchRequest:
-    decoder = Decoder(body, position, flexible=version >= FLEXIBLE_FROM)
+def decode_request(decoder: Decoder, version: int) -> FetchRequest:
     replica_id = decoder.int32() if version < 15 else CONSUMER_REPLICA_ID
     max_wait_ms = decoder.int32()
     min_bytes = decoder.int32()

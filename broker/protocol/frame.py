@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from broker.protocol.primitives import Decoder, MalformedRequestError
+from broker.protocol.primitives import MalformedRequestError
 
 Part = bytes | bytearray | memoryview
 Parts = Sequence[Part]
@@ -130,13 +130,14 @@ def read_request_header(frame: memoryview) -> RequestHeader:
     position = _REQUEST_HEADER.size
     if client_id_bytes == -1:
         return RequestHeader(api_key, api_version, correlation_id, None, position)
-    decoder = Decoder(frame, position)
-    raw_client_id = decoder.take(client_id_bytes)
+    end = position + client_id_bytes
+    if client_id_bytes < 0 or end > len(frame):
+        raise MalformedRequestError(f"the client id claims {client_id_bytes} bytes")
     try:
-        client_id = str(raw_client_id, "utf-8")
+        client_id = str(frame[position:end], "utf-8")
     except UnicodeDecodeError as error:
         raise MalformedRequestError(f"the client id is not UTF-8: {error.reason}") from None
-    return RequestHeader(api_key, api_version, correlation_id, client_id, decoder.position)
+    return RequestHeader(api_key, api_version, correlation_id, client_id, end)
 
 
 def frame_response(correlation_id: int, parts: Parts, *, flexible_header: bool) -> list[Part]:

@@ -90,8 +90,7 @@ class ClusterMetadata(NamedTuple):
     authorized_operations: int = OPERATIONS_NOT_ASKED
 
 
-def decode_request(body: memoryview, position: int, version: int) -> MetadataRequest:
-    decoder = Decoder(body, position, flexible=version >= FLEXIBLE_FROM)
+def decode_request(decoder: Decoder, version: int) -> MetadataRequest:
     count = decoder.array_length()
     topics: list[RequestedTopic] | None = None
     if version == 0 and count == -1:

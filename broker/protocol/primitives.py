@@ -104,18 +104,26 @@ class Decoder:
         position = self.position
         end = position + length
         if length < 0 or end > self._end:
-            raise MalformedRequestError(
-                f"a field at byte {position} claims {length} bytes; {self._end - position} are left"
-            )
+            raise self._overrun(length)
         self.position = end
         return self._buffer[position:end]
+
+    def _overrun(self, length: int) -> MalformedRequestError:
+        return MalformedRequestError(
+            f"a field at byte {self.position} claims {length} bytes; {self._end - self.position} are left"
+        )
 
     def nullable_string(self) -> str | None:
         length = self.unsigned_varint() - 1 if self.flexible else self.int16()
         if length == -1:
             return None
+        position = self.position
+        end = position + length
+        if length < 0 or end > self._end:
+            raise self._overrun(length)
+        self.position = end
         try:
-            return str(self.take(length), "utf-8")
+            return str(self._buffer[position:end], "utf-8")
         except UnicodeDecodeError as error:
             raise MalformedRequestError(f"a string before byte {self.position} is not UTF-8: {error.reason}") from None
 

@@ -60,8 +60,7 @@ class PartitionProduced(NamedTuple):
     error_message: str | None = None
 
 
-def decode_request(body: memoryview, position: int, version: int) -> ProduceRequest:
-    decoder = Decoder(body, position, flexible=version >= FLEXIBLE_FROM)
+def decode_request(decoder: Decoder, version: int) -> ProduceRequest:
     transactional_id = decoder.nullable_string()
     acks, timeout_ms = decoder.fields(_ACKS_AND_TIMEOUT)
     topics = []

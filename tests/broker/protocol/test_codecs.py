@@ -20,7 +20,7 @@ from kio.static.primitive import Records
 from broker.protocol import cold, fetch, metadata, produce
 from broker.protocol.apis import APIS
 from broker.protocol.frame import Parts
-from broker.protocol.primitives import ZERO_UUID, MalformedRequestError
+from broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError
 
 st.register_type_strategy(Records, st.binary(max_size=300).map(Records.parse))
 
@@ -65,7 +65,8 @@ def milliseconds(duration: datetime.timedelta) -> int:
 
 def decode(name: str, version: int, raw: bytes) -> Any:
     """Decode a request that does not begin at the beginning of its buffer, as behind a header."""
-    return MODULES[name].decode_request(memoryview(b"header" + raw), len(b"header"), version)
+    decoder = Decoder(memoryview(b"header" + raw), len(b"header"), flexible=API_BY_NAME[name].is_flexible(version))
+    return MODULES[name].decode_request(decoder, version)
 
 
 @pytest.mark.parametrize("version", [v for n, v in VERSIONS if n == "produce"])
