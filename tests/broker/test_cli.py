@@ -8,22 +8,32 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from broker.cli import app
 from tests.broker.running import COMMAND, RunningBroker, running_broker
 
 DEADLINE_S = 30.0
 
 
-def start_and_fail(*arguments: str, cwd: Path | None = None) -> str:
+def start_and_fail(*arguments: str) -> str:
     """Run a start that must not succeed; the one line it says."""
-    done = subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=DEADLINE_S, cwd=cwd, check=False
-    )
-    assert done.returncode == 2, done.stderr
+    done = CliRunner().invoke(app, ["start", *arguments])
+    assert done.exit_code == 2, done.output
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
     return line
+
+
+def test_the_one_line_is_all_that_a_process_says(tmp_path: Path) -> None:
+    arguments = ["--log-dir", str(tmp_path / "log"), "--property", "num.partitons=1"]
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: --property: num.partitons is not a property of a Kafka broker; "
+        "did you mean num.partitions?\n"
+    )
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
@@ -37,8 +47,8 @@ def test_a_taken_port_is_refused(tmp_path: Path) -> None:
         assert f"port {port} is taken" in start_and_fail("--log-dir", str(tmp_path / "log"), "--port", str(port))
 
 
-def test_no_log_directory(tmp_path: Path) -> None:
-    assert "--log-dir DIR" in start_and_fail("--port", "0", cwd=tmp_path)
+def test_no_log_directory() -> None:
+    assert "--log-dir DIR" in start_and_fail("--port", "0")
 
 
 def test_a_log_directory_that_is_a_file(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ int64s = st.integers(-(2**63), 2**63 - 1)
 names = st.text(max_size=20)
 errors = st.sampled_from(list(ErrorCode))
 records = st.binary(max_size=300)
-fuzz = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+fuzz = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def kio_class(name: str, version: int, kind: EntityType) -> Any:

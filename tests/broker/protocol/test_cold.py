@@ -47,7 +47,7 @@ def test_a_field_that_no_version_has_is_a_bug() -> None:
 
 
 @pytest.mark.parametrize(("name", "version"), COLD)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_requests_are_read_as_kio_reads_them(name: str, version: int, data: st.DataObject) -> None:
     entity = cold._entity(name, version, EntityType.request)
@@ -59,7 +59,7 @@ def test_requests_are_read_as_kio_reads_them(name: str, version: int, data: st.D
 
 
 @pytest.mark.parametrize(("name", "version"), COLD)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(raw=st.binary(max_size=100))
 def test_garbage_is_decoded_or_malformed(name: str, version: int, raw: bytes) -> None:
     with contextlib.suppress(MalformedRequestError):
