@@ -135,7 +135,7 @@ class HistogramSeries:
         for second in range(first, last + 1):
             chosen = indices if first == last else indices[seconds == second]
             if len(chosen):
-                self._counts_of(second).__iadd__(np.bincount(chosen, minlength=COUNTS_LENGTH))
+                np.add.at(self._counts_of(second), chosen, 1)
 
     def _counts_of(self, second: int) -> NDArray[np.int64]:
         if second not in self._dense:

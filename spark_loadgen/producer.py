@@ -12,6 +12,7 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
+from operator import add
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from spark_loadgen.windows import SECOND_NS, Count, SecondMeter, Windows
 
 _TICK_NS: Final = 500_000
 _IDLE_NS_MAX: Final = 20_000_000
+_ACCOUNTS_NS: Final = 5_000_000
 _BURST_MAX: Final = 2_000
 _SAMPLES_PER_S: Final = 20_000
 _SAMPLES_PER_DRAIN: Final = 512
@@ -135,6 +137,7 @@ class ProducerLoad:
         self._first_send_delay_ns: int | None = None
         self._backpressure = 0
         self._filed = (0, 0, 0, 0)
+        self._next_accounts_ns = 0
         self._sending_ended_ns = 0
         self._block = _Block(0, [], [])
         self.client = Producer(_configuration(plan, self._deliveries))
@@ -144,13 +147,11 @@ class ProducerLoad:
         sequences = np.arange(first, min(first + self._block_records, self._total), dtype=np.int64)
         intended_ns = self._schedule.intended_ns(sequences, self._worker)
         stamps = encode_stamps(self._worker, self._magic, first, intended_ns)
-        pool = self._pool
-        start = self._pool_start + first
-        values = [
-            stamps[at * STAMP_BYTES : (at + 1) * STAMP_BYTES] + pool[(start + at) % len(pool)]
-            for at in range(len(sequences))
-        ]
-        return _Block(first, intended_ns.tolist(), values)
+        start = (self._pool_start + first) % len(self._pool)
+        bodies = self._pool[start : start + len(stamps)]
+        while len(bodies) < len(stamps):  # past the end of the pool: from its start again
+            bodies += self._pool[: len(stamps) - len(bodies)]
+        return _Block(first, intended_ns.tolist(), list(map(add, stamps, bodies)))
 
     def prepare(self) -> None:
         """Make the first records, so that T0 finds them ready."""
@@ -207,6 +208,7 @@ class ProducerLoad:
             self._tick(t0_ns, channel)
             if not more:
                 self._sleep_until(self._next_intended_ns(schedule_ns), t0_ns)
+        self._tick(t0_ns, channel)
         self._sending_ended_ns = time.monotonic_ns() - t0_ns
 
     def _next_intended_ns(self, schedule_ns: int) -> int:
@@ -240,9 +242,11 @@ class ProducerLoad:
                         sent_ns.append(now_ns)
                         sampled_ns.append(block.intended_ns[at])
                         next_sample += stride
-                    else:
+                        at += 1
+                    until = min(end, next_sample)
+                    for at in range(at, until):  # noqa: B020 - an exception leaves `at` at its record
                         produce(topic, values[at])
-                    at += 1
+                    at = until
             except BufferError:  # the client's queue is full: back-pressure, felt as lateness
                 self._backpressure += 1
                 blocked = True
@@ -269,9 +273,13 @@ class ProducerLoad:
             self.client.flush(5)
 
     def _tick(self, t0_ns: int, channel: TaskChannel) -> None:
+        """What is to be done beside sending, every 5 ms and at the turn of a second."""
         elapsed_ns = time.monotonic_ns() - t0_ns
-        self._account(elapsed_ns)
         turned = self._meter.advance(elapsed_ns)
+        if elapsed_ns < self._next_accounts_ns and not turned:
+            return
+        self._next_accounts_ns = elapsed_ns + _ACCOUNTS_NS
+        self._account(elapsed_ns)
         self._record_samples(t0_ns, now=turned)
         if turned:
             last = self._meter.second - 1
@@ -288,7 +296,7 @@ class ProducerLoad:
             )
 
     def _account(self, elapsed_ns: int) -> None:
-        """File what happened since the last tick under the present second."""
+        """File what happened since the last time under the present second."""
         deliveries = self._deliveries
         failed = len(deliveries.failed_sequences) + len(self._refused)
         now = (self._sent, deliveries.acked, deliveries.acked_bytes, failed)

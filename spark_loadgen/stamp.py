@@ -15,14 +15,16 @@ STAMP_BYTES: Final = 24
 STAMP: Final = np.dtype([("worker", "<u4"), ("magic", "<u4"), ("sequence", "<u8"), ("intended_ns", "<i8")])
 
 
-def encode_stamps(worker: int, magic: int, first_sequence: int, intended_ns: NDArray[np.int64]) -> bytes:
-    """The stamps of consecutive records of one worker, joined."""
+def encode_stamps(worker: int, magic: int, first_sequence: int, intended_ns: NDArray[np.int64]) -> list[bytes]:
+    """The stamps of consecutive records of one worker."""
     stamps = np.empty(len(intended_ns), dtype=STAMP)
     stamps["worker"] = worker
     stamps["magic"] = magic
     stamps["sequence"] = np.arange(first_sequence, first_sequence + len(intended_ns))
     stamps["intended_ns"] = intended_ns
-    return stamps.tobytes()
+    # As plain memory, which NumPy turns into one bytes object per record.
+    encoded: list[bytes] = stamps.view(f"V{STAMP_BYTES}").tolist()
+    return encoded
 
 
 def decode_stamps(joined: bytes) -> NDArray[np.void]:

@@ -17,7 +17,7 @@ Received = tuple[int, int, int]  # worker, sequence, partition
 
 
 def value_of(worker: int, sequence: int) -> bytes:
-    return encode_stamps(worker, MAGIC, sequence, np.array([sequence], dtype=np.int64)) + b"body"
+    return encode_stamps(worker, MAGIC, sequence, np.array([sequence], dtype=np.int64))[0] + b"body"
 
 
 def consume(records: list[Received], totals: list[int], batch: int = 500) -> ReceivedReport:
@@ -81,7 +81,7 @@ def test_a_record_may_overtake_in_another_partition_or_of_another_worker() -> No
 
 def test_what_is_not_a_record_of_this_run_is_corrupt() -> None:
     checker = ReceivedRecords(MAGIC, [10])
-    foreign = encode_stamps(0, MAGIC + 1, 0, np.array([0], dtype=np.int64))
+    (foreign,) = encode_stamps(0, MAGIC + 1, 0, np.array([0], dtype=np.int64))
     beyond = value_of(0, 10)
     nobody = value_of(4, 0)
     stamps, ours = checker.check([b"short", None, b"", foreign, beyond, nobody, value_of(0, 0)], [0] * 7)
