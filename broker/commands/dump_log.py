@@ -46,7 +46,7 @@ def dump_log(
 
     With --json every row is one line of JSON. Exit code: 0 all is sound, 1 something is damaged, 2 not such a file.
     """
-    with reporting("dump-log"):
+    with reporting():
         options = Options(verify, print_data, not allow_gaps)
         printer = _print_json if as_json else _print_text
         problem_count = 0

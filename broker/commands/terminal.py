@@ -32,7 +32,7 @@ class UsageError(CommandError):
 
 
 @contextmanager
-def reporting(command: str) -> Iterator[None]:
+def reporting() -> Iterator[None]:
     """Turn what stops a command into one line and an exit code."""
     try:
         yield

@@ -1,0 +1,180 @@
+"""A cluster as the commands see it, through confluent-kafka: reached in bounded time, its refusals in one line."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+import typer
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # type: ignore[attr-defined]
+
+from broker.commands.terminal import CommandError, UsageError, nearest
+from broker.config import ConfigError, read_properties_file
+
+CONNECT_TIMEOUT_S: Final = 5.0
+REQUEST_TIMEOUT_S: Final = 10.0
+
+BootstrapOption = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers to ask first; one answer is enough."
+    ),
+]
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+CommandConfigOption = Annotated[
+    Path | None,
+    typer.Option("--command-config", metavar="FILE", help="More client properties, under librdkafka's names."),
+]
+
+_GONE: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
+_Result = TypeVar("_Result")
+
+Partition: TypeAlias = tuple[str, int]
+
+
+class Cluster:
+    """Raises UsageError when nobody answers."""
+
+    def __init__(
+        self, bootstrap_servers: str, command_config: Path | None = None, properties: Mapping[str, str] | None = None
+    ) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        # librdkafka's complaints come back as exceptions; its log lines would only garble the terminal.
+        self.client_config: dict[str, Any] = {"log_level": 0, **_read(command_config), **(properties or {})}
+        self.client_config["bootstrap.servers"] = bootstrap_servers
+        _check_reachable(bootstrap_servers)
+        try:
+            self.admin = AdminClient(self.client_config)
+        except KafkaException as error:
+            raise UsageError(f"the client's configuration: {error.args[0].str()}") from None
+        self._metadata: ClusterMetadata | None = None
+
+    @property
+    def metadata(self) -> ClusterMetadata:
+        """The brokers and all topics, as they were when first asked for."""
+        if self._metadata is None:
+            try:
+                self._metadata = self.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].code() in _GONE:
+                    raise UsageError(
+                        f"{self.bootstrap_servers} takes connections, but does not answer as a Kafka broker does "
+                        f"within {REQUEST_TIMEOUT_S:.0f} s"
+                    ) from None
+                raise refusal("", error) from None
+        return self._metadata
+
+    @property
+    def topic_names(self) -> list[str]:
+        return sorted(self.metadata.topics)
+
+    def require_topic(self, name: str) -> None:
+        """Raises CommandError that names the nearest topic when there is none of that name."""
+        if name not in self.metadata.topics:
+            raise unknown_topic(name, self.topic_names)
+
+    def partitions_of(self, topic: str) -> list[int]:
+        self.require_topic(topic)
+        return sorted(self.metadata.topics[topic].partitions)
+
+    def offsets(self, partitions: Iterable[Partition], specification: Any) -> dict[Partition, int]:
+        """Offsets by an OffsetSpec; partitions whose leader does not tell are left out."""
+        wanted = {TopicPartition(*partition): specification for partition in partitions}
+        if not wanted:
+            return {}
+        futures = self.admin.list_offsets(wanted, request_timeout=REQUEST_TIMEOUT_S)
+        found = {}
+        for partition, future in futures.items():
+            try:
+                found[partition.topic, partition.partition] = future.result().offset
+            except KafkaException:
+                continue
+        return found
+
+    def log_ranges(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
+        """(log start offset, log end offset) of the partitions whose leaders tell."""
+        partitions = list(partitions)
+        starts = self.offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        ends = self.offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return {partition: (starts[partition], ends[partition]) for partition in starts if partition in ends}
+
+
+def unknown_topic(name: str, known: Iterable[str]) -> CommandError:
+    return CommandError(f"there is no topic {name}{nearest(name, list(known))}")
+
+
+def refusal(what: str, error: KafkaException) -> CommandError:
+    """What the broker, or the way to it, has against a request about `what`."""
+    reason: KafkaError = error.args[0]
+    start = f"{what}: " if what else ""
+    if reason.code() in _GONE:
+        return UsageError(f"{start}the broker did not answer in time ({reason.str()})")
+    text = reason.str().rstrip(".")
+    return CommandError(f"{start}{text} ({reason.name()})")
+
+
+def result_of(what: str, future: Future[_Result]) -> _Result:
+    """Wait for an answer of the admin client. Raises CommandError for a refusal."""
+    try:
+        return future.result(timeout=2 * REQUEST_TIMEOUT_S)
+    except KafkaException as error:
+        raise refusal(what, error) from None
+    except TimeoutError:
+        raise UsageError(f"{what}: the broker did not answer in time") from None
+
+
+def key_values(texts: Iterable[str], option: str) -> dict[str, str]:
+    """`name=value` options as a mapping."""
+    pairs = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name.strip():
+            raise UsageError(f"{option} {text}: write it as name=value")
+        pairs[name.strip()] = value
+    return pairs
+
+
+def only_action(actions: Mapping[str, bool]) -> str:
+    """The one action option that was given."""
+    given = [name for name, is_given in actions.items() if is_given]
+    if len(given) != 1:
+        choices = ", ".join(actions)
+        raise UsageError(f"{' and '.join(given)} cannot go together" if given else f"say what to do: one of {choices}")
+    return given[0]
+
+
+def refuse_options(action: str, given: Mapping[str, bool]) -> None:
+    """Options that an action would silently ignore are mistakes."""
+    for name, is_given in given.items():
+        if is_given:
+            raise UsageError(f"{name} does not go with {action}")
+
+
+def _read(command_config: Path | None) -> dict[str, str]:
+    if command_config is None:
+        return {}
+    try:
+        return {setting.name: setting.text for setting in read_properties_file(command_config)}
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
+
+
+def _check_reachable(bootstrap_servers: str) -> None:
+    """librdkafka does not tell a refused connection from a slow broker, and waits for either."""
+    reasons = []
+    for server in bootstrap_servers.split(","):
+        host, separator, port = server.strip().rpartition(":")
+        if not separator or not host or not port.isdecimal() or int(port) > 65535:
+            raise UsageError(f"--bootstrap-server {server.strip()}: write it as host:port")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+            return
+        except TimeoutError:
+            reasons.append(f"{server.strip()}: no answer within {CONNECT_TIMEOUT_S:.0f} s")
+        except OSError as error:
+            reasons.append(f"{server.strip()}: {error.strerror or error}")
+    raise UsageError(f"no broker can be reached at {'; '.join(reasons)}")

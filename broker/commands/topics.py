@@ -1,0 +1,294 @@
+"""`highwater broker topics`: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+from broker.commands.client import (
+    DEFAULT_BOOTSTRAP,
+    REQUEST_TIMEOUT_S,
+    BootstrapOption,
+    Cluster,
+    CommandConfigOption,
+    key_values,
+    only_action,
+    refuse_options,
+    result_of,
+    unknown_topic,
+)
+from broker.commands.terminal import JsonOption, UsageError, print_json, print_table, reporting, say, say_all
+
+INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+
+
+def topics(
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+    create: Annotated[bool, typer.Option("--create", help="Create the topic.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the names of all topics.")] = False,
+    describe: Annotated[bool, typer.Option("--describe", help="Show partitions, replicas, offsets, settings.")] = False,
+    alter: Annotated[bool, typer.Option("--alter", help="Add partitions, up to --partitions in all.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the topic and all its records.")] = False,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic", help="A topic's name. But to create: also a regular expression that matches whole names."
+        ),
+    ] = None,
+    partitions: Annotated[int | None, typer.Option("--partitions", min=1, show_default="the broker's")] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", min=1, show_default="the broker's")
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="NAME=VALUE", help="A setting of the new topic; may be repeated."),
+    ] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Creating it twice is no mistake.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no mistake.")] = False,
+    exclude_internal: Annotated[
+        bool, typer.Option("--exclude-internal", help="Leave out topics that the cluster keeps for itself.")
+    ] = False,
+    under_replicated_partitions: Annotated[
+        bool, typer.Option("--under-replicated-partitions", help="Describe only those that lack in-sync replicas.")
+    ] = False,
+    unavailable_partitions: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Describe only those without a leader.")
+    ] = False,
+    command_config: CommandConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create, list, describe, alter or delete topics. Exit code: 0 done, 1 the broker said no, 2 wrong usage."""
+    with reporting():
+        action = only_action(
+            {"--create": create, "--list": list_, "--describe": describe, "--alter": alter, "--delete": delete}
+        )
+        if action in ("--create", "--alter", "--delete") and topic is None:
+            raise UsageError(f"{action} needs --topic NAME")
+        if action == "--alter" and partitions is None:
+            raise UsageError("--alter needs --partitions N; settings are changed by: highwater broker configs --alter")
+        refuse_options(
+            action,
+            {
+                "--partitions": partitions is not None and action not in ("--create", "--alter"),
+                "--replication-factor": replication_factor is not None and action != "--create",
+                "--config": bool(config) and action != "--create",
+                "--if-not-exists": if_not_exists and action != "--create",
+                "--if-exists": if_exists and action not in ("--describe", "--alter", "--delete"),
+                "--under-replicated-partitions": under_replicated_partitions and action != "--describe",
+                "--unavailable-partitions": unavailable_partitions and action != "--describe",
+            },
+        )
+        settings = key_values(config or (), "--config")
+        cluster = Cluster(bootstrap_server, command_config)
+        if action == "--create":
+            assert topic is not None
+            _create(cluster, topic, partitions, replication_factor, settings, if_not_exists, as_json)
+            return
+        names = _matching(cluster, topic, exclude_internal)
+        if not names and topic is not None and not if_exists and action != "--list":
+            raise unknown_topic(topic, cluster.topic_names)
+        if action == "--list":
+            print_json(names) if as_json else say_all(names)
+        elif action == "--describe":
+            described = _describe(cluster, names)
+            for found in described:
+                found.select(under_replicated_partitions, unavailable_partitions)
+            if under_replicated_partitions or unavailable_partitions:
+                described = [found for found in described if found.partitions]
+            _print_described(described, as_json)
+        elif action == "--alter":
+            assert partitions is not None
+            _alter(cluster, names, partitions, as_json)
+        else:
+            _delete(cluster, names, as_json)
+
+
+def _matching(cluster: Cluster, topic: str | None, exclude_internal: bool) -> list[str]:
+    """The topic of that very name, else those whose whole names the expression matches; all without one."""
+    names = [name for name in cluster.topic_names if not (exclude_internal and name in INTERNAL_TOPICS)]
+    if topic is None or topic in names:
+        return names if topic is None else [topic]
+    try:
+        # Kafka's tools take a comma for "or" here.
+        expression = re.compile(topic.replace(",", "|"))
+    except re.error as error:
+        raise UsageError(f"--topic {topic}: neither a name nor a regular expression ({error})") from None
+    return [name for name in names if expression.fullmatch(name)]
+
+
+def _create(
+    cluster: Cluster,
+    topic: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    settings: dict[str, str],
+    if_not_exists: bool,
+    as_json: bool,
+) -> None:
+    if if_not_exists and topic in cluster.topic_names:
+        print_json({"topic": topic, "created": False}) if as_json else say(f"Topic {topic} is there already.")
+        return
+    new_topic = NewTopic(topic, partitions or -1, replication_factor or -1, config=settings)
+    futures = cluster.admin.create_topics(
+        [new_topic], operation_timeout=REQUEST_TIMEOUT_S, request_timeout=REQUEST_TIMEOUT_S
+    )
+    result_of(f"topic {topic}", futures[topic])
+    print_json({"topic": topic, "created": True}) if as_json else say(f"Created topic {topic}.")
+
+
+def _alter(cluster: Cluster, names: list[str], partitions: int, as_json: bool) -> None:
+    if names:
+        wanted = [NewPartitions(name, partitions) for name in names]
+        futures = cluster.admin.create_partitions(wanted, operation_timeout=REQUEST_TIMEOUT_S)
+        for name in names:
+            result_of(f"topic {name}", futures[name])
+            if not as_json:
+                say(f"Topic {name} has {partitions} partitions now.")
+    if as_json:
+        print_json([{"topic": name, "partitions": partitions} for name in names])
+
+
+def _delete(cluster: Cluster, names: list[str], as_json: bool) -> None:
+    if names:
+        futures = cluster.admin.delete_topics(names, operation_timeout=REQUEST_TIMEOUT_S)
+        for name in names:
+            result_of(f"topic {name}", futures[name])
+            if not as_json:
+                say(f"Deleted topic {name}.")
+    if as_json:
+        print_json([{"topic": name, "deleted": True} for name in names])
+
+
+# Describing
+
+
+@dataclass(slots=True)
+class PartitionState:
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    in_sync_replicas: list[int]
+    log_start_offset: int | None = None
+    """None where the broker does not tell."""
+    log_end_offset: int | None = None
+
+    @property
+    def record_count(self) -> int | None:
+        if self.log_start_offset is None or self.log_end_offset is None:
+            return None
+        return self.log_end_offset - self.log_start_offset
+
+
+@dataclass(slots=True)
+class TopicState:
+    name: str
+    topic_id: str
+    is_internal: bool
+    config: dict[str, str | None]
+    """What is set on the topic itself."""
+    partitions: list[PartitionState]
+
+    def select(self, under_replicated: bool, unavailable: bool) -> None:
+        self.partitions = [
+            p
+            for p in self.partitions
+            if not (under_replicated and len(p.in_sync_replicas) >= len(p.replicas))
+            and not (unavailable and p.leader is not None)
+        ]
+
+
+def _describe(cluster: Cluster, names: list[str]) -> list[TopicState]:
+    if not names:
+        return []
+    described = cluster.admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S)
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    configs = cluster.admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
+    states = []
+    for name, resource in zip(names, resources, strict=True):
+        topic = result_of(f"topic {name}", described[name])
+        config = result_of(f"topic {name}", configs[resource])
+        states.append(
+            TopicState(
+                name,
+                # librdkafka writes it in the usual base64; Kafka's own alphabet has these two for file names.
+                str(topic.topic_id).replace("+", "-").replace("/", "_"),
+                topic.is_internal,
+                {
+                    entry.name: entry.value
+                    for entry in sorted(config.values(), key=lambda entry: entry.name)
+                    if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+                },
+                [
+                    PartitionState(
+                        partition.id,
+                        partition.leader.id if partition.leader is not None and partition.leader.id >= 0 else None,
+                        [node.id for node in partition.replicas],
+                        [node.id for node in partition.isr],
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+        )
+    by_key = {(topic.name, p.partition): p for topic in states for p in topic.partitions if p.leader is not None}
+    for key, offsets in cluster.log_ranges(by_key).items():
+        by_key[key].log_start_offset, by_key[key].log_end_offset = offsets
+    return states
+
+
+def _print_described(states: list[TopicState], as_json: bool) -> None:
+    if as_json:
+        print_json([_as_json(topic) for topic in states])
+        return
+    for number, topic in enumerate(states):
+        if number:
+            say("")
+        replication = len(topic.partitions[0].replicas) if topic.partitions else 0
+        say(f"Topic: {topic.name}  Id: {topic.topic_id}  Partitions: {len(topic.partitions)}  Replicas: {replication}")
+        for name, value in topic.config.items():
+            say(f"  {name}={value}")
+        print_table(
+            ("Partition", "Leader", "Replicas", "In sync", "Start", "End", "Records"),
+            [
+                (
+                    p.partition,
+                    "none" if p.leader is None else p.leader,
+                    ",".join(map(str, p.replicas)),
+                    ",".join(map(str, p.in_sync_replicas)),
+                    p.log_start_offset,
+                    p.log_end_offset,
+                    p.record_count,
+                )
+                for p in topic.partitions
+            ],
+        )
+
+
+def _as_json(topic: TopicState) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "config": topic.config,
+        "partitions": [
+            {
+                "partition": p.partition,
+                "leader": p.leader,
+                "replicas": p.replicas,
+                "in_sync_replicas": p.in_sync_replicas,
+                "log_start_offset": p.log_start_offset,
+                "log_end_offset": p.log_end_offset,
+            }
+            for p in topic.partitions
+        ],
+    }
