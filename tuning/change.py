@@ -94,7 +94,8 @@ def make_plan(
     sysctls = [(knob, report) for knob, report in zip(knobs, reports, strict=True) if knob.kind == "sysctl"]
     problems = [problem for report in reports for problem in _problems(report)]
     if problems:
-        raise TuningError("; ".join(problems) + "; leave out what this host cannot set (the playbook: tuning_skip_knobs)")
+        way_out = "leave out what this host cannot set (the playbook: tuning_skip_knobs)"
+        raise TuningError("; ".join([*problems, way_out]))
     settings = [_setting_change(knob, report, files) for knob, report in sysctls if report.state == "differs"]
     wanted = _wanted_sysctl_file(facts, workload, sysctls, record)
     for knob in knobs:
