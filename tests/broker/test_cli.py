@@ -31,8 +31,7 @@ def test_the_one_line_is_all_that_a_process_says(tmp_path: Path) -> None:
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "error: --property: num.partitons is not a property of a Kafka broker; "
-        "did you mean num.partitions?\n"
+        "error: --property: num.partitons is not a property of a Kafka broker; did you mean num.partitions?\n"
     )
 
 
