@@ -52,10 +52,11 @@ _MASTER: Final = re.compile(
     r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://.+|spark://[^,]+:\d+(,[^,]+:\d+)*"
 )
 _PYTHON_ERROR: Final = re.compile(r"[\w.]+: ")
+_LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*? executor \w+\): (?:[\w.$]+: )?(.+)")
 _JAVA_CLASS: Final = re.compile(r"^[\w.$]+(Exception|Error): ")
 _CONNECT_TIMEOUT_S: Final = 5
-_CONTEXT_TIMEOUT_S: Final = 45
-_EXECUTORS_TIMEOUT_S: Final = 45
+_PATIENCE_S: Final = 30
+_PATIENCE_WITH_CONTAINERS_S: Final = 180
 _POLL_S: Final = 0.1
 
 
@@ -79,6 +80,7 @@ class SparkLauncher:
         self._local = master == "local" or master.startswith(("local[", "local-cluster["))
         self._in_driver_process = self._local and not master.startswith("local-cluster[")
         self._settings = {**_CONFIGURATION, **(_LOOPBACK if self._local else {}), **(spark_conf or {})}
+        self._patience_s = _PATIENCE_WITH_CONTAINERS_S if master.startswith(("yarn", "k8s")) else _PATIENCE_S
         self._app_name = app_name
         self._log_path = log_path
         self._find_java = java or (lambda scratch: find_java(os.environ, scratch))
@@ -138,7 +140,7 @@ class SparkLauncher:
         except PySparkRuntimeError as error:
             raise LoadSetupError(f"Spark's Java process ({self._java.source}) ended: {self._last_words()}") from error
         self._cleanup.callback(_end_java, gateway)
-        watchdog = threading.Timer(_CONTEXT_TIMEOUT_S, gateway.proc.kill)
+        watchdog = threading.Timer(self._patience_s, gateway.proc.kill)
         watchdog.start()
         # SparkContext takes SIGINT and answers it by killing all tasks; ours ends a load in order.
         on_interrupt = signal.getsignal(signal.SIGINT)
@@ -147,7 +149,7 @@ class SparkLauncher:
         except Exception as error:
             if not watchdog.is_alive():
                 raise LoadSetupError(
-                    f"the Spark master {self.master} did not take the application within {_CONTEXT_TIMEOUT_S} s"
+                    f"the Spark master {self.master} did not take the application within {self._patience_s} s"
                 ) from error
             raise LoadSetupError(f"Spark does not start with master {self.master}: {_reason(error)}") from error
         finally:
@@ -180,9 +182,9 @@ class SparkLauncher:
 
         partitions = max(1, self.slots if self._in_driver_process else 8)
         job = Background(lambda: context.parallelize(range(partitions), partitions).mapPartitions(probe).collect())
-        if not job.finished.wait(_EXECUTORS_TIMEOUT_S):
+        if not job.finished.wait(self._patience_s):
             raise LoadSetupError(
-                f"the Spark master {self.master} gave no executor within {_EXECUTORS_TIMEOUT_S} s: "
+                f"the Spark master {self.master} gave no executor within {self._patience_s} s: "
                 "start workers for it, or free some"
             )
         try:
@@ -199,7 +201,7 @@ class SparkLauncher:
 
     def _wait_until_executors_settle(self) -> None:
         """Executors register one after the other; wait until their number has stood still for two seconds."""
-        deadline_s = time.monotonic() + _EXECUTORS_TIMEOUT_S
+        deadline_s = time.monotonic() + self._patience_s
         slots, since_s = self.slots, time.monotonic()
         while time.monotonic() < min(deadline_s, since_s + 2):
             time.sleep(_POLL_S)
@@ -353,5 +355,8 @@ def _reason(error: Exception) -> str:
         if told := next((line for line in trace[1:] if _PYTHON_ERROR.match(line)), None):
             return told
     said = [line for line in lines if not line.startswith(("at ", "... "))] or [type(error).__name__]
-    cause = said[1] if "Job aborted" in said[0] and len(said) > 1 else said[0]
+    if lost_task := _LOST_TASK.search(said[0]):
+        return lost_task[1]
+    # A failed barrier stage names the task that failed, and on the next line why.
+    cause = said[1] if "failed barrier" in said[0] and len(said) > 1 else said[0]
     return _JAVA_CLASS.sub("", cause)
