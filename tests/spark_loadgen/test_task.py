@@ -129,7 +129,7 @@ def test_stopping_keeps_what_was_measured(make_plan: PlanMaker) -> None:
 
 def test_progress_tells_rates_and_latencies(make_plan: PlanMaker) -> None:
     seen: list[Progress] = []
-    run_load(make_plan(warmup_s=1, measure_s=3), on_progress=seen.append)
+    run_load(make_plan(warmup_s=1, measure_s=2), on_progress=seen.append)
     assert {"warmup", "measure"} <= {p.phase for p in seen} <= {"start", "warmup", "measure", "drain"}
     busy = [p for p in seen if p.acked]
     assert busy
