@@ -171,7 +171,8 @@ def broker_default(broker: BrokerConfig, topic_property: TopicProperty) -> tuple
     for name, factor in topic_property.broker_properties:
         if broker.is_set(name):
             value = broker.value(name)
-            return name, value * factor if isinstance(value, int) and factor != 1 else value
+            # A negative value is no amount, but "without limit".
+            return name, value * factor if isinstance(value, int) and factor != 1 and value > 0 else value
     return None, topic_property.row.default
 
 

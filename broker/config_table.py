@@ -65,7 +65,6 @@ def _refused(name: str, kind: Kind, default: Value, why: str) -> Property:
 
 
 _ONE_LOOP: Final = "one event loop serves every connection"
-_NO_RETENTION: Final = "this version deletes nothing by age or size"
 _NO_COMPACTION: Final = "this version does not compact"
 _NO_GROUPS: Final = "this version has no consumer groups"
 _NO_TRANSACTIONS: Final = "this version has no transactions"
@@ -120,6 +119,14 @@ BROKER_PROPERTIES: Final = {
         _honoured("log.flush.offset.checkpoint.interval.ms", INT, 60_000, 0),
         _honoured("log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, 0),
         _honoured("replica.high.watermark.checkpoint.interval.ms", LONG, 5000),
+        _honoured("log.retention.hours", INT, 168, -1),
+        _honoured("log.retention.minutes", INT, None, -1),
+        _honoured("log.retention.ms", LONG, None, -1),
+        _honoured("log.retention.bytes", LONG, -1, -1),
+        _honoured("log.retention.check.interval.ms", LONG, 300_000, 1),
+        _honoured("log.segment.delete.delay.ms", LONG, 60_000, 0),
+        _honoured("log.roll.jitter.hours", INT, 0, 0),
+        _honoured("log.roll.jitter.ms", LONG, None, 0),
         _honoured("producer.id.expiration.ms", INT, 86_400_000, 1),
         _honoured("fetch.max.bytes", INT, 57_671_680, 1024),
         _honoured("compression.type", STRING, "producer", None, None, "producer"),
@@ -134,14 +141,6 @@ BROKER_PROPERTIES: Final = {
                 ("queued.max.requests", INT, 500, _ONE_LOOP),
                 ("queued.max.request.bytes", LONG, -1, _ONE_LOOP),
                 ("request.timeout.ms", INT, 30_000, _NO_REPLICATION),
-                ("log.retention.hours", INT, 168, _NO_RETENTION),
-                ("log.retention.minutes", INT, None, _NO_RETENTION),
-                ("log.retention.ms", LONG, None, _NO_RETENTION),
-                ("log.retention.bytes", LONG, -1, _NO_RETENTION),
-                ("log.retention.check.interval.ms", LONG, 300_000, _NO_RETENTION),
-                ("log.segment.delete.delay.ms", LONG, 60_000, _NO_RETENTION),
-                ("log.roll.jitter.hours", INT, 0, "segments roll without jitter"),
-                ("log.roll.jitter.ms", LONG, None, "segments roll without jitter"),
                 ("log.cleanup.policy", LIST, "delete", _NO_COMPACTION),
                 ("log.cleaner.enable", BOOLEAN, True, _NO_COMPACTION),
                 ("log.cleaner.threads", INT, 1, _NO_COMPACTION),
@@ -321,19 +320,16 @@ TOPIC_PROPERTIES: Final = {
             ),
             "log.cleanup.policy",
         ),
-        _topic(_no_effect("retention.bytes", LONG, -1, _NO_RETENTION), "log.retention.bytes"),
+        _topic(_honoured("retention.bytes", LONG, -1, -1), "log.retention.bytes"),
         _topic(
-            Property("retention.ms", LONG, 604_800_000, -1, support=Support.NO_EFFECT, why=_NO_RETENTION),
+            _honoured("retention.ms", LONG, 604_800_000, -1),
             "log.retention.ms",
             ("log.retention.minutes", _MINUTE_MS),
             ("log.retention.hours", _HOUR_MS),
         ),
+        _topic(_honoured("file.delete.delay.ms", LONG, 60_000, 0), "log.segment.delete.delay.ms"),
         _topic(
-            Property("file.delete.delay.ms", LONG, 60_000, 0, support=Support.NO_EFFECT, why=_NO_RETENTION),
-            "log.segment.delete.delay.ms",
-        ),
-        _topic(
-            Property("segment.jitter.ms", LONG, 0, 0, support=Support.NO_EFFECT, why="segments roll without jitter"),
+            _honoured("segment.jitter.ms", LONG, 0, 0),
             "log.roll.jitter.ms",
             ("log.roll.jitter.hours", _HOUR_MS),
         ),

@@ -18,6 +18,7 @@ class LogConfig:
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * _DAY_MS
+    segment_jitter_ms: int = 0
     index_interval_bytes: int = 4096
     segment_index_bytes: int = 10 << 20
     max_message_bytes: int = 1_048_588
@@ -29,3 +30,17 @@ class LogConfig:
     retention_bytes: int = -1
     file_delete_delay_ms: int = 60_000
     cleanup_policy: tuple[str, ...] = ("delete",)
+    delete_retention_ms: int = _DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NEVER
+
+    @property
+    def deletes(self) -> bool:
+        """Whether records go by age and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def compacts(self) -> bool:
+        """Whether records go when a later one has their key."""
+        return "compact" in self.cleanup_policy

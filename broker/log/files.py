@@ -61,6 +61,9 @@ class FileOperations(Protocol):
 
     def list(self, path: Path) -> list[Entry]: ...
 
+    def modified_ms(self, path: Path) -> int:
+        """The wall-clock time of the last change of the file's content."""
+
     def make_directory(self, path: Path) -> None: ...
 
     def rename(self, old: Path, new: Path) -> None:
@@ -138,6 +141,9 @@ class RealFiles:
                 is_directory = entry.is_dir()
                 entries.append(Entry(entry.name, is_directory, 0 if is_directory else entry.stat().st_size))
         return entries
+
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
 
     def make_directory(self, path: Path) -> None:
         path.mkdir()

@@ -23,7 +23,16 @@ from broker.log.errors import CorruptIndex
 from broker.log.files import FileOperations, sync_file, write_durably, write_file
 from broker.log.open_segments import OpenSegments
 from broker.log.recovery import LogState, first_unsynced_slot
-from broker.log.segment import INDEX_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_name
+from broker.log.retention import count_expired
+from broker.log.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    file_name,
+)
 from broker.records.batch import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -115,6 +124,7 @@ class PartitionLog:
             self._note_index_files(segment)
         self._dirty_since_ms: int | None = None
         self._is_flushing = False
+        self._deleted: list[tuple[int, Path]] = []
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -322,6 +332,58 @@ class PartitionLog:
         self._unsynced_paths = ticket.paths + self._unsynced_paths
         self._has_new_names |= ticket.has_new_names
         self.leader_epochs.is_dirty |= ticket.leader_epochs is not None
+
+    # Deleting
+
+    def delete_expired(self, high_watermark: int, now_ms: int, *, by_age: bool = True) -> int:
+        """Take away the segments that are past their time; how many. Their files go with `take_removable`."""
+        count = count_expired(
+            self._segments,
+            self.config,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            high_watermark=high_watermark,
+            now_ms=now_ms if by_age else None,
+        )
+        if count == 0:
+            return 0
+        if count == len(self._segments):
+            self._roll(now_ms)
+        gone = self._segments[:count]
+        del self._segments[:count]
+        del self._base_offsets[:count]
+        self.advance_log_start_offset(self._base_offsets[0])
+        self.size_bytes -= sum(segment.size_bytes for segment in gone)
+        self._is_changed = True
+        _LOG.info(
+            "%s-%d: deleting %d segments; the log starts at %d",
+            self.topic,
+            self.partition,
+            count,
+            self._base_offsets[0],
+        )
+        self._set_aside(gone, now_ms)
+        return count
+
+    def _set_aside(self, segments: list[Segment], now_ms: int) -> None:
+        """Rename files that nobody may read any more, the oldest first, so that a crash leaves no hole."""
+        for segment in segments:
+            segment.release()
+            for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+                path = self.directory / file_name(segment.base_offset, suffix)
+                if not self._files.exists(path):
+                    continue
+                aside = path.with_name(path.name + DELETED_SUFFIX)
+                self._files.rename(path, aside)
+                self._has_new_names = True
+                self._deleted.append((now_ms + self.config.file_delete_delay_ms, aside))
+
+    def take_removable(self, now_ms: int) -> list[Path]:
+        """Files set aside long enough ago: the caller removes them, in any thread. A start does so with all."""
+        removable = [path for due_ms, path in self._deleted if due_ms <= now_ms]
+        if removable:
+            self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
+        return removable
 
     # Housekeeping
 

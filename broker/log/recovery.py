@@ -29,8 +29,10 @@ from broker.log.leader_epochs import LeaderEpochs
 from broker.log.open_segments import OpenSegments
 from broker.log.producer_state import ProducerStates
 from broker.log.segment import (
+    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
@@ -42,9 +44,8 @@ from broker.records.record import read_end_marker
 
 _LOG: Final = logging.getLogger(__name__)
 
-_SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 # What interrupted deletion and compaction leave behind; a `.swap` file, though, is the only copy of its data.
-_LEFTOVER_SUFFIXES: Final = (".deleted", ".cleaned", ".tmp")
+_LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
 _SWAP_SUFFIX: Final = ".swap"
 _FORMAT_PROBE_BYTES: Final = 1 << 20
 
@@ -236,7 +237,7 @@ class LogLoader:
             size_bytes = segment.size_bytes
             damage = segment.recover(observe)
             rest = segments[slot + 1 :]
-            if damage is None and rest and "compact" not in self.config.cleanup_policy:
+            if damage is None and rest and not self.config.compacts:
                 end_offset, next_base_offset = segment.next_offset(), rest[0].base_offset
                 if end_offset != next_base_offset:
                     damage = CorruptBatch(f"it ends at offset {end_offset}, and the next begins at {next_base_offset}")
@@ -257,7 +258,7 @@ class LogLoader:
         """For good: were a power cut to bring one back, its batches might fit behind those written meanwhile."""
         for segment in segments:
             segment.release()
-            for suffix in _SEGMENT_SUFFIXES:
+            for suffix in SEGMENT_SUFFIXES:
                 path = self.directory / file_name(segment.base_offset, suffix)
                 if self.files.exists(path):
                     self.files.remove(path)

@@ -10,6 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
@@ -37,6 +38,8 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+DELETED_SUFFIX: Final = ".deleted"
 
 # Headers are looked at through a window of about the distance of two index entries, whole batches through a wider one.
 _HEADER_WINDOW_BYTES: Final = 8 * 1024
@@ -72,6 +75,7 @@ class Segment:
         self._open_segments = open_segments
         self._index_interval_bytes = index_interval_bytes
         self._created_ms = created_ms
+        self._jitter = random.random()
         self._first_batch_timestamp_ms: int | None = None
         self._descriptor: int | None = None
         self._pins = 0
@@ -119,22 +123,17 @@ class Segment:
         """Whether a batch of that size, timestamp and last offset belongs into a new segment.
 
         Age is by the records' own time: the new batch's largest timestamp less the first batch's. Only where the first
-        has none does the wall clock since the segment was made count (LogSegment.timeWaitedForRoll).
+        has none does the wall clock since the segment was made count (LogSegment.timeWaitedForRoll). Each segment may
+        be up to the jitter younger, so that those that began together do not end together.
         """
         if self.size_bytes == 0:
             return False
-        if self._first_batch_timestamp_ms is None:
-            try:
-                _, first = next(self.headers())
-                self._first_batch_timestamp_ms = first.max_timestamp_ms
-            except CorruptBatch as error:
-                _LOG.error("%s is damaged: %s", self._path, error)
-                self._first_batch_timestamp_ms = NO_TIMESTAMP
-        first_ms = self._first_batch_timestamp_ms
+        jitter_ms = int(self._jitter * min(config.segment_jitter_ms, config.segment_ms))
+        first_ms = self.first_batch_timestamp_ms
         age_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self._created_ms
         return (
             self.size_bytes > config.segment_bytes - size_bytes
-            or age_ms > config.segment_ms
+            or age_ms > config.segment_ms - jitter_ms
             or self.offset_index.is_full(config.segment_index_bytes)
             or self.time_index.is_full(config.segment_index_bytes)
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
@@ -225,6 +224,23 @@ class Segment:
         if self._largest_timestamp is None:
             self._largest_timestamp = self.time_index.last_entry
         return self._largest_timestamp
+
+    @property
+    def first_batch_timestamp_ms(self) -> int:
+        if self._first_batch_timestamp_ms is None:
+            try:
+                first = next(self.headers(), None)
+                self._first_batch_timestamp_ms = first[1].max_timestamp_ms if first is not None else NO_TIMESTAMP
+            except CorruptBatch as error:
+                _LOG.error("%s is damaged: %s", self._path, error)
+                self._first_batch_timestamp_ms = NO_TIMESTAMP
+        return self._first_batch_timestamp_ms
+
+    @property
+    def youngest_ms(self) -> int:
+        """The largest timestamp; where no record has one, when the file was last written."""
+        timestamp_ms = self.largest_timestamp[0]
+        return timestamp_ms if timestamp_ms >= 0 else self._files.modified_ms(self._path)
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of every batch from `position` on. CorruptBatch where the bytes are none."""

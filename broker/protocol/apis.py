@@ -40,6 +40,7 @@ APIS: Final = {
         Api(API_VERSIONS, "api_versions", 0, 4, 3),
         Api(19, "create_topics", 2, 7, 5),
         Api(20, "delete_topics", 1, 6, 4),
+        Api(21, "delete_records", 0, 2, 2),
         Api(22, "init_producer_id", 0, 5, 2),
         Api(23, "offset_for_leader_epoch", 2, 4, 4),
         Api(32, "describe_configs", 1, 4, 4),

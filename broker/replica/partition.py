@@ -124,6 +124,17 @@ class Partition:
             return self.leader_epoch
         return self.log.leader_epochs.epoch_at(offset)
 
+    def delete_records(self, offset: int) -> int | ErrorCode:
+        """Let the log start at `offset`, or at the high watermark for −1; where it starts now."""
+        if not self.log.config.deletes:
+            return ErrorCode.policy_violation
+        if offset == -1:
+            offset = self.high_watermark
+        if not 0 <= offset <= self.high_watermark:
+            return ErrorCode.offset_out_of_range
+        self.log.advance_log_start_offset(offset)
+        return self.log.log_start_offset
+
     def is_acknowledged(self, last_offset: int) -> bool:
         return last_offset < self.high_watermark
 

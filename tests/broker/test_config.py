@@ -79,7 +79,7 @@ def test_bad_values_are_refused(name: str, text: str, reason: str) -> None:
 
 
 def test_known_properties_without_effect_are_warned_of() -> None:
-    warnings = config(num_io_threads="8", log_retention_hours="168", num_partitions="3").warnings
+    warnings = config(num_io_threads="8", background_threads="9", num_partitions="3").warnings
     assert len(warnings) == 2
     assert warnings[0].startswith("test: num.io.threads has no effect")
 

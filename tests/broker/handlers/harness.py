@@ -111,8 +111,13 @@ class NodeHarness:
             store=self.store,
             log_directory=self.log_directory,
             request_flush=self.wanted_flushes.append,
+            request_checkpoint=self._checkpoint,
         )
         self.dispatcher = Dispatcher(self.node)
+
+    def _checkpoint(self, done: Callable[[OSError | None], None]) -> None:
+        self.log_directory.checkpoint()
+        done(None)
 
     def close(self, *, clean: bool = True) -> None:
         self.log_directory.close(clean=clean)

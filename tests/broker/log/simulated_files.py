@@ -89,6 +89,8 @@ class SimulatedFiles:
         self._open: dict[int, _File | None] = {}
         self._locked: dict[int, Path] = {}
         self._next_descriptor = 1000
+        self.now_ms = 0
+        """When all files were last written."""
         self.changes_made = 0
         """Operations so far that could have failed for want of space or by a broken disk."""
         self.fail_at: dict[int, int] = {}
@@ -170,6 +172,10 @@ class SimulatedFiles:
             Entry(name, isinstance(node, _Directory), len(node.content) if isinstance(node, _File) else 0)
             for name, node in self._directory(path).nodes.items()
         ]
+
+    def modified_ms(self, path: Path) -> int:
+        self._node(path)
+        return self.now_ms
 
     def make_directory(self, path: Path) -> None:
         self._change()

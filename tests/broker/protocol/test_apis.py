@@ -23,6 +23,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     18: (0, 0, range(5)),
     19: (3, 4, range(8)),
     20: (1, 1, range(7)),
+    21: (1, 0, range(3)),
     22: (0, 3, range(6)),
     23: (2, 2, range(5)),
     32: (1, 1, range(5)),

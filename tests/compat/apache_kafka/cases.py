@@ -126,6 +126,20 @@ def describe_log_dirs(broker: RunningBroker) -> None:
 
 
 @case
+def delete_records(broker: RunningBroker) -> None:
+    _create_topic(broker, "shortened")
+    _produce(broker, "shortened", ["a", "b", "c"])
+    path = broker.log_dir.with_name("delete-records.json")
+    path.write_text(json.dumps({"version": 1, "partitions": [{"topic": "shortened", "partition": 0, "offset": 2}]}))
+    output = _succeed(
+        "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", broker.address,
+        "--offset-json-file", str(path),
+    )  # fmt: skip
+    assert "low_watermark: 2" in output, output
+    assert _consume(broker, "shortened", 1) == ["c"]
+
+
+@case
 def producer_performance(broker: RunningBroker) -> None:
     _create_topic(broker, "performance", 4)
     output = _succeed(

@@ -1,0 +1,93 @@
+"""Keeps the logs of a running broker: checkpoints, retention, and the removal of what was deleted.
+
+Decisions are made on the event loop, in slices; all that waits for the disk runs in a thread. What must not overlap,
+since it writes the same files or rests on what the other one wrote, takes turns by a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from broker.log.files import FileOperations
+from broker.log.retention import ClockGuard
+from broker.node import Node
+
+SLICE_NS: Final = 2_000_000
+"""How long one turn on the event loop may take."""
+
+RunInThread = Callable[[Callable[[], None]], Awaitable[None]]
+CheckpointDone = Callable[[OSError | None], None]
+
+
+class LogKeeper:
+    def __init__(self, node: Node, files: FileOperations, run_in_thread: RunInThread) -> None:
+        self._node = node
+        self._files = files
+        self._run_in_thread = run_in_thread
+        self._lock = asyncio.Lock()
+        self._clock_guard = ClockGuard()
+        self._waiting: list[CheckpointDone] = []
+        self._checkpointing: asyncio.Task[None] | None = None
+
+    async def write_checkpoints(self) -> None:
+        async with self._lock:
+            await self._write_checkpoints()
+
+    async def _write_checkpoints(self) -> None:
+        high_watermarks = {
+            (partition.topic, partition.index): partition.high_watermark for partition in self._node.partitions()
+        }
+        await self._run_in_thread(self._node.log_directory.begin_checkpoint(high_watermarks).write)
+
+    def request_checkpoint(self, done: CheckpointDone) -> None:
+        """Write the checkpoints soon, with all that is so now; those who ask meanwhile share the next one."""
+        self._waiting.append(done)
+        if self._checkpointing is None:
+            self._checkpointing = asyncio.get_running_loop().create_task(self._checkpoint_for_waiting())
+
+    async def _checkpoint_for_waiting(self) -> None:
+        try:
+            while self._waiting:
+                waiting, self._waiting = self._waiting, []
+                failure: OSError | None = None
+                try:
+                    await self.write_checkpoints()
+                except OSError as error:
+                    failure = error
+                for done in waiting:
+                    done(failure)
+        finally:
+            self._checkpointing = None
+
+    async def delete_expired(self) -> None:
+        """Retention: the start offsets are safe before the first file goes."""
+        clock = self._node.clock
+        by_age = self._clock_guard.check(clock.now_ms(), clock.monotonic_ns()) is not None
+        async with self._lock:
+            deleted = 0
+            turn_ends_ns = clock.monotonic_ns() + SLICE_NS
+            for partition in tuple(self._node.partitions()):
+                if clock.monotonic_ns() >= turn_ends_ns:
+                    await asyncio.sleep(0)
+                    turn_ends_ns = clock.monotonic_ns() + SLICE_NS
+                if not partition.has_ended:
+                    deleted += partition.log.delete_expired(partition.high_watermark, clock.now_ms(), by_age=by_age)
+            if deleted:
+                await self._write_checkpoints()
+
+    async def remove_deleted(self) -> None:
+        """Remove the files whose delay is over."""
+        now_ms = self._node.clock.now_ms()
+        async with self._lock:
+            paths = [path for partition in self._node.partitions() for path in partition.log.take_removable(now_ms)]
+            if paths:
+                await self._run_in_thread(lambda: self._remove(paths))
+
+    def _remove(self, paths: list[Path]) -> None:
+        for path in paths:
+            with suppress(FileNotFoundError):  # its partition was deleted meanwhile
+                self._files.remove(path)
