@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -87,7 +87,6 @@ class Node:
         store: MetadataStore,
         log_directory: LogDirectory,
         request_flush: Callable[[Partition], None],
-        request_checkpoint: Callable[[Callable[[OSError | None], None]], None],
     ) -> None:
         """Take up every topic of the store. Raises MetadataError when the log directory has partitions of others."""
         self.broker_id = broker_id
@@ -99,8 +98,6 @@ class Node:
         self.fetch_max_bytes = config.integer("fetch.max.bytes")
         self.has_deleted_logs = False
         """Whether folders of deleted partitions wait for `LogDirectory.purge_deleted`, which may take long."""
-        self.request_checkpoint = request_checkpoint
-        """Have the logs' checkpoints written soon; the callback is told the failure, if any."""
         self._request_flush = request_flush
         self._topics: dict[str, Topic] = {}
         self._topics_by_id: dict[UUID, Topic] = {}
@@ -146,36 +143,53 @@ class Node:
 
     # Changing topics
 
-    def create_topic(self, wanted: NewTopic, *, validate_only: bool = False) -> Topic | Problem:
-        """Create a topic. With `validate_only` nothing is made and the topic returned is how it would be."""
-        assignment = self._assign(wanted)
-        if isinstance(assignment, Problem):
-            return assignment
-        config = {name: text for name, text in (wanted.config or {}).items() if text is not None}
-        record = TopicRecord(wanted.name, random_topic_id(), assignment, config)
-        if validate_only:
-            return Topic(record, TopicConfig(self.config, config))
-        for warning in topic_override_warnings(config):
-            _logger.warning("topic %s: %s", wanted.name, warning)
+    def create_topic(self, wanted: NewTopic) -> Topic | Problem:
+        return self.create_topics([wanted])[0]
+
+    def create_topics(self, wanted: Sequence[NewTopic], *, validate_only: bool = False) -> list[Topic | Problem]:
+        """Create topics, each for itself. With `validate_only` nothing is made, and they are told as they would be."""
+        results: list[Topic | Problem] = []
+        records: list[TopicRecord] = []
+        names = {_in_metrics(name): name for name in self._topics}
+        for topic in wanted:
+            assignment = self._assign(topic, names)
+            if isinstance(assignment, Problem):
+                results.append(assignment)
+                continue
+            config = {name: text for name, text in (topic.config or {}).items() if text is not None}
+            record = TopicRecord(topic.name, random_topic_id(), assignment, config)
+            records.append(record)
+            results.append(Topic(record, TopicConfig(self.config, config)))
+            names[_in_metrics(topic.name)] = topic.name
+        if validate_only or not records:
+            return results
         try:
-            self.store.put_topics([record])
+            self.store.put_topics(records)
+        except OSError as error:
+            return [result if isinstance(result, Problem) else _cannot_write(result.name, error) for result in results]
+        opened = {record.name: self._open_new_topic(record) for record in records}
+        return [result if isinstance(result, Problem) else opened[result.name] for result in results]
+
+    def _open_new_topic(self, record: TopicRecord) -> Topic | Problem:
+        try:
             topic = self._open_topic(record)
         except OSError as error:
-            _logger.error("cannot create topic %s: %s", wanted.name, error)
-            self._abandon(wanted.name)
-            return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
-        _logger.info("created topic %s with %d partitions", wanted.name, len(topic.partitions))
+            self._abandon(record.name)
+            return _cannot_write(record.name, error)
+        _logger.info("created topic %s with %d partitions", topic.name, topic.partition_count)
+        for warning in topic_override_warnings(record.config):
+            _logger.warning("topic %s: %s", topic.name, warning)
         return topic
 
-    def _assign(self, wanted: NewTopic) -> Problem | dict[int, list[int]]:
-        """The replicas of every partition of a new topic, if it may be made."""
+    def _assign(self, wanted: NewTopic, names: Mapping[str, str]) -> Problem | dict[int, list[int]]:
+        """The replicas of every partition of a new topic, if it may be made beside those of `names`."""
         if reason := topic_name_problem(wanted.name):
             return Problem(ErrorCode.invalid_topic_exception, reason)
         if wanted.name in self._topics:
             return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' already exists.")
         if wanted.name in self.store.topics_marked_for_deletion():
             return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' is marked for deletion.")
-        twin = next((name for name in self._topics if _collide(name, wanted.name)), None)
+        twin = names.get(_in_metrics(wanted.name))
         if twin is not None:
             return Problem(
                 ErrorCode.invalid_topic_exception,
@@ -339,8 +353,14 @@ class Node:
         return producer_id
 
 
-def _collide(one: str, other: str) -> bool:
-    return one.replace(".", "_") == other.replace(".", "_")
+def _in_metrics(topic: str) -> str:
+    """The name as metrics spell it, where it must be unique too."""
+    return topic.replace(".", "_")
+
+
+def _cannot_write(topic: str, error: OSError) -> Problem:
+    _logger.error("cannot create topic %s: %s", topic, error)
+    return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
 
 
 def _too_many_partitions(count: int) -> Problem:
@@ -353,17 +373,9 @@ def _too_many_partitions(count: int) -> Problem:
 def log_config_of(topic: TopicConfig) -> LogConfig:
     """The settings of the logs of a topic."""
     append_time = topic.value("message.timestamp.type") == "LogAppendTime"
-    policy = topic.value("cleanup.policy")
-    cleanup_policy = tuple(policy) if isinstance(policy, list) else (str(policy),)
-    max_compaction_lag_ms = topic.integer("max.compaction.lag.ms")
-    segment_ms = topic.integer("segment.ms")
-    if "compact" in cleanup_policy:
-        # Only sealed segments are compacted (KIP-354).
-        segment_ms = min(segment_ms, max_compaction_lag_ms)
     return LogConfig(
         segment_bytes=topic.integer("segment.bytes"),
-        segment_ms=segment_ms,
-        segment_jitter_ms=topic.integer("segment.jitter.ms"),
+        segment_ms=topic.integer("segment.ms"),
         index_interval_bytes=topic.integer("index.interval.bytes"),
         segment_index_bytes=topic.integer("segment.index.bytes"),
         max_message_bytes=topic.integer("max.message.bytes"),
@@ -374,5 +386,4 @@ def log_config_of(topic: TopicConfig) -> LogConfig:
         retention_ms=topic.integer("retention.ms"),
         retention_bytes=topic.integer("retention.bytes"),
         file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
-        cleanup_policy=cleanup_policy,
     )

@@ -1,7 +1,8 @@
 """The metadata store of a broker that runs alone: one JSON file in its log directory.
 
-The file maps Kafka's znode paths to Kafka 3.9's values, so that it reads like a ZooKeeper tree and shares its
-serialisers. It is replaced as a whole (temporary file, fsync, rename), so a change is there whole or not at all.
+The file maps Kafka's znode paths to Kafka 3.9's values, one on each line, so that it reads like a ZooKeeper tree and
+shares its serialisers. It is replaced as a whole (temporary file, fsync, rename), so a change is there whole or not at
+all.
 
 The state of the partitions is not stored: a broker that runs alone leads every partition and is its only in-sync
 replica. Each start counts as an election of it as the controller and of every leader, so the leader epoch follows from
@@ -117,7 +118,8 @@ class EmbeddedMetadataStore:
             tree[f"{znodes.TOPIC_CONFIGS}/{name}"] = znodes.config_value(topic.config)
         for name in sorted(marked):
             tree[f"{znodes.DELETE_TOPICS}/{name}"] = None
-        write_durably(self._files, self._path, (json.dumps(tree, indent=1) + "\n").encode())
+        lines = ",\n".join(f"{json.dumps(path)}: {json.dumps(value)}" for path, value in tree.items())
+        write_durably(self._files, self._path, f"{{\n{lines}\n}}\n".encode())
         self.controller_epoch = controller_epoch
         self._topics = topics
         self._marked = marked

@@ -42,8 +42,10 @@ class Deferred:
         if self._cancelled:
             return
         self.parts = parts
-        if self._on_ready is not None:
-            self._on_ready(parts)
+        # Both lead back here: let go of them, so that nothing waits for the garbage collector.
+        on_ready, self._on_ready, self.on_cancel = self._on_ready, None, None
+        if on_ready is not None:
+            on_ready(parts)
 
     def on_ready(self, callback: Callable[[Parts], None]) -> None:
         if self.parts is not None:
@@ -53,8 +55,9 @@ class Deferred:
 
     def cancel(self) -> None:
         self._cancelled = True
-        if self.on_cancel is not None:
-            self.on_cancel()
+        on_cancel, self._on_ready, self.on_cancel = self.on_cancel, None, None
+        if on_cancel is not None:
+            on_cancel()
 
 
 class CloseConnection(Exception):  # noqa: N818 - an order, not an error

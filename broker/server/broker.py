@@ -12,6 +12,7 @@ import functools
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -34,7 +35,6 @@ from broker.replica.waiters import Timer
 from broker.server.connection import Connection
 from broker.server.flusher import Flusher
 from broker.server.listeners import BoundListener, ListenError, bind, endpoints_of
-from broker.server.log_keeper import CheckpointDone, LogKeeper
 
 _logger = logging.getLogger(__name__)
 
@@ -50,7 +50,6 @@ FINISH_TIMEOUT_MS: Final = 10_000
 """How long a stopping broker waits for clients to take answers that are under way."""
 RECOVERY_IS_SLOW_MS: Final = 2000
 EXPIRE_PRODUCERS_INTERVAL_MS: Final = 600_000
-FIRST_RETENTION_CHECK_MS: Final = 30_000
 
 
 class LoopScheduler:
@@ -67,6 +66,7 @@ class LoopScheduler:
 def run(config: BrokerConfig) -> int:
     """Run a broker until it is told to stop; the exit code. Raises one of SETUP_ERRORS when it cannot start."""
     started_ns = time.monotonic_ns()
+    _allow_many_files()
     for warning in config.warnings:
         _logger.warning("%s", warning)
     path = log_directory_path(config)
@@ -96,6 +96,12 @@ def run(config: BrokerConfig) -> int:
                 listening.close()
         log_directory.close(clean=False)
         raise
+
+
+def _allow_many_files() -> None:
+    """Each connection and each open segment takes a descriptor; shells start programs with few, and allow many."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def log_directory_path(config: BrokerConfig) -> Path:
@@ -160,9 +166,7 @@ class _Broker:
             store=self._store,
             log_directory=self._log_directory,
             request_flush=self._flusher.request,
-            request_checkpoint=self._request_checkpoint,
         )
-        self._log_keeper = LogKeeper(self._node, RealFiles(), self._flusher.run_in_thread)
         dispatcher = Dispatcher(self._node)
         servers = [
             await loop.create_server(
@@ -250,24 +254,17 @@ class _Broker:
             config.integer("log.flush.start.offset.checkpoint.interval.ms"),
             config.integer("replica.high.watermark.checkpoint.interval.ms"),
         )
-        self._every(max(checkpoint_ms, HOUSEKEEPING_MS), self._log_keeper.write_checkpoints)
-        retention_ms = config.integer("log.retention.check.interval.ms")
-        self._every(retention_ms, self._log_keeper.delete_expired, first_ms=FIRST_RETENTION_CHECK_MS)
-        self._every(HOUSEKEEPING_MS, self._log_keeper.remove_deleted)
+        self._every(max(checkpoint_ms, HOUSEKEEPING_MS), self._write_checkpoints)
         self._every(EXPIRE_PRODUCERS_INTERVAL_MS, self._expire_producers)
         max_idle_ms = config.integer("connections.max.idle.ms")
         self._every(
             min(max(max_idle_ms // 4, HOUSEKEEPING_MS), 10_000), functools.partial(self._sweep_connections, max_idle_ms)
         )
 
-    def _every(
-        self, interval_ms: int, work: Callable[[], Coroutine[None, None, None]], *, first_ms: int | None = None
-    ) -> None:
+    def _every(self, interval_ms: int, work: Callable[[], Coroutine[None, None, None]]) -> None:
         async def repeat() -> None:
-            delay_ms = interval_ms if first_ms is None else min(first_ms, interval_ms)
             while True:
-                await asyncio.sleep(delay_ms / 1000)
-                delay_ms = interval_ms
+                await asyncio.sleep(interval_ms / 1000)
                 try:
                     await work()
                 except OSError as error:
@@ -286,8 +283,11 @@ class _Broker:
             self._node.has_deleted_logs = False
             await self._flusher.run_in_thread(self._log_directory.purge_deleted)
 
-    def _request_checkpoint(self, done: CheckpointDone) -> None:
-        self._log_keeper.request_checkpoint(done)
+    async def _write_checkpoints(self) -> None:
+        high_watermarks = {
+            (partition.topic, partition.index): partition.high_watermark for partition in self._node.partitions()
+        }
+        await self._flusher.run_in_thread(self._log_directory.begin_checkpoint(high_watermarks).write)
 
     async def _expire_producers(self) -> None:
         self._log_directory.expire_producers()

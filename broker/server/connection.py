@@ -237,6 +237,8 @@ class Connection(asyncio.BufferedProtocol):
             self.idle_since_ms = now_ms
             return
         self._frames.shrink()
-        if max_idle_ms >= 0 and now_ms - self.idle_since_ms >= max_idle_ms:
+        if self._closing:
+            self._transport.abort()  # it does not take the answers before the end
+        elif max_idle_ms >= 0 and now_ms - self.idle_since_ms >= max_idle_ms:
             _logger.debug("closing the connection of %s: idle", self.peer)
             self._abort()

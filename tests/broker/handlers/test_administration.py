@@ -206,6 +206,10 @@ class TestCreateTopics:
             ErrorCode.invalid_request,
         ]
 
+    def test_names_that_collide_within_a_request(self, node: NodeHarness) -> None:
+        results = self.create(node, {"name": "a.b"}, {"name": "a_b"})
+        assert [error for error, _ in results] == [ErrorCode.none, ErrorCode.invalid_topic_exception]
+
     def test_validate_only_makes_nothing(self, node: NodeHarness) -> None:
         assert self.create(node, {"name": "t"}, validate_only=True)[0][0] == ErrorCode.none
         assert node.node.topic("t") is None

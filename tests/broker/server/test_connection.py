@@ -22,6 +22,7 @@ class Transport:
         self.writes: list[bytes] = []
         self.is_reading = True
         self.is_closing = False
+        self.is_aborted = False
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
         assert high > low
@@ -46,6 +47,9 @@ class Transport:
 
     def close(self) -> None:
         self.is_closing = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
 
 class Echo:
@@ -251,3 +255,10 @@ def test_idle_connections_stay_when_no_limit_is_set(client: Client) -> None:
     client.connection.sweep(0, -1)
     client.connection.sweep(10**12, -1)
     assert not client.transport.is_closing
+
+
+def test_a_closed_connection_whose_client_takes_nothing_is_cut(client: Client) -> None:
+    client.send(b"malformed")
+    client.connection.sweep(0, -1)
+    client.connection.sweep(10_000, -1)
+    assert client.transport.is_aborted
