@@ -46,5 +46,11 @@ class MetadataStore(Protocol):
 
     def remove_topic(self, name: str) -> None: ...
 
+    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """What was set of brokers while they ran, by broker id; of all of them under the empty name."""
+
+    def put_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
+        """Replace what was set of a broker, or, under the empty name, of all."""
+
     def next_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
         """A block of producer ids that nobody had before and nobody else will get."""

@@ -3,19 +3,19 @@
 Behaviour:
 * Topics and this broker (resource types 2 and 4); every property that broker.config_table knows, or those asked for.
 * Each value comes with its source, and with all values it hides when synonyms are asked for.
-* Nothing can be changed while the broker runs, so every property is read-only.
+* An empty broker name asks for what was set of all brokers while they ran.
+* Read-only is what cannot be changed while the broker runs.
 * Properties that are kept but have no effect say so in their documentation (v3).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import IntEnum
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.config import BrokerConfig, TopicConfig, render
+from broker.config import DYNAMIC_BROKER_PROPERTIES, BrokerConfig, Source, TopicConfig, render
 from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, Value
 from broker.handlers.reply import Reply, RequestContext
 from broker.node import Node
@@ -23,12 +23,6 @@ from broker.protocol.cold import Answer
 
 _TOPIC: Final = 2
 _BROKER: Final = 4
-
-
-class Source(IntEnum):
-    TOPIC = 1
-    STATIC_BROKER = 4
-    DEFAULT = 5
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -48,7 +42,7 @@ def _describe(node: Node, resource: Any, request: Any) -> Answer:
                 ErrorCode.invalid_request,
                 f"Unexpected broker id, expected {node.broker_id}, but received {resource.resource_name}",
             )
-        entries = _describe_broker_config(node.config) if resource.resource_name else iter(())
+        entries = _describe_broker_config(node.config) if resource.resource_name else _describe_defaults(node.config)
     else:
         return answer | _problem(
             ErrorCode.invalid_request, f"Resource type {resource.resource_type} is neither a topic nor a broker."
@@ -72,35 +66,38 @@ def describe_topic_config(config: TopicConfig) -> Iterator[dict[str, Any]]:
         if name in config.overrides:
             synonyms.append((name, config.value(name), Source.TOPIC))
         for broker_name, _ in topic_property.broker_properties:
-            if config.broker.is_set(broker_name):
-                synonyms.append((broker_name, config.broker.value(broker_name), Source.STATIC_BROKER))
+            synonyms += [(broker_name, value, source) for value, source in config.broker.layers(broker_name)]
         for broker_name, _ in topic_property.broker_properties:
             default = BROKER_PROPERTIES[broker_name].default
             if default is not None:
                 synonyms.append((broker_name, default, Source.DEFAULT))
         source = synonyms[0][2] if synonyms else Source.DEFAULT
-        yield _entry(topic_property.row, config.value(name), source, synonyms)
+        yield _entry(topic_property.row, config.value(name), source, synonyms, read_only=False)
+
+
+def _describe_defaults(config: BrokerConfig) -> Iterator[dict[str, Any]]:
+    source = Source.DYNAMIC_DEFAULT_BROKER
+    for name, value in config.dynamic_defaults.items():
+        yield _entry(BROKER_PROPERTIES[name], value, source, [(name, value, source)], read_only=False)
 
 
 def _describe_broker_config(config: BrokerConfig) -> Iterator[dict[str, Any]]:
     for name, row in BROKER_PROPERTIES.items():
-        synonyms: list[tuple[str, Value, Source]] = []
-        if config.is_set(name):
-            synonyms.append((name, config.value(name), Source.STATIC_BROKER))
+        synonyms = [(name, value, source) for value, source in config.layers(name)]
         if row.default is not None:
             synonyms.append((name, row.default, Source.DEFAULT))
         source = synonyms[0][2] if synonyms else Source.DEFAULT
-        yield _entry(row, config.value(name), source, synonyms)
+        yield _entry(row, config.value(name), source, synonyms, read_only=name not in DYNAMIC_BROKER_PROPERTIES)
 
 
 def _entry(
-    row: Property, value: Value, source: Source, synonyms: Iterable[tuple[str, Value, Source]]
+    row: Property, value: Value, source: Source, synonyms: Iterable[tuple[str, Value, Source]], *, read_only: bool
 ) -> dict[str, Any]:
     is_sensitive = row.kind is Kind.PASSWORD
     return {
         "name": row.name,
         "value": None if is_sensitive else render(value),
-        "read_only": True,
+        "read_only": read_only,
         "config_source": source,
         "is_sensitive": is_sensitive,
         "synonyms": [

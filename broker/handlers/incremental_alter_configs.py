@@ -1,0 +1,25 @@
+"""IncrementalAlterConfigs: v0-v1 (key 44)
+
+Behaviour:
+* Topics and brokers, each by itself; operations 0 set, 1 delete, 2 append to a list, 3 subtract from one (KIP-339).
+* A resource named twice in a request fails with INVALID_REQUEST, both times.
+* The checks and their error codes are those of broker.reconfiguration. Nothing changes with validate_only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.handlers.alter_configs import alter_resources
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+from broker.reconfiguration import Change
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    return alter_resources(
+        node,
+        request,
+        lambda resource: [Change(entry.name, entry.config_operation, entry.value) for entry in resource.configs],
+        replace_all=False,
+    )
