@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
+from enum import IntEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -95,13 +96,29 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {matches[0]}?" if matches else ""
 
 
+class Source(IntEnum):
+    """Where a value comes from, numbered as DescribeConfigs tells it."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
 class BrokerConfig:
-    """The properties of one broker: what was set, and Kafka's defaults for the rest."""
+    """The properties of one broker: what was set, and Kafka's defaults for the rest.
+
+    Three layers, the first that has a property decides: what was set of this broker while it ran, what was set of all
+    brokers, and what it was started with.
+    """
 
     def __init__(self, settings: Iterable[Setting] = ()) -> None:
         """Check every setting; a later one replaces an earlier one of the same name. Raises ConfigError."""
         self.warnings: list[str] = []
         self._set: dict[str, Value] = {}
+        self._dynamic: dict[str, Value] = {}
+        self._dynamic_default: dict[str, Value] = {}
         for setting in settings:
             row = property_named(setting.name)
             if row is None:
@@ -117,11 +134,37 @@ class BrokerConfig:
                 self.warnings.append(f"{setting.place}: {setting.name} has no effect: {row.why}")
             self._set[setting.name] = value
 
+    def set_dynamic(self, broker: str, overrides: Mapping[str, str]) -> None:
+        """Replace what was set while the broker ran: of this broker, or of all, which is the empty name.
+
+        Takes overrides that `check_broker_overrides` accepted.
+        """
+        values = {name: parse_value(BROKER_PROPERTIES[name], text) for name, text in overrides.items()}
+        if broker:
+            self._dynamic = values
+        else:
+            self._dynamic_default = values
+
     def value(self, name: str) -> Value:
-        return self._set[name] if name in self._set else BROKER_PROPERTIES[name].default
+        for layer in (self._dynamic, self._dynamic_default, self._set):
+            if name in layer:
+                return layer[name]
+        return BROKER_PROPERTIES[name].default
 
     def is_set(self, name: str) -> bool:
-        return name in self._set
+        return name in self._dynamic or name in self._dynamic_default or name in self._set
+
+    def layers(self, name: str) -> list[tuple[Value, Source]]:
+        """The values that were set of a property, the one in force first."""
+        return [
+            (layer[name], source)
+            for layer, source in (
+                (self._dynamic, Source.DYNAMIC_BROKER),
+                (self._dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
+                (self._set, Source.STATIC_BROKER),
+            )
+            if name in layer
+        ]
 
     def integer(self, name: str) -> int:
         value = self.value(name)
@@ -137,8 +180,9 @@ class BrokerConfig:
         return None if value is None else str(value)
 
     @property
-    def set_properties(self) -> Mapping[str, Value]:
-        return self._set
+    def dynamic_defaults(self) -> Mapping[str, Value]:
+        """What was set of all brokers while they ran."""
+        return self._dynamic_default
 
 
 class TopicConfig:
@@ -190,6 +234,26 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> str | None:
             return f"Invalid value {text} for configuration {name}: {error}"
         if topic_property.row.support is Support.REFUSED and value != topic_property.row.default:
             return f"{name}={text} is not supported: {topic_property.row.why}"
+    return None
+
+
+DYNAMIC_BROKER_PROPERTIES: Final = frozenset(
+    entry.broker_properties[0][0]
+    for entry in TOPIC_PROPERTIES.values()
+    if entry.broker_properties and entry.row.support is Support.HONOURED
+)
+"""What can be set while the broker runs: the defaults of topics; of times those in milliseconds only, as in Kafka."""
+
+
+def check_broker_overrides(overrides: Mapping[str, str]) -> str | None:
+    """Why these cannot be set while a broker runs, or None when they can. The text is for the client."""
+    for name, text in overrides.items():
+        if name not in DYNAMIC_BROKER_PROPERTIES:
+            return f"Unknown dynamic broker config name: {name}{_nearest(name, DYNAMIC_BROKER_PROPERTIES)}"
+        try:
+            parse_value(BROKER_PROPERTIES[name], text)
+        except ValueError as error:
+            return f"Invalid value {text} for configuration {name}: {error}"
     return None
 
 

@@ -12,7 +12,7 @@ replica. Each start counts as an election of it as the controller and of every l
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +35,7 @@ class EmbeddedMetadataStore:
         self._path = directory / FILE_NAME
         self._topics: dict[str, TopicRecord] = {}
         self._marked: set[str] = set()
+        self._broker_configs: dict[str, Mapping[str, str]] = {}
         self._producer_id_block: ProducerIdBlock | None = None
         self.controller_epoch = 0
         if files.exists(self._path):
@@ -53,6 +54,8 @@ class EmbeddedMetadataStore:
                     self._topics[name] = TopicRecord(name, topic_id, assignment, config)
                 elif parent == znodes.DELETE_TOPICS:
                     self._marked.add(name)
+                elif parent == znodes.BROKER_CONFIGS:
+                    self._broker_configs["" if name == znodes.DEFAULT_ENTITY else name] = dict(value["config"])
             if znodes.PRODUCER_ID_BLOCK in tree:
                 self._producer_id_block = znodes.parse_producer_id_block(tree[znodes.PRODUCER_ID_BLOCK])
         except OSError as error:
@@ -88,6 +91,12 @@ class EmbeddedMetadataStore:
         topics = {key: topic for key, topic in self._topics.items() if key != name}
         self._commit(topics=topics, marked=self._marked - {name})
 
+    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
+        return self._broker_configs
+
+    def put_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
+        self._commit(broker_configs=self._broker_configs | {broker: dict(config)})
+
     def next_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
         first = 0 if self._producer_id_block is None else self._producer_id_block.last + 1
         block = ProducerIdBlock(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
@@ -100,12 +109,14 @@ class EmbeddedMetadataStore:
         controller_epoch: int | None = None,
         topics: dict[str, TopicRecord] | None = None,
         marked: set[str] | None = None,
+        broker_configs: dict[str, Mapping[str, str]] | None = None,
         producer_id_block: ProducerIdBlock | None = None,
     ) -> None:
         """Write the state with these changes, then make them ours: what is remembered never runs ahead of the disk."""
         controller_epoch = self.controller_epoch if controller_epoch is None else controller_epoch
         topics = self._topics if topics is None else topics
         marked = self._marked if marked is None else marked
+        broker_configs = self._broker_configs if broker_configs is None else broker_configs
         producer_id_block = self._producer_id_block if producer_id_block is None else producer_id_block
         tree: dict[str, Any] = {
             znodes.CLUSTER_ID: znodes.cluster_id_value(self.cluster_id),
@@ -116,6 +127,8 @@ class EmbeddedMetadataStore:
         for name, topic in sorted(topics.items()):
             tree[f"{znodes.TOPICS}/{name}"] = znodes.topic_value(topic.topic_id, topic.assignment)
             tree[f"{znodes.TOPIC_CONFIGS}/{name}"] = znodes.config_value(topic.config)
+        for name, config in sorted(broker_configs.items()):
+            tree[f"{znodes.BROKER_CONFIGS}/{name or znodes.DEFAULT_ENTITY}"] = znodes.config_value(config)
         for name in sorted(marked):
             tree[f"{znodes.DELETE_TOPICS}/{name}"] = None
         lines = ",\n".join(f"{json.dumps(path)}: {json.dumps(value)}" for path, value in tree.items())
@@ -123,4 +136,5 @@ class EmbeddedMetadataStore:
         self.controller_epoch = controller_epoch
         self._topics = topics
         self._marked = marked
+        self._broker_configs = broker_configs
         self._producer_id_block = producer_id_block

@@ -44,8 +44,12 @@ APIS: Final = {
         Api(22, "init_producer_id", 0, 5, 2),
         Api(23, "offset_for_leader_epoch", 2, 4, 4),
         Api(32, "describe_configs", 1, 4, 4),
+        Api(33, "alter_configs", 0, 2, 2),
         Api(35, "describe_log_dirs", 1, 4, 2),
         Api(37, "create_partitions", 0, 3, 2),
+        Api(43, "elect_leaders", 0, 2, 2),
+        Api(44, "incremental_alter_configs", 0, 1, 1),
+        Api(46, "list_partition_reassignments", 0, 0, 0),
         Api(60, "describe_cluster", 0, 1, 0),
     )
 }

@@ -27,8 +27,12 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     22: (0, 3, range(6)),
     23: (2, 2, range(5)),
     32: (1, 1, range(5)),
+    33: (1, 0, range(3)),
     35: (None, 1, range(5)),
     37: (1, 0, range(4)),
+    43: (2, 0, range(3)),
+    44: (1, 0, range(2)),
+    46: (0, 0, range(1)),
     60: (None, 0, range(2)),
 }
 
