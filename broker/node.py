@@ -87,6 +87,7 @@ class Node:
         store: MetadataStore,
         log_directory: LogDirectory,
         request_flush: Callable[[Partition], None],
+        request_checkpoint: Callable[[Callable[[OSError | None], None]], None],
     ) -> None:
         """Take up every topic of the store. Raises MetadataError when the log directory has partitions of others."""
         self.broker_id = broker_id
@@ -98,6 +99,8 @@ class Node:
         self.fetch_max_bytes = config.integer("fetch.max.bytes")
         self.has_deleted_logs = False
         """Whether folders of deleted partitions wait for `LogDirectory.purge_deleted`, which may take long."""
+        self.request_checkpoint = request_checkpoint
+        """Have the logs' checkpoints written soon; the callback is told the failure, if any."""
         self._request_flush = request_flush
         self._topics: dict[str, Topic] = {}
         self._topics_by_id: dict[UUID, Topic] = {}
@@ -373,9 +376,17 @@ def _too_many_partitions(count: int) -> Problem:
 def log_config_of(topic: TopicConfig) -> LogConfig:
     """The settings of the logs of a topic."""
     append_time = topic.value("message.timestamp.type") == "LogAppendTime"
+    policy = topic.value("cleanup.policy")
+    cleanup_policy = tuple(policy) if isinstance(policy, list) else (str(policy),)
+    max_compaction_lag_ms = topic.integer("max.compaction.lag.ms")
+    segment_ms = topic.integer("segment.ms")
+    if "compact" in cleanup_policy:
+        # Only sealed segments are compacted (KIP-354).
+        segment_ms = min(segment_ms, max_compaction_lag_ms)
     return LogConfig(
         segment_bytes=topic.integer("segment.bytes"),
-        segment_ms=topic.integer("segment.ms"),
+        segment_ms=segment_ms,
+        segment_jitter_ms=topic.integer("segment.jitter.ms"),
         index_interval_bytes=topic.integer("index.interval.bytes"),
         segment_index_bytes=topic.integer("segment.index.bytes"),
         max_message_bytes=topic.integer("max.message.bytes"),
@@ -386,4 +397,5 @@ def log_config_of(topic: TopicConfig) -> LogConfig:
         retention_ms=topic.integer("retention.ms"),
         retention_bytes=topic.integer("retention.bytes"),
         file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
+        cleanup_policy=cleanup_policy,
     )

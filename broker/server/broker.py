@@ -23,9 +23,9 @@ from typing import Final
 import uvloop
 
 from broker.clock import SystemClock
-from broker.cluster.embedded import FILE_NAME, EmbeddedMetadataStore
+from broker.cluster.embedded import EmbeddedMetadataStore
 from broker.cluster.store import MetadataError
-from broker.config import BrokerConfig, ConfigError, TopicConfig, check_broker_overrides
+from broker.config import BrokerConfig, ConfigError, TopicConfig
 from broker.handlers.dispatch import Dispatcher
 from broker.log.errors import LogDirectoryError
 from broker.log.files import RealFiles
@@ -35,6 +35,7 @@ from broker.replica.waiters import Timer
 from broker.server.connection import Connection
 from broker.server.flusher import Flusher
 from broker.server.listeners import BoundListener, ListenError, bind, endpoints_of
+from broker.server.log_keeper import CheckpointDone, LogKeeper
 
 _logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ FINISH_TIMEOUT_MS: Final = 10_000
 """How long a stopping broker waits for clients to take answers that are under way."""
 RECOVERY_IS_SLOW_MS: Final = 2000
 EXPIRE_PRODUCERS_INTERVAL_MS: Final = 600_000
+FIRST_RETENTION_CHECK_MS: Final = 30_000
 
 
 class LoopScheduler:
@@ -83,7 +85,6 @@ def run(config: BrokerConfig) -> int:
     bound: list[BoundListener] = []
     try:
         store = EmbeddedMetadataStore(files, path, log_directory.cluster_id)
-        _take_up_dynamic_settings(config, store)
         # Before the recovery, which may take long: a taken port should be told at once.
         bound += [bind(endpoint, advertised.get(endpoint.name), config) for endpoint in endpoints]
         log_configs = {topic.name: log_config_of(TopicConfig(config, topic.config)) for topic in store.topics()}
@@ -103,20 +104,6 @@ def _allow_many_files() -> None:
     """Each connection and each open segment takes a descriptor; shells start programs with few, and allow many."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _take_up_dynamic_settings(config: BrokerConfig, store: EmbeddedMetadataStore) -> None:
-    """What was set while a broker ran, here or by another version; what cannot be in force is said and left alone."""
-    for broker, overrides in store.broker_configs().items():
-        if broker not in ("", str(broker_id_of(config))):
-            continue
-        usable = {}
-        for name, text in overrides.items():
-            if reason := check_broker_overrides({name: text}):
-                _logger.warning("a dynamic setting in %s is not used: %s", FILE_NAME, reason)
-            else:
-                usable[name] = text
-        config.set_dynamic(broker, usable)
 
 
 def log_directory_path(config: BrokerConfig) -> Path:
@@ -181,7 +168,9 @@ class _Broker:
             store=self._store,
             log_directory=self._log_directory,
             request_flush=self._flusher.request,
+            request_checkpoint=self._request_checkpoint,
         )
+        self._log_keeper = LogKeeper(self._node, RealFiles(), self._flusher.run_in_thread)
         dispatcher = Dispatcher(self._node)
         servers = [
             await loop.create_server(
@@ -269,17 +258,24 @@ class _Broker:
             config.integer("log.flush.start.offset.checkpoint.interval.ms"),
             config.integer("replica.high.watermark.checkpoint.interval.ms"),
         )
-        self._every(max(checkpoint_ms, HOUSEKEEPING_MS), self._write_checkpoints)
+        self._every(max(checkpoint_ms, HOUSEKEEPING_MS), self._log_keeper.write_checkpoints)
+        retention_ms = config.integer("log.retention.check.interval.ms")
+        self._every(retention_ms, self._log_keeper.delete_expired, first_ms=FIRST_RETENTION_CHECK_MS)
+        self._every(HOUSEKEEPING_MS, self._log_keeper.remove_deleted)
         self._every(EXPIRE_PRODUCERS_INTERVAL_MS, self._expire_producers)
         max_idle_ms = config.integer("connections.max.idle.ms")
         self._every(
             min(max(max_idle_ms // 4, HOUSEKEEPING_MS), 10_000), functools.partial(self._sweep_connections, max_idle_ms)
         )
 
-    def _every(self, interval_ms: int, work: Callable[[], Coroutine[None, None, None]]) -> None:
+    def _every(
+        self, interval_ms: int, work: Callable[[], Coroutine[None, None, None]], *, first_ms: int | None = None
+    ) -> None:
         async def repeat() -> None:
+            delay_ms = interval_ms if first_ms is None else min(first_ms, interval_ms)
             while True:
-                await asyncio.sleep(interval_ms / 1000)
+                await asyncio.sleep(delay_ms / 1000)
+                delay_ms = interval_ms
                 try:
                     await work()
                 except OSError as error:
@@ -298,11 +294,8 @@ class _Broker:
             self._node.has_deleted_logs = False
             await self._flusher.run_in_thread(self._log_directory.purge_deleted)
 
-    async def _write_checkpoints(self) -> None:
-        high_watermarks = {
-            (partition.topic, partition.index): partition.high_watermark for partition in self._node.partitions()
-        }
-        await self._flusher.run_in_thread(self._log_directory.begin_checkpoint(high_watermarks).write)
+    def _request_checkpoint(self, done: CheckpointDone) -> None:
+        self._log_keeper.request_checkpoint(done)
 
     async def _expire_producers(self) -> None:
         self._log_directory.expire_producers()
