@@ -23,9 +23,9 @@ from typing import Final
 import uvloop
 
 from broker.clock import SystemClock
-from broker.cluster.embedded import EmbeddedMetadataStore
+from broker.cluster.embedded import FILE_NAME, EmbeddedMetadataStore
 from broker.cluster.store import MetadataError
-from broker.config import BrokerConfig, ConfigError, TopicConfig
+from broker.config import BrokerConfig, ConfigError, TopicConfig, check_broker_overrides
 from broker.handlers.dispatch import Dispatcher
 from broker.log.errors import LogDirectoryError
 from broker.log.files import RealFiles
@@ -85,6 +85,7 @@ def run(config: BrokerConfig) -> int:
     bound: list[BoundListener] = []
     try:
         store = EmbeddedMetadataStore(files, path, log_directory.cluster_id)
+        _take_up_dynamic_settings(config, store)
         # Before the recovery, which may take long: a taken port should be told at once.
         bound += [bind(endpoint, advertised.get(endpoint.name), config) for endpoint in endpoints]
         log_configs = {topic.name: log_config_of(TopicConfig(config, topic.config)) for topic in store.topics()}
@@ -104,6 +105,20 @@ def _allow_many_files() -> None:
     """Each connection and each open segment takes a descriptor; shells start programs with few, and allow many."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _take_up_dynamic_settings(config: BrokerConfig, store: EmbeddedMetadataStore) -> None:
+    """What was set while a broker ran, here or by another version; what cannot be in force is said and left alone."""
+    for broker, overrides in store.broker_configs().items():
+        if broker not in ("", str(broker_id_of(config))):
+            continue
+        usable = {}
+        for name, text in overrides.items():
+            if reason := check_broker_overrides({name: text}):
+                _logger.warning("a dynamic setting in %s is not used: %s", FILE_NAME, reason)
+            else:
+                usable[name] = text
+        config.set_dynamic(broker, usable)
 
 
 def log_directory_path(config: BrokerConfig) -> Path:
