@@ -1,0 +1,122 @@
+"""What the broker counts while it works: plain integers, incremented once per request or batch, never per record.
+
+Nothing here is computed until somebody reads it (broker/metrics/exposition.py).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.protocol.apis import APIS, Api
+
+BOUNDS_MS: Final = (
+    *(0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500),
+    *(1000, 2500, 5000, 10_000, 30_000),
+)
+_BOUNDS_NS: Final = tuple(int(bound * 1_000_000) for bound in BOUNDS_MS)
+
+
+class Histogram:
+    """Durations, counted by upper bound; the last bucket has none."""
+
+    __slots__ = ("counts", "sum_ns")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(_BOUNDS_NS) + 1)
+        self.sum_ns = 0
+
+    def observe(self, duration_ns: int) -> None:
+        self.counts[bisect_left(_BOUNDS_NS, duration_ns)] += 1
+        self.sum_ns += duration_ns
+
+
+class RequestCounters:
+    """The requests of one API.
+
+    `queue` runs from the arrival of a request's last byte to its turn, `local` is the handler's own work, and `total`
+    runs from the arrival to the whole answer, so it has the waiting for more bytes or for the disk too.
+    """
+
+    __slots__ = ("errors", "local", "name", "queue", "requests_by_version", "total")
+
+    def __init__(self, api: Api) -> None:
+        self.name = "".join(word.capitalize() for word in api.name.split("_"))
+        """As Kafka spells it: api_versions is ApiVersions."""
+        self.requests_by_version = [0] * (api.max_version + 1)
+        self.errors: dict[ErrorCode, int] = {}
+        self.queue = Histogram()
+        self.local = Histogram()
+        self.total = Histogram()
+
+    def handled(self, version: int, queue_ns: int, local_ns: int) -> None:
+        self.requests_by_version[version] += 1
+        self.queue.observe(queue_ns)
+        self.local.observe(local_ns)
+
+    def failed(self, error_code: ErrorCode) -> None:
+        self.errors[error_code] = self.errors.get(error_code, 0) + 1
+
+
+class TopicCounters:
+    """What goes in and out of one topic, or of all of them."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "failed_fetches",
+        "failed_produces",
+        "fetches",
+        "messages_in",
+        "produces",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.produces = 0
+        """Produce requests, counted once for every partition of the topic they name, as Kafka does; so are fetches."""
+        self.fetches = 0
+        self.failed_produces = 0
+        self.failed_fetches = 0
+
+    def add(self, other: TopicCounters) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class BrokerCounters:
+    def __init__(self) -> None:
+        self.requests = {api.key: RequestCounters(api) for api in APIS.values()}
+        self.topics: dict[str, TopicCounters] = {}
+        self.unknown_topics = TopicCounters()
+        """Requests for topics that are not there; they get no series, or anybody could make as many as he likes."""
+        self.log_flush = Histogram()
+        self.event_loop_lag = Histogram()
+        self.connections = 0
+        self.connections_made = 0
+        self.connections_refused = 0
+        self.malformed_requests = 0
+        self.throttled_ms = {"Produce": 0, "Fetch": 0}
+        self._gone = TopicCounters()
+
+    def topic(self, name: str) -> TopicCounters:
+        counters = self.topics.get(name)
+        if counters is None:
+            counters = self.topics[name] = TopicCounters()
+        return counters
+
+    def topic_deleted(self, name: str) -> None:
+        """The topic's own series end; what it counted stays part of the broker's."""
+        counters = self.topics.pop(name, None)
+        if counters is not None:
+            self._gone.add(counters)
+
+    def all_topics(self) -> TopicCounters:
+        total = TopicCounters()
+        for counters in (self._gone, self.unknown_topics, *self.topics.values()):
+            total.add(counters)
+        return total
