@@ -73,20 +73,24 @@ def print_end(result: RunResult) -> None:
 
 
 def results_table(result: RunResult) -> Table:
-    """One row per cell: medians over its trials, and below them the smallest and largest where there are several."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    """One row per cell: medians over its valid trials (over all, for want of any), and their range beneath.
+
+    Axes share a column, a line each, so that the table fits a terminal of 80 columns.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     axes = list(result.manifest.axes)
-    for axis in axes:
-        table.add_column(axis, overflow="fold")
+    if axes:
+        table.add_column("\n".join(axes), overflow="fold")
     for column in ("achieved", "produce p50", "p99", "p99.9"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     factors = {planned.cell: planned.factors for planned in result.manifest.trials}
     for cell, trials in result.cells().items():
-        latencies = [trial.summary.produce.response_ns for trial in trials]
+        shown = [trial for trial in trials if trial.summary.verdict.state == "valid"] or trials
+        latencies = [trial.summary.produce.response_ns for trial in shown]
         table.add_row(
-            *(escape(str(factors[cell][axis])) for axis in axes),
-            _rates([trial.summary.achieved_per_s for trial in trials]),
+            *(["\n".join(escape(str(factors[cell][axis])) for axis in axes)] if axes else []),
+            _rates([trial.summary.achieved_per_s for trial in shown]),
             _durations([latency.p50 for latency in latencies]),
             _durations([latency.p99 for latency in latencies]),
             _durations([latency.p999 for latency in latencies]),

@@ -207,6 +207,19 @@ def test_the_end_of_a_run_for_people_and_programs(finished: Path, capsys: pytest
     json.dumps(summary)
 
 
+def test_the_table_shows_what_the_report_shows_the_valid_trials(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = sorted((finished / "trials").iterdir())[0] / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["achieved_per_s"] = 7.0
+    summary["verdict"]["state"] = "invalid"
+    path.write_text(json.dumps(summary))
+    print_end(RunResult(finished))
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "1 valid" in line]
+    assert "100/s" in row
+
+
 def test_plain_progress_is_one_line_per_trial(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = RunResult(finished)
     observer = PlainObserver()
