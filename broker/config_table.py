@@ -66,7 +66,7 @@ def _refused(name: str, kind: Kind, default: Value, why: str) -> Property:
 
 _ONE_LOOP: Final = "one event loop serves every connection"
 _NO_COMPACTION: Final = "this version does not compact"
-_NO_GROUPS: Final = "this version has no consumer groups"
+_NO_NEW_GROUPS: Final = "groups are of the classic protocol"
 _NO_TRANSACTIONS: Final = "this version has no transactions"
 _NO_REPLICATION: Final = "this version runs one broker"
 _NO_LIMIT: Final = "this version does not limit connections"
@@ -102,6 +102,18 @@ BROKER_PROPERTIES: Final = {
         _honoured("num.partitions", INT, 1, 1),
         _honoured("default.replication.factor", INT, 1),
         _honoured("min.insync.replicas", INT, 1, 1),
+        # Consumer groups
+        _honoured("group.initial.rebalance.delay.ms", INT, 3000),
+        _honoured("group.max.session.timeout.ms", INT, 1_800_000),
+        _honoured("group.min.session.timeout.ms", INT, 6000),
+        _honoured("group.max.size", INT, INT32_MAX, 1),
+        _honoured("offset.metadata.max.bytes", INT, 4096),
+        _honoured("offsets.load.buffer.size", INT, 5_242_880, 1),
+        _honoured("offsets.retention.check.interval.ms", LONG, 600_000, 1),
+        _honoured("offsets.retention.minutes", INT, 10_080, 1),
+        _honoured("offsets.topic.compression.codec", INT, 0, 0, 4),
+        _honoured("offsets.topic.num.partitions", INT, 50, 1),
+        _honoured("offsets.topic.segment.bytes", INT, 104_857_600, 1),
         # The log
         _honoured("log.dir", STRING, None),
         _honoured("log.dirs", STRING, None),
@@ -179,20 +191,9 @@ BROKER_PROPERTIES: Final = {
                 ("replica.socket.timeout.ms", INT, 30_000, _NO_REPLICATION),
                 ("broker.id.generation.enable", BOOLEAN, True, _NO_REPLICATION),
                 ("reserved.broker.max.id", INT, 1000, _NO_REPLICATION),
-                ("group.initial.rebalance.delay.ms", INT, 3000, _NO_GROUPS),
-                ("group.max.session.timeout.ms", INT, 1_800_000, _NO_GROUPS),
-                ("group.min.session.timeout.ms", INT, 6000, _NO_GROUPS),
-                ("group.max.size", INT, INT32_MAX, _NO_GROUPS),
-                ("offset.metadata.max.bytes", INT, 4096, _NO_GROUPS),
-                ("offsets.commit.required.acks", SHORT, -1, _NO_GROUPS),
-                ("offsets.commit.timeout.ms", INT, 5000, _NO_GROUPS),
-                ("offsets.load.buffer.size", INT, 5_242_880, _NO_GROUPS),
-                ("offsets.retention.check.interval.ms", LONG, 600_000, _NO_GROUPS),
-                ("offsets.retention.minutes", INT, 10_080, _NO_GROUPS),
-                ("offsets.topic.compression.codec", INT, 0, _NO_GROUPS),
-                ("offsets.topic.num.partitions", INT, 50, _NO_GROUPS),
-                ("offsets.topic.replication.factor", SHORT, 3, _NO_GROUPS),
-                ("offsets.topic.segment.bytes", INT, 104_857_600, _NO_GROUPS),
+                ("offsets.commit.required.acks", SHORT, -1, "a commit always waits for the high watermark"),
+                ("offsets.commit.timeout.ms", INT, 5000, "a commit waits for this broker only"),
+                ("offsets.topic.replication.factor", SHORT, 3, _NO_REPLICATION),
                 ("max.incremental.fetch.session.cache.slots", INT, 1000, "fetch sessions are not kept"),
                 ("transaction.max.timeout.ms", INT, 900_000, _NO_TRANSACTIONS),
                 ("transaction.state.log.min.isr", INT, 2, _NO_TRANSACTIONS),
@@ -266,9 +267,9 @@ FAMILIES: Final = {
     "metadata.": _no_effect("metadata.*", STRING, None, _NO_REPLICATION),
     "quota.": _no_effect("quota.*", STRING, None, "this version has no quotas"),
     "replication.quota.": _no_effect("replication.quota.*", STRING, None, _NO_REPLICATION),
-    "group.consumer.": _no_effect("group.consumer.*", STRING, None, _NO_GROUPS),
-    "group.share.": _no_effect("group.share.*", STRING, None, _NO_GROUPS),
-    "group.coordinator.": _no_effect("group.coordinator.*", STRING, None, _NO_GROUPS),
+    "group.consumer.": _no_effect("group.consumer.*", STRING, None, _NO_NEW_GROUPS),
+    "group.share.": _no_effect("group.share.*", STRING, None, _NO_NEW_GROUPS),
+    "group.coordinator.": _no_effect("group.coordinator.*", STRING, None, _NO_NEW_GROUPS),
     "socket.connection.": _no_effect("socket.connection.*", LONG, None, _NO_REPLICATION),
     "transaction.": _no_effect("transaction.*", STRING, None, _NO_TRANSACTIONS),
     "compression.": _no_effect("compression.*", INT, None, "batches are kept as the producer compressed them"),

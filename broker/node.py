@@ -20,6 +20,8 @@ from broker.clock import Clock
 from broker.cluster.store import MetadataError, MetadataStore, TopicRecord
 from broker.cluster.znodes import ProducerIdBlock, random_topic_id
 from broker.config import BrokerConfig, TopicConfig, check_topic_overrides, topic_override_warnings
+from broker.group.coordinator import GroupCoordinator
+from broker.group.offsets_topic import OFFSETS_TOPIC, topic_overrides
 from broker.log.config import LogConfig
 from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import PartitionLog
@@ -30,6 +32,8 @@ from broker.replica.waiters import Scheduler
 _logger = logging.getLogger(__name__)
 
 MAX_TOPIC_NAME_LENGTH: Final = 249
+INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, "__transaction_state"))
+"""Kafka's own: shown as such, and written by the broker only."""
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """Kafka's controller refuses more at once too; without a limit one request could fill the disk with folders."""
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
@@ -106,6 +110,7 @@ class Node:
         self._topics_by_id: dict[UUID, Topic] = {}
         self._producer_ids = ProducerIdBlock(broker_id, 0, -1)
         self._take_up_topics()
+        self.groups = GroupCoordinator(self)
 
     @property
     def leader_epoch(self) -> int:
@@ -173,6 +178,14 @@ class Node:
         opened = {record.name: self._open_new_topic(record) for record in records}
         return [result if isinstance(result, Problem) else opened[result.name] for result in results]
 
+    def create_by_default(self, name: str) -> Topic | Problem:
+        """Create a topic that somebody uses before anybody has created it."""
+        if name == OFFSETS_TOPIC:
+            count = self.config.integer("offsets.topic.num.partitions")
+            # offsets.topic.replication.factor is 3, which a broker alone cannot give.
+            return self.create_topic(NewTopic(name, count, 1, config=topic_overrides(self.config)))
+        return self.create_topic(NewTopic(name))
+
     def _open_new_topic(self, record: TopicRecord) -> Topic | Problem:
         try:
             topic = self._open_topic(record)
@@ -182,6 +195,7 @@ class Node:
         _logger.info("created topic %s with %d partitions", topic.name, topic.partition_count)
         for warning in topic_override_warnings(record.config):
             _logger.warning("topic %s: %s", topic.name, warning)
+        self.groups.topic_created(topic.name)
         return topic
 
     def _assign(self, wanted: NewTopic, names: Mapping[str, str]) -> Problem | dict[int, list[int]]:
@@ -294,6 +308,7 @@ class Node:
             del self._topics_by_id[topic.topic_id]
             for partition in topic.partitions:
                 partition.end(ErrorCode.unknown_topic_or_partition)
+            self.groups.topic_deleted(name)
             self._remove(name)
         except OSError as error:
             _logger.error("cannot delete topic %s: %s; it will be finished at the next start", name, error)

@@ -38,7 +38,9 @@ class Dispatcher:
         self._node = node
         self._handlers: dict[int, _Handler] = {}
 
-    def dispatch(self, frame: memoryview, listener: Listener) -> list[Part] | PendingResponse | None:
+    def dispatch(
+        self, frame: memoryview, listener: Listener, client_host: str = ""
+    ) -> list[Part] | PendingResponse | None:
         """The answer to one request as the buffers to write; None for a request that gets no answer.
 
         Raises MalformedRequestError for bytes that are no request this broker knows, and CloseConnection; any other
@@ -58,7 +60,7 @@ class Dispatcher:
         decoder = Decoder(frame, header.body_position, flexible=api.is_flexible(version))
         decoder.skip_tags()
         request = handler.decode(decoder, version)
-        context = RequestContext(version, header.client_id, listener)
+        context = RequestContext(version, header.client_id, listener, client_host)
         reply = handler.handle(self._node, context, request)
         return self._respond(handler, context, header.correlation_id, reply)
 

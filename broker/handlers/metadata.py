@@ -17,7 +17,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import Reply, RequestContext
-from broker.node import NewTopic, Node, Problem, Topic, topic_name_problem
+from broker.node import INTERNAL_TOPICS, Node, Problem, Topic, topic_name_problem
 from broker.protocol.metadata import (
     OPERATIONS_NOT_ASKED,
     BrokerMetadata,
@@ -77,7 +77,7 @@ def _find(node: Node, wanted: RequestedTopic, may_create: bool, operations: int)
         return TopicMetadata(ErrorCode.invalid_topic_exception, name)
     if not (may_create and node.config.boolean("auto.create.topics.enable")):
         return TopicMetadata(ErrorCode.unknown_topic_or_partition, name)
-    created = node.create_topic(NewTopic(name))
+    created = node.create_by_default(name)
     if isinstance(created, Problem):
         return TopicMetadata(created.error_code, name)
     return _describe(created, operations)
@@ -88,7 +88,7 @@ def _describe(topic: Topic, operations: int) -> TopicMetadata:
         ErrorCode.none,
         topic.name,
         topic.topic_id,
-        is_internal=False,
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             PartitionMetadata(
                 ErrorCode.none,

@@ -6,6 +6,7 @@ Behaviour:
 * acks -1 needs min.insync.replicas and is answered when the high watermark has passed the records. A log that must be
   flushed first (flush.messages) makes acks 1 wait for that too.
 * The checks of a batch are those of broker.records.batch.validate_produced; the leader epoch in it is overwritten.
+* Internal topics are written by the broker only: INVALID_TOPIC_EXCEPTION.
 * Transactional batches: INVALID_TXN_STATE, as there are no transactions yet.
 
 Versions 0 to 2 are told by ApiVersions and not served: see broker.protocol.apis.
@@ -15,12 +16,13 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
 from broker.log.partition_log import Appended
-from broker.node import Node
+from broker.node import INTERNAL_TOPICS, Node
 from broker.protocol.produce import (
     PartitionProduced,
     ProducePartition,
@@ -31,6 +33,9 @@ from broker.protocol.produce import (
 from broker.replica.partition import Partition
 
 decode = decode_request
+
+ADMIN_CLIENT_ID: Final = "__admin_client"
+"""Kafka lets tools of this name write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
 
 _logger = logging.getLogger(__name__)
 _MESSAGES = {
@@ -49,8 +54,9 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Repl
         answers.append((topic, produced))
         for wanted in partitions:
             partition = node.partition(topic, wanted.partition)
-            if partition is None:
-                produced.append(PartitionProduced(wanted.partition, ErrorCode.unknown_topic_or_partition))
+            if partition is None or (topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID):
+                unfit = ErrorCode.unknown_topic_or_partition if partition is None else ErrorCode.invalid_topic_exception
+                produced.append(PartitionProduced(wanted.partition, unfit))
                 continue
             answer, appended = _append(partition, wanted, acks, now_ms)
             produced.append(answer)

@@ -22,6 +22,8 @@ class RequestContext(NamedTuple):
     client_id: str | None
     listener: Listener
     """The listener the client came through; it is told the addresses of that one."""
+    client_host: str = ""
+    """Where the client connects from."""
 
 
 class Deferred:
@@ -46,6 +48,10 @@ class Deferred:
         on_ready, self._on_ready, self.on_cancel = self._on_ready, None, None
         if on_ready is not None:
             on_ready(parts)
+
+    def now_or_later(self) -> Parts | Deferred:
+        """What a handler gives back: the answer if it is there already."""
+        return self if self.parts is None else self.parts
 
     def on_ready(self, callback: Callable[[Parts], None]) -> None:
         if self.parts is not None:

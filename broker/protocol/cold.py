@@ -32,6 +32,11 @@ Answer = dict[str, Any]
 _ABSENT: Final = object()
 
 
+def milliseconds(duration: datetime.timedelta) -> int:
+    """A time-out of a request, as the rest of the broker counts it."""
+    return duration // datetime.timedelta(milliseconds=1)
+
+
 def decode_request(schema: str, version: int, decoder: Decoder) -> Any:
     """A request of the named schema (kio's spelling, such as "create_topics")."""
     return _reader(schema, version)(decoder)
@@ -112,13 +117,29 @@ def _read_uuid(decoder: Decoder) -> UUID | None:
     return None if value == ZERO_UUID else value
 
 
+def _read_bytes(decoder: Decoder) -> bytes:
+    value = decoder.nullable_bytes()
+    if value is None:
+        raise MalformedRequestError(f"bytes before byte {decoder.position} are null where they must not be")
+    return bytes(value)
+
+
+def _read_long_timedelta(decoder: Decoder) -> datetime.timedelta:
+    """A time-out longer than timedelta can hold is as good as its longest."""
+    return datetime.timedelta(milliseconds=max(-_MAX_TIMEDELTA_MS, min(decoder.int64(), _MAX_TIMEDELTA_MS)))
+
+
+_MAX_TIMEDELTA_MS: Final = datetime.timedelta.max // datetime.timedelta(milliseconds=1)
+
 _PRIMITIVES: Final[dict[str, Read]] = {
     "bool": Decoder.boolean,
+    "bytes": _read_bytes,
     "int8": Decoder.int8,
     "int16": Decoder.int16,
     "int32": Decoder.int32,
     "int64": Decoder.int64,
     "string": Decoder.string,
+    "timedelta_i64": _read_long_timedelta,
     "timedelta_i32": lambda decoder: datetime.timedelta(milliseconds=decoder.int32()),
     "uuid": _read_uuid,
 }

@@ -251,6 +251,7 @@ class _Broker:
             task.cancel()
         for connection in self._connections:
             connection.stop_reading()
+        self._node.groups.close()
         for partition in self._node.partitions():
             for waiter in tuple(partition.fetch_waiters):
                 waiter.wake()

@@ -40,6 +40,7 @@ class _Slot:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
+        "_client_host",
         "_closing",
         "_dispatch",
         "_flush_scheduled",
@@ -85,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = False
         self._stopping = False
         self.peer = "?"
+        self._client_host = ""
         self.was_active = True
         self.idle_since_ms = 0
 
@@ -94,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         address = transport.get_extra_info("peername")
+        self._client_host = address[0] if address else ""
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
         self._on_made(self)
 
@@ -134,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
                 frame = next_frame()
                 if frame is None:
                     break
-                answer = self._dispatch(frame, self._listener)
+                answer = self._dispatch(frame, self._listener, self._client_host)
                 if answer is None:
                     continue
                 if isinstance(answer, PendingResponse):

@@ -133,7 +133,7 @@ def test_kafkas_own_server_properties_needs_only_zookeeper_taken_out(tmp_path: P
         assert broker.address.startswith("127.0.0.1:")
         assert broker.stop() == 0
         warned = [line for line in broker.log_text().splitlines() if "has no effect" in line]
-        assert len(warned) == 8
+        assert len(warned) == 7
         assert "num.io.threads has no effect: one event loop serves every connection" in "".join(warned)
     finally:
         broker.kill()

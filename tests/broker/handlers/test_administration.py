@@ -436,13 +436,6 @@ class TestDescribing:
         ).results
         assert [p.partition_index for topic in some.topics for p in topic.partitions] == [1]
 
-    @pytest.mark.parametrize("version", versions("find_coordinator"))
-    def test_there_is_no_coordinator_yet(self, node: NodeHarness, version: int) -> None:
-        asked: dict[str, Any] = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
-        answer = node.ask("find_coordinator", version, **asked)
-        entry = answer.coordinators[0] if version >= 4 else answer
-        assert entry.error_code == ErrorCode.coordinator_not_available
-
     @pytest.mark.parametrize("version", versions("init_producer_id"))
     def test_transactional_producers_are_refused(self, node: NodeHarness, version: int) -> None:
         plain = node.ask("init_producer_id", version, transactional_id=None, transaction_timeout=1000)

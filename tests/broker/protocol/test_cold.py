@@ -6,7 +6,7 @@ import io
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from kio.schema.create_topics.v7.response import CreateTopicsResponse
 from kio.schema.errors import ErrorCode
@@ -55,7 +55,11 @@ def test_requests_are_read_as_kio_reads_them(name: str, version: int, data: st.D
     buffer = io.BytesIO()
     entity_writer(entity)(buffer, request)
     raw = buffer.getvalue()
-    assert decode(name, version, raw) == entity_reader(entity)(raw, 0)[0]
+    try:
+        expected = entity_reader(entity)(raw, 0)[0]
+    except ValueError:
+        reject()  # kio writes time-outs that it cannot read.
+    assert decode(name, version, raw) == expected
 
 
 @pytest.mark.parametrize(("name", "version"), COLD)

@@ -1,0 +1,1 @@
+"""Consumer groups: who is in them, what they have consumed, and the internal topic that remembers both."""

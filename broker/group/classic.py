@@ -1,0 +1,265 @@
+"""One consumer group of the classic protocol: what each request does in each state; (event, now) in, effects out.
+
+    request          Empty               PreparingRebalance      CompletingRebalance           Stable
+    JoinGroup        waits               waits                   waits, or this generation     waits, or this generation
+    SyncGroup        UNKNOWN_MEMBER_ID   REBALANCE_IN_PROGRESS   waits for the leader's        its assignment
+    Heartbeat        UNKNOWN_MEMBER_ID   REBALANCE_IN_PROGRESS   NONE                          NONE
+    LeaveGroup       UNKNOWN_MEMBER_ID   NONE                    NONE, and rebalances          NONE, and rebalances
+    OffsetCommit     simple consumers    NONE                    REBALANCE_IN_PROGRESS         NONE
+
+    Dead answers every request with COORDINATOR_NOT_AVAILABLE. The states and their transitions stand in
+    broker.group.rebalance.
+
+A request is checked in this order: is its instance id fenced (FENCED_INSTANCE_ID), is its member known
+(UNKNOWN_MEMBER_ID), is its generation this one (ILLEGAL_GENERATION). Dynamic members first get an id and join with it
+(KIP-394); static ones (KIP-345) keep their place while they are away, for as long as their session lasts.
+
+The semantics are those of Apache Kafka 3.9's GroupCoordinator. There a join or sync that another of the same member
+supersedes, or whose member is removed, may stay unanswered; here it is told to join again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.group.events import (
+    NO_MEMBER_ID,
+    AnswerJoin,
+    AnswerSync,
+    Effect,
+    JoinAnswer,
+    JoinRequest,
+    Leaver,
+    Now,
+    SyncAnswer,
+    SyncRequest,
+)
+from broker.group.members import Member
+from broker.group.rebalance import Rebalance, State
+
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+"""How long a first join may wait: its client has no member id yet, so nothing else would tell that it is gone."""
+
+
+class ClassicGroup(Rebalance):
+    # JoinGroup
+
+    def join(self, request: JoinRequest, answer: AnswerJoin, now: Now) -> list[Effect]:
+        if not self._has_room_for(request.member_id):
+            self._remove(request.member_id)
+            self._answer(answer, JoinAnswer(ErrorCode.group_max_size_reached))
+        elif (refusal := self._cannot_join(request)) is not None:
+            self._answer(answer, JoinAnswer(refusal, request.member_id))
+        elif request.member_id == NO_MEMBER_ID:
+            self._join_new(request, answer, now)
+        elif request.member_id in self.pending_members:
+            self._add_and_rebalance(request.member_id, request, answer, now)
+        else:
+            self._join_again(request, answer, now)
+        if self.state is State.PREPARING_REBALANCE:
+            self._complete_join_if_all_joined(now)
+        return self._take_effects()
+
+    def _has_room_for(self, member_id: str) -> bool:
+        member = self.members.get(member_id)
+        if self.state is State.PREPARING_REBALANCE:
+            # Counting those who joined, so that a group above the limit sheds its slowest members.
+            return (member is not None and member.join is not None) or (
+                self.members.joining_count < self._settings.max_size
+            )
+        if self.state in (State.COMPLETING_REBALANCE, State.STABLE):
+            return member is not None or len(self.members) < self._settings.max_size
+        return True
+
+    def _cannot_join(self, request: JoinRequest) -> ErrorCode | None:
+        if self.state is State.DEAD:
+            return ErrorCode.coordinator_not_available
+        if self.state is State.EMPTY:
+            agrees = bool(request.protocol_type and request.protocols)
+        else:
+            agrees = request.protocol_type == self.protocol_type and self.members.can_agree(request.protocols)
+        return None if agrees else ErrorCode.inconsistent_group_protocol
+
+    def _join_new(self, request: JoinRequest, answer: AnswerJoin, now: Now) -> None:
+        instance_id = request.group_instance_id
+        new_id = f"{request.client_id if instance_id is None else instance_id}-{self._settings.new_id()}"
+        if instance_id is not None and self.members.static_id(instance_id) is not None:
+            self._replace_static(instance_id, new_id, request, answer, now)
+        elif instance_id is None and request.must_know_member_id:
+            self.pending_members[new_id] = self._wake_at(now.monotonic_ms + request.session_timeout_ms)
+            self._answer(answer, JoinAnswer(ErrorCode.member_id_required, new_id))
+        else:
+            self._add_and_rebalance(new_id, request, answer, now)
+
+    def _join_again(self, request: JoinRequest, answer: AnswerJoin, now: Now) -> None:
+        member_id = request.member_id
+        if (error := self._check_member(member_id, request.group_instance_id)) is not None:
+            self._answer(answer, JoinAnswer(error, member_id))
+            return
+        member = self.members[member_id]
+        is_unchanged = member.protocols == request.protocols
+        if self.state is State.EMPTY:
+            self._answer(answer, JoinAnswer(ErrorCode.unknown_member_id, member_id))
+        elif is_unchanged and (
+            self.state is State.COMPLETING_REBALANCE
+            or (self.state is State.STABLE and not self.members.is_leader(member_id))
+        ):
+            # It did not get the answer to its join, or only wants to be sure; a leader that joins a stable group has
+            # seen a reason to assign anew, such as new partitions.
+            self._answer(answer, self.joined(member))
+        else:
+            self._update(member, request, answer)
+            self._rebalance_if_settled(f"{member_id} joined again; {request.reason}", now)
+
+    def _add_and_rebalance(self, member_id: str, request: JoinRequest, answer: AnswerJoin, now: Now) -> None:
+        self.pending_members.pop(member_id, None)
+        member = Member(member_id, request)
+        member.is_new = True
+        member.join = answer
+        if not self.members:
+            self.protocol_type = request.protocol_type
+        self._has_new_member |= self.state is State.PREPARING_REBALANCE and self.generation_id == 0
+        self.members.add(member)
+        member.expires_ms = self._wake_at(now.monotonic_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._rebalance_if_settled(f"{member_id} joined; {request.reason}", now)
+
+    def _update(self, member: Member, request: JoinRequest, answer: AnswerJoin) -> None:
+        self._answer_join(member, JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id))
+        self.members.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        member.join = answer
+
+    def _replace_static(
+        self, instance_id: str, new_id: str, request: JoinRequest, answer: AnswerJoin, now: Now
+    ) -> None:
+        """A static member has started again and asks for a new id; whoever still uses the old one is fenced."""
+        old_leader_id = self.members.leader_id or ""
+        old_id = self.members.static_id(instance_id) or ""
+        member = self.members.rename(instance_id, new_id)
+        self._answer_join(member, JoinAnswer(ErrorCode.fenced_instance_id, old_id))
+        self._answer_sync(member, SyncAnswer(ErrorCode.fenced_instance_id))
+        if old_id in self._not_synced:
+            self._not_synced.symmetric_difference_update((old_id, new_id))
+        self._expect_heartbeat(member, now)
+        before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+        self._update(member, request, answer)
+        if self.state is State.COMPLETING_REBALANCE:
+            # The leader may be assigning to the old id this moment.
+            self._prepare_rebalance(f"{new_id} takes the place of {old_id}; {request.reason}", now)
+        elif self.state is State.STABLE and self.members.vote() != self.protocol_name:
+            self._prepare_rebalance(f"{new_id} brings another protocol; {request.reason}", now)
+        elif self.state is State.STABLE:
+
+            def stored(error: ErrorCode, now: Now) -> None:
+                if member.join is not answer or self.state is not State.STABLE:
+                    return  # It is part of a newer rebalance, which will answer it.
+                if error:
+                    self.members.rename(instance_id, old_id)
+                    self.members.update(member, *before)
+                    self._expect_heartbeat(member, now)
+                    self._answer_join(member, JoinAnswer(error))
+                else:
+                    self._answer_join(member, self._replaced(member, old_leader_id, request.may_skip_assignment))
+
+            self._store({member.member_id: member.assignment for member in self.members}, stored)
+
+    def _replaced(self, member: Member, old_leader_id: str, may_skip_assignment: bool) -> JoinAnswer:
+        """This generation, for a static member that came back into it. Nobody is to assign anew (KIP-814)."""
+        joined = self.joined(member)
+        if may_skip_assignment:
+            return joined._replace(skip_assignment=self.members.is_leader(member.member_id))
+        # A client that cannot skip is told of the leader's old id, so that it does not take itself for the leader.
+        return joined._replace(leader_id=old_leader_id, members=())
+
+    # SyncGroup
+
+    def sync(self, request: SyncRequest, answer: AnswerSync, now: Now) -> list[Effect]:
+        if (error := self._cannot_sync(request)) is not None:
+            self._answer(answer, SyncAnswer(error))
+            return self._take_effects()
+        member = self.members[request.member_id]
+        self._not_synced.discard(member.member_id)
+        if self.state is State.STABLE:
+            self._answer(answer, self.assigned(member))
+            self._expect_heartbeat(member, now)
+            return self._take_effects()
+        self._answer_sync(member, SyncAnswer(ErrorCode.rebalance_in_progress))
+        member.sync = answer
+        if self.members.is_leader(member.member_id):
+            assignments = {other.member_id: request.assignments.get(other.member_id, b"") for other in self.members}
+            self._store(assignments, partial(self._assignment_stored, self.generation_id, assignments))
+        return self._take_effects()
+
+    def _cannot_sync(self, request: SyncRequest) -> ErrorCode | None:
+        if self.state is State.DEAD:
+            return ErrorCode.coordinator_not_available
+        if (error := self._check_member(request.member_id, request.group_instance_id)) is not None:
+            return error
+        if request.generation_id != self.generation_id:
+            return ErrorCode.illegal_generation
+        if request.protocol_type not in (None, self.protocol_type):
+            return ErrorCode.inconsistent_group_protocol
+        if request.protocol_name not in (None, self.protocol_name):
+            return ErrorCode.inconsistent_group_protocol
+        return ErrorCode.rebalance_in_progress if self.state is State.PREPARING_REBALANCE else None
+
+    # Heartbeat, LeaveGroup, and the check of an OffsetCommit
+
+    def heartbeat(self, member_id: str, group_instance_id: str | None, generation_id: int, now: Now) -> ErrorCode:
+        if self.state is State.DEAD:
+            return ErrorCode.coordinator_not_available
+        if (error := self._check_member(member_id, group_instance_id)) is not None:
+            return error
+        if generation_id != self.generation_id:
+            return ErrorCode.illegal_generation
+        self._expect_heartbeat(self.members[member_id], now)
+        is_preparing = self.state is State.PREPARING_REBALANCE
+        return ErrorCode.rebalance_in_progress if is_preparing else ErrorCode.none
+
+    def leave(self, leavers: Sequence[Leaver], now: Now) -> tuple[list[ErrorCode], list[Effect]]:
+        """An outcome for each of `leavers`."""
+        return [self._leave(leaver, now) for leaver in leavers], self._take_effects()
+
+    def _leave(self, leaver: Leaver, now: Now) -> ErrorCode:
+        member_id, instance_id, reason = leaver
+        if member_id == NO_MEMBER_ID:
+            member_id = (instance_id and self.members.static_id(instance_id)) or NO_MEMBER_ID
+            instance_id = None
+        if member_id in self.pending_members:
+            self._remove_pending(member_id, now)
+            return ErrorCode.none
+        if (error := self._check_member(member_id, instance_id)) is not None:
+            return error
+        self._remove_and_rebalance(member_id, f"{member_id} left; {reason}", now)
+        return ErrorCode.none
+
+    def check_commit(
+        self, member_id: str, group_instance_id: str | None, generation_id: int, now: Now
+    ) -> ErrorCode | None:
+        """Why this member may not commit offsets now, or None. A commit counts as a heartbeat."""
+        if self.state is State.DEAD:
+            return ErrorCode.coordinator_not_available
+        if self.state is State.EMPTY and generation_id < 0:
+            return None
+        if generation_id < 0 and member_id == NO_MEMBER_ID and group_instance_id is None:
+            return ErrorCode.unknown_member_id
+        if (error := self._check_member(member_id, group_instance_id)) is not None:
+            return error
+        if generation_id != self.generation_id:
+            return ErrorCode.illegal_generation
+        if self.state is State.COMPLETING_REBALANCE:
+            return ErrorCode.rebalance_in_progress
+        self._expect_heartbeat(self.members[member_id], now)
+        return None
+
+    def _check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode | None:
+        if group_instance_id is not None:
+            current_id = self.members.static_id(group_instance_id)
+            if current_id is not None and current_id != member_id:
+                return ErrorCode.fenced_instance_id
+            if current_id is None:
+                return ErrorCode.unknown_member_id
+        return None if member_id in self.members else ErrorCode.unknown_member_id

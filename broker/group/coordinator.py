@@ -1,0 +1,487 @@
+"""All groups that this broker coordinates: it brings requests to them, and carries out what they want.
+
+A group's state machine gives effects back; here answers are delivered, records appended to `__consumer_offsets`, and
+timers set. What a client is promised is in the log first. At the start the groups are read back from that topic a slice
+at a time while the broker already serves; until its partition is read a group answers COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import uuid4
+
+from kio.schema.errors import ErrorCode
+
+from broker.group.classic import ClassicGroup
+from broker.group.events import (
+    NO_MEMBER_ID,
+    Answer,
+    AnswerJoin,
+    AnswerSync,
+    Effect,
+    JoinAnswer,
+    JoinRequest,
+    Leaver,
+    Now,
+    Store,
+    StoredGroup,
+    SyncAnswer,
+    SyncRequest,
+)
+from broker.group.members import CONSUMER
+from broker.group.offsets import CommittedOffset, GroupOffsets, TopicPartition
+from broker.group.offsets_topic import OFFSETS_TOPIC, KeyValue, OffsetsTopic, partition_of
+from broker.group.rebalance import GroupSettings, State
+from broker.group.schemas import (
+    GroupKey,
+    OffsetKey,
+    decode_group,
+    decode_key,
+    decode_offset,
+    encode_group,
+    encode_group_key,
+    encode_offset,
+    encode_offset_key,
+)
+from broker.records.batch import CorruptBatch
+from broker.replica.partition import Partition
+from broker.replica.waiters import Timer
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+_logger = logging.getLogger(__name__)
+
+_LOAD_SLICE_NS: Final = 10_000_000
+_TELL_PROGRESS_NS: Final = 1_000_000_000
+_MAX_TEXT_BYTES: Final = 32_000
+"""Of any name a client brings: the records and older answers count the bytes of a text in 15 bits."""
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+Outcomes = Mapping[TopicPartition, ErrorCode]
+
+
+class Committer(NamedTuple):
+    """Who commits: a member in a generation, or a simple consumer that is in no group, with the defaults."""
+
+    member_id: str = NO_MEMBER_ID
+    group_instance_id: str | None = None
+    generation_id: int = -1
+
+
+class Group:
+    """A group with all that belongs to it."""
+
+    __slots__ = ("members", "offsets", "timer", "timer_ms")
+
+    def __init__(self, members: ClassicGroup) -> None:
+        self.members = members
+        self.offsets = GroupOffsets()
+        self.timer: Timer | None = None
+        self.timer_ms = 0
+
+
+class GroupCoordinator:
+    def __init__(self, node: Node) -> None:
+        """Begin to read the groups back, if there are any."""
+        config = node.config
+        self._node = node
+        self._topic = OffsetsTopic(node)
+        self._groups: dict[str, Group] = {}
+        self._settings = GroupSettings(
+            config.integer("group.initial.rebalance.delay.ms"), config.integer("group.max.size"), lambda: str(uuid4())
+        )
+        self._session_timeouts_ms = range(
+            config.integer("group.min.session.timeout.ms"), config.integer("group.max.session.timeout.ms") + 1
+        )
+        self._max_metadata_length = config.integer("offset.metadata.max.bytes")
+        self._retention_ms = config.integer("offsets.retention.minutes") * 60_000
+        self._is_closed = False
+        self._partitions: Sequence[Partition] = ()
+        self._loading: set[int] = set()
+        self._unreadable: set[int] = set()
+        self._expiry_timer: Timer | None = None
+        self._take_up_topic()
+
+    # The topic
+
+    def topic_created(self, name: str) -> None:
+        if name == OFFSETS_TOPIC:
+            self._take_up_topic()
+
+    def _take_up_topic(self) -> None:
+        # Its size as of now: partitions that are added later would send groups elsewhere than where their records are.
+        self._partitions = tuple(self._topic.partitions)
+        self._loading = {
+            partition.index
+            for partition in self._partitions
+            if partition.log.log_end_offset > partition.log.log_start_offset
+        }
+        if self._loading:
+            self._node.scheduler.call_soon(partial(self._load_slice, self._load()))
+
+    def topic_deleted(self, name: str) -> None:
+        """Nobody can have consumed what is gone; and without our own topic there are no groups."""
+        if name != OFFSETS_TOPIC:
+            for group_id, group in tuple(self._groups.items()):
+                self._bury(group_id, group, group.offsets.remove_topic(name))
+            return
+        groups, self._groups = self._groups, {}
+        self._partitions = ()
+        self._loading.clear()
+        self._unreadable.clear()
+        for group in groups.values():
+            self._apply(group, group.members.die(ErrorCode.not_coordinator))
+
+    def close(self) -> None:
+        """Answer everybody who waits, and refuse everybody who comes: the broker stops."""
+        self._is_closed = True
+        for group in self._groups.values():
+            self._apply(group, group.members.die(ErrorCode.not_coordinator))
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+
+    def refusal(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode | None:
+        """Why this broker cannot say anything about the group now, or None."""
+        if not (group_id or may_be_empty) or not _fits(group_id):
+            return ErrorCode.invalid_group_id
+        if self._is_closed:
+            return ErrorCode.coordinator_not_available
+        if not self._partitions:
+            return ErrorCode.not_coordinator
+        index = partition_of(group_id, len(self._partitions))
+        if index in self._loading:
+            return ErrorCode.coordinator_load_in_progress
+        return ErrorCode.coordinator_not_available if index in self._unreadable else None
+
+    # Members
+
+    def join(self, group_id: str, request: JoinRequest, answer: AnswerJoin) -> None:
+        error = self.refusal(group_id)
+        if error is None and request.session_timeout_ms not in self._session_timeouts_ms:
+            error = ErrorCode.invalid_session_timeout
+        names = (request.group_instance_id or "", request.protocol_type, *(name for name, _ in request.protocols))
+        if error is None and not all(map(_fits, names)):
+            error = ErrorCode.invalid_request
+        group = self._groups.get(group_id)
+        if error is None and group is None:
+            if request.member_id == NO_MEMBER_ID:
+                group = self._add(group_id)
+            else:
+                error = ErrorCode.unknown_member_id
+        if error is not None or group is None:
+            answer(JoinAnswer(error or ErrorCode.unknown_member_id, request.member_id))
+            return
+        self._apply(group, group.members.join(request, answer, self._now()))
+
+    def sync(self, group_id: str, request: SyncRequest, answer: AnswerSync) -> None:
+        error = self.refusal(group_id)
+        if error is ErrorCode.coordinator_load_in_progress:
+            # Whatever was being rebalanced is lost; older clients do not expect the true reason here.
+            error = ErrorCode.rebalance_in_progress
+        group = self._groups.get(group_id)
+        if error is not None or group is None:
+            answer(SyncAnswer(error or ErrorCode.unknown_member_id))
+            return
+        self._apply(group, group.members.sync(request, answer, self._now()))
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
+        error = self.refusal(group_id)
+        if error is not None:
+            return ErrorCode.none if error is ErrorCode.coordinator_load_in_progress else error
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.unknown_member_id
+        return group.members.heartbeat(member_id, group_instance_id, generation_id, self._now())
+
+    def leave(self, group_id: str, leavers: Sequence[Leaver]) -> ErrorCode | list[ErrorCode]:
+        """An outcome for each of `leavers`, or one for all."""
+        if (error := self.refusal(group_id)) is not None:
+            return error
+        group = self._groups.get(group_id)
+        if group is None:
+            return [ErrorCode.unknown_member_id] * len(leavers)
+        outcomes, effects = group.members.leave(leavers, self._now())
+        self._apply(group, effects)
+        return outcomes
+
+    # Offsets
+
+    def commit(self, group_id: str, committer: Committer, offsets: Offsets, answer: Callable[[Outcomes], None]) -> None:
+        group = self._groups.get(group_id)
+        error = self.refusal(group_id, may_be_empty=True)
+        if error is None and group is None:
+            if committer.generation_id < 0:
+                group = self._add(group_id)
+            else:
+                error = ErrorCode.illegal_generation
+        if error is None and group is not None:
+            error = group.members.check_commit(*committer, self._now())
+        if error is not None or group is None:
+            answer(dict.fromkeys(offsets, error or ErrorCode.illegal_generation))
+            return
+        accepted = {key: offset for key, offset in offsets.items() if self._is_short(offset.metadata)}
+        outcomes = dict.fromkeys(offsets, ErrorCode.offset_metadata_too_large)
+        if not accepted:
+            answer(outcomes)
+            return
+        committed = group.offsets
+        committed.begin_commit(accepted)
+
+        def written(error: ErrorCode) -> None:
+            committed.end_commit(accepted, is_written=not error)
+            answer(outcomes | dict.fromkeys(accepted, _COMMIT_ERRORS.get(error, error)))
+
+        self._append(
+            group_id,
+            [
+                (encode_offset_key(OffsetKey(group_id, topic, partition)), encode_offset(offset))
+                for (topic, partition), offset in accepted.items()
+            ],
+            written,
+        )
+
+    def _is_short(self, metadata: str) -> bool:
+        return len(metadata) <= self._max_metadata_length and _fits(metadata)
+
+    def offsets(self, group_id: str) -> ErrorCode | GroupOffsets:
+        """What a group has committed; nothing for one that nobody knows."""
+        if (error := self.refusal(group_id, may_be_empty=True)) is not None:
+            return error
+        group = self._groups.get(group_id)
+        return GroupOffsets() if group is None else group.offsets
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], answer: Callable[[ErrorCode | Outcomes], None]
+    ) -> None:
+        """An outcome for each of `partitions`, or one for all."""
+        group = self._groups.get(group_id)
+        error = self.refusal(group_id)
+        if error is None and group is None:
+            error = ErrorCode.group_id_not_found
+        if error is not None or group is None:
+            answer(error or ErrorCode.group_id_not_found)
+            return
+        members = group.members
+        is_empty = members.state is State.EMPTY
+        if not is_empty and members.protocol_type != CONSUMER:
+            answer(ErrorCode.non_empty_group)
+            return
+        read = None if is_empty else members.subscribed_topics
+        is_read = {key: not is_empty and (read is None or key[0] in read) for key in partitions}
+        outcomes = {
+            key: ErrorCode.group_subscribed_to_topic if reads else ErrorCode.none for key, reads in is_read.items()
+        }
+        removed = group.offsets.remove([key for key, reads in is_read.items() if not reads])
+
+        def written(error: ErrorCode) -> None:
+            answer(_COMMIT_ERRORS.get(error, error) if error else outcomes)
+
+        self._bury(group_id, group, removed, written)
+
+    # Administration
+
+    def describe(self, group_id: str) -> ErrorCode | ClassicGroup | None:
+        """The group, or None for one that nobody knows."""
+        if (error := self.refusal(group_id, may_be_empty=True)) is not None:
+            return error
+        group = self._groups.get(group_id)
+        return None if group is None else group.members
+
+    def all_groups(self) -> tuple[ErrorCode, list[ClassicGroup]]:
+        """All groups known so far, and whether that is all there is to say."""
+        error = ErrorCode.none
+        if self._is_closed:
+            error = ErrorCode.coordinator_not_available
+        elif self._loading:
+            error = ErrorCode.coordinator_load_in_progress
+        return error, [group.members for group in self._groups.values()]
+
+    def delete(self, group_id: str, answer: Callable[[ErrorCode], None]) -> None:
+        group = self._groups.get(group_id)
+        error = self.refusal(group_id, may_be_empty=True)
+        if error is None and group is None:
+            error = ErrorCode.group_id_not_found
+        if error is None and group is not None and group.members.state is not State.EMPTY:
+            error = ErrorCode.non_empty_group
+        if error is not None or group is None:
+            answer(error or ErrorCode.group_id_not_found)
+            return
+        group.members.pending_members.clear()
+        _logger.info("group %s is deleted", group_id)
+        self._bury(group_id, group, group.offsets.remove_all(), lambda error: answer(_COMMIT_ERRORS.get(error, error)))
+
+    # Expiry
+
+    def _expire_offsets(self) -> None:
+        self._expiry_timer = None
+        now_ms = self._node.clock.now_ms()
+        for group_id, group in tuple(self._groups.items()):
+            self._bury(group_id, group, group.offsets.expire(group.members, now_ms, self._retention_ms))
+        self._schedule_expiry()
+
+    def _schedule_expiry(self) -> None:
+        if self._expiry_timer is None and self._groups and not self._is_closed:
+            interval_ms = self._node.config.integer("offsets.retention.check.interval.ms")
+            self._expiry_timer = self._node.scheduler.call_later(interval_ms, self._expire_offsets)
+
+    def _bury(
+        self,
+        group_id: str,
+        group: Group,
+        removed: Sequence[TopicPartition],
+        then: Callable[[ErrorCode], None] = lambda _: None,
+    ) -> None:
+        """Write tombstones for offsets that were removed, and for a group that has nothing left."""
+        tombstones: list[KeyValue] = [(encode_offset_key(OffsetKey(group_id, *key)), None) for key in removed]
+        members = group.members
+        if members.state is State.EMPTY and group.offsets.is_empty and not members.pending_members:
+            del self._groups[group_id]
+            # A group that never had a member was never written down itself.
+            if members.generation_id > 0:
+                tombstones.append((encode_group_key(GroupKey(group_id)), None))
+            self._apply(group, members.die(ErrorCode.coordinator_not_available))
+        if tombstones:
+            self._append(group_id, tombstones, then)
+        else:
+            then(ErrorCode.none)
+
+    # Carrying out effects
+
+    def _add(self, group_id: str) -> Group:
+        group = self._groups[group_id] = Group(ClassicGroup(group_id, self._settings))
+        self._schedule_expiry()
+        return group
+
+    def _apply(self, group: Group, effects: Sequence[Effect] = ()) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                effect.deliver()
+            else:
+                self._store(group, effect)
+        self._schedule(group)
+
+    def _store(self, group: Group, store: Store) -> None:
+        group_id = group.members.group_id
+
+        def stored(error: ErrorCode) -> None:
+            self._apply(group, group.members.stored(store, _STORE_ERRORS.get(error, error), self._now()))
+
+        self._append(group_id, [(encode_group_key(GroupKey(group_id)), encode_group(store.group))], stored)
+
+    def _append(self, group_id: str, records: Sequence[KeyValue], then: Callable[[ErrorCode], None]) -> None:
+        if not self._partitions:
+            then(ErrorCode.not_leader_or_follower)
+            return
+        partition = self._partitions[partition_of(group_id, len(self._partitions))]
+        self._topic.append(partition, records, self._node.clock.now_ms(), then)
+
+    def _schedule(self, group: Group) -> None:
+        """Have the group's `tick` called in time. A timer that is early does no harm, so heartbeats do not move it."""
+        wake_ms = group.members.wake_ms
+        if group.timer is not None:
+            if wake_ms is not None and group.timer_ms <= wake_ms:
+                return
+            group.timer.cancel()
+            group.timer = None
+        if wake_ms is not None:
+            group.timer_ms = wake_ms
+            delay_ms = max(wake_ms - self._now().monotonic_ms, 0)
+            group.timer = self._node.scheduler.call_later(delay_ms, partial(self._tick, group))
+
+    def _tick(self, group: Group) -> None:
+        group.timer = None
+        self._apply(group, group.members.tick(self._now()))
+
+    def _now(self) -> Now:
+        clock = self._node.clock
+        return Now(clock.monotonic_ns() // 1_000_000, clock.now_ms())
+
+    # Reading back
+
+    def _load_slice(self, work: Iterator[None]) -> None:
+        clock = self._node.clock
+        until_ns = clock.monotonic_ns() + _LOAD_SLICE_NS
+        for _ in work:
+            if clock.monotonic_ns() >= until_ns:
+                self._node.scheduler.call_soon(partial(self._load_slice, work))
+                return
+
+    def _load(self) -> Iterator[None]:
+        clock = self._node.clock
+        told_ns = clock.monotonic_ns()
+        partitions = [partition for partition in self._partitions if partition.index in self._loading]
+        for done, partition in enumerate(partitions):
+            latest: dict[bytes, bytes] = {}
+            try:
+                for _ in self._topic.read(partition, latest):
+                    if clock.monotonic_ns() - told_ns >= _TELL_PROGRESS_NS:
+                        told_ns = clock.monotonic_ns()
+                        _logger.info("loading consumer groups: %d of %d partitions", done, len(partitions))
+                    yield
+                    if partition.index not in self._loading:
+                        return  # The topic was deleted meanwhile.
+                self._restore(latest)
+            except CorruptBatch as error:
+                self._unreadable.add(partition.index)
+                _logger.error(
+                    "the groups in %s-%d are not available: %s; recover the log or delete the topic to begin anew",
+                    OFFSETS_TOPIC,
+                    partition.index,
+                    error,
+                )
+            self._loading.discard(partition.index)
+
+    def _restore(self, latest: Mapping[bytes, bytes]) -> None:
+        """Take up the groups of one partition, all or none."""
+        stored: dict[str, StoredGroup] = {}
+        committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        unknown = 0
+        for raw_key, value in latest.items():
+            key = decode_key(raw_key)
+            if isinstance(key, OffsetKey):
+                committed.setdefault(key.group_id, {})[key.topic, key.partition] = decode_offset(value)
+            elif isinstance(key, GroupKey):
+                stored[key.group_id] = decode_group(value)
+            else:
+                unknown += 1
+        if unknown:
+            _logger.warning(
+                "%s: %d records are of other kinds of groups; they stay as they are", OFFSETS_TOPIC, unknown
+            )
+        now = self._now()
+        for group_id in {**stored, **committed}:
+            membership = stored.get(group_id)
+            group = self._add(group_id)
+            if membership is not None:
+                group.members = ClassicGroup.restored(group_id, self._settings, membership, now)
+            for partition, offset in committed.get(group_id, {}).items():
+                group.offsets.restore(partition, offset)
+            self._apply(group)
+
+
+def _fits(text: str) -> bool:
+    return len(text) <= _MAX_TEXT_BYTES and (text.isascii() or len(text.encode()) <= _MAX_TEXT_BYTES)
+
+
+_STORE_ERRORS: Final = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.request_timed_out: ErrorCode.rebalance_in_progress,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+}
+"""What members are told when the log refuses their group (GroupMetadataManager.storeGroup)."""
+
+_COMMIT_ERRORS: Final = _STORE_ERRORS | {
+    ErrorCode.request_timed_out: ErrorCode.request_timed_out,
+    ErrorCode.message_too_large: ErrorCode.invalid_commit_offset_size,
+    ErrorCode.record_list_too_large: ErrorCode.invalid_commit_offset_size,
+}
+"""What a committer is told when the log refuses its offsets (GroupMetadataManager.maybeConvertOffsetCommitError)."""

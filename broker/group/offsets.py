@@ -1,0 +1,129 @@
+"""What one group has committed: (event, time) in, changed offsets out; no I/O, no clock.
+
+    offset of a partition   event                                                      next
+    unknown                 a commit is handed to the log                              pending
+    committed               a commit is handed to the log                              committed and pending
+    pending                 the log has it                                             committed
+    pending                 the log refused it                                         as it was before
+    committed               group or topic deleted, OffsetDelete, expiry              unknown (the log gets a tombstone)
+
+A pending offset is not shown and does not expire. When offsets expire (KIP-211): of an empty group, when the group has
+been empty for the retention time; of a consumer group that is stable, when nobody in it reads the topic and the last
+commit is as long ago; of a group without members ever, when the last commit is. A commit that named its own retention
+time (OffsetCommit up to v4) keeps to that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from broker.group.members import CONSUMER
+from broker.group.rebalance import NO_STATE_TIMESTAMP, Rebalance, State
+
+TopicPartition = tuple[str, int]
+
+
+class CommittedOffset(NamedTuple):
+    offset: int
+    leader_epoch: int
+    """-1 where the client did not tell."""
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+    """Only where the client asked for a retention time of its own."""
+
+
+class GroupOffsets:
+    __slots__ = ("_committed", "_pending")
+
+    def __init__(self) -> None:
+        self._committed: dict[TopicPartition, CommittedOffset] = {}
+        self._pending: Counter[TopicPartition] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._committed)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._committed and not self._pending
+
+    def all(self) -> Mapping[TopicPartition, CommittedOffset]:
+        return self._committed
+
+    def get(self, partition: TopicPartition) -> CommittedOffset | None:
+        return self._committed.get(partition)
+
+    def is_pending(self, partition: TopicPartition) -> bool:
+        return partition in self._pending
+
+    def restore(self, partition: TopicPartition, offset: CommittedOffset) -> None:
+        self._committed[partition] = offset
+
+    def begin_commit(self, partitions: Iterable[TopicPartition]) -> None:
+        self._pending.update(iter(partitions))
+
+    def end_commit(self, offsets: Mapping[TopicPartition, CommittedOffset], *, is_written: bool) -> None:
+        """The log has these, or refused them. Commits end in the order in which they began."""
+        for partition, offset in offsets.items():
+            if partition not in self._pending:
+                continue  # Removed while it was under way.
+            self._pending[partition] -= 1
+            if not self._pending[partition]:
+                del self._pending[partition]
+            if is_written:
+                self._committed[partition] = offset
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Forget these; those of them that were known."""
+        removed = []
+        for partition in partitions:
+            self._pending.pop(partition, None)
+            if self._committed.pop(partition, None) is not None:
+                removed.append(partition)
+        return removed
+
+    def remove_topic(self, topic: str) -> list[TopicPartition]:
+        return self.remove([partition for partition in {*self._committed, *self._pending} if partition[0] == topic])
+
+    def remove_all(self) -> list[TopicPartition]:
+        return self.remove({*self._committed, *self._pending})
+
+    def expire(self, group: Rebalance, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+        """Forget what is out of date at `now_ms`; the partitions."""
+        since = _expiry_starts(group)
+        if since is None:
+            return []
+        return self.remove(
+            [
+                partition
+                for partition, offset in self._committed.items()
+                if partition not in self._pending
+                and not _is_read(group, partition[0])
+                and (
+                    now_ms - since(offset) >= retention_ms
+                    if offset.expire_timestamp_ms is None
+                    else now_ms >= offset.expire_timestamp_ms
+                )
+            ]
+        )
+
+
+def _expiry_starts(group: Rebalance) -> Callable[[CommittedOffset], int] | None:
+    """From when on an offset of the group ages; None while none does."""
+    if group.protocol_type is None:
+        return _commit_time
+    if group.state is State.EMPTY:
+        empty_since_ms = group.state_timestamp_ms
+        return _commit_time if empty_since_ms == NO_STATE_TIMESTAMP else lambda _: empty_since_ms
+    is_known = group.protocol_type == CONSUMER and group.subscribed_topics is not None
+    return _commit_time if is_known and group.state is State.STABLE else None
+
+
+def _commit_time(offset: CommittedOffset) -> int:
+    return offset.commit_timestamp_ms
+
+
+def _is_read(group: Rebalance, topic: str) -> bool:
+    return group.state is State.STABLE and group.subscribed_topics is not None and topic in group.subscribed_topics

@@ -1,0 +1,34 @@
+"""DeleteGroups: v0-v2 (key 42)
+
+Behaviour: each group by itself, with all its offsets; answered when the log has that. A group with members:
+NON_EMPTY_GROUP; one that nobody knows: GROUP_ID_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.node import Node
+from broker.protocol.cold import encode_response
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    names = list(dict.fromkeys(request.groups_names))
+    outcomes: dict[str, ErrorCode] = {}
+    deferred = Deferred()
+
+    def answer(name: str, outcome: ErrorCode) -> None:
+        outcomes[name] = outcome
+        if len(outcomes) == len(names):
+            results = [{"group_id": name, "error_code": outcomes[name]} for name in names]
+            deferred.complete([encode_response("delete_groups", context.version, {"results": results})])
+
+    if not names:
+        return {"results": []}
+    for name in names:
+        node.groups.delete(name, partial(answer, name))
+    return deferred.now_or_later()

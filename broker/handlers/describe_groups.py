@@ -1,0 +1,59 @@
+"""DescribeGroups: v0-v5 (key 15)
+
+Behaviour: each group by itself; one that nobody knows is told as Dead. Assignor, subscriptions and assignments are told
+of a stable group only. Authorised operations, when asked for, are all of them: there is no authoriser.
+
+Versions: v3 brings authorised operations (KIP-430), v4 instance ids (KIP-345).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.group.classic import ClassicGroup
+from broker.group.rebalance import State
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+from broker.protocol.cold import Answer
+
+# Numbered as in Kafka's AclOperation: 3 read, 6 delete, 8 describe.
+GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8))
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    is_asked = getattr(request, "include_authorized_operations", False)
+    operations = {"authorized_operations": GROUP_OPERATIONS} if is_asked else {}
+    return {"groups": [_describe(node, group_id, operations) for group_id in request.groups]}
+
+
+def _describe(node: Node, group_id: str, operations: Answer) -> Answer:
+    found = node.groups.describe(group_id)
+    if isinstance(found, ErrorCode):
+        return {"group_id": group_id, "error_code": found}
+    if found is None:
+        return {"group_id": group_id, "error_code": ErrorCode.none, "group_state": State.DEAD.value} | operations
+    is_stable = found.state is State.STABLE
+    return {
+        "error_code": ErrorCode.none,
+        "group_id": group_id,
+        "group_state": found.state.value,
+        "protocol_type": found.protocol_type or "",
+        "protocol_data": (found.protocol_name or "") if is_stable else "",
+        "members": _members(found, is_stable),
+    } | operations
+
+
+def _members(group: ClassicGroup, is_stable: bool) -> list[Answer]:
+    return [
+        {
+            "member_id": member.member_id,
+            "group_instance_id": member.group_instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "member_metadata": member.metadata(group.protocol_name or "") if is_stable else b"",
+            "member_assignment": member.assignment if is_stable else b"",
+        }
+        for member in group.members
+    ]

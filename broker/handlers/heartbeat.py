@@ -1,0 +1,21 @@
+"""Heartbeat: v0-v4 (key 12)
+
+Behaviour: keeps the member's session, and tells it of a rebalance by REBALANCE_IN_PROGRESS; while the groups are read
+back after a start it is always content.
+
+Versions: v3 brings static members (KIP-345).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    instance_id = getattr(request, "group_instance_id", None)
+    return {
+        "error_code": node.groups.heartbeat(request.group_id, request.member_id, instance_id, request.generation_id)
+    }

@@ -1,0 +1,40 @@
+"""LeaveGroup: v0-v5 (key 13)
+
+Behaviour: each member by itself. One that has left is forgotten at once, and its group rebalances. A static member can
+be removed by its instance id alone, with an empty member id.
+
+Versions: v3 brings several members in one request, and their outcomes (KIP-345); before it the one member's outcome is
+the answer's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.group.events import Leaver
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    if context.version < 3:
+        leavers = [Leaver(request.member_id)]
+    else:
+        leavers = [
+            Leaver(member.member_id, member.group_instance_id, getattr(member, "reason", None) or "not provided")
+            for member in request.members
+        ]
+    outcomes = node.groups.leave(request.group_id, leavers)
+    if isinstance(outcomes, ErrorCode):
+        return {"error_code": outcomes}
+    if context.version < 3:
+        return {"error_code": outcomes[0]}
+    return {
+        "error_code": ErrorCode.none,
+        "members": [
+            {"member_id": leaver.member_id, "group_instance_id": leaver.group_instance_id, "error_code": outcome}
+            for leaver, outcome in zip(leavers, outcomes, strict=True)
+        ],
+    }

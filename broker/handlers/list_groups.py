@@ -1,0 +1,36 @@
+"""ListGroups: v0-v5 (key 16)
+
+Behaviour: every group, those that only keep offsets too; COORDINATOR_LOAD_IN_PROGRESS with what is known so far while
+the groups are read back after a start.
+
+Versions: v4 filters by state (KIP-518), v5 by type (KIP-848), both whatever the case; every group is of the classic
+type.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+
+_CLASSIC: Final = "classic"
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    states = {state.lower() for state in getattr(request, "states_filter", ())}
+    types = {kind.lower() for kind in getattr(request, "types_filter", ())}
+    error, groups = node.groups.all_groups()
+    return {
+        "error_code": error,
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type or "",
+                "group_state": group.state.value,
+                "group_type": _CLASSIC,
+            }
+            for group in groups
+            if (not states or group.state.value.lower() in states) and (not types or _CLASSIC in types)
+        ],
+    }

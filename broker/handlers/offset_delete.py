@@ -1,0 +1,48 @@
+"""OffsetDelete: v0-v0 (key 47)
+
+Behaviour: forgets offsets of a group (KIP-496). What a member of a consumer group reads is kept:
+GROUP_SUBSCRIBED_TO_TOPIC; another kind of group must be empty, else NON_EMPTY_GROUP. A group nobody knows:
+GROUP_ID_NOT_FOUND; a partition that does not exist: UNKNOWN_TOPIC_OR_PARTITION.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.group.coordinator import Outcomes
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.node import Node
+from broker.protocol.cold import Answer, encode_response
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    wanted = [(topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions]
+    known = [partition for partition in wanted if node.partition(*partition) is not None]
+    unknown = dict.fromkeys(wanted, ErrorCode.unknown_topic_or_partition)
+    deferred = Deferred()
+
+    def answer(outcomes: ErrorCode | Outcomes) -> None:
+        encoded: Answer = (
+            {"error_code": outcomes, "topics": []}
+            if isinstance(outcomes, ErrorCode)
+            else {"error_code": ErrorCode.none, "topics": _encode(request, {**unknown, **outcomes})}
+        )
+        deferred.complete([encode_response("offset_delete", context.version, encoded)])
+
+    node.groups.delete_offsets(request.group_id, known, answer)
+    return deferred.now_or_later()
+
+
+def _encode(request: Any, outcomes: Outcomes) -> list[Answer]:
+    return [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": entry.partition_index, "error_code": outcomes[topic.name, entry.partition_index]}
+                for entry in topic.partitions
+            ],
+        }
+        for topic in request.topics
+    ]
