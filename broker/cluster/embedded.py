@@ -21,6 +21,7 @@ from broker.cluster import znodes
 from broker.cluster.store import MetadataError, TopicRecord
 from broker.cluster.znodes import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from broker.log.files import FileOperations, write_durably
+from broker.quota.entities import Entity, Quotas
 
 FILE_NAME: Final = "embedded-metadata.json"
 
@@ -36,6 +37,7 @@ class EmbeddedMetadataStore:
         self._topics: dict[str, TopicRecord] = {}
         self._marked: set[str] = set()
         self._broker_configs: dict[str, Mapping[str, str]] = {}
+        self._client_quotas: dict[Entity, Mapping[str, float]] = {}
         self._producer_id_block: ProducerIdBlock | None = None
         self.controller_epoch = 0
         if files.exists(self._path):
@@ -56,6 +58,8 @@ class EmbeddedMetadataStore:
                     self._marked.add(name)
                 elif parent == znodes.BROKER_CONFIGS:
                     self._broker_configs["" if name == znodes.DEFAULT_ENTITY else name] = dict(value["config"])
+                elif (entity := znodes.parse_quota_path(path)) is not None:
+                    self._client_quotas[entity] = znodes.parse_quotas(value)
             if znodes.PRODUCER_ID_BLOCK in tree:
                 self._producer_id_block = znodes.parse_producer_id_block(tree[znodes.PRODUCER_ID_BLOCK])
         except OSError as error:
@@ -97,6 +101,13 @@ class EmbeddedMetadataStore:
     def put_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
         self._commit(broker_configs=self._broker_configs | {broker: dict(config)})
 
+    def client_quotas(self) -> Quotas:
+        return self._client_quotas
+
+    def put_client_quotas(self, quotas: Quotas) -> None:
+        changed = {**self._client_quotas, **quotas}
+        self._commit(client_quotas={entity: dict(limits) for entity, limits in changed.items() if limits})
+
     def next_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
         first = 0 if self._producer_id_block is None else self._producer_id_block.last + 1
         block = ProducerIdBlock(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
@@ -110,6 +121,7 @@ class EmbeddedMetadataStore:
         topics: dict[str, TopicRecord] | None = None,
         marked: set[str] | None = None,
         broker_configs: dict[str, Mapping[str, str]] | None = None,
+        client_quotas: dict[Entity, Mapping[str, float]] | None = None,
         producer_id_block: ProducerIdBlock | None = None,
     ) -> None:
         """Write the state with these changes, then make them ours: what is remembered never runs ahead of the disk."""
@@ -117,6 +129,7 @@ class EmbeddedMetadataStore:
         topics = self._topics if topics is None else topics
         marked = self._marked if marked is None else marked
         broker_configs = self._broker_configs if broker_configs is None else broker_configs
+        client_quotas = self._client_quotas if client_quotas is None else client_quotas
         producer_id_block = self._producer_id_block if producer_id_block is None else producer_id_block
         tree: dict[str, Any] = {
             znodes.CLUSTER_ID: znodes.cluster_id_value(self.cluster_id),
@@ -129,6 +142,7 @@ class EmbeddedMetadataStore:
             tree[f"{znodes.TOPIC_CONFIGS}/{name}"] = znodes.config_value(topic.config)
         for name, config in sorted(broker_configs.items()):
             tree[f"{znodes.BROKER_CONFIGS}/{name or znodes.DEFAULT_ENTITY}"] = znodes.config_value(config)
+        tree |= {znodes.quota_path(entity): znodes.quota_value(limits) for entity, limits in client_quotas.items()}
         for name in sorted(marked):
             tree[f"{znodes.DELETE_TOPICS}/{name}"] = None
         lines = ",\n".join(f"{json.dumps(path)}: {json.dumps(value)}" for path, value in tree.items())
@@ -137,4 +151,5 @@ class EmbeddedMetadataStore:
         self._topics = topics
         self._marked = marked
         self._broker_configs = broker_configs
+        self._client_quotas = client_quotas
         self._producer_id_block = producer_id_block

@@ -8,6 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 from broker.cluster.znodes import ProducerIdBlock
+from broker.quota.entities import Quotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,11 @@ class MetadataStore(Protocol):
 
     def put_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
         """Replace what was set of a broker, or, under the empty name, of all."""
+
+    def client_quotas(self) -> Quotas: ...
+
+    def put_client_quotas(self, quotas: Quotas) -> None:
+        """Replace the limits of these users and clients, together or not at all; those without limits are forgotten."""
 
     def next_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
         """A block of producer ids that nobody had before and nobody else will get."""

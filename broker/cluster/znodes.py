@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote
 from uuid import UUID, uuid4
 
 from broker.log.checkpoint import decode_topic_id, encode_topic_id
+from broker.quota.entities import DEFAULT, Default, Entity
 
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
@@ -14,7 +16,8 @@ TOPICS: Final = "/brokers/topics"
 TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
 DEFAULT_ENTITY: Final = "<default>"
-"""The name under which settings of all brokers are kept."""
+"""The name under which settings of all brokers are kept, or of all clients."""
+USER_CONFIGS: Final = "/config/users"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 
@@ -59,6 +62,41 @@ def parse_topic(value: Mapping[str, Any]) -> tuple[UUID, dict[int, list[int]]]:
 
 def config_value(config: Mapping[str, str]) -> dict[str, Any]:
     return {"version": 1, "config": dict(config)}
+
+
+def quota_path(entity: Entity) -> str:
+    """Where the quotas of users and clients stand: /config/users/U, /config/users/U/clients/C, /config/clients/C."""
+    client = "" if entity.client_id is None else f"/clients/{_quota_name(entity.client_id)}"
+    return f"/config{client}" if entity.user is None else f"{USER_CONFIGS}/{_quota_name(entity.user)}{client}"
+
+
+def parse_quota_path(path: str) -> Entity | None:
+    """Whose quotas stand there; None for any other path."""
+    match path.removeprefix("/config/").split("/") if path.startswith("/config/") else ():
+        case ["clients", client]:
+            return Entity(None, _parse_quota_name(client))
+        case ["users", user]:
+            return Entity(_parse_quota_name(user), None)
+        case ["users", user, "clients", client]:
+            return Entity(_parse_quota_name(user), _parse_quota_name(client))
+    return None
+
+
+def _quota_name(name: str | Default) -> str:
+    # As org.apache.kafka.common.utils.Sanitizer does it; "<" is never left as it is.
+    return DEFAULT_ENTITY if isinstance(name, Default) else quote(name, safe="").replace("~", "%7E")
+
+
+def _parse_quota_name(text: str) -> str | Default:
+    return DEFAULT if text == DEFAULT_ENTITY else unquote(text)
+
+
+def quota_value(limits: Mapping[str, float]) -> dict[str, Any]:
+    return config_value({name: str(int(limit)) for name, limit in limits.items()})
+
+
+def parse_quotas(value: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(limit) for name, limit in value["config"].items()}
 
 
 def producer_id_block_value(block: ProducerIdBlock) -> dict[str, Any]:

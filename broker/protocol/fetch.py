@@ -159,10 +159,11 @@ def encode_response(
     *,
     error_code: ErrorCode = ErrorCode.none,
     session_id: int = 0,
+    throttle_time_ms: int = 0,
 ) -> list[Part]:
     flexible = version >= FLEXIBLE_FROM
     parts: list[Part] = []
-    out = bytearray(_RESPONSE_HEAD.pack(0, error_code, session_id) if version >= 7 else b"\x00\x00\x00\x00")
+    out = bytearray(_RESPONSE_HEAD.pack(throttle_time_ms, error_code, session_id)[: None if version >= 7 else 4])
     out += array_length(len(topics), flexible)
     for topic, partitions in topics:
         out += topic.bytes if isinstance(topic, UUID) else string(topic, flexible)

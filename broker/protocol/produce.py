@@ -29,7 +29,7 @@ FLEXIBLE_FROM: Final = 9
 _ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
 _PARTITION: Final = struct.Struct(">ihqqq")
 _PARTITION_BEFORE_V5: Final = struct.Struct(">ihqq")
-_NO_THROTTLE: Final = b"\x00\x00\x00\x00"
+_INT32: Final = struct.Struct(">i")
 
 
 class ProducePartition(NamedTuple):
@@ -76,7 +76,9 @@ def decode_request(decoder: Decoder, version: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def encode_response(topics: Sequence[tuple[str, Sequence[PartitionProduced]]], version: int) -> list[Part]:
+def encode_response(
+    topics: Sequence[tuple[str, Sequence[PartitionProduced]]], version: int, throttle_time_ms: int = 0
+) -> list[Part]:
     flexible = version >= FLEXIBLE_FROM
     no_record_errors = array_length(0, flexible)
     out = bytearray(array_length(len(topics), flexible))
@@ -96,7 +98,7 @@ def encode_response(topics: Sequence[tuple[str, Sequence[PartitionProduced]]], v
                 out += NO_TAGS
         if flexible:
             out += NO_TAGS
-    out += _NO_THROTTLE
+    out += _INT32.pack(throttle_time_ms)
     if flexible:
         out += NO_TAGS
     return [out]

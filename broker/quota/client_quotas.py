@@ -1,0 +1,98 @@
+"""The produce and fetch bandwidth of clients, held to their quotas (KIP-13, KIP-219). Pure: the time is an argument.
+
+What a client moved is counted after the fact. When its rate is above its limit it is told at once how long it would
+have to be silent for the rate to come down to the limit, and is not listened to for so long.
+
+A fetch above the limit is answered without records, and its bytes are not counted: they were not sent. Who had nothing
+for as long as is remembered gets his bytes whatever the limit, or a batch larger than the limit lets pass in all
+that time could never be read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from broker.quota.entities import ANONYMOUS, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Quotas, limit_of
+from broker.quota.rate import WindowedRate
+
+MAX_METERS: Final = 10_000
+"""Clients whose rates are kept; a client may call itself by as many names as it likes."""
+
+
+@dataclass(slots=True)
+class _Meter:
+    rate: WindowedRate
+    limit: float
+
+    def throttle_ms(self, now_ms: int) -> int:
+        excess = self.rate.per_second(now_ms) - self.limit
+        return round(excess / self.limit * self.rate.span_ms(now_ms)) if excess > 0 else 0
+
+
+class ClientQuotas:
+    def __init__(self, window_count: int, window_size_ms: int, quotas: Quotas) -> None:
+        self._window_count = window_count
+        self._window_size_ms = window_size_ms
+        self._meters: dict[tuple[str, object], _Meter] = {}
+        self._meter_of_client: dict[tuple[str, str], _Meter | None] = {}
+        self.change(quotas)
+
+    def change(self, quotas: Quotas) -> None:
+        """Take up other limits; what clients have moved is still counted against them."""
+        self._quotas = quotas
+        self._meter_of_client.clear()
+        self.is_active = bool(quotas)
+
+    def produced(self, client_id: str | None, size_bytes: int, now_ms: int) -> int:
+        """Count what a client produced; how long it is throttled, in ms."""
+        if not self.is_active or (meter := self._meter(PRODUCER_BYTE_RATE, client_id, now_ms)) is None:
+            return 0
+        meter.rate.record(size_bytes, now_ms)
+        return meter.throttle_ms(now_ms)
+
+    def fetched(self, client_id: str | None, size_bytes: int, now_ms: int) -> int:
+        """Count what a client is about to be given; how long it is throttled, in ms, if it may not be given it."""
+        if not self.is_active or (meter := self._meter(CONSUMER_BYTE_RATE, client_id, now_ms)) is None:
+            return 0
+        had_nothing = meter.rate.is_idle(now_ms)
+        meter.rate.record(size_bytes, now_ms)
+        throttle_ms = 0 if had_nothing else meter.throttle_ms(now_ms)
+        if throttle_ms:
+            meter.rate.record(-size_bytes, now_ms)
+        return throttle_ms
+
+    def most_fetch_bytes(self, client_id: str | None, now_ms: int) -> int | None:
+        """The largest answer to a fetch that can be within the limit of a client; None without a limit."""
+        if not self.is_active or (meter := self._meter(CONSUMER_BYTE_RATE, client_id, now_ms)) is None:
+            return None
+        return int(meter.limit * max(self._window_count - 1, 1) * self._window_size_ms / 1000)
+
+    def _meter(self, name: str, client_id: str | None, now_ms: int) -> _Meter | None:
+        client_id = client_id or ""
+        try:
+            return self._meter_of_client[name, client_id]
+        except KeyError:
+            if len(self._meter_of_client) >= MAX_METERS:
+                self._forget(now_ms)
+            meter = self._meter_of_client[name, client_id] = self._find_meter(name, client_id)
+            return meter
+
+    def _find_meter(self, name: str, client_id: str) -> _Meter | None:
+        found = limit_of(self._quotas, name, ANONYMOUS, client_id)
+        if found is None:
+            return None
+        sharers, limit = found
+        meter = self._meters.get((name, sharers))
+        if meter is None:
+            meter = _Meter(WindowedRate(self._window_count, self._window_size_ms), limit)
+            self._meters[name, sharers] = meter
+        meter.limit = limit
+        return meter
+
+    def _forget(self, now_ms: int) -> None:
+        """Make room: those who moved nothing lately go, and where that is not enough, the ones known longest."""
+        self._meter_of_client.clear()
+        self._meters = {key: meter for key, meter in self._meters.items() if not meter.rate.is_idle(now_ms)}
+        for key in list(self._meters)[: max(len(self._meters) - MAX_METERS // 2, 0)]:
+            del self._meters[key]

@@ -1,0 +1,48 @@
+"""A rate over the last few windows of time, as Kafka measures it (SampledStat and Rate of its metrics package)."""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class WindowedRate:
+    """Amounts by the window they came in.
+
+    A window opens with the first amount after the one before it has passed. The rate is taken over the time since the
+    oldest window opened, but over all windows but one at least: so a burst after silence may use up what the silence
+    left, and no more.
+    """
+
+    __slots__ = ("_count", "_size_ms", "_windows")
+
+    def __init__(self, count: int, size_ms: int) -> None:
+        self._count = count
+        self._size_ms = size_ms
+        self._windows: deque[list[float]] = deque()
+
+    def record(self, amount: float, now_ms: int) -> None:
+        windows = self._windows
+        if not windows or now_ms - windows[-1][0] >= self._size_ms:
+            windows.append([now_ms, 0])
+            if len(windows) > self._count:
+                windows.popleft()
+        windows[-1][1] += amount
+
+    def span_ms(self, now_ms: int) -> int:
+        """The time that the rate is taken over."""
+        self._forget(now_ms)
+        elapsed_ms = now_ms - int(self._windows[0][0]) if self._windows else 0
+        missing = self._count - 1 - elapsed_ms // self._size_ms
+        return max(elapsed_ms + max(missing, 0) * self._size_ms, self._size_ms)
+
+    def per_second(self, now_ms: int) -> float:
+        span_ms = self.span_ms(now_ms)
+        return sum(amount for _, amount in self._windows) * 1000 / span_ms
+
+    def is_idle(self, now_ms: int) -> bool:
+        self._forget(now_ms)
+        return not self._windows
+
+    def _forget(self, now_ms: int) -> None:
+        while self._windows and now_ms - self._windows[0][0] >= self._count * self._size_ms:
+            self._windows.popleft()
