@@ -1,0 +1,197 @@
+"""`highwater broker configs`: the settings of topics and brokers, and changing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
+
+import typer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+)
+
+from broker.commands.client import (
+    DEFAULT_BOOTSTRAP,
+    REQUEST_TIMEOUT_S,
+    BootstrapOption,
+    Cluster,
+    CommandConfigOption,
+    only_action,
+    refuse_options,
+    result_of,
+)
+from broker.commands.terminal import CommandError, JsonOption, UsageError, print_json, print_table, reporting, say
+
+_ENTITY_TYPES: Final = {"topics": "topic", "brokers": "broker"}
+_SOURCES: Final = {
+    ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",
+    ConfigSource.DYNAMIC_BROKER_CONFIG.value: "dynamic broker",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value: "dynamic default",
+    ConfigSource.STATIC_BROKER_CONFIG.value: "static broker",
+    ConfigSource.DEFAULT_CONFIG.value: "default",
+}
+_OWN_SOURCES: Final = {
+    "topic": ("topic",),
+    "broker": ("dynamic broker", "dynamic default", "static broker"),
+}
+"""What --describe shows without --all: what somebody set of the entity."""
+
+
+def configs(
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+    describe: Annotated[bool, typer.Option("--describe", help="Show what was set; with --all everything.")] = False,
+    alter: Annotated[bool, typer.Option("--alter", help="Change settings, with the next two options.")] = False,
+    add_config: Annotated[
+        list[str] | None,
+        typer.Option("--add-config", metavar="NAME=VALUE,...", help="Set; a value with commas in [brackets]."),
+    ] = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", metavar="NAME,...", help="Go back to the default.")
+    ] = None,
+    entity_type: Annotated[str | None, typer.Option("--entity-type", help="topics or brokers.")] = None,
+    entity_name: Annotated[
+        str | None, typer.Option("--entity-name", help="The topic's name or the broker's id.")
+    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Short for --entity-type topics --entity-name.")] = None,
+    broker: Annotated[
+        str | None, typer.Option("--broker", help="Short for --entity-type brokers --entity-name.")
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Describe every setting, and where it comes from.")] = False,
+    command_config: CommandConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show or change the settings of topics and brokers. Exit code: 0 done, 1 the broker said no, 2 wrong usage."""
+    with reporting():
+        action = only_action({"--describe": describe, "--alter": alter})
+        kind, name = _entity(entity_type, entity_name, topic, broker)
+        refuse_options(
+            action,
+            {
+                "--add-config": bool(add_config) and not alter,
+                "--delete-config": bool(delete_config) and not alter,
+                "--all": show_all and not describe,
+            },
+        )
+        changes = [] if describe else _changes(add_config or (), delete_config or ())
+        cluster = Cluster(bootstrap_server, command_config)
+        if name is not None:
+            _require(cluster, kind, name)
+        if action == "--alter":
+            if name is None:
+                raise UsageError("--alter needs --entity-name")
+            _alter(cluster, kind, name, changes, as_json)
+            return
+        names = [name] if name is not None else _every(cluster, kind)
+        described = {each: _describe(cluster, kind, each, show_all) for each in names}
+        if as_json:
+            print_json([{"entity_type": f"{kind}s", "entity_name": each, "configs": described[each]} for each in names])
+        else:
+            for each in names:
+                _print(kind, each, described[each], show_all)
+
+
+def _entity(
+    entity_type: str | None, entity_name: str | None, topic: str | None, broker: str | None
+) -> tuple[str, str | None]:
+    """What is meant: "topic" or "broker", and its name, or None for every one."""
+    if sum((entity_type is not None, topic is not None, broker is not None)) != 1:
+        raise UsageError("say whose settings: --entity-type topics|brokers with --entity-name, or --topic, or --broker")
+    if entity_type is None:
+        if entity_name is not None:
+            raise UsageError("--entity-name goes with --entity-type")
+        return ("topic", topic) if topic is not None else ("broker", broker)
+    kind = _ENTITY_TYPES.get(entity_type)
+    if kind is None:
+        raise UsageError(f"--entity-type {entity_type}: topics and brokers have settings here")
+    return kind, entity_name
+
+
+def _require(cluster: Cluster, kind: str, name: str) -> None:
+    if kind == "topic":
+        cluster.require_topic(name)
+    elif name not in (known := _every(cluster, "broker")):
+        raise CommandError(f"there is no broker {name}; there are: {', '.join(known)}")
+
+
+def _every(cluster: Cluster, kind: str) -> list[str]:
+    return cluster.topic_names if kind == "topic" else [str(number) for number in sorted(cluster.metadata.brokers)]
+
+
+def _resource(kind: str, name: str, entries: list[Any] | None = None) -> Any:
+    resource_type = ResourceType.TOPIC if kind == "topic" else ResourceType.BROKER
+    return ConfigResource(resource_type, name, incremental_configs=entries)
+
+
+def _describe(cluster: Cluster, kind: str, name: str, show_all: bool) -> list[dict[str, Any]]:
+    resource = _resource(kind, name)
+    (future,) = cluster.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S).values()
+    entries = result_of(f"{kind} {name}", future).values()
+    rows = [
+        {
+            "name": entry.name,
+            "value": entry.value,
+            "source": _SOURCES.get(entry.source, "unknown"),
+            "read_only": entry.is_read_only,
+            "sensitive": entry.is_sensitive,
+        }
+        for entry in sorted(entries, key=lambda entry: str(entry.name))
+    ]
+    return [row for row in rows if show_all or row["source"] in _OWN_SOURCES[kind]]
+
+
+def _print(kind: str, name: str, rows: list[dict[str, Any]], show_all: bool) -> None:
+    if not rows:
+        say(f"Nothing is set of {kind} {name}." + ("" if show_all else " With --all: what is in force."))
+        return
+    print_table(
+        ("Setting", "Value", "From"),
+        [(row["name"], "(hidden)" if row["sensitive"] else row["value"], row["source"]) for row in rows],
+        title=f"Settings of {kind} {name}",
+    )
+
+
+def _changes(add_config: Iterable[str], delete_config: Iterable[str]) -> list[Any]:
+    added = [pair for text in add_config for pair in split_pairs(text)]
+    deleted = [name.strip() for text in delete_config for name in text.split(",") if name.strip()]
+    if not added and not deleted:
+        raise UsageError("--alter needs --add-config or --delete-config")
+    for name, _ in added:
+        if name in deleted:
+            raise UsageError(f"{name} is in --add-config and in --delete-config")
+    return [
+        *(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in added),
+        *(ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE) for name in deleted),
+    ]
+
+
+def split_pairs(text: str) -> list[tuple[str, str]]:
+    """`a=1,b=[2,3]` as pairs; brackets hold a value with commas together, as Kafka's tool has it."""
+    pairs = []
+    rest = text.strip()
+    while rest:
+        name, separator, rest = rest.partition("=")
+        if not separator or not name.strip() or "," in name:
+            raise UsageError(f"--add-config {text}: write it as name=value,name=value")
+        if rest.startswith("["):
+            value, closing, rest = rest[1:].partition("]")
+            if not closing or (rest and not rest.startswith(",")):
+                raise UsageError(f"--add-config {text}: the brackets after {name} do not close before a comma")
+            rest = rest.removeprefix(",")
+        else:
+            value, _, rest = rest.partition(",")
+        pairs.append((name.strip(), value))
+    return pairs
+
+
+def _alter(cluster: Cluster, kind: str, name: str, changes: list[Any], as_json: bool) -> None:
+    resource = _resource(kind, name, changes)
+    futures = cluster.admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
+    result_of(f"{kind} {name}", futures[resource])
+    if as_json:
+        print_json({"entity_type": f"{kind}s", "entity_name": name, "changed": [entry.name for entry in changes]})
+    else:
+        say(f"Changed the settings of {kind} {name}.")

@@ -1,0 +1,88 @@
+"""`highwater broker configs` and `cluster` against a running broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.commands.configs import split_pairs
+from broker.commands.terminal import UsageError
+from tests.broker.commands.calling import Result, call
+from tests.broker.running import RunningBroker
+
+
+def configs(broker: RunningBroker, *arguments: str) -> Result:
+    return call("configs", "-b", broker.address, *arguments)
+
+
+def settings(broker: RunningBroker, *arguments: str) -> dict[str, tuple[str, str]]:
+    (entity,) = configs(broker, "--describe", "--json", *arguments).json
+    return {row["name"]: (row["value"], row["source"]) for row in entity["configs"]}
+
+
+@pytest.mark.clients
+def test_a_topics_settings_are_changed_and_shown(broker: RunningBroker) -> None:
+    call("topics", "-b", broker.address, "--create", "--topic", "set", "--config", "flush.messages=5")
+    assert settings(broker, "--topic", "set") == {"flush.messages": ("5", "topic")}
+    changed = configs(
+        broker, "--alter", "--entity-type", "topics", "--entity-name", "set",
+        "--add-config", "max.message.bytes=100,cleanup.policy=[compact,delete]", "--delete-config", "flush.messages",
+    )  # fmt: skip
+    assert changed == Result(0, "Changed the settings of topic set.\n", "")
+    assert settings(broker, "--topic", "set") == {
+        "cleanup.policy": ("compact,delete", "topic"),
+        "max.message.bytes": ("100", "topic"),
+    }
+    assert settings(broker, "--topic", "set", "--all")["flush.messages"] == ("9223372036854775807", "default")
+    refused = call("produce", "-b", broker.address, "--topic", "set", stdin="x" * 200 + "\n")
+    assert refused.exit_code == 1
+    assert "MSG_SIZE_TOO_LARGE" in refused.errors
+    assert "max.message.bytes" in configs(broker, "--describe", "--topic", "set").output
+
+
+@pytest.mark.clients
+def test_a_brokers_settings_are_changed_and_shown(broker: RunningBroker) -> None:
+    assert settings(broker, "--broker", "0")["log.dirs"] == (str(broker.log_dir), "static broker")
+    assert configs(broker, "--alter", "--broker", "0", "--add-config", "log.roll.ms=70000000").exit_code == 0
+    assert settings(broker, "--broker", "0")["log.roll.ms"] == ("70000000", "dynamic broker")
+    assert configs(broker, "--alter", "--broker", "0", "--delete-config", "log.roll.ms").exit_code == 0
+    assert "log.roll.ms" not in settings(broker, "--broker", "0")
+
+
+@pytest.mark.clients
+def test_mistakes_are_one_line_each(broker: RunningBroker) -> None:
+    call("topics", "-b", broker.address, "--create", "--topic", "mistaken")
+    topic = ("--topic", "mistaken")
+    for arguments, exit_code, word in (
+        (("--describe", "--topic", "mistakn"), 1, "did you mean mistaken?"),
+        (("--describe", "--broker", "3"), 1, "there is no broker 3; there are: 0"),
+        (("--alter", *topic, "--add-config", "max.mesage.bytes=1"), 1, "did you mean max.message.bytes?"),
+        (("--alter", *topic, "--add-config", "flush.ms=soon"), 1, "soon"),
+        (("--alter", "--broker", "0", "--add-config", "num.partitions=2"), 1, "num.partitions"),
+        (("--alter", *topic, "--add-config", "flush.ms"), 2, "name=value"),
+        (("--alter", *topic), 2, "--add-config"),
+        (("--alter", *topic, "--add-config", "flush.ms=1", "--delete-config", "flush.ms"), 2, "flush.ms"),
+        (("--describe", *topic, "--add-config", "flush.ms=1"), 2, "--add-config"),
+        (("--describe",), 2, "--entity-type"),
+        (("--describe", "--entity-type", "users"), 2, "users"),
+        (topic, 2, "--describe, --alter"),
+    ):
+        result = configs(broker, *arguments)
+        assert (result.exit_code, result.output) == (exit_code, ""), result
+        assert result.errors.count("\n") == 1, result.errors
+        assert word in result.errors
+
+
+@pytest.mark.clients
+def test_the_cluster_is_told(broker: RunningBroker) -> None:
+    told = call("cluster", "-b", broker.address, "--json").json
+    assert (told["cluster_id"], told["controller"]) == (broker.cluster_id, 0)
+    assert [(node["id"], f"{node['host']}:{node['port']}") for node in told["brokers"]] == [(0, broker.address)]
+    assert broker.address in call("cluster", "-b", broker.address).output
+
+
+def test_brackets_hold_a_list_together() -> None:
+    assert split_pairs("a=1,b=[2,3],c=x=y") == [("a", "1"), ("b", "2,3"), ("c", "x=y")]
+    assert split_pairs("a=") == [("a", "")]
+    for text in ("a", "a=[1", "a=[1]b=2", "=1", "a,b=1"):
+        with pytest.raises(UsageError, match="--add-config"):
+            split_pairs(text)
