@@ -29,6 +29,7 @@ from spark_loadgen.java import Java, find_java
 from spark_loadgen.merge import merge_outcomes
 from spark_loadgen.model import FilePayload, LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
 from spark_loadgen.payload import read_payload_file
+from spark_loadgen.spark_errors import reason_of
 from spark_loadgen.supervision import Background, Supervision
 from spark_loadgen.task import Job, Outcome, run_task
 
@@ -51,9 +52,6 @@ _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress"
 _MASTER: Final = re.compile(
     r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://.+|spark://[^,]+:\d+(,[^,]+:\d+)*"
 )
-_PYTHON_ERROR: Final = re.compile(r"[\w.]+: ")
-_LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*? executor \w+\): (?:[\w.$]+: )?(.+)")
-_JAVA_CLASS: Final = re.compile(r"^[\w.$]+(Exception|Error): ")
 _CONNECT_TIMEOUT_S: Final = 5
 _PATIENCE_S: Final = 30
 _PATIENCE_WITH_CONTAINERS_S: Final = 180
@@ -151,7 +149,7 @@ class SparkLauncher:
                 raise LoadSetupError(
                     f"the Spark master {self.master} did not take the application within {self._patience_s} s"
                 ) from error
-            raise LoadSetupError(f"Spark does not start with master {self.master}: {_reason(error)}") from error
+            raise LoadSetupError(f"Spark does not start with master {self.master}: {reason_of(error)}") from error
         finally:
             watchdog.cancel()
             if threading.current_thread() is threading.main_thread():
@@ -190,7 +188,9 @@ class SparkLauncher:
         try:
             missing = job.result()
         except Exception as error:
-            raise LoadSetupError(f"the executors of {self.master} cannot run Python tasks: {_reason(error)}") from error
+            raise LoadSetupError(
+                f"the executors of {self.master} cannot run Python tasks: {reason_of(error)}"
+            ) from error
         if missing:
             raise LoadSetupError(
                 f"the executors of {self.master} lack a package: {missing[0]}; install confluent-kafka and numpy "
@@ -271,7 +271,7 @@ class SparkLauncher:
             try:
                 outcomes = running.result()
             except Exception as error:
-                raise LoadFailed(f"a load task died: {_reason(error)}") from error
+                raise LoadFailed(f"a load task died: {reason_of(error)}") from error
         if problems := outcomes[0].setup_errors:
             others = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
             raise LoadSetupError(problems[0] + others)
@@ -344,19 +344,3 @@ def _end_java(gateway: Any) -> None:
         gateway.proc.wait()
     SparkContext._gateway = None
     SparkContext._jvm = None
-
-
-def _reason(error: Exception) -> str:
-    """The one line of a Spark error that tells something: the end of a Python trace, else Java's first cause."""
-    text = str(getattr(error, "java_exception", None) or error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if "Traceback (most recent call last):" in text:
-        trace = lines[max(i for i, line in enumerate(lines) if line.startswith("Traceback")) :]
-        if told := next((line for line in trace[1:] if _PYTHON_ERROR.match(line)), None):
-            return told
-    said = [line for line in lines if not line.startswith(("at ", "... "))] or [type(error).__name__]
-    if lost_task := _LOST_TASK.search(said[0]):
-        return lost_task[1]
-    # A failed barrier stage names the task that failed, and on the next line why.
-    cause = said[1] if "failed barrier" in said[0] and len(said) > 1 else said[0]
-    return _JAVA_CLASS.sub("", cause)
