@@ -134,13 +134,18 @@ def _problems(plan: TrialPlan, summary: TrialSummary | None, label: str, run_sta
             "done": "It is marked as done, but its summary is missing.",
         }
         text = f"{words[plan.status]} Reason: {plan.error}" if plan.error else words[plan.status]
-        return [Problem(plan.trial_id, label, "no result", "", "", "", text)]
+        return [Problem(_short_id(plan), label, "no result", "", "", "", text)]
     if summary.verdict.state == "valid":
         return []
     return [
-        Problem(plan.trial_id, label, summary.verdict.state, r.check, _figure(r.value), _figure(r.limit), r.text)
+        Problem(_short_id(plan), label, summary.verdict.state, r.check, _figure(r.value), _figure(r.limit), r.text)
         for r in summary.verdict.reasons
-    ] or [Problem(plan.trial_id, label, summary.verdict.state, "", "", "", "No reason was recorded.")]
+    ] or [Problem(_short_id(plan), label, summary.verdict.state, "", "", "", "No reason was recorded.")]
+
+
+def _short_id(plan: TrialPlan) -> str:
+    """The trial's number, where its id goes on with the cell, which stands beside it."""
+    return plan.trial_id.removesuffix(f"-{plan.cell}")
 
 
 def _figure(value: float | str) -> str:
