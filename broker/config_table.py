@@ -142,6 +142,8 @@ BROKER_PROPERTIES: Final = {
         _honoured("producer.id.expiration.ms", INT, 86_400_000, 1),
         _honoured("fetch.max.bytes", INT, 57_671_680, 1024),
         _honoured("compression.type", STRING, "producer", None, None, "producer"),
+        _honoured("quota.window.num", INT, 11, 1),
+        _honoured("quota.window.size.seconds", INT, 1, 1),
         # Known, and without effect in this version
         *(
             _no_effect(name, kind, default, why)
@@ -194,7 +196,6 @@ BROKER_PROPERTIES: Final = {
                 ("offsets.commit.required.acks", SHORT, -1, "a commit always waits for the high watermark"),
                 ("offsets.commit.timeout.ms", INT, 5000, "a commit waits for this broker only"),
                 ("offsets.topic.replication.factor", SHORT, 3, _NO_REPLICATION),
-                ("max.incremental.fetch.session.cache.slots", INT, 1000, "fetch sessions are not kept"),
                 ("transaction.max.timeout.ms", INT, 900_000, _NO_TRANSACTIONS),
                 ("transaction.state.log.min.isr", INT, 2, _NO_TRANSACTIONS),
                 ("transaction.state.log.num.partitions", INT, 50, _NO_TRANSACTIONS),
@@ -205,6 +206,7 @@ BROKER_PROPERTIES: Final = {
                 ("max.connections.per.ip", INT, INT32_MAX, _NO_LIMIT),
                 ("max.connections.per.ip.overrides", STRING, "", _NO_LIMIT),
                 ("max.connection.creation.rate", INT, INT32_MAX, _NO_LIMIT),
+                ("max.incremental.fetch.session.cache.slots", INT, 1000, "fetch sessions are not kept"),
                 ("max.request.partition.size.limit", INT, 2000, "DescribeTopicPartitions is not served"),
                 ("metrics.num.samples", INT, 2, "there is no JMX"),
                 ("metrics.recording.level", STRING, "INFO", "there is no JMX"),
@@ -265,7 +267,6 @@ FAMILIES: Final = {
     "zookeeper.": _no_effect("zookeeper.*", STRING, None, "this version does not use ZooKeeper"),
     "controller.": _no_effect("controller.*", STRING, None, _NO_REPLICATION),
     "metadata.": _no_effect("metadata.*", STRING, None, _NO_REPLICATION),
-    "quota.": _no_effect("quota.*", STRING, None, "this version has no quotas"),
     "replication.quota.": _no_effect("replication.quota.*", STRING, None, _NO_REPLICATION),
     "group.consumer.": _no_effect("group.consumer.*", STRING, None, _NO_NEW_GROUPS),
     "group.share.": _no_effect("group.share.*", STRING, None, _NO_NEW_GROUPS),

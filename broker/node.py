@@ -25,6 +25,8 @@ from broker.group.offsets_topic import OFFSETS_TOPIC, topic_overrides
 from broker.log.config import LogConfig
 from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import PartitionLog
+from broker.metrics.counters import BrokerCounters, TopicCounters
+from broker.quota.client_quotas import ClientQuotas
 from broker.records.batch import TimestampType
 from broker.replica.partition import Partition
 from broker.replica.waiters import Scheduler
@@ -57,14 +59,15 @@ class NewTopic(NamedTuple):
 
 
 class Topic:
-    __slots__ = ("config", "name", "partition_count", "partitions", "topic_id")
+    __slots__ = ("config", "counters", "name", "partition_count", "partitions", "topic_id")
 
-    def __init__(self, record: TopicRecord, config: TopicConfig) -> None:
+    def __init__(self, record: TopicRecord, config: TopicConfig, counters: TopicCounters) -> None:
         self.name = record.name
         self.topic_id = record.topic_id
         self.config = config
         self.partition_count = len(record.assignment)
         self.partitions: list[Partition] = []
+        self.counters = counters
 
 
 def topic_name_problem(name: str) -> str | None:
@@ -101,6 +104,12 @@ class Node:
         self.store = store
         self.log_directory = log_directory
         self.fetch_max_bytes = config.integer("fetch.max.bytes")
+        self.counters = BrokerCounters()
+        self.quotas = ClientQuotas(
+            config.integer("quota.window.num"),
+            config.integer("quota.window.size.seconds") * 1000,
+            store.client_quotas(),
+        )
         self.has_deleted_logs = False
         """Whether folders of deleted partitions wait for `LogDirectory.purge_deleted`, which may take long."""
         self.request_checkpoint = request_checkpoint
@@ -167,7 +176,7 @@ class Node:
             config = {name: text for name, text in (topic.config or {}).items() if text is not None}
             record = TopicRecord(topic.name, random_topic_id(), assignment, config)
             records.append(record)
-            results.append(Topic(record, TopicConfig(self.config, config)))
+            results.append(Topic(record, TopicConfig(self.config, config), TopicCounters()))
             names[_in_metrics(topic.name)] = topic.name
         if validate_only or not records:
             return results
@@ -306,6 +315,7 @@ class Node:
             self.store.mark_for_deletion(name)
             del self._topics[name]
             del self._topics_by_id[topic.topic_id]
+            self.counters.topic_deleted(name)
             for partition in topic.partitions:
                 partition.end(ErrorCode.unknown_topic_or_partition)
             self.groups.topic_deleted(name)
@@ -332,7 +342,7 @@ class Node:
         self.store.remove_topic(name)
 
     def _open_topic(self, record: TopicRecord) -> Topic:
-        topic = Topic(record, TopicConfig(self.config, record.config))
+        topic = Topic(record, TopicConfig(self.config, record.config), self.counters.topic(record.name))
         self._open_partitions(topic, record)
         self._topics[topic.name] = topic
         self._topics_by_id[topic.topic_id] = topic
@@ -351,6 +361,7 @@ class Node:
                     replicas=record.assignment[index],
                     min_in_sync_replicas=topic.config.integer("min.insync.replicas"),
                     request_flush=self._request_flush,
+                    counters=topic.counters,
                 )
             )
 

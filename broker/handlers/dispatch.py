@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from broker.handlers.reply import Deferred, Listener, Reply, RequestContext
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Deferred, Listener, Reply, RequestContext, not_connected
+from broker.metrics.counters import RequestCounters
 from broker.node import Node
 from broker.protocol import cold
 from broker.protocol.apis import API_VERSIONS, APIS, Api
@@ -22,6 +25,7 @@ class _Handler(NamedTuple):
     api: Api
     decode: Decode
     handle: Handle
+    counters: RequestCounters
 
 
 class PendingResponse(NamedTuple):
@@ -36,16 +40,26 @@ class Dispatcher:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._monotonic_ns = node.clock.monotonic_ns
         self._handlers: dict[int, _Handler] = {}
 
     def dispatch(
-        self, frame: memoryview, listener: Listener, client_host: str = ""
+        self,
+        frame: memoryview,
+        listener: Listener,
+        client_host: str = "",
+        received_ns: int | None = None,
+        mute: Callable[[int], None] = not_connected,
     ) -> list[Part] | PendingResponse | None:
         """The answer to one request as the buffers to write; None for a request that gets no answer.
 
+        `received_ns` is the clock's monotonic time when the frame was there, `mute` keeps the client quiet for some ms.
         Raises MalformedRequestError for bytes that are no request this broker knows, and CloseConnection; any other
         exception is a bug of ours. The frame may be overwritten once this returns.
         """
+        started_ns = self._monotonic_ns()
+        if received_ns is None:
+            received_ns = started_ns
         header = read_request_header(frame)
         handler = self._handlers.get(header.api_key) or self._load(header.api_key)
         api = handler.api
@@ -56,24 +70,35 @@ class Dispatcher:
             # KIP-511: a client that is newer than we are learns our range from an answer in the oldest format.
             context = RequestContext(0, header.client_id, listener)
             reply = handler.handle(self._node, context, None)
-            return self._respond(handler, context, header.correlation_id, reply)
+            return self._respond(handler, context, header.correlation_id, reply, received_ns)
         decoder = Decoder(frame, header.body_position, flexible=api.is_flexible(version))
         decoder.skip_tags()
         request = handler.decode(decoder, version)
-        context = RequestContext(version, header.client_id, listener, client_host)
+        context = RequestContext(version, header.client_id, listener, client_host, len(frame), mute)
         reply = handler.handle(self._node, context, request)
-        return self._respond(handler, context, header.correlation_id, reply)
+        handled_ns = self._monotonic_ns()
+        handler.counters.handled(version, started_ns - received_ns, handled_ns - started_ns)
+        if not isinstance(reply, Deferred):
+            handler.counters.total.observe(handled_ns - received_ns)
+        return self._respond(handler, context, header.correlation_id, reply, received_ns)
 
     def _respond(
-        self, handler: _Handler, context: RequestContext, correlation_id: int, reply: Reply
+        self, handler: _Handler, context: RequestContext, correlation_id: int, reply: Reply, received_ns: int
     ) -> list[Part] | PendingResponse | None:
         if reply is None:
             return None
         # The header of an ApiVersions answer never has tags: the client cannot know yet what we understand (KIP-511).
         flexible_header = handler.api.is_flexible(context.version) and handler.api.key != API_VERSIONS
         if isinstance(reply, Deferred):
-            return PendingResponse(reply, partial(frame_response, correlation_id, flexible_header=flexible_header))
+
+            def frame(parts: Parts) -> list[Part]:
+                handler.counters.total.observe(self._monotonic_ns() - received_ns)
+                return frame_response(correlation_id, parts, flexible_header=flexible_header)
+
+            return PendingResponse(reply, frame)
         if isinstance(reply, dict):
+            for error_code in _error_codes(reply):
+                handler.counters.failed(error_code)
             reply = [cold.encode_response(handler.api.name, context.version, reply)]
         return frame_response(correlation_id, reply, flexible_header=flexible_header)
 
@@ -83,8 +108,21 @@ class Dispatcher:
             raise MalformedRequestError(f"there is no API {api_key} here")
         module = import_module(f"broker.handlers.{api.name}")
         decode: Decode = getattr(module, "decode", None) or partial(_decode_cold, api.name)
-        handler = self._handlers[api_key] = _Handler(api, decode, module.handle)
+        handler = self._handlers[api_key] = _Handler(api, decode, module.handle, self._node.counters.requests[api_key])
         return handler
+
+
+def _error_codes(answer: Any) -> Iterator[ErrorCode]:
+    """The errors that an answer tells, wherever in it."""
+    if isinstance(answer, dict):
+        if answer.get("error_code"):
+            yield answer["error_code"]
+        answer = answer.values()
+    elif not isinstance(answer, list | tuple):
+        return
+    for value in answer:
+        if isinstance(value, dict | list | tuple):
+            yield from _error_codes(value)
 
 
 def _decode_cold(name: str, decoder: Decoder, version: int) -> Any:

@@ -5,6 +5,8 @@ Behaviour:
   nothing is asked for; otherwise the fetch is parked on its partitions until they grew enough or its time is up.
 * Whole batches only: a fetch offset inside a batch gets that batch from its start. The first partition with data gets
   at least one batch, however small the limits (KIP-74).
+* Above the client's quota the answer has no records and carries a throttle time, and the connection is silent for so
+  long. No answer is larger than what the quota lets pass in all its windows (KIP-219).
 * Consumers read below the high watermark. Without transactions the last stable offset is the high watermark, and no
   transaction was aborted.
 * Records are empty, not null, on errors: librdkafka refuses null.
@@ -25,6 +27,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
+from broker.protocol.apis import FETCH
 from broker.protocol.fetch import (
     READ_COMMITTED,
     FetchPartition,
@@ -33,6 +36,7 @@ from broker.protocol.fetch import (
     decode_request,
     encode_response,
 )
+from broker.protocol.frame import Part
 from broker.replica.partition import Partition
 from broker.replica.waiters import FetchWaiter
 
@@ -44,21 +48,51 @@ Fetched = list[tuple[str | UUID, list[PartitionFetched]]]
 def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
     version = context.version
     if request.session_id != 0:
-        return encode_response([], version, error_code=ErrorCode.fetch_session_id_not_found)
+        return _refuse(node, version, ErrorCode.fetch_session_id_not_found)
     if request.session_epoch > 0:
-        return encode_response([], version, error_code=ErrorCode.invalid_fetch_session_epoch)
-    fetched, byte_count, must_answer = _read(node, request)
+        return _refuse(node, version, ErrorCode.invalid_fetch_session_epoch)
+    fetched, byte_count, must_answer = _read(node, context, request)
     if must_answer or byte_count >= request.min_bytes or request.max_wait_ms <= 0:
-        return encode_response(fetched, version)
-    return _park(node, version, request, request.min_bytes - byte_count)
+        return _answer(node, context, fetched, byte_count)
+    return _park(node, context, request, request.min_bytes - byte_count)
 
 
-def _park(node: Node, version: int, request: FetchRequest, missing_bytes: int) -> Deferred:
+def _refuse(node: Node, version: int, error_code: ErrorCode) -> Reply:
+    node.counters.failed(FETCH, error_code)
+    return encode_response([], version, error_code=error_code)
+
+
+def _answer(node: Node, context: RequestContext, fetched: Fetched, byte_count: int) -> list[Part]:
+    """Count the request and encode its answer, without the records if the client is above its quota."""
+    throttle_ms = 0
+    if node.quotas.is_active:
+        throttle_ms = node.quotas.fetched(context.client_id, byte_count, _now_ms(node))
+        if throttle_ms:
+            node.counters.fetch_throttle_ms += throttle_ms
+            context.mute(throttle_ms)
+            return encode_response([], context.version, throttle_time_ms=throttle_ms)
+    for name, partitions in fetched:
+        topic = node.topic(name)
+        counters = node.counters.unknown_topics if topic is None else topic.counters
+        counters.fetches += len(partitions)
+        for answer in partitions:
+            counters.bytes_out += len(answer.records)
+            if answer.error_code:
+                counters.failed_fetches += 1
+                node.counters.failed(FETCH, answer.error_code)
+    return encode_response(fetched, context.version)
+
+
+def _now_ms(node: Node) -> int:
+    return node.clock.monotonic_ns() // 1_000_000
+
+
+def _park(node: Node, context: RequestContext, request: FetchRequest, missing_bytes: int) -> Deferred:
     deferred = Deferred()
 
     def finish() -> None:
-        fetched, _, _ = _read(node, request)
-        deferred.complete(encode_response(fetched, version))
+        fetched, byte_count, _ = _read(node, context, request)
+        deferred.complete(_answer(node, context, fetched, byte_count))
 
     partitions = [
         partition
@@ -71,9 +105,12 @@ def _park(node: Node, version: int, request: FetchRequest, missing_bytes: int) -
     return deferred
 
 
-def _read(node: Node, request: FetchRequest) -> tuple[Fetched, int, bool]:
+def _read(node: Node, context: RequestContext, request: FetchRequest) -> tuple[Fetched, int, bool]:
     """What can be read now, its size in bytes, and whether the client must hear of it even if that is little."""
     left_bytes = min(request.max_bytes, node.fetch_max_bytes)
+    if node.quotas.is_active:
+        most_bytes = node.quotas.most_fetch_bytes(context.client_id, _now_ms(node))
+        left_bytes = left_bytes if most_bytes is None else min(left_bytes, most_bytes)
     total_bytes = 0
     must_answer = not request.topics
     read_committed = request.isolation_level == READ_COMMITTED

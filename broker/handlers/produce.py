@@ -6,6 +6,7 @@ Behaviour:
 * acks -1 needs min.insync.replicas and is answered when the high watermark has passed the records. A log that must be
   flushed first (flush.messages) makes acks 1 wait for that too.
 * The checks of a batch are those of broker.records.batch.validate_produced; the leader epoch in it is overwritten.
+* Above the producer's quota the answer carries a throttle time, and the connection is silent for so long.
 * Internal topics are written by the broker only: INVALID_TOPIC_EXCEPTION.
 * Transactional batches: INVALID_TXN_STATE, as there are no transactions yet.
 
@@ -23,6 +24,8 @@ from kio.schema.errors import ErrorCode
 from broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
 from broker.log.partition_log import Appended
 from broker.node import INTERNAL_TOPICS, Node
+from broker.protocol.apis import PRODUCE
+from broker.protocol.frame import Part
 from broker.protocol.produce import (
     PartitionProduced,
     ProducePartition,
@@ -62,6 +65,9 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Repl
             produced.append(answer)
             if appended is not None and acks != 0 and not partition.is_acknowledged(appended.last_offset):
                 waiting.append((partition, appended.last_offset, produced, len(produced) - 1))
+    if waiting:
+        return _answer_when_acknowledged(node, context, waiting, answers)
+    encoded = _answer(node, context, answers)
     if acks == 0:
         for topic, produced in answers:
             for answer in produced:
@@ -70,9 +76,27 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Repl
                         f"produce with acks=0 to {topic}-{answer.partition}: {answer.error_code.name}"
                     )
         return None
-    if not waiting:
-        return encode_response(answers, context.version)
-    return _answer_when_acknowledged(waiting, answers, context.version)
+    return encoded
+
+
+def _answer(node: Node, context: RequestContext, answers: list[tuple[str, list[PartitionProduced]]]) -> list[Part]:
+    """Count the request and encode its answer."""
+    for name, produced in answers:
+        topic = node.topic(name)
+        counters = node.counters.unknown_topics if topic is None else topic.counters
+        counters.produces += len(produced)
+        for answer in produced:
+            if answer.error_code:
+                counters.failed_produces += 1
+                node.counters.failed(PRODUCE, answer.error_code)
+    throttle_ms = 0
+    if node.quotas.is_active:
+        now_ms = node.clock.monotonic_ns() // 1_000_000
+        throttle_ms = node.quotas.produced(context.client_id, context.size_bytes, now_ms)
+        if throttle_ms:
+            node.counters.produce_throttle_ms += throttle_ms
+            context.mute(throttle_ms)
+    return encode_response(answers, context.version, throttle_ms)
 
 
 def _append(
@@ -98,9 +122,10 @@ def _append(
 
 
 def _answer_when_acknowledged(
+    node: Node,
+    context: RequestContext,
     waiting: list[tuple[Partition, int, list[PartitionProduced], int]],
     answers: list[tuple[str, list[PartitionProduced]]],
-    version: int,
 ) -> Deferred:
     deferred = Deferred()
     left = len(waiting)
@@ -111,7 +136,7 @@ def _answer_when_acknowledged(
             produced[position] = PartitionProduced(produced[position].partition, error)
         left -= 1
         if left == 0:
-            deferred.complete(encode_response(answers, version))
+            deferred.complete(_answer(node, context, answers))
 
     for partition, last_offset, produced, position in waiting:
         partition.when_acknowledged(last_offset, partial(acknowledge, produced=produced, position=position))

@@ -17,6 +17,10 @@ class Listener(NamedTuple):
     port: int
 
 
+def not_connected(duration_ms: int) -> None:
+    """How a client is muted that has no connection."""
+
+
 class RequestContext(NamedTuple):
     version: int
     client_id: str | None
@@ -24,6 +28,10 @@ class RequestContext(NamedTuple):
     """The listener the client came through; it is told the addresses of that one."""
     client_host: str = ""
     """Where the client connects from."""
+    size_bytes: int = 0
+    """Of the whole request."""
+    mute: Callable[[int], None] = not_connected
+    """Take no more requests of the client for so many ms; the answer to this one still goes out."""
 
 
 class Deferred:

@@ -100,8 +100,12 @@ class BrokerCounters:
         self.connections_made = 0
         self.connections_refused = 0
         self.malformed_requests = 0
-        self.throttled_ms = {"Produce": 0, "Fetch": 0}
+        self.produce_throttle_ms = 0
+        self.fetch_throttle_ms = 0
         self._gone = TopicCounters()
+
+    def failed(self, api_key: int, error_code: ErrorCode) -> None:
+        self.requests[api_key].failed(error_code)
 
     def topic(self, name: str) -> TopicCounters:
         counters = self.topics.get(name)

@@ -24,6 +24,9 @@ class Api(NamedTuple):
         return version >= self.flexible_from
 
 
+PRODUCE: Final = 0
+FETCH: Final = 1
+METADATA: Final = 3
 API_VERSIONS: Final = 18
 _NEVER: Final = 1 << 15
 
@@ -32,10 +35,10 @@ APIS: Final = {
     for api in (
         # Produce 0 to 2 are told and not served: librdkafka asks for 0..0 when it decides whether a broker takes
         # compressed batches, and sends 3 or higher (librdkafka issue 4956; Kafka answers the same, KAFKA-18659).
-        Api(0, "produce", 0, 11, 9, served_from=3),
-        Api(1, "fetch", 4, 16, 12),
+        Api(PRODUCE, "produce", 0, 11, 9, served_from=3),
+        Api(FETCH, "fetch", 4, 16, 12),
         Api(2, "list_offsets", 1, 8, 6),
-        Api(3, "metadata", 0, 12, 9),
+        Api(METADATA, "metadata", 0, 12, 9),
         Api(8, "offset_commit", 2, 9, 8),
         Api(9, "offset_fetch", 1, 9, 6),
         Api(10, "find_coordinator", 0, 4, 3),
@@ -60,6 +63,8 @@ APIS: Final = {
         Api(44, "incremental_alter_configs", 0, 1, 1),
         Api(46, "list_partition_reassignments", 0, 0, 0),
         Api(47, "offset_delete", 0, 0, _NEVER),
+        Api(48, "describe_client_quotas", 0, 1, 1),
+        Api(49, "alter_client_quotas", 0, 1, 1),
         Api(60, "describe_cluster", 0, 1, 0),
     )
 }

@@ -14,6 +14,7 @@ import dataclasses
 import datetime
 import functools
 import io
+import struct
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +31,7 @@ from broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError
 
 Answer = dict[str, Any]
 _ABSENT: Final = object()
+_FLOAT64: Final = struct.Struct(">d")
 
 
 def milliseconds(duration: datetime.timedelta) -> int:
@@ -134,6 +136,7 @@ _MAX_TIMEDELTA_MS: Final = datetime.timedelta.max // datetime.timedelta(millisec
 _PRIMITIVES: Final[dict[str, Read]] = {
     "bool": Decoder.boolean,
     "bytes": _read_bytes,
+    "float64": lambda decoder: decoder.fields(_FLOAT64)[0],
     "int8": Decoder.int8,
     "int16": Decoder.int16,
     "int32": Decoder.int32,
@@ -218,6 +221,7 @@ def _implicit_default(hint: Any) -> object:
         (UUID, None),
         (str, ""),
         (bytes, b""),
+        (float, 0.0),
         (int, 0),
     ):
         if issubclass(hint, kind):

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from kio.schema.errors import ErrorCode
 
 from broker.log.partition_log import Appended, PartitionLog
+from broker.metrics.counters import TopicCounters
 from broker.records.batch import validate_produced
 from broker.replica.waiters import FetchWaiter
 
@@ -27,6 +28,7 @@ class Partition:
         "_acknowledgements",
         "_request_flush",
         "_unpublished_bytes",
+        "counters",
         "fetch_waiters",
         "has_ended",
         "high_watermark",
@@ -49,6 +51,7 @@ class Partition:
         replicas: list[int],
         min_in_sync_replicas: int,
         request_flush: Callable[[Partition], None],
+        counters: TopicCounters,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -59,6 +62,8 @@ class Partition:
         self.min_in_sync_replicas = min_in_sync_replicas
         self.high_watermark = log.log_end_offset
         self.has_ended = False
+        self.counters = counters
+        """Those of its topic."""
         self.fetch_waiters: set[FetchWaiter] = set()
         self._request_flush = request_flush
         self._acknowledgements: deque[tuple[int, Acknowledge]] = deque()
@@ -84,7 +89,11 @@ class Partition:
         appended = log.append(records, headers, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if isinstance(appended, ErrorCode) or appended.duplicate:
             return appended
-        self._unpublished_bytes += headers[0].size_bytes
+        size_bytes = headers[0].size_bytes
+        self._unpublished_bytes += size_bytes
+        counters = self.counters
+        counters.messages_in += appended.last_offset - appended.base_offset + 1
+        counters.bytes_in += size_bytes
         if log.unflushed_messages < log.config.flush_messages:
             self._advance_high_watermark(log.log_end_offset)
         else:

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from time import monotonic_ns
 from typing import Final, cast
 
 from broker.handlers.dispatch import Dispatcher, PendingResponse
@@ -47,11 +48,13 @@ class Connection(asyncio.BufferedProtocol):
         "_frames",
         "_listener",
         "_loop",
+        "_mute_timer",
         "_on_lost",
         "_on_made",
         "_out",
         "_out_bytes",
         "_reading_paused",
+        "_received_ns",
         "_slots",
         "_stopping",
         "_transport",
@@ -85,6 +88,8 @@ class Connection(asyncio.BufferedProtocol):
         self._writing_paused = False
         self._closing = False
         self._stopping = False
+        self._mute_timer: asyncio.TimerHandle | None = None
+        self._received_ns = 0
         self.peer = "?"
         self._client_host = ""
         self.was_active = True
@@ -105,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.was_active = True
+        self._received_ns = monotonic_ns()
         self._frames.received(nbytes)
         self._handle_frames()
 
@@ -117,6 +123,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
         for slot in self._slots:
             if slot.deferred is not None:
                 slot.deferred.cancel()
@@ -128,7 +136,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _must_wait(self) -> bool:
-        return self._stopping or self._writing_paused or len(self._slots) >= MAX_OUTSTANDING
+        return (
+            self._stopping
+            or self._writing_paused
+            or self._mute_timer is not None
+            or len(self._slots) >= MAX_OUTSTANDING
+        )
 
     def _handle_frames(self) -> None:
         next_frame = self._frames.next
@@ -137,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
                 frame = next_frame()
                 if frame is None:
                     break
-                answer = self._dispatch(frame, self._listener, self._client_host)
+                answer = self._dispatch(frame, self._listener, self._client_host, self._received_ns, self.mute)
                 if answer is None:
                     continue
                 if isinstance(answer, PendingResponse):
@@ -192,6 +205,21 @@ class Connection(asyncio.BufferedProtocol):
                 self._reading_paused = False
                 self._transport.resume_reading()
 
+    def mute(self, duration_ms: int) -> None:
+        """Take no requests for so long: the client is over its quota (KIP-219)."""
+        if self._closing:
+            return
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
+        self._mute_timer = self._loop.call_later(duration_ms / 1000, self._unmute)
+        if not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _unmute(self) -> None:
+        self._mute_timer = None
+        self._go_on()
+
     # Answers
 
     def _put(self, parts: list[Part]) -> None:
@@ -235,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def sweep(self, now_ms: int, max_idle_ms: int) -> None:
         """Called from time to time: closes a connection that was idle for too long, and frees what it does not need."""
-        if self.was_active or self._slots:
+        if self.was_active or self._slots or self._mute_timer is not None:
             self.was_active = False
             self.idle_since_ms = now_ms
             return

@@ -43,6 +43,8 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     44: (1, 0, range(2)),
     46: (0, 0, range(1)),
     47: (0, 0, range(1)),
+    48: (0, 0, range(2)),
+    49: (0, 0, range(2)),
     60: (None, 0, range(2)),
 }
 

@@ -59,7 +59,9 @@ class Echo:
         self.later: dict[bytes, Deferred] = {}
         self.seen: list[bytes] = []
 
-    def dispatch(self, frame: memoryview, listener: object, client_host: str) -> list[Part] | PendingResponse | None:
+    def dispatch(
+        self, frame: memoryview, listener: object, client_host: str, received_ns: int, mute: Callable[[int], None]
+    ) -> list[Part] | PendingResponse | None:
         request = bytes(frame)
         self.seen.append(request)
         if request == b"malformed":

@@ -1,0 +1,77 @@
+"""DescribeClientQuotas: v0-v1 (key 48)
+
+Behaviour (KIP-546):
+* A component matches quotas by their user or client id: one by its name (match type 0), the default (1), or any (2).
+* Quotas that have a component the filter does not name are told too, unless the filter is strict.
+* A type of entity that is none of Kafka's is UNSUPPORTED_VERSION, as Kafka has it. There are no quotas of addresses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+from broker.quota.entities import DEFAULT, Entity, Name
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+_EXACT, _DEFAULT, _ANY = range(3)
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    filters: dict[str, Any] = {}
+    for component in request.components:
+        kind = component.entity_type
+        if kind not in (USER, CLIENT_ID, IP):
+            return _problem(ErrorCode.unsupported_version, f"Custom entity type '{kind}' not supported.")
+        if kind in filters:
+            return _problem(ErrorCode.invalid_request, f"Duplicate filter component entity type {kind}.")
+        if not _EXACT <= component.match_type <= _ANY or (component.match_type == _EXACT) != (
+            component.match is not None
+        ):
+            return _problem(ErrorCode.invalid_request, f"Match type {component.match_type} does not fit its match.")
+        filters[kind] = component
+    if IP in filters:
+        if len(filters) > 1:
+            return _problem(
+                ErrorCode.invalid_request, "Invalid entity filter component combination: ip goes with no other."
+            )
+        return {"entries": []}
+    return {
+        "entries": [
+            {
+                "entity": [
+                    {"entity_type": kind, "entity_name": None if name is DEFAULT else name}
+                    for kind, name in ((USER, entity.user), (CLIENT_ID, entity.client_id))
+                    if name is not None
+                ],
+                "values": [{"key": key, "value": limit} for key, limit in sorted(limits.items())],
+            }
+            for entity, limits in node.store.client_quotas().items()
+            if _matches(entity, filters, strict=request.strict)
+        ]
+    }
+
+
+def _problem(error_code: ErrorCode, message: str) -> dict[str, Any]:
+    return {"error_code": error_code, "error_message": message, "entries": None}
+
+
+def _matches(entity: Entity, filters: dict[str, Any], *, strict: bool) -> bool:
+    return _side_matches(entity.user, filters.get(USER), strict) and _side_matches(
+        entity.client_id, filters.get(CLIENT_ID), strict
+    )
+
+
+def _side_matches(name: Name, component: Any, strict: bool) -> bool:
+    if component is None:
+        return name is None or not strict
+    if name is None:
+        return False
+    if component.match_type == _ANY:
+        return True
+    return name is DEFAULT if component.match_type == _DEFAULT else bool(name == component.match)
