@@ -86,6 +86,10 @@ class Pending:
         assert self.answer is None, "a second answer to one request"
         self.answer = decode_answer(name, version, parts)
 
+    @property
+    def waits(self) -> bool:
+        return self.answer is None
+
     def cancel(self) -> None:
         self._pending.deferred.cancel()
 

@@ -1,0 +1,111 @@
+"""Requests of consumer groups, for tests on a node without sockets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from tests.broker.handlers.harness import NodeHarness, Pending
+
+
+class GroupHarness(NodeHarness):
+    """A node that is asked about groups. It has a topic `t` of four partitions, and a small topic of offsets."""
+
+    def __init__(self, log_dir: Path, **properties: str) -> None:
+        defaults = {"offsets_topic_num_partitions": "3", "group_initial_rebalance_delay_ms": "0"}
+        super().__init__(log_dir, **(defaults | properties))
+        if self.node.topic("t") is None:
+            self.create_topic("t", 4)
+        self.scheduler.run()
+
+    def find(self, version: int = 3, key_type: int = 0) -> Any:
+        wanted: dict[str, Any] = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
+        answer = self.ask("find_coordinator", version, **wanted, **({"key_type": key_type} if version else {}))
+        return answer.coordinators[0] if version >= 4 else answer
+
+    def advance(self, duration_ms: int) -> None:
+        self.clock.advance_ms(duration_ms)
+        self.scheduler.run(duration_ms)
+
+    def join(self, member_id: str = "", *, group: str = "g", version: int = 5, **fields: Any) -> Any:
+        defaults = {
+            "session_timeout": 10_000,
+            "rebalance_timeout": 60_000,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"}],
+        }
+        if version == 0:
+            del defaults["rebalance_timeout"]
+        return self.ask("join_group", version, group_id=group, member_id=member_id, **(defaults | fields))
+
+    def sync(
+        self, member_id: str, generation: int = 1, *, group: str = "g", version: int = 3, **assigned: bytes
+    ) -> Any:
+        assignments = [{"member_id": member, "assignment": data} for member, data in assigned.items()]
+        names = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+        return self.ask(
+            "sync_group", version, group_id=group, generation_id=generation, member_id=member_id,
+            assignments=assignments, **names,
+        )  # fmt: skip
+
+    def become_stable(self, *, group: str = "g") -> str:
+        """A group of one member; its id."""
+        given = self.join(group=group)
+        joined = self.join(given.member_id, group=group)
+        self.scheduler.run()
+        synced = self.sync(given.member_id, joined.answer.generation_id, group=group)
+        assert synced.error_code == ErrorCode.none
+        return str(given.member_id)
+
+    def commit(
+        self,
+        offsets: dict[tuple[str, int], int],
+        *,
+        group: str = "g",
+        member_id: str = "",
+        generation: int = -1,
+        metadata: str | None = None,
+        version: int = 8,
+        **fields: Any,
+    ) -> Any:
+        """The outcomes by partition, or Pending."""
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for (topic, partition), offset in offsets.items():
+            entry = {"partition_index": partition, "committed_offset": offset, "committed_metadata": metadata}
+            topics.setdefault(topic, []).append(entry)
+        answer = self.ask(
+            "offset_commit", version, group_id=group, member_id=member_id, generation_id_or_member_epoch=generation,
+            topics=[{"name": name, "partitions": partitions} for name, partitions in topics.items()], **fields,
+        )  # fmt: skip
+        if isinstance(answer, Pending):
+            return answer
+        return {(topic.name, p.partition_index): p.error_code for topic in answer.topics for p in topic.partitions}
+
+    def fetch_offsets(self, *partitions: tuple[str, int], group: str = "g", version: int = 7, **fields: Any) -> Any:
+        """(offset, metadata) by partition of those that have an offset, or the error; of all when none is named."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(partition)
+        wanted = [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()] or None
+        if version >= 8:
+            answer = self.ask("offset_fetch", version, groups=[{"group_id": group, "topics": wanted}], **fields)
+            (answer,) = answer.groups
+            assert answer.group_id == group
+        else:
+            answer = self.ask("offset_fetch", version, group_id=group, topics=wanted, **fields)
+        if version >= 2 and answer.error_code:
+            return answer.error_code
+        found = {}
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                if partition.error_code:
+                    return partition.error_code
+                if partition.committed_offset != -1:
+                    found[topic.name, partition.partition_index] = (partition.committed_offset, partition.metadata)
+        return found
+
+    def state(self, group: str = "g") -> str:
+        (described,) = self.ask("describe_groups", 5, groups=[group]).groups
+        return str(described.group_state) or described.error_code.name

@@ -1,0 +1,440 @@
+"""The APIs of consumer groups, through the dispatcher, on a node without sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker.group.offsets_topic import OFFSETS_TOPIC
+from broker.node import INTERNAL_TOPICS
+from broker.protocol.apis import APIS
+from broker.records.record import Record, encode_batch
+from tests.broker.group.asking import GroupHarness
+from tests.broker.handlers.harness import Pending
+
+T0, T1 = ("t", 0), ("t", 1)
+
+
+def versions(name: str) -> list[int]:
+    (api,) = [api for api in APIS.values() if api.name == name]
+    return [version for version in range(api.max_version + 1) if api.serves(version)]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., GroupHarness]]:
+    """Each call takes up the same directory, after the one before was killed."""
+    made: list[GroupHarness] = []
+
+    def make(**properties: str) -> GroupHarness:
+        if made:
+            made.pop().close(clean=False)
+        made.append(GroupHarness(tmp_path / "log", **properties))
+        return made[-1]
+
+    yield make
+    for node in made:
+        node.close(clean=False)
+
+
+@pytest.fixture
+def node(make: Callable[..., GroupHarness]) -> GroupHarness:
+    harness = make()
+    harness.find()
+    return harness
+
+
+class TestFindingTheCoordinator:
+    @pytest.mark.parametrize("version", versions("find_coordinator"))
+    def test_it_is_this_broker_and_its_topic_is_there(self, make: Callable[..., GroupHarness], version: int) -> None:
+        node = make(offsets_topic_segment_bytes="12345")
+        place = node.find(version)
+        assert (place.error_code, place.node_id, place.host, place.port) == (ErrorCode.none, 0, "broker.example", 9092)
+        topic = node.node.topic(OFFSETS_TOPIC)
+        assert topic is not None
+        assert (topic.partition_count, topic.config.overrides["cleanup.policy"]) == (3, "compact")
+        assert topic.partitions[0].log.config.segment_bytes == 12345
+        assert node.find(version).node_id == 0
+
+    @pytest.mark.parametrize("version", range(1, 5))
+    def test_other_kinds_of_keys(self, node: GroupHarness, version: int) -> None:
+        assert node.find(version, key_type=1).error_code == ErrorCode.coordinator_not_available
+        assert node.find(version, key_type=7).error_code == ErrorCode.invalid_request
+
+    def test_nobody_coordinates_before_anybody_looked_for_a_coordinator(
+        self, make: Callable[..., GroupHarness]
+    ) -> None:
+        node = make()
+        assert node.join().error_code == ErrorCode.not_coordinator
+        assert node.commit({T0: 1}) == {T0: ErrorCode.not_coordinator}
+        assert node.fetch_offsets(T0) == ErrorCode.not_coordinator
+
+    def test_the_topic_is_internal(self, node: GroupHarness) -> None:
+        metadata = node.ask("metadata", 9, topics=None)
+        assert {topic.name: topic.is_internal for topic in metadata.topics} == {"t": False, OFFSETS_TOPIC: True}
+        assert node.produce(OFFSETS_TOPIC, b"x").error_code == ErrorCode.invalid_topic_exception
+        assert OFFSETS_TOPIC in INTERNAL_TOPICS
+
+    def test_it_can_be_made_by_asking_for_its_metadata(self, make: Callable[..., GroupHarness]) -> None:
+        node = make()
+        node.ask("metadata", 9, topics=[{"name": OFFSETS_TOPIC}], allow_auto_topic_creation=True)
+        assert len(node.become_stable()) > 10
+
+
+class TestMembers:
+    @pytest.mark.parametrize("version", versions("join_group"))
+    def test_joining(self, node: GroupHarness, version: int) -> None:
+        member_id = ""
+        if version >= 4:
+            given = node.join(version=version)
+            assert given.error_code == ErrorCode.member_id_required
+            member_id = given.member_id
+            assert member_id.startswith("test-")
+        joining = node.join(member_id, version=version)
+        assert isinstance(joining, Pending)
+        assert joining.waits
+        node.scheduler.run()
+        joined = joining.answer
+        assert (joined.error_code, joined.generation_id, joined.protocol_name) == (ErrorCode.none, 1, "range")
+        assert joined.leader == joined.member_id
+        (member,) = joined.members
+        assert (member.member_id, member.metadata[:6]) == (joined.member_id, b"\0\0\0\0\0\1")
+        assert node.join("stranger", version=version).error_code == ErrorCode.unknown_member_id
+
+    @pytest.mark.parametrize("version", versions("sync_group"))
+    def test_syncing(self, node: GroupHarness, version: int) -> None:
+        member_id = node.become_stable()
+        synced = node.sync(member_id, version=version)
+        assert (synced.error_code, synced.assignment) == (ErrorCode.none, b"")
+        assert node.sync(member_id, 2, version=version).error_code == ErrorCode.illegal_generation
+        if version >= 5:
+            assert synced.protocol_name == "range"
+            nameless = node.ask(
+                "sync_group", version, group_id="g", generation_id=1, member_id=member_id, assignments=[]
+            )
+            assert nameless.error_code == ErrorCode.inconsistent_group_protocol
+
+    @pytest.mark.parametrize("version", versions("heartbeat"))
+    def test_heartbeats(self, node: GroupHarness, version: int) -> None:
+        member_id = node.become_stable()
+
+        def heartbeat(member_id: str, generation: int) -> ErrorCode:
+            answer = node.ask("heartbeat", version, group_id="g", generation_id=generation, member_id=member_id)
+            return ErrorCode(answer.error_code)
+
+        for _ in range(3):
+            node.advance(9_000)
+            assert heartbeat(member_id, 1) == ErrorCode.none
+        assert heartbeat(member_id, 7) == ErrorCode.illegal_generation
+        node.advance(10_000)
+        assert node.state() == "Empty"
+        assert heartbeat(member_id, 1) == ErrorCode.unknown_member_id
+
+    @pytest.mark.parametrize("version", versions("leave_group"))
+    def test_leaving(self, node: GroupHarness, version: int) -> None:
+        member_id = node.become_stable()
+        if version < 3:
+            assert node.ask("leave_group", version, group_id="g", member_id="x").error_code == (
+                ErrorCode.unknown_member_id
+            )
+            assert node.ask("leave_group", version, group_id="g", member_id=member_id).error_code == ErrorCode.none
+        else:
+            members = [{"member_id": "x"}, {"member_id": member_id}]
+            answer = node.ask("leave_group", version, group_id="g", members=members)
+            assert answer.error_code == ErrorCode.none
+            assert [(m.member_id, m.error_code) for m in answer.members] == [
+                ("x", ErrorCode.unknown_member_id),
+                (member_id, ErrorCode.none),
+            ]
+        assert node.state() == "Empty"
+
+    def test_session_timeouts_have_bounds(self, make: Callable[..., GroupHarness]) -> None:
+        node = make(group_min_session_timeout_ms="1000", group_max_session_timeout_ms="2000")
+        node.find()
+        outcomes = [node.join(session_timeout=timeout_ms).error_code for timeout_ms in (999, 1000, 2000, 2001)]
+        refused, taken = ErrorCode.invalid_session_timeout, ErrorCode.member_id_required
+        assert outcomes == [refused, taken, taken, refused]
+
+    def test_the_initial_delay(self, make: Callable[..., GroupHarness]) -> None:
+        node = make(group_initial_rebalance_delay_ms="3000")
+        node.find()
+        joining = node.join(node.join().member_id)
+        node.advance(2999)
+        assert joining.waits
+        node.advance(1)
+        assert joining.answer.error_code == ErrorCode.none
+
+    def test_a_client_that_goes_away_is_not_answered(self, node: GroupHarness) -> None:
+        joining = node.join(node.join().member_id)
+        joining.cancel()
+        node.scheduler.run()
+        assert joining.waits
+
+    def test_names_have_bounds(self, node: GroupHarness) -> None:
+        long = "x" * 40_000
+        assert node.join(group=long, version=9).error_code == ErrorCode.invalid_group_id
+        assert node.join(group="").error_code == ErrorCode.invalid_group_id
+        assert node.join(version=9, group_instance_id=long).error_code == ErrorCode.invalid_request
+
+    def test_who_waits_when_the_broker_stops_is_answered(self, node: GroupHarness) -> None:
+        joining = node.join(node.join().member_id)
+        node.node.groups.close()
+        assert joining.answer.error_code == ErrorCode.not_coordinator
+        assert node.join().error_code == ErrorCode.coordinator_not_available
+        assert node.scheduler.pending_timers == 0
+
+
+class TestOffsets:
+    @pytest.mark.parametrize("version", versions("offset_commit"))
+    def test_committing(self, node: GroupHarness, version: int) -> None:
+        outcomes = node.commit({T0: 5, ("t", 9): 1, ("u", 0): 1}, version=version, metadata="hello")
+        unknown = ErrorCode.unknown_topic_or_partition
+        assert outcomes == {T0: ErrorCode.none, ("t", 9): unknown, ("u", 0): unknown}
+        assert node.fetch_offsets(T0) == {T0: (5, "hello")}
+
+    @pytest.mark.parametrize("version", versions("offset_fetch"))
+    def test_fetching(self, node: GroupHarness, version: int) -> None:
+        node.commit({T0: 5, T1: 6})
+        assert node.fetch_offsets(T0, ("t", 2), version=version) == {T0: (5, "")}
+        assert node.fetch_offsets(T0, group="nobody", version=version) == {}
+        if version >= 2:
+            assert node.fetch_offsets(version=version) == {T0: (5, ""), T1: (6, "")}
+
+    def test_the_leader_epoch_is_kept(self, node: GroupHarness) -> None:
+        wanted = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": 3, "committed_metadata": None}
+        node.ask("offset_commit", 8, group_id="g", member_id="", topics=[{"name": "t", "partitions": [wanted]}])
+        answer = node.ask("offset_fetch", 7, group_id="g", topics=None)
+        assert answer.topics[0].partitions[0].committed_leader_epoch == 3
+
+    def test_members_commit_in_their_generation(self, node: GroupHarness) -> None:
+        member_id = node.become_stable()
+        assert node.commit({T0: 1}, member_id=member_id, generation=1) == {T0: ErrorCode.none}
+        assert node.commit({T0: 2}, member_id=member_id, generation=2) == {T0: ErrorCode.illegal_generation}
+        assert node.commit({T0: 2}, member_id="x", generation=1) == {T0: ErrorCode.unknown_member_id}
+        assert node.commit({T0: 2}) == {T0: ErrorCode.unknown_member_id}
+        assert node.commit({T0: 2}, group="nobody", generation=1) == {T0: ErrorCode.illegal_generation}
+        assert node.fetch_offsets() == {T0: (1, "")}
+
+    def test_metadata_has_a_bound(self, make: Callable[..., GroupHarness]) -> None:
+        node = make(offset_metadata_max_bytes="5")
+        node.find()
+        assert node.commit({T0: 1}, metadata="12345") == {T0: ErrorCode.none}
+        assert node.commit({T0: 2}, metadata="123456") == {T0: ErrorCode.offset_metadata_too_large}
+        assert node.fetch_offsets() == {T0: (1, "12345")}
+
+    def test_a_commit_waits_for_the_disk_where_the_log_must(self, make: Callable[..., GroupHarness]) -> None:
+        node = make(log_flush_interval_messages="1")
+        node.find()
+        committing = node.commit({T0: 1})
+        assert isinstance(committing, Pending)
+        assert committing.waits
+        assert node.fetch_offsets(T0) == {}
+        assert node.fetch_offsets(T0, require_stable=True) == ErrorCode.unstable_offset_commit
+        node.flush()
+        assert committing.answer.topics[0].partitions[0].error_code == ErrorCode.none
+        assert node.fetch_offsets(T0, require_stable=True) == {T0: (1, "")}
+
+    def test_a_full_disk_is_told(self, node: GroupHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        node.commit({T0: 1})
+        with monkeypatch.context() as patch:
+            for partition in node.node.topic(OFFSETS_TOPIC).partitions:  # type: ignore[union-attr]
+                patch.setattr(partition.log._segments[-1], "append", fail, raising=False)
+            assert node.commit({T0: 2}) == {T0: ErrorCode.not_coordinator}
+        assert node.fetch_offsets() == {T0: (1, "")}
+        assert node.commit({T0: 3}) == {T0: ErrorCode.none}
+
+    def test_deleting_offsets(self, node: GroupHarness) -> None:
+        def delete(group: str = "g") -> Any:
+            topics = [
+                {"name": "t", "partitions": [{"partition_index": 0}, {"partition_index": 9}]},
+                {"name": "other", "partitions": [{"partition_index": 0}]},
+            ]
+            answer = node.ask("offset_delete", 0, group_id=group, topics=topics)
+            assert not answer.error_code or not answer.topics
+            return answer.error_code or {
+                (topic.name, p.partition_index): p.error_code for topic in answer.topics for p in topic.partitions
+            }
+
+        node.create_topic("other")
+        unknown = ErrorCode.unknown_topic_or_partition
+        assert delete("nobody") == ErrorCode.group_id_not_found
+        node.commit({T0: 1, T1: 1, ("other", 0): 1})
+        assert delete() == {T0: ErrorCode.none, ("t", 9): unknown, ("other", 0): ErrorCode.none}
+        assert node.fetch_offsets() == {T1: (1, "")}
+        member_id = node.become_stable()
+        node.commit({T0: 2, ("other", 0): 2}, member_id=member_id, generation=1)
+        assert delete() == {T0: ErrorCode.group_subscribed_to_topic, ("t", 9): unknown, ("other", 0): ErrorCode.none}
+        assert node.fetch_offsets() == {T0: (2, ""), T1: (1, "")}
+
+    def test_a_topic_takes_its_offsets_with_it(self, node: GroupHarness) -> None:
+        node.create_topic("other")
+        node.commit({T0: 1, ("other", 0): 1})
+        node.commit({("other", 0): 1}, group="only-other")
+        node.ask("delete_topics", 5, topic_names=["other"], timeout=1000)
+        node.create_topic("other")
+        assert node.fetch_offsets() == {T0: (1, "")}
+        assert node.state("only-other") == "Dead"
+
+
+class TestExpiry:
+    @pytest.fixture
+    def node(self, make: Callable[..., GroupHarness]) -> GroupHarness:
+        harness = make(offsets_retention_minutes="60", offsets_retention_check_interval_ms="60000")
+        harness.find()
+        return harness
+
+    def test_a_simple_consumers_offsets_age_by_their_commits(self, node: GroupHarness) -> None:
+        node.commit({T0: 1})
+        node.advance(30 * 60_000)
+        node.commit({T1: 1})
+        node.advance(30 * 60_000)
+        assert node.fetch_offsets() == {T1: (1, "")}
+        node.advance(30 * 60_000)
+        assert node.state() == "Dead"
+
+    def test_a_groups_offsets_age_from_when_it_is_empty(
+        self, node: GroupHarness, make: Callable[..., GroupHarness]
+    ) -> None:
+        node.create_topic("other")
+        member_id = node.become_stable()
+        node.commit({T0: 1, ("other", 0): 1}, member_id=member_id, generation=1)
+        for _ in range(8 * 60):
+            node.advance(8_000)
+            node.ask("heartbeat", 0, group_id="g", generation_id=1, member_id=member_id)
+        # Nobody in the group reads the other topic; the one that is read stays while the group is not empty.
+        assert node.fetch_offsets() == {T0: (1, "")}
+        node.ask("leave_group", 0, group_id="g", member_id=member_id)
+        node.advance(59 * 60_000)
+        assert node.fetch_offsets() == {T0: (1, "")}
+        node.advance(60_000)
+        assert node.state() == "Dead"
+        assert make().state() == "Dead"
+
+    def test_a_commit_may_bring_its_own_retention(self, node: GroupHarness) -> None:
+        node.commit({T0: 1}, version=3, retention_time=120_000)
+        node.commit({T1: 1}, version=3, retention_time=-1)
+        node.advance(60_000)
+        assert node.fetch_offsets() == {T0: (1, ""), T1: (1, "")}
+        node.advance(60_000)
+        assert node.fetch_offsets() == {T1: (1, "")}
+
+
+class TestAdministration:
+    @pytest.mark.parametrize("version", versions("describe_groups"))
+    def test_describing(self, node: GroupHarness, version: int) -> None:
+        member_id = node.become_stable()
+        node.commit({T0: 1}, group="simple")
+        found, simple, nobody = node.ask("describe_groups", version, groups=["g", "simple", "nobody"]).groups
+        assert (found.group_state, found.protocol_type, found.protocol_data) == ("Stable", "consumer", "range")
+        (member,) = found.members
+        assert (member.member_id, member.client_id, member.client_host) == (member_id, "test", "/")
+        assert member.member_metadata
+        assert (simple.group_state, simple.protocol_type, simple.members) == ("Empty", "", ())
+        assert (nobody.error_code, nobody.group_state) == (ErrorCode.none, "Dead")
+        if version >= 3:
+            (asked,) = node.ask("describe_groups", version, groups=["g"], include_authorized_operations=True).groups
+            assert asked.authorized_operations == (1 << 3) + (1 << 6) + (1 << 8)
+
+    @pytest.mark.parametrize("version", versions("list_groups"))
+    def test_listing(self, node: GroupHarness, version: int) -> None:
+        node.become_stable()
+        node.commit({T0: 1}, group="simple")
+
+        def listed(**filters: Any) -> dict[str, str]:
+            return {group.group_id: group.protocol_type for group in node.ask("list_groups", version, **filters).groups}
+
+        assert listed() == {"g": "consumer", "simple": ""}
+        if version >= 4:
+            assert listed(states_filter=["stable"]) == {"g": "consumer"}
+            assert listed(states_filter=["Empty", "Dead"]) == {"simple": ""}
+        if version >= 5:
+            assert listed(types_filter=["consumer"]) == {}
+            assert len(listed(types_filter=["Classic"])) == 2
+
+    @pytest.mark.parametrize("version", versions("delete_groups"))
+    def test_deleting(self, node: GroupHarness, make: Callable[..., GroupHarness], version: int) -> None:
+        member_id = node.become_stable()
+        node.commit({T0: 1}, member_id=member_id, generation=1)
+        node.commit({T0: 1}, group="simple")
+
+        def delete(*groups: str) -> list[ErrorCode]:
+            results = node.ask("delete_groups", version, groups_names=list(groups)).results
+            assert [result.group_id for result in results] == list(groups)
+            return [result.error_code for result in results]
+
+        not_found = ErrorCode.group_id_not_found
+        assert delete("g", "simple", "nobody") == [ErrorCode.non_empty_group, ErrorCode.none, not_found]
+        node.ask("leave_group", 0, group_id="g", member_id=member_id)
+        assert delete("g", "simple") == [ErrorCode.none, not_found]
+        for harness in (node, make()):
+            assert (harness.state(), harness.fetch_offsets()) == ("Dead", {})
+
+
+class TestComingBack:
+    def test_groups_and_offsets(self, node: GroupHarness, make: Callable[..., GroupHarness]) -> None:
+        member_id = node.become_stable()
+        node.commit({T0: 1, T1: 2}, member_id=member_id, generation=1, metadata="m")
+        node.commit({T0: 3}, member_id=member_id, generation=1)
+        node.commit({T0: 9}, group="simple")
+        again = make()
+        assert again.state() == "Stable"
+        assert again.fetch_offsets() == {T0: (3, ""), T1: (2, "m")}
+        assert again.fetch_offsets(group="simple") == {T0: (9, "")}
+        assert again.commit({T0: 4}, member_id=member_id, generation=1) == {T0: ErrorCode.none}
+        again.advance(10_000)
+        assert again.state() == "Empty"
+
+    def test_until_they_are_read_groups_are_loading(
+        self, node: GroupHarness, make: Callable[..., GroupHarness], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        member_id = node.become_stable()
+        node.commit({T0: 1}, member_id=member_id, generation=1)
+        with monkeypatch.context() as patch:
+            patch.setattr("tests.broker.handlers.harness.ManualScheduler.run", lambda *_: None)
+            again = make()
+        loading = ErrorCode.coordinator_load_in_progress
+        assert again.state() == loading.name
+        assert again.fetch_offsets(T0, version=1) == loading
+        assert again.fetch_offsets(version=2) == loading
+        assert again.commit({T0: 2}, member_id=member_id, generation=1) == {T0: loading}
+        assert again.join(member_id).error_code == loading
+        assert again.ask("list_groups", 4).error_code == loading
+        # So that members neither leave nor look for another coordinator.
+        assert again.ask("heartbeat", 0, group_id="g", generation_id=1, member_id=member_id).error_code == 0
+        assert again.sync(member_id).error_code == ErrorCode.rebalance_in_progress
+        again.scheduler.run()
+        assert again.state() == "Stable"
+
+    def test_what_cannot_be_read_is_not_served(self, node: GroupHarness, make: Callable[..., GroupHarness]) -> None:
+        node.commit({T0: 1})
+        node.commit({T0: 1}, group="h")
+        partition = node.node.partition(OFFSETS_TOPIC, 103 % 3)
+        assert partition is not None
+        batch = encode_batch([Record(b"\x00\x63", b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00", 0)])
+        partition.append(memoryview(batch), -1, 0)
+        again = make()
+        assert again.state() == ErrorCode.coordinator_not_available.name
+        assert again.fetch_offsets(group="h") == {T0: (1, "")}
+
+    def test_records_of_newer_kinds_are_left_alone(self, node: GroupHarness, make: Callable[..., GroupHarness]) -> None:
+        node.commit({T0: 1})
+        partition = node.node.partition(OFFSETS_TOPIC, 103 % 3)
+        assert partition is not None
+        partition.append(memoryview(encode_batch([Record(b"\x00\x00", b"\x00\x03\x00\x01g", 0)])), -1, 0)
+        assert make().fetch_offsets() == {T0: (1, "")}
+
+    def test_without_its_topic_every_group_is_gone(self, node: GroupHarness) -> None:
+        node.commit({T0: 1})
+        joining = node.join(node.join(group="other").member_id, group="other")
+        node.ask("delete_topics", 5, topic_names=[OFFSETS_TOPIC], timeout=1000)
+        assert joining.answer.error_code == ErrorCode.not_coordinator
+        assert node.fetch_offsets() == ErrorCode.not_coordinator
+        node.find()
+        assert node.fetch_offsets() == {}
+        assert node.commit({T0: 2}) == {T0: ErrorCode.none}
