@@ -28,6 +28,7 @@ from broker.log.partition_log import PartitionLog
 from broker.metrics.counters import BrokerCounters, TopicCounters
 from broker.quota.client_quotas import ClientQuotas
 from broker.records.batch import TimestampType
+from broker.replica.fetch_sessions import FetchSessions
 from broker.replica.partition import Partition
 from broker.replica.waiters import Scheduler
 
@@ -110,6 +111,7 @@ class Node:
             config.integer("quota.window.size.seconds") * 1000,
             store.client_quotas(),
         )
+        self.fetch_sessions = FetchSessions(config.integer("max.incremental.fetch.session.cache.slots"))
         self.has_deleted_logs = False
         """Whether folders of deleted partitions wait for `LogDirectory.purge_deleted`, which may take long."""
         self.request_checkpoint = request_checkpoint

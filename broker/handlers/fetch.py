@@ -12,8 +12,7 @@ Behaviour:
 * Records are empty, not null, on errors: librdkafka refuses null.
 
 Versions:
-* v7 brings fetch sessions (KIP-227). None are kept: a request for a full fetch is answered with session 0, which tells
-  the client to go on with full fetches; one that names a session gets FETCH_SESSION_ID_NOT_FOUND.
+* v7 brings fetch sessions (KIP-227); broker.replica.fetch_sessions keeps them and says what of an answer is told.
 * v9 brings current_leader_epoch: FENCED_LEADER_EPOCH below ours, UNKNOWN_LEADER_EPOCH above (KIP-320).
 * v12 brings last_fetched_epoch: a reader whose log went another way gets diverging_epoch and no records (KIP-595).
 * v13 names topics by id: UNKNOWN_TOPIC_ID for an unknown one (KIP-516).
@@ -21,6 +20,7 @@ Versions:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -30,31 +30,38 @@ from broker.node import Node
 from broker.protocol.apis import FETCH
 from broker.protocol.fetch import (
     READ_COMMITTED,
+    TOPIC_IDS_FROM,
     FetchPartition,
     FetchRequest,
+    FetchTopic,
     PartitionFetched,
     decode_request,
     encode_response,
 )
 from broker.protocol.frame import Part
+from broker.replica.fetch_sessions import FetchContext, Fetched
 from broker.replica.partition import Partition
 from broker.replica.waiters import FetchWaiter
 
 decode = decode_request
 
-Fetched = list[tuple[str | UUID, list[PartitionFetched]]]
-
 
 def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
     version = context.version
-    if request.session_id != 0:
-        return _refuse(node, version, ErrorCode.fetch_session_id_not_found)
-    if request.session_epoch > 0:
-        return _refuse(node, version, ErrorCode.invalid_fetch_session_epoch)
-    fetched, byte_count, must_answer = _read(node, context, request)
+    session = node.fetch_sessions.open(
+        request.session_id,
+        request.session_epoch,
+        request.topics,
+        request.forgotten,
+        uses_topic_ids=version >= TOPIC_IDS_FROM,
+        now_ms=node.clock.now_ms(),
+    )
+    if isinstance(session, ErrorCode):
+        return _refuse(node, version, session)
+    fetched, byte_count, must_answer = _read(node, context, request, session.topics)
     if must_answer or byte_count >= request.min_bytes or request.max_wait_ms <= 0:
-        return _answer(node, context, fetched, byte_count)
-    return _park(node, context, request, request.min_bytes - byte_count)
+        return _answer(node, context, session, fetched, byte_count)
+    return _park(node, context, request, session, request.min_bytes - byte_count)
 
 
 def _refuse(node: Node, version: int, error_code: ErrorCode) -> Reply:
@@ -62,7 +69,9 @@ def _refuse(node: Node, version: int, error_code: ErrorCode) -> Reply:
     return encode_response([], version, error_code=error_code)
 
 
-def _answer(node: Node, context: RequestContext, fetched: Fetched, byte_count: int) -> list[Part]:
+def _answer(
+    node: Node, context: RequestContext, session: FetchContext, fetched: Fetched, byte_count: int
+) -> list[Part]:
     """Count the request and encode its answer, without the records if the client is above its quota."""
     throttle_ms = 0
     if node.quotas.is_active:
@@ -70,7 +79,10 @@ def _answer(node: Node, context: RequestContext, fetched: Fetched, byte_count: i
         if throttle_ms:
             node.counters.fetch_throttle_ms += throttle_ms
             context.mute(throttle_ms)
-            return encode_response([], context.version, throttle_time_ms=throttle_ms)
+            error_code, session_id, told = session.answer_nothing()
+            return encode_response(
+                told, context.version, error_code=error_code, session_id=session_id, throttle_time_ms=throttle_ms
+            )
     for name, partitions in fetched:
         topic = node.topic(name)
         counters = node.counters.unknown_topics if topic is None else topic.counters
@@ -80,23 +92,26 @@ def _answer(node: Node, context: RequestContext, fetched: Fetched, byte_count: i
             if answer.error_code:
                 counters.failed_fetches += 1
                 node.counters.failed(FETCH, answer.error_code)
-    return encode_response(fetched, context.version)
+    error_code, session_id, told = session.answer(fetched, node.clock.now_ms())
+    return encode_response(told, context.version, error_code=error_code, session_id=session_id)
 
 
 def _now_ms(node: Node) -> int:
     return node.clock.monotonic_ns() // 1_000_000
 
 
-def _park(node: Node, context: RequestContext, request: FetchRequest, missing_bytes: int) -> Deferred:
+def _park(
+    node: Node, context: RequestContext, request: FetchRequest, session: FetchContext, missing_bytes: int
+) -> Deferred:
     deferred = Deferred()
 
     def finish() -> None:
-        fetched, byte_count, _ = _read(node, context, request)
-        deferred.complete(_answer(node, context, fetched, byte_count))
+        fetched, byte_count, _ = _read(node, context, request, session.topics)
+        deferred.complete(_answer(node, context, session, fetched, byte_count))
 
     partitions = [
         partition
-        for topic, wanted in request.topics
+        for topic, wanted in session.topics
         for entry in wanted
         if (partition := node.partition(topic, entry.partition)) is not None
     ]
@@ -105,17 +120,19 @@ def _park(node: Node, context: RequestContext, request: FetchRequest, missing_by
     return deferred
 
 
-def _read(node: Node, context: RequestContext, request: FetchRequest) -> tuple[Fetched, int, bool]:
+def _read(
+    node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic]
+) -> tuple[Fetched, int, bool]:
     """What can be read now, its size in bytes, and whether the client must hear of it even if that is little."""
     left_bytes = min(request.max_bytes, node.fetch_max_bytes)
     if node.quotas.is_active:
         most_bytes = node.quotas.most_fetch_bytes(context.client_id, _now_ms(node))
         left_bytes = left_bytes if most_bytes is None else min(left_bytes, most_bytes)
     total_bytes = 0
-    must_answer = not request.topics
+    must_answer = not topics
     read_committed = request.isolation_level == READ_COMMITTED
     answers: Fetched = []
-    for topic, partitions in request.topics:
+    for topic, partitions in topics:
         fetched: list[PartitionFetched] = []
         answers.append((topic, fetched))
         for wanted in partitions:

@@ -80,6 +80,8 @@ class FetchRequest(NamedTuple):
     session_id: int
     session_epoch: int
     topics: list[FetchTopic]
+    forgotten: list[tuple[str | UUID, int]]
+    """(topic, partition) that an incremental fetch wants no longer."""
     rack_id: str
 
 
@@ -114,17 +116,26 @@ def decode_request(decoder: Decoder, version: int) -> FetchRequest:
             decoder.skip_tags()
         decoder.skip_tags()
         topics.append(FetchTopic(topic, partitions))
+    forgotten = []
     if version >= 7:
         for _ in range(decoder.array_length()):
-            _topic(decoder, version)
-            for _ in range(decoder.array_length(least_item_bytes=4)):
-                decoder.int32()
+            topic = _topic(decoder, version)
+            forgotten += [(topic, decoder.int32()) for _ in range(decoder.array_length(least_item_bytes=4))]
             decoder.skip_tags()
     rack_id = decoder.string() if version >= 11 else ""
     if decoder.flexible:
         replica_id = _replica_id_from_tags(decoder, replica_id)
     return FetchRequest(
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, rack_id
+        replica_id,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        topics,
+        forgotten,
+        rack_id,
     )
 
 

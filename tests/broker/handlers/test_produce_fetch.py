@@ -135,11 +135,53 @@ def _epoch_question(epoch: int) -> dict[str, int]:
     return {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
 
 
-def test_sessions_are_declined(node: NodeHarness) -> None:
+@pytest.mark.parametrize("version", range(7, 17))
+def test_a_session_hears_only_of_what_changed(node: NodeHarness, version: int) -> None:
+    topic = node.create_topic("t", 2)
+    name: Any = topic.topic_id if version >= 13 else "t"
+    key = {"topic_id" if version >= 13 else "topic": name}
+
+    def fetch(session_id: int, epoch: int, *partitions: int, forgotten: tuple[int, ...] = (), max_wait: int = 0) -> Any:
+        wanted = [{"partition": index, "fetch_offset": 0, "partition_max_bytes": 1000} for index in partitions]
+        return node.ask(
+            "fetch",
+            version,
+            replica_id=-1,
+            max_wait=max_wait,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=[{**key, "partitions": wanted}] if wanted else [],
+            forgotten_topics_data=[{**key, "partitions": list(forgotten)}] if forgotten else [],
+        )
+
+    def told(answer: Any) -> list[int]:
+        assert answer.error_code == ErrorCode.none
+        return [entry.partition_index for response in answer.responses for entry in response.partitions]
+
+    first = fetch(0, 0, 0, 1)
+    session_id = first.session_id
+    assert session_id > 0
+    assert told(first) == [0, 1]
+    parked = fetch(session_id, 1, max_wait=500)
+    assert isinstance(parked, Pending)
+    node.produce("t", b"one", partition=1)
+    node.scheduler.run()
+    assert (parked.answer.session_id, told(parked.answer)) == (session_id, [1])
+    assert told(fetch(session_id, 2, forgotten=(1,))) == []
+    assert fetch(session_id, 2).error_code == ErrorCode.invalid_fetch_session_epoch
+    assert fetch(session_id + 1, 1).error_code == ErrorCode.fetch_session_id_not_found
+    final = fetch(session_id, -1, 0)
+    assert (final.session_id, told(final)) == (0, [0])
+    assert fetch(session_id, 3).error_code == ErrorCode.fetch_session_id_not_found
+
+
+def test_a_session_keeps_to_names_or_ids(node: NodeHarness) -> None:
     node.create_topic("t")
-    assert node.fetch("t", 0, session_id=0, session_epoch=0).session_id == 0
-    assert node.fetch("t", 0, session_id=5, session_epoch=1).error_code == ErrorCode.fetch_session_id_not_found
-    assert node.fetch("t", 0, session_id=0, session_epoch=1).error_code == ErrorCode.invalid_fetch_session_epoch
+    session_id = node.fetch("t", 0, version=12, session_epoch=0).session_id
+    answer = node.ask("fetch", 13, max_wait=0, session_id=session_id, session_epoch=1, topics=[])
+    assert answer.error_code == ErrorCode.fetch_session_topic_id_error
 
 
 def test_a_fetch_with_nothing_to_read_waits_for_a_produce(node: NodeHarness) -> None:

@@ -119,6 +119,11 @@ def test_fetch_requests(version: int, data: st.DataObject) -> None:
     assert (ours.max_bytes, ours.isolation_level) == (request.max_bytes, request.isolation_level)
     if version >= 7:
         assert (ours.session_id, ours.session_epoch) == (request.session_id, request.session_epoch)
+        assert ours.forgotten == [
+            (((topic.topic_id or ZERO_UUID) if version >= 13 else topic.topic), partition)
+            for topic in request.forgotten_topics_data
+            for partition in topic.partitions
+        ]
     if version >= 11:
         assert ours.rack_id == request.rack_id
     assert len(ours.topics) == len(request.topics)

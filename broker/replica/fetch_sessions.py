@@ -1,0 +1,259 @@
+"""Fetch sessions: a client that follows many partitions names only what changed, and hears only what changed (KIP-227).
+
+    request                                 answer
+    id 0, epoch -1                          a fetch without a session
+    id s, epoch -1                          the same; session s ends
+    id s, epoch 0                           a full fetch that begins a new session, if there is room; session s ends
+    id s, epoch e > 0, known, e is next     an incremental fetch: changed partitions only, and e + 1 is next
+    id s, epoch e > 0, known, e is not      INVALID_FETCH_SESSION_EPOCH
+    id s, epoch e > 0, not known            FETCH_SESSION_ID_NOT_FOUND; the client begins anew with a full fetch
+    id s, and names where ids were          FETCH_SESSION_TOPIC_ID_ERROR (or the other way round)
+
+A partition has changed for a session when it has records, an error or a diverging epoch, or when its high watermark or
+log start offset is not what the session was last told. Those with records go to the end of the line, so that limits of
+size starve none.
+
+There are so many slots. A new session takes one that was not used for two minutes, or else that of a smaller session
+which had its slot for two minutes; if there is neither, the client gets no session and goes on without.
+(Apache Kafka, FetchSession.scala; sessions of followers, which go before others there, come with replication.)
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from broker.protocol.fetch import FetchPartition, FetchTopic, PartitionFetched
+
+NO_SESSION: Final = 0
+FULL_FETCH_EPOCH: Final = 0
+NO_SESSION_EPOCH: Final = -1
+EVICTION_MS: Final = 120_000
+
+_MAX_EPOCH: Final = 2**31 - 1
+_MAX_SESSION_ID: Final = 2**31 - 1
+
+TopicKey: TypeAlias = str | UUID
+PartitionKey: TypeAlias = tuple[TopicKey, int]
+Fetched: TypeAlias = list[tuple[TopicKey, list[PartitionFetched]]]
+
+
+class SessionAnswer(NamedTuple):
+    error_code: ErrorCode
+    session_id: int
+    fetched: Fetched
+
+
+class FetchContext(Protocol):
+    """One fetch as its session sees it: what to read for it, and what of that to tell."""
+
+    @property
+    def topics(self) -> Sequence[FetchTopic]: ...
+
+    def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer: ...
+
+    def answer_nothing(self) -> SessionAnswer:
+        """For a client that must wait before it is told anything; it will ask again for the same."""
+
+
+class Sessionless(NamedTuple):
+    topics: Sequence[FetchTopic]
+
+    def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
+        return SessionAnswer(ErrorCode.none, NO_SESSION, fetched)
+
+    def answer_nothing(self) -> SessionAnswer:
+        return SessionAnswer(ErrorCode.none, NO_SESSION, [])
+
+
+class _FullFetch(NamedTuple):
+    sessions: FetchSessions
+    topics: Sequence[FetchTopic]
+    uses_topic_ids: bool
+
+    def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
+        session_id = self.sessions.create(self.topics, fetched, self.uses_topic_ids, now_ms)
+        return SessionAnswer(ErrorCode.none, session_id, fetched)
+
+    def answer_nothing(self) -> SessionAnswer:
+        return SessionAnswer(ErrorCode.none, NO_SESSION, [])
+
+
+class _IncrementalFetch(NamedTuple):
+    session: FetchSession
+    topics: Sequence[FetchTopic]
+    next_epoch: int
+
+    def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
+        if self.session.next_epoch != self.next_epoch:
+            # While this fetch waited, another one went on with the session.
+            return SessionAnswer(ErrorCode.invalid_fetch_session_epoch, NO_SESSION, [])
+        return SessionAnswer(ErrorCode.none, self.session.session_id, self.session.changes(fetched))
+
+    def answer_nothing(self) -> SessionAnswer:
+        return self.answer([], 0)
+
+
+class _Followed:
+    """A partition of a session: what the client wants of it, and what it was last told."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+
+    def __init__(self, wanted: FetchPartition, high_watermark: int = -1, log_start_offset: int = -1) -> None:
+        self.wanted = wanted
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+
+    def is_changed_by(self, fetched: PartitionFetched) -> bool:
+        is_changed = bool(
+            len(fetched.records)
+            or fetched.high_watermark != self.high_watermark
+            or fetched.log_start_offset != self.log_start_offset
+            or fetched.error_code
+            or fetched.diverging_epoch is not None
+        )
+        # After an error there is something to tell, even if the partition then is as it was before.
+        self.high_watermark = -1 if fetched.error_code else fetched.high_watermark
+        self.log_start_offset = fetched.log_start_offset
+        return is_changed
+
+
+class FetchSession:
+    __slots__ = ("_partitions", "created_ms", "last_used_ms", "next_epoch", "session_id", "uses_topic_ids")
+
+    def __init__(
+        self, session_id: int, topics: Iterable[FetchTopic], fetched: Fetched, uses_topic_ids: bool, now_ms: int
+    ) -> None:
+        self.session_id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = self.last_used_ms = now_ms
+        self.next_epoch = 1
+        told = {(topic, answer.partition): answer for topic, answers in fetched for answer in answers}
+        self._partitions: dict[PartitionKey, _Followed] = {
+            key: _Followed(wanted, told[key].high_watermark, told[key].log_start_offset)
+            for key, wanted in _flat(topics)
+        }
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[PartitionKey]) -> None:
+        """Take in what an incremental fetch wants anew, otherwise, or no longer."""
+        for key, wanted in _flat(topics):
+            followed = self._partitions.get(key)
+            if followed is None:
+                self._partitions[key] = _Followed(wanted)
+            else:
+                followed.wanted = wanted
+        for key in forgotten:
+            self._partitions.pop(key, None)
+
+    def topics(self) -> list[FetchTopic]:
+        return [
+            FetchTopic(topic, [followed.wanted for _, followed in group])
+            for topic, group in groupby(self._partitions.items(), lambda item: item[0][0])
+        ]
+
+    def changes(self, fetched: Fetched) -> Fetched:
+        """What of it the client has not been told yet."""
+        changed: Fetched = []
+        for topic, answers in fetched:
+            kept = []
+            for answer in answers:
+                key = topic, answer.partition
+                followed = self._partitions.get(key)
+                if followed is None or not followed.is_changed_by(answer):
+                    continue
+                kept.append(answer)
+                if answer.records:
+                    del self._partitions[key]
+                    self._partitions[key] = followed
+            if kept:
+                changed.append((topic, kept))
+        return changed
+
+
+class FetchSessions:
+    """The sessions of one broker."""
+
+    def __init__(self, slots: int, seed: int | None = None) -> None:
+        self._slots = slots
+        # Ids are no secret; they only should not repeat, so that nobody takes up a session of another by mistake.
+        self._random = random.Random(seed)
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        """The least recently used first."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        return sum(map(len, self._sessions.values()))
+
+    def open(
+        self,
+        session_id: int,
+        epoch: int,
+        topics: Sequence[FetchTopic],
+        forgotten: Iterable[PartitionKey],
+        *,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> FetchContext | ErrorCode:
+        """Begin to answer a fetch request."""
+        if epoch in (FULL_FETCH_EPOCH, NO_SESSION_EPOCH):
+            self._sessions.pop(session_id, None)
+            return Sessionless(topics) if epoch == NO_SESSION_EPOCH else _FullFetch(self, topics, uses_topic_ids)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorCode.fetch_session_id_not_found
+        if session.next_epoch != epoch:
+            return ErrorCode.invalid_fetch_session_epoch
+        if session.uses_topic_ids != uses_topic_ids:
+            return ErrorCode.fetch_session_topic_id_error
+        session.update(topics, forgotten)
+        if not len(session):
+            del self._sessions[session_id]
+            return Sessionless(())
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session_id)
+        session.next_epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
+        return _IncrementalFetch(session, session.topics(), session.next_epoch)
+
+    def create(self, topics: Iterable[FetchTopic], fetched: Fetched, uses_topic_ids: bool, now_ms: int) -> int:
+        """Keep a session that begins with this answer; NO_SESSION if there is no room."""
+        partition_count = sum(len(answers) for _, answers in fetched)
+        if len(self._sessions) >= self._slots and not self._evict(partition_count, now_ms):
+            return NO_SESSION
+        session_id = self._random.randint(1, _MAX_SESSION_ID)
+        while session_id in self._sessions:
+            session_id = self._random.randint(1, _MAX_SESSION_ID)
+        self._sessions[session_id] = FetchSession(session_id, topics, fetched, uses_topic_ids, now_ms)
+        return session_id
+
+    def _evict(self, partition_count: int, now_ms: int) -> bool:
+        """Make room for a session of so many partitions, if somebody may be sent away for it."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms > EVICTION_MS:
+            del self._sessions[oldest.session_id]
+            return True
+        settled = (session for session in self._sessions.values() if now_ms - session.created_ms > EVICTION_MS)
+        smallest = min(settled, key=len, default=None)
+        if smallest is None or len(smallest) >= partition_count:
+            return False
+        del self._sessions[smallest.session_id]
+        return True
+
+
+def _flat(topics: Iterable[FetchTopic]) -> Iterator[tuple[PartitionKey, FetchPartition]]:
+    for topic, partitions in topics:
+        for wanted in partitions:
+            yield (topic, wanted.partition), wanted
