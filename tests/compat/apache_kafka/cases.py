@@ -115,6 +115,49 @@ def describe_configs(broker: RunningBroker) -> None:
 
 
 @case
+def alter_configs(broker: RunningBroker) -> None:
+    _create_topic(broker, "altered")
+    tool = ("kafka.admin.ConfigCommand", "--bootstrap-server", broker.address)
+    topic = ("--entity-type", "topics", "--entity-name", "altered")
+    _succeed(*tool, *topic, "--alter", "--add-config", "flush.messages=3,cleanup.policy=[compact,delete]")
+    assert "flush.messages=3" in _succeed(*tool, *topic, "--describe")
+    _succeed(*tool, *topic, "--alter", "--delete-config", "flush.messages")
+    output = _succeed(*tool, *topic, "--describe")
+    assert "flush.messages" not in output, output
+    assert "cleanup.policy=compact,delete" in output, output
+    for entity in (("--entity-default",), ("--entity-name", "0")):
+        brokers = ("--entity-type", "brokers", *entity)
+        _succeed(*tool, *brokers, "--alter", "--add-config", "log.roll.ms=70000000")
+        assert "log.roll.ms=70000000" in _succeed(*tool, *brokers, "--describe")
+        _succeed(*tool, *brokers, "--alter", "--delete-config", "log.roll.ms")
+        assert "log.roll.ms=70000000" not in _succeed(*tool, *brokers, "--describe")
+
+
+@case
+def elect_leaders(broker: RunningBroker) -> None:
+    _create_topic(broker, "elected", 2)
+    output = _succeed(
+        "org.apache.kafka.tools.LeaderElectionCommand", "--bootstrap-server", broker.address,
+        "--election-type", "preferred", "--topic", "elected", "--partition", "1",
+    )  # fmt: skip
+    assert "Valid replica already elected for partitions elected-1" in output, output
+
+
+@case
+def many_partitions_through_fetch_sessions(broker: RunningBroker) -> None:
+    """The Java consumer follows a hundred partitions by an incremental session, and misses nothing in any of them."""
+    _create_topic(broker, "many", 100)
+    lines = [f"{number}" for number in range(5000)]
+    _produce(broker, "many", lines, "batch.size=200", "partitioner.ignore.keys=true", "partitioner.class="
+             "org.apache.kafka.clients.producer.RoundRobinPartitioner")  # fmt: skip
+    output = _succeed(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address,
+        "--topic", "many", "--from-beginning", "--max-messages", "5000", "--timeout-ms", "30000",
+    )  # fmt: skip
+    assert sorted(output.split()) == sorted(lines)
+
+
+@case
 def describe_log_dirs(broker: RunningBroker) -> None:
     _create_topic(broker, "measured", 2)
     _produce(broker, "measured", ["x" * 1000] * 10)
