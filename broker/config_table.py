@@ -2,7 +2,7 @@
 
 Names, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig and LogConfig print them); a test compares. Four
 defaults are our own: loopback instead of every interface, as there is no authentication; socket buffers left to the
-kernel's tuning; no log directory that is nobody's choice.
+kernel's tuning; no log directory that is nobody's choice. One property is our own: metrics.listener.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _NO_COMPACTION: Final = "this version does not compact"
 _NO_NEW_GROUPS: Final = "groups are of the classic protocol"
 _NO_TRANSACTIONS: Final = "this version has no transactions"
 _NO_REPLICATION: Final = "this version runs one broker"
-_NO_LIMIT: Final = "this version does not limit connections"
+_NO_LIMIT: Final = "this version does not limit how fast connections are made"
 _NO_SECURITY: Final = "this version serves PLAINTEXT without authorisation only; remove it"
 _NO_ZOOKEEPER: Final = "this version runs one broker with embedded metadata; remove it"
 _NO_KRAFT: Final = "this broker does not speak KRaft; remove it"
@@ -96,6 +96,10 @@ BROKER_PROPERTIES: Final = {
         _honoured("socket.send.buffer.bytes", INT, -1),
         _honoured("socket.request.max.bytes", INT, 104_857_600, 1),
         _honoured("connections.max.idle.ms", LONG, 600_000),
+        _honoured("max.connections", INT, INT32_MAX, 0),
+        _honoured("max.connections.per.ip", INT, INT32_MAX, 0),
+        _honoured("max.connections.per.ip.overrides", STRING, ""),
+        _honoured("metrics.listener", STRING, None),
         # Topics
         _honoured("auto.create.topics.enable", BOOLEAN, True),
         _honoured("delete.topic.enable", BOOLEAN, True),
@@ -203,9 +207,6 @@ BROKER_PROPERTIES: Final = {
                 ("transaction.state.log.replication.factor", SHORT, 3, _NO_TRANSACTIONS),
                 ("transaction.state.log.segment.bytes", INT, 104_857_600, _NO_TRANSACTIONS),
                 ("transactional.id.expiration.ms", INT, 604_800_000, _NO_TRANSACTIONS),
-                ("max.connections", INT, INT32_MAX, _NO_LIMIT),
-                ("max.connections.per.ip", INT, INT32_MAX, _NO_LIMIT),
-                ("max.connections.per.ip.overrides", STRING, "", _NO_LIMIT),
                 ("max.connection.creation.rate", INT, INT32_MAX, _NO_LIMIT),
                 ("max.request.partition.size.limit", INT, 2000, "DescribeTopicPartitions is not served"),
                 ("metrics.num.samples", INT, 2, "there is no JMX"),

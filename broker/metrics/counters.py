@@ -99,7 +99,6 @@ class BrokerCounters:
         self.connections = 0
         self.connections_made = 0
         self.connections_refused = 0
-        self.malformed_requests = 0
         self.produce_throttle_ms = 0
         self.fetch_throttle_ms = 0
         self._gone = TopicCounters()

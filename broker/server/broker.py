@@ -16,7 +16,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -30,12 +30,16 @@ from broker.handlers.dispatch import Dispatcher
 from broker.log.errors import LogDirectoryError
 from broker.log.files import RealFiles
 from broker.log.log_directory import LogDirectory
+from broker.metrics.page import page
 from broker.node import Node, log_config_of
 from broker.replica.waiters import Timer
+from broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from broker.server.connection import Connection
 from broker.server.flusher import Flusher
-from broker.server.listeners import BoundListener, ListenError, bind, endpoints_of
+from broker.server.listeners import BoundListener, ListenError, bind, endpoints_of, metrics_endpoint_of
 from broker.server.log_keeper import CheckpointDone, LogKeeper
+from broker.server.metrics_endpoint import MetricsEndpoint, endpoint_url
+from broker.server.process_metrics import ProcessMetrics
 
 _logger = logging.getLogger(__name__)
 
@@ -47,6 +51,7 @@ SETUP_ERRORS: Final = (ConfigError, LogDirectoryError, MetadataError, ListenErro
 """What a person can mend: one line each."""
 
 HOUSEKEEPING_MS: Final = 250
+LAG_INTERVAL_MS: Final = 250
 FINISH_TIMEOUT_MS: Final = 10_000
 """How long a stopping broker waits for clients to take answers that are under way."""
 RECOVERY_IS_SLOW_MS: Final = 2000
@@ -73,6 +78,8 @@ def run(config: BrokerConfig) -> int:
         _logger.warning("%s", warning)
     path = log_directory_path(config)
     endpoints, advertised = endpoints_of(config)
+    metrics_endpoint = metrics_endpoint_of(config)
+    limits = Limits.of(config)
     files = RealFiles()
     log_directory = LogDirectory(
         files,
@@ -83,18 +90,21 @@ def run(config: BrokerConfig) -> int:
         producer_expiration_ms=config.integer("producer.id.expiration.ms"),
     )
     bound: list[BoundListener] = []
+    metrics: BoundListener | None = None
     try:
         store = EmbeddedMetadataStore(files, path, log_directory.cluster_id)
         _take_up_dynamic_settings(config, store)
         # Before the recovery, which may take long: a taken port should be told at once.
         bound += [bind(endpoint, advertised.get(endpoint.name), config) for endpoint in endpoints]
+        if metrics_endpoint is not None:
+            metrics = bind(metrics_endpoint, None, config)
         log_configs = {topic.name: log_config_of(TopicConfig(config, topic.config)) for topic in store.topics()}
         log_directory.load(lambda topic: log_configs.get(topic, log_directory.defaults), _RecoveryProgress())
         store.begin_epoch()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_Broker(config, log_directory, store, bound, started_ns).serve())
+            return runner.run(_Broker(config, log_directory, store, bound, metrics, limits, started_ns).serve())
     except BaseException:
-        for listener in bound:
+        for listener in [*bound, *([] if metrics is None else [metrics])]:
             for listening in listener.sockets:
                 listening.close()
         log_directory.close(clean=False)
@@ -158,12 +168,16 @@ class _Broker:
         log_directory: LogDirectory,
         store: EmbeddedMetadataStore,
         bound: list[BoundListener],
+        metrics: BoundListener | None,
+        limits: Limits,
         started_ns: int,
     ) -> None:
         self._config = config
         self._log_directory = log_directory
         self._store = store
         self._bound = bound
+        self._metrics = metrics
+        self._limits = limits
         self._started_ns = started_ns
         self._connections: set[Connection] = set()
         self._background: set[asyncio.Task[None]] = set()
@@ -174,7 +188,6 @@ class _Broker:
         self._stop: asyncio.Future[int] = loop.create_future()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
-        self._flusher = Flusher(loop, self._on_storage_failure)
         self._node = Node(
             broker_id=broker_id_of(self._config),
             config=self._config,
@@ -182,20 +195,19 @@ class _Broker:
             scheduler=LoopScheduler(loop),
             store=self._store,
             log_directory=self._log_directory,
-            request_flush=self._flusher.request,
+            request_flush=lambda partition: self._flusher.request(partition),
             request_checkpoint=self._request_checkpoint,
         )
+        self._flusher = Flusher(loop, self._on_storage_failure, self._node.counters.log_flush)
         self._log_keeper = LogKeeper(self._node, RealFiles(), self._flusher.run_in_thread)
         dispatcher = Dispatcher(self._node)
-        servers = [
-            await loop.create_server(
-                self._connection_factory(dispatcher, bound),
-                sock=listening,
-                backlog=self._config.integer("socket.listen.backlog.size"),
-            )
+        limits = ConnectionLimits(self._limits, self._node.counters)
+        acceptors = [
+            Acceptor(loop, listening, limits, self._connection_factory(dispatcher, bound))
             for bound in self._bound
             for listening in bound.sockets
         ]
+        metrics = await self._serve_metrics()
         self._start_housekeeping()
         # What exists now lives as long as the process: the collector need not look at it again.
         gc.collect()
@@ -203,22 +215,46 @@ class _Broker:
         gc.set_threshold(50_000, 20, 50)
         self._tell_ready()
         exit_code = await self._stop
-        for server in servers:
-            server.close()
+        for acceptor in acceptors:
+            await acceptor.close()
+        if metrics is not None:
+            metrics.close()
         if exit_code == EXIT_OK:
             await self._stop_cleanly()
         return exit_code
 
-    def _connection_factory(self, dispatcher: Dispatcher, bound: BoundListener) -> Callable[[], Connection]:
-        return functools.partial(
-            Connection,
-            dispatcher,
-            bound.listener,
-            self._loop,
-            max_frame_bytes=self._config.integer("socket.request.max.bytes"),
-            on_made=self._connections.add,
-            on_lost=self._connections.discard,
-        )
+    def _connection_factory(self, dispatcher: Dispatcher, bound: BoundListener) -> Callable[[OnLost], Connection]:
+        max_frame_bytes = self._config.integer("socket.request.max.bytes")
+
+        def make(on_lost: OnLost) -> Connection:
+            def lost(connection: Connection) -> None:
+                self._connections.discard(connection)
+                on_lost(connection)
+
+            return Connection(
+                dispatcher,
+                bound.listener,
+                self._loop,
+                max_frame_bytes=max_frame_bytes,
+                on_made=self._connections.add,
+                on_lost=lost,
+            )
+
+        return make
+
+    async def _serve_metrics(self) -> MetricsEndpoint | None:
+        if self._metrics is None:
+            return None
+        process = ProcessMetrics()
+
+        def render() -> Iterator[str]:
+            yield from page(self._node)
+            yield process.render()
+
+        endpoint = MetricsEndpoint(render)
+        await endpoint.start(self._metrics)
+        _logger.info("metrics at %s", endpoint_url(self._metrics.listener))
+        return endpoint
 
     def _tell_ready(self) -> None:
         listener = self._bound[0].listener
@@ -269,6 +305,7 @@ class _Broker:
     def _start_housekeeping(self) -> None:
         config = self._config
         self._every(HOUSEKEEPING_MS, self._flush_what_is_due)
+        self._measure_lag(time.monotonic_ns())
         checkpoint_ms = min(
             config.integer("log.flush.offset.checkpoint.interval.ms"),
             config.integer("log.flush.start.offset.checkpoint.interval.ms"),
@@ -300,6 +337,13 @@ class _Broker:
                     _logger.exception("housekeeping failed for a fault of ours; going on")
 
         self._background.add(self._loop.create_task(repeat()))
+
+    def _measure_lag(self, due_ns: int) -> None:
+        """See how late the loop comes to a timer, and set the next."""
+        now_ns = time.monotonic_ns()
+        self._node.counters.event_loop_lag.observe(max(now_ns - due_ns, 0))
+        due_ns = now_ns + LAG_INTERVAL_MS * 1_000_000
+        self._loop.call_later(LAG_INTERVAL_MS / 1000, self._measure_lag, due_ns)
 
     async def _flush_what_is_due(self) -> None:
         now_ms = self._node.clock.now_ms()

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic_ns
 from typing import Final
 
 from broker.log.partition_log import FlushTicket
+from broker.metrics.counters import Histogram
 from broker.replica.partition import Partition
 
 SYNC_THREADS: Final = 4
@@ -20,9 +22,13 @@ SYNC_THREADS: Final = 4
 
 
 class Flusher:
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[OSError], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[OSError], None], durations: Histogram | None = None
+    ) -> None:
+        """Syncs that went well are observed in `durations`."""
         self._loop = loop
         self._on_failure = on_failure
+        self._durations = durations if durations is not None else Histogram()
         self._executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="flusher")
         self._wanted: set[Partition] = set()
         self._task: asyncio.Task[None] | None = None
@@ -45,7 +51,8 @@ class Flusher:
     async def _sync(self, partition: Partition, ticket: FlushTicket | None) -> None:
         if ticket is not None:
             try:
-                await self._loop.run_in_executor(self._executor, ticket.sync)
+                duration_ns = await self._loop.run_in_executor(self._executor, _timed, ticket.sync)
+                self._durations.observe(duration_ns)
             except OSError as error:
                 if not partition.has_ended:  # a deleted log's files are gone
                     self._on_failure(error)
@@ -63,3 +70,10 @@ class Flusher:
         while self._task is not None:
             await asyncio.wait([self._task])
         self._executor.shutdown()
+
+
+def _timed(work: Callable[[], None]) -> int:
+    """Do some work; the nanoseconds it took."""
+    started_ns = monotonic_ns()
+    work()
+    return monotonic_ns() - started_ns

@@ -55,12 +55,24 @@ def endpoints_of(config: BrokerConfig) -> tuple[list[Endpoint], dict[str, Endpoi
     return endpoints, advertised
 
 
+def metrics_endpoint_of(config: BrokerConfig) -> Endpoint | None:
+    """Where to serve the metrics, if anywhere. Raises ConfigError."""
+    text = config.string("metrics.listener")
+    if not text:
+        return None
+    endpoints = _parse("metrics.listener", text)
+    if len(endpoints) != 1 or endpoints[0].name != "HTTP":
+        raise ConfigError(f"metrics.listener: {text!r} is not one HTTP endpoint; write it as HTTP://127.0.0.1:9404")
+    return endpoints[0]
+
+
 def _parse(name: str, text: str) -> list[Endpoint]:
+    scheme = "HTTP" if name == "metrics.listener" else "PLAINTEXT"
     endpoints = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         found = _ENDPOINT.fullmatch(item)
         if found is None or not 0 <= int(found[3]) <= 65535:
-            raise ConfigError(f"{name}: {item!r} is not an endpoint; write it as PLAINTEXT://host:port")
+            raise ConfigError(f"{name}: {item!r} is not an endpoint; write it as {scheme}://host:port")
         endpoints.append(Endpoint(found[1].upper(), found[2].strip("[]"), int(found[3])))
     if name == "listeners" and not endpoints:
         raise ConfigError("listeners: name at least one, such as PLAINTEXT://127.0.0.1:9092")

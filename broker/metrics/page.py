@@ -1,0 +1,159 @@
+"""The whole page of metrics of one broker, in pieces that each take little time.
+
+Names are those which the JMX exporter's example rules make of Kafka's MBeans, in lower case, so that dashboards made
+for Kafka find what they look for; docs/metrics.md holds the mapping. What Kafka has no MBean for begins with
+`highwater_`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from broker.metrics.counters import BrokerCounters, Histogram, RequestCounters, TopicCounters
+from broker.metrics.exposition import NO_LABELS, Labels, family, family_samples, histogram_family
+from broker.node import Node
+from broker.replica.partition import Partition
+
+LINES_PER_PIECE: Final = 1000
+
+_TOPIC_COUNTERS: Final = (
+    ("messagesin", "messages_in", "Records appended."),
+    ("bytesin", "bytes_in", "Bytes of record batches appended."),
+    ("bytesout", "bytes_out", "Bytes of record batches given to consumers."),
+    ("totalproducerequests", "produces", "Produce requests, once for each partition they name."),
+    ("totalfetchrequests", "fetches", "Fetch requests, once for each partition they name."),
+    ("failedproducerequests", "failed_produces", "Produce requests that failed, by partition."),
+    ("failedfetchrequests", "failed_fetches", "Fetch requests that failed, by partition."),
+)
+_REQUEST_TIMES: Final[tuple[tuple[str, Callable[[RequestCounters], Histogram], str], ...]] = (
+    ("requestqueuetimems", lambda requests: requests.queue, "From the arrival of a request to its turn."),
+    ("localtimems", lambda requests: requests.local, "The broker's own work on a request."),
+    ("totaltimems", lambda requests: requests.total, "From the arrival of a request to its whole answer."),
+)
+_LOG_GAUGES: Final[tuple[tuple[str, Callable[[Partition], int], str], ...]] = (
+    ("kafka_log_log_size", lambda partition: partition.log.size_bytes, "Bytes of the partition's log."),
+    ("kafka_log_log_logstartoffset", lambda partition: partition.log.log_start_offset, "The first offset."),
+    ("kafka_log_log_logendoffset", lambda partition: partition.log.log_end_offset, "The next record's offset."),
+    (
+        "kafka_log_log_numlogsegments",
+        lambda partition: len(partition.log.segment_base_offsets),
+        "Segments of the partition's log.",
+    ),
+    (
+        "highwater_partition_high_watermark",
+        lambda partition: partition.high_watermark,
+        "Consumers read below this offset.",
+    ),
+)
+
+
+def page(node: Node) -> Iterator[str]:
+    counters = node.counters
+    yield from _topics(counters)
+    yield from _requests(counters)
+    yield from _broker(node)
+    partitions = list(node.partitions())
+    for name, value_of, help_text in _LOG_GAUGES:
+        samples = (
+            ({"topic": partition.topic, "partition": partition.index}, value_of(partition))
+            for partition in partitions
+            if not partition.has_ended
+        )
+        yield from _in_pieces(name, "gauge", help_text, samples)
+
+
+def _topics(counters: BrokerCounters) -> Iterator[str]:
+    topics: list[tuple[Labels, TopicCounters]] = [({"topic": name}, topic) for name, topic in counters.topics.items()]
+    everything = counters.all_topics()
+    for name, attribute, help_text in _TOPIC_COUNTERS:
+        samples = ((labels, getattr(topic, attribute)) for labels, topic in [(NO_LABELS, everything), *topics])
+        yield from _in_pieces(f"kafka_server_brokertopicmetrics_{name}_total", "counter", help_text, samples)
+
+
+def _requests(counters: BrokerCounters) -> Iterator[str]:
+    used = [requests for requests in counters.requests.values() if any(requests.requests_by_version)]
+    yield family(
+        "kafka_network_requestmetrics_requests_total",
+        "counter",
+        "Requests answered or under way.",
+        (
+            ({"request": requests.name, "version": version}, count)
+            for requests in used
+            for version, count in enumerate(requests.requests_by_version)
+            if count
+        ),
+    )
+    yield family(
+        "kafka_network_requestmetrics_errors_total",
+        "counter",
+        "Error codes given in answers; NONE is not counted.",
+        (
+            ({"request": requests.name, "error": error_code.name.upper()}, count)
+            for requests in used
+            for error_code, count in requests.errors.items()
+        ),
+    )
+    for name, histogram_of, help_text in _REQUEST_TIMES:
+        yield histogram_family(
+            f"kafka_network_requestmetrics_{name}",
+            help_text,
+            (({"request": requests.name}, histogram_of(requests)) for requests in used),
+        )
+
+
+def _broker(node: Node) -> Iterator[str]:
+    counters = node.counters
+    partitions = list(node.partitions())
+    parked = {waiter for partition in partitions for waiter in partition.fetch_waiters}
+    behind = sum(len(partition.in_sync_replicas) < len(partition.replicas) for partition in partitions)
+    gauges = (
+        ("kafka_server_socketservermetrics_connection_count", counters.connections, "Clients connected."),
+        ("kafka_server_replicamanager_partitioncount", len(partitions), "Partitions on this broker."),
+        ("kafka_server_replicamanager_leadercount", len(partitions), "Partitions this broker leads."),
+        ("kafka_server_replicamanager_underreplicatedpartitions", behind, "Partitions with replicas out of sync."),
+        ("kafka_controller_kafkacontroller_activecontrollercount", 1, "1 where the controller is."),
+        ("kafka_controller_kafkacontroller_globaltopiccount", sum(1 for _ in node.topics()), "Topics."),
+        ("kafka_controller_kafkacontroller_globalpartitioncount", len(partitions), "Partitions of all topics."),
+    )
+    totals = (
+        ("connection_creation", counters.connections_made, "Connections accepted."),
+        ("connection_refused", counters.connections_refused, "Connections closed because of a limit on connections."),
+    )
+    yield "".join(family(name, "gauge", help_text, [(NO_LABELS, value)]) for name, value, help_text in gauges)
+    yield family(
+        "kafka_server_delayedoperationpurgatory_purgatorysize",
+        "gauge",
+        "Requests that wait: fetches for bytes.",
+        [({"delayedoperation": "Fetch"}, len(parked))],
+    )
+    yield "".join(
+        family(f"kafka_server_socketservermetrics_{name}_total", "counter", help_text, [(NO_LABELS, value)])
+        for name, value, help_text in totals
+    )
+    yield family(
+        "highwater_throttle_ms_total",
+        "counter",
+        "Throttle time that quotas gave to clients, in ms.",
+        [({"request": "Produce"}, counters.produce_throttle_ms), ({"request": "Fetch"}, counters.fetch_throttle_ms)],
+    )
+    yield histogram_family(
+        "kafka_log_logflushstats_logflushrateandtimems",
+        "Syncs of a partition's log to the disk, in ms.",
+        [(NO_LABELS, counters.log_flush)],
+    )
+    yield histogram_family(
+        "highwater_event_loop_lag_seconds",
+        "How late the event loop was at a timer.",
+        [(NO_LABELS, counters.event_loop_lag)],
+        units_per_ms=0.001,
+    )
+
+
+def _in_pieces(name: str, kind: str, help_text: str, samples: Iterable[tuple[Labels, float]]) -> Iterator[str]:
+    """The samples of a family that may have very many."""
+    samples = iter(samples)
+    yield family(name, kind, help_text, islice(samples, LINES_PER_PIECE))
+    while piece := list(islice(samples, LINES_PER_PIECE)):
+        yield family_samples(name, piece)

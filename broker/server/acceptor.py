@@ -1,0 +1,152 @@
+"""Takes new connections, within limits: those above the limit of one address are closed, those above the limit of the
+broker wait in the kernel's queue until others go, as with Kafka.
+
+When the process has no descriptor left, or the kernel no memory, accepting pauses and goes on: what is connected stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from broker.config import BrokerConfig, ConfigError
+from broker.metrics.counters import BrokerCounters
+from broker.server.connection import Connection
+
+_logger = logging.getLogger(__name__)
+
+PAUSE_S: Final = 0.1
+"""How long accepting rests after it failed."""
+
+OnLost = Callable[[Connection], None]
+
+
+class Limits(NamedTuple):
+    most: int
+    most_per_host: int
+    overrides: Mapping[str, int]
+    """Instead of `most_per_host`, by address."""
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Limits:
+        """Raises ConfigError for overrides that cannot be read."""
+        return cls(
+            config.integer("max.connections"),
+            config.integer("max.connections.per.ip"),
+            parse_overrides(config.string("max.connections.per.ip.overrides") or ""),
+        )
+
+
+class ConnectionLimits:
+    """The connections there are, counted against the limits."""
+
+    def __init__(self, limits: Limits, counters: BrokerCounters) -> None:
+        self._limits = limits
+        self._counters = counters
+        self._by_host: dict[str, int] = {}
+        self._told: set[str] = set()
+        self._has_room = asyncio.Event()
+        if limits.most > 0:
+            self._has_room.set()
+
+    async def room(self) -> None:
+        """Wait until the broker may have one connection more."""
+        await self._has_room.wait()
+
+    def admit(self, host: str) -> bool:
+        """Count a connection in, unless its host has as many as it may."""
+        count = self._by_host.get(host, 0)
+        limit = self._limits.overrides.get(host, self._limits.most_per_host)
+        if count >= limit:
+            self._counters.connections_refused += 1
+            if host not in self._told:
+                self._told.add(host)
+                _logger.warning("refusing connections of %s: it has %d (max.connections.per.ip)", host, count)
+            return False
+        self._by_host[host] = count + 1
+        self._counters.connections_made += 1
+        self._counters.connections += 1
+        if self._counters.connections >= self._limits.most:
+            _logger.warning("%d connections (max.connections): others wait", self._limits.most)
+            self._has_room.clear()
+        return True
+
+    def release(self, host: str) -> None:
+        self._told.discard(host)
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
+        self._counters.connections -= 1
+        if self._counters.connections < self._limits.most:
+            self._has_room.set()
+
+
+def parse_overrides(text: str) -> dict[str, int]:
+    """max.connections.per.ip.overrides, "host:count,…", by address. Raises ConfigError."""
+    overrides: dict[str, int] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        host, _, count = item.rpartition(":")
+        host = host.strip("[]")
+        if not host or not count.strip().isascii() or not count.strip().isdecimal():
+            raise ConfigError(f"max.connections.per.ip.overrides: {item!r} is not host:count, such as 192.0.2.1:100")
+        try:
+            addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ConfigError(f"max.connections.per.ip.overrides: {host}: {error.strerror}; name an address") from None
+        overrides |= {plain_address(str(address[4][0])): int(count) for address in addresses}
+    return overrides
+
+
+def plain_address(host: str) -> str:
+    """An IPv4 address as such, where a listener of both kinds writes it as an IPv6 one."""
+    return host.removeprefix("::ffff:") if "." in host else host
+
+
+class Acceptor:
+    """Accepts on one listening socket until it is closed; the socket is its own."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
+        limits: ConnectionLimits,
+        make: Callable[[OnLost], Connection],
+    ) -> None:
+        """`make` makes the connection, which calls back when it is lost."""
+        self._loop = loop
+        self._listening = listening
+        self._limits = limits
+        self._make = make
+        self._task = loop.create_task(self._accept())
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self._listening.close()
+
+    async def _accept(self) -> None:
+        while True:
+            await self._limits.room()
+            try:
+                client, address = await self._loop.sock_accept(self._listening)
+            except ConnectionError:
+                continue
+            except OSError as error:
+                _logger.warning("cannot accept a connection: %s", error.strerror)
+                await asyncio.sleep(PAUSE_S)
+                continue
+            await self._take(client, plain_address(str(address[0])))
+
+    async def _take(self, client: socket.socket, host: str) -> None:
+        if not self._limits.admit(host):
+            client.close()
+            return
+        connection = self._make(lambda _: self._limits.release(host))
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, client)
+        except Exception as error:
+            client.close()
+            _logger.warning("cannot take a connection of %s: %s", host, error)

@@ -1,0 +1,46 @@
+"""Metrics of the broker's process: processor, memory, descriptors, garbage collection; with the usual names."""
+
+from __future__ import annotations
+
+import gc
+import resource
+
+import psutil
+
+from broker.metrics.exposition import NO_LABELS, family
+
+
+class ProcessMetrics:
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+
+    def render(self) -> str:
+        process = self._process
+        with process.oneshot():
+            cpu = process.cpu_times()
+            memory = process.memory_info()
+            values = (
+                ("process_cpu_seconds_total", "counter", "User and system time.", cpu.user + cpu.system),
+                ("process_resident_memory_bytes", "gauge", "Memory in RAM.", memory.rss),
+                ("process_virtual_memory_bytes", "gauge", "Address space.", memory.vms),
+                ("process_open_fds", "gauge", "Open file descriptors.", process.num_fds()),
+                ("process_start_time_seconds", "gauge", "Start, as Unix time.", process.create_time()),
+            )
+        max_fds = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        generations = [({"generation": number}, stats) for number, stats in enumerate(gc.get_stats())]
+        return (
+            "".join(family(name, kind, help_text, [(NO_LABELS, value)]) for name, kind, help_text, value in values)
+            + family("process_max_fds", "gauge", "The limit of open file descriptors.", [(NO_LABELS, max_fds)])
+            + family(
+                "python_gc_collections_total",
+                "counter",
+                "Runs of the garbage collector.",
+                ((labels, stats["collections"]) for labels, stats in generations),
+            )
+            + family(
+                "python_gc_objects_collected_total",
+                "counter",
+                "Objects the garbage collector freed.",
+                ((labels, stats["collected"]) for labels, stats in generations),
+            )
+        )
