@@ -210,6 +210,97 @@ def verifiable_producer(broker: RunningBroker) -> None:
 
 
 @case
+def console_consumers_share_a_group(broker: RunningBroker) -> None:
+    """One after the other: each goes on where the one before stopped."""
+    _create_topic(broker, "grouped", 3)
+    _produce(broker, "grouped", [f"{number}" for number in range(300)])
+    seen: list[str] = []
+    for _ in range(3):
+        seen += _succeed(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address,
+            "--topic", "grouped", "--group", "readers", "--from-beginning", "--max-messages", "100",
+            "--timeout-ms", "20000",
+        ).splitlines()  # fmt: skip
+    assert sorted(seen, key=int) == [f"{number}" for number in range(300)], len(seen)
+
+
+@case
+def verifiable_consumer(broker: RunningBroker) -> None:
+    _create_topic(broker, "verified", 2)
+    _produce(broker, "verified", ["x"] * 500)
+    for strategy in ("RangeAssignor", "RoundRobinAssignor", "StickyAssignor", "CooperativeStickyAssignor"):
+        output = _succeed(
+            "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", broker.address, "--topic", "verified",
+            "--group-id", strategy, "--max-messages", "500", "--reset-policy", "earliest", "--enable-autocommit",
+            "--assignment-strategy", f"org.apache.kafka.clients.consumer.{strategy}",
+        )  # fmt: skip
+        events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+        assert sum(event["count"] for event in events if event["name"] == "records_consumed") == 500, output[-800:]
+
+
+def _consume_as(broker: RunningBroker, group: str, topic: str, count: int) -> None:
+    _succeed(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address, "--topic", topic,
+        "--group", group, "--from-beginning", "--max-messages", str(count), "--timeout-ms", "20000",
+    )  # fmt: skip
+
+
+@case
+def consumer_groups_list_describe_reset_delete(broker: RunningBroker) -> None:
+    _create_topic(broker, "administered", 1)
+    _produce(broker, "administered", ["x"] * 50)
+    _consume_as(broker, "readers", "administered", 50)
+    command = ("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", broker.address)
+
+    def described() -> list[str]:
+        output = _succeed(*command, "--describe", "--group", "readers")
+        return next(line.split() for line in output.splitlines() if line.startswith("readers"))
+
+    assert _succeed(*command, "--list").split() == ["readers"]
+    states = _succeed(*command, "--list", "--state", "Empty", "--type", "classic")
+    assert "readers" in states, states
+    assert described()[:6] == ["readers", "administered", "0", "50", "50", "0"]
+    assert "Empty" in _succeed(*command, "--describe", "--group", "readers", "--state")
+    _succeed(*command, "--describe", "--group", "readers", "--members", "--verbose")
+    reset = ("--reset-offsets", "--group", "readers", "--topic", "administered", "--execute")
+    _succeed(*command, *reset, "--to-offset", "7")
+    assert described()[3:6] == ["7", "50", "43"]
+    _succeed(*command, *reset, "--shift-by", "3")
+    assert described()[3:6] == ["10", "50", "40"]
+    _succeed(*command, "--delete-offsets", "--group", "readers", "--topic", "administered")
+    _succeed(*command, *reset, "--to-earliest")
+    assert described()[3:6] == ["0", "50", "50"]
+    _succeed(*command, "--delete", "--group", "readers")
+    assert _succeed(*command, "--list").split() == []
+
+
+@case
+def offsets_topic_read_by_formatters_and_dump(broker: RunningBroker) -> None:
+    """What the broker keeps of a group is read by Kafka's own tools."""
+    _create_topic(broker, "kept", 1)
+    _produce(broker, "kept", ["x"] * 20)
+    _consume_as(broker, "keepers", "kept", 20)
+
+    def formatted(formatter: str, partition: int) -> str:
+        return _succeed(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address,
+            "--topic", "__consumer_offsets", "--partition", str(partition), "--offset", "earliest",
+            "--max-messages", "3", "--timeout-ms", "20000", "--formatter", formatter,
+        )  # fmt: skip
+
+    # Java's hash of "keepers" is -833096767.
+    partition = 833096767 % 50
+    offsets = formatted("kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter", partition)
+    assert "[keepers,kept,0]::OffsetAndMetadata(offset=20" in offsets, offsets
+    groups = formatted("kafka.coordinator.group.GroupMetadataManager$GroupMetadataMessageFormatter", partition)
+    assert "keepers::GroupMetadata(groupId=keepers, generation=1, protocolType=Some(consumer)" in groups, groups
+    segment = broker.log_dir / f"__consumer_offsets-{partition}" / f"{0:020}.log"
+    dumped = _succeed("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment))
+    assert '"group":"keepers","topic":"kept","partition":0' in dumped.replace(" ", ""), dumped
+    assert complaints(broker.log_dir) == []
+
+
+@case
 def dump_after_kill(broker: RunningBroker) -> None:
     """What a broker leaves behind when killed is read by Kafka's tool after our recovery."""
     _create_topic(broker, "killed", 2)

@@ -1,0 +1,269 @@
+"""Stock consumers in groups, against a real broker process: they share the partitions, and lose nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka import KafkaConsumer
+
+from tests.broker.running import RunningBroker, running_broker, start_broker
+
+# Its types are there, but not exported.
+kafka_admin: Any = import_module("confluent_kafka.admin")
+
+pytestmark = pytest.mark.clients
+
+DEADLINE_S = 30.0
+PARTITIONS = 6
+RECORDS = 600
+STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
+PROPERTIES = ("group.initial.rebalance.delay.ms=100", "offsets.topic.num.partitions=5")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path_factory.mktemp("groups") / "log", properties=PROPERTIES) as broker:
+        yield broker
+        assert broker.stop() == 0
+        for word in ("Traceback", "ERROR", "CRITICAL"):
+            assert word not in broker.log_text()
+
+
+def filled_topic(broker: RunningBroker, name: str) -> list[bytes]:
+    """Make a topic with records in every partition; their values."""
+    admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([kafka_admin.NewTopic(name, PARTITIONS, 1)])[name].result(DEADLINE_S)
+    return fill(broker, name, 0)
+
+
+def fill(broker: RunningBroker, name: str, first: int) -> list[bytes]:
+    producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 5})
+    values = [b"%d" % number for number in range(first, first + RECORDS)]
+    for number, value in enumerate(values):
+        producer.produce(name, value, partition=number % PARTITIONS)
+    assert producer.flush(DEADLINE_S) == 0
+    return values
+
+
+class Reader:
+    """A member of a group that remembers what it was given."""
+
+    def __init__(self, broker: RunningBroker, group: str, topic: str, **options: Any) -> None:
+        settings = {key.replace("_", "."): value for key, value in options.items()}
+        self.values: list[bytes] = []
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": broker.address,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 6000,
+                "heartbeat.interval.ms": 500,
+                **settings,
+            }
+        )
+        self.consumer.subscribe([topic])
+
+    def read(self) -> None:
+        for message in self.consumer.consume(100, 0.05):
+            assert message.error() is None, message.error()
+            value = message.value()
+            assert isinstance(value, bytes)
+            self.values.append(value)
+
+    @property
+    def partitions(self) -> set[int]:
+        return {partition.partition for partition in self.consumer.assignment()}
+
+
+def read_until(readers: list[Reader], done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not done():
+        assert time.monotonic() < deadline, [(reader.partitions, len(reader.values)) for reader in readers]
+        for reader in readers:
+            reader.read()
+
+
+def share_all(readers: list[Reader]) -> bool:
+    """Every partition has one reader, and every reader has partitions."""
+    owned = Counter(partition for reader in readers for partition in reader.partitions)
+    return owned == Counter(range(PARTITIONS)) and all(reader.partitions for reader in readers)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_members_come_and_go_and_each_record_is_read_once(broker: RunningBroker, strategy: str) -> None:
+    topic = f"shared-{strategy}"
+    expected = filled_topic(broker, topic)
+    options = {"partition_assignment_strategy": strategy}
+    first = Reader(broker, topic, topic, **options)
+    read_until([first], lambda: len(first.values) == RECORDS)
+    first.consumer.commit(asynchronous=False)
+    second, third = (Reader(broker, topic, topic, **options) for _ in range(2))
+    everybody = [first, second, third]
+    read_until(everybody, lambda: share_all(everybody))
+    expected += fill(broker, topic, RECORDS)
+    read_until(everybody, lambda: sum(len(reader.values) for reader in everybody) == 2 * RECORDS)
+    for reader in everybody:
+        reader.consumer.commit(asynchronous=False)
+    second.consumer.close()
+    rest = [first, third]
+    read_until(rest, lambda: share_all(rest))
+    expected += fill(broker, topic, 2 * RECORDS)
+    read_until(rest, lambda: sum(len(reader.values) for reader in everybody) == 3 * RECORDS)
+    assert sorted(value for reader in everybody for value in reader.values) == sorted(expected)
+    for reader in rest:
+        reader.consumer.close()
+
+
+_CRASHING_MEMBER = """
+import sys
+from confluent_kafka import Consumer
+address, topic = sys.argv[1:]
+consumer = Consumer({"bootstrap.servers": address, "group.id": topic, "auto.offset.reset": "earliest",
+                     "session.timeout.ms": 6000, "enable.auto.commit": False})
+consumer.subscribe([topic])
+while True:
+    for message in consumer.consume(10, 0.1):
+        print(message.value().decode(), flush=True)
+"""
+
+
+def test_a_member_that_crashes_is_replaced_and_every_record_is_read(broker: RunningBroker) -> None:
+    topic = "crashing"
+    expected = filled_topic(broker, topic)
+    process = subprocess.Popen([sys.executable, "-c", _CRASHING_MEMBER, broker.address, topic], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.kill()
+        process.communicate()
+    survivor = Reader(broker, topic, topic)
+    read_until([survivor], lambda: len(survivor.values) == RECORDS)
+    assert sorted(survivor.values) == sorted(expected)
+    survivor.consumer.close()
+
+
+def test_a_static_member_starts_again_without_a_rebalance(broker: RunningBroker) -> None:
+    topic = "static"
+    filled_topic(broker, topic)
+    readers = [Reader(broker, topic, topic, group_instance_id=f"instance-{number}") for number in range(2)]
+    read_until(readers, lambda: share_all(readers))
+    before = readers[1].partitions
+    readers[1].consumer.close()
+    readers[1] = Reader(broker, topic, topic, group_instance_id="instance-1")
+    read_until(readers, lambda: readers[1].partitions == before)
+    assert share_all(readers)
+    generations = [line for line in broker.log_text().splitlines() if "group static: generation" in line]
+    for reader in readers:
+        reader.consumer.close()
+    assert len(generations) <= 2
+
+
+def test_kafka_python_shares_a_group_and_goes_on_where_it_stopped(broker: RunningBroker) -> None:
+    topic = "kafka-python"
+    expected = filled_topic(broker, topic)
+
+    def consumer() -> Any:
+        return KafkaConsumer(
+            topic,
+            bootstrap_servers=broker.address,
+            group_id=topic,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=500,
+        )
+
+    def read(members: list[Any], count: int) -> list[bytes]:
+        values: list[bytes] = []
+        deadline = time.monotonic() + DEADLINE_S
+        while len(values) < count:
+            assert time.monotonic() < deadline, len(values)
+            for member in members:
+                for records in member.poll(100).values():
+                    values += [record.value for record in records]
+        return values
+
+    first = consumer()
+    assert sorted(read([first], RECORDS)) == sorted(expected)
+    first.commit()
+    second = consumer()
+    deadline = time.monotonic() + DEADLINE_S
+    while len(first.assignment()) != 3 or len(second.assignment()) != 3:
+        assert time.monotonic() < deadline, (first.assignment(), second.assignment())
+        first.poll(50)
+        second.poll(50)
+    expected = fill(broker, topic, RECORDS)
+    assert sorted(read([first, second], RECORDS)) == sorted(expected)
+    for member in (first, second):
+        member.commit()
+        member.close()
+    expected = fill(broker, topic, 2 * RECORDS)
+    third = consumer()
+    assert sorted(read([third], RECORDS)) == sorted(expected)
+    third.close()
+
+
+def test_acknowledged_commits_survive_kill_9(tmp_path: Path) -> None:
+    log_dir = tmp_path / "log"
+    broker = start_broker(log_dir, properties=PROPERTIES)
+    try:
+        admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+        admin.create_topics([kafka_admin.NewTopic("t", 4, 1)])["t"].result(DEADLINE_S)
+        committed: dict[tuple[str, int], int] = {}
+        for round_number in range(3):
+            committers = [
+                Consumer({"bootstrap.servers": broker.address, "group.id": f"g{number}"}) for number in range(3)
+            ]
+            for step in range(60):
+                for number, consumer in enumerate(committers):
+                    partition, offset = step % 4, 1000 * round_number + step
+                    consumer.commit(offsets=[TopicPartition("t", partition, offset)], asynchronous=False)
+                    committed[f"g{number}", partition] = offset
+            port = broker.port
+            broker.kill()
+            broker = start_broker(log_dir, port=port, properties=PROPERTIES)
+            for consumer in committers:
+                consumer.close()
+            for number in range(3):
+                reader = Consumer({"bootstrap.servers": broker.address, "group.id": f"g{number}"})
+                found = reader.committed([TopicPartition("t", partition) for partition in range(4)], DEADLINE_S)
+                reader.close()
+                assert {partition.partition: partition.offset for partition in found} == {
+                    partition: offset for (group, partition), offset in committed.items() if group == f"g{number}"
+                }
+    finally:
+        broker.kill()
+
+
+def test_members_go_on_after_the_broker_was_killed(tmp_path: Path) -> None:
+    log_dir = tmp_path / "log"
+    broker = start_broker(log_dir, properties=PROPERTIES)
+    try:
+        expected = filled_topic(broker, "t")
+        readers = [Reader(broker, "g", "t") for _ in range(2)]
+        read_until(readers, lambda: share_all(readers) and sum(len(reader.values) for reader in readers) >= RECORDS)
+        for reader in readers:
+            if reader.partitions:
+                reader.consumer.commit(asynchronous=False)
+        port = broker.port
+        broker.kill()
+        broker = start_broker(log_dir, port=port, properties=PROPERTIES)
+        expected += fill(broker, "t", RECORDS)
+        read_until(readers, lambda: set(expected) == {value for reader in readers for value in reader.values})
+        for reader in readers:
+            reader.consumer.close()
+    finally:
+        broker.kill()
