@@ -13,6 +13,7 @@ COMMANDS: Final = {
     "topics": "Create, list, describe, alter and delete topics.",
     "produce": "Write the lines of standard input to a topic.",
     "consume": "Write the records of a topic to standard output.",
+    "groups": "Consumer groups: list, describe, reset offsets, delete.",
     "configs": "Show and change the settings of topics and brokers.",
     "cluster": "Show which cluster answers, and its brokers.",
     "dump-log": "Print and check the files of a log; needs no broker.",

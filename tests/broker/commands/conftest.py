@@ -9,7 +9,8 @@ from tests.broker.running import RunningBroker, running_broker
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path_factory.mktemp("broker") / "log") as broker:
+    log_dir = tmp_path_factory.mktemp("broker") / "log"
+    with running_broker(log_dir, properties=["group.initial.rebalance.delay.ms=0"]) as broker:
         yield broker
         assert broker.stop() == 0
         for word in ("Traceback", "ERROR", "CRITICAL"):

@@ -1,0 +1,98 @@
+"""Where `groups --reset-offsets` goes: one of Kafka's seven goals, as an offset for each partition."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+import typer
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+from broker.commands.client import Cluster, Partition
+from broker.commands.terminal import CommandError, UsageError
+
+# ISO 8601's durations, as java.time.Duration reads them: no years or months, whose length varies.
+_DURATION: Final = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+
+
+class Target(NamedTuple):
+    goal: str
+    number: int = 0
+    """An offset, a distance or a time in ms, whichever the goal needs."""
+
+
+def parse_target(goals: Mapping[str, bool | int | str | None]) -> Target:
+    """The one goal that was given."""
+    given = [name for name, value in goals.items() if value is not None]
+    if len(given) != 1:
+        raise UsageError(
+            f"{' and '.join(given)} cannot go together" if given else f"say where to: one of {', '.join(goals)}"
+        )
+    goal, value = given[0], goals[given[0]]
+    if goal == "--to-datetime":
+        return Target("--to-datetime", parse_time_ms(str(value)))
+    if goal == "--by-duration":
+        return Target("--to-datetime", time.time_ns() // 1_000_000 - parse_duration_ms(str(value)))
+    if goal == "--to-offset" and isinstance(value, int) and value < 0:
+        raise UsageError(f"--to-offset {value}: offsets begin at 0")
+    return Target(goal, value if isinstance(value, int) else 0)
+
+
+def parse_time_ms(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--to-datetime {text}: write it as 2026-01-31T12:00:00.000") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
+
+
+def parse_duration_ms(text: str) -> int:
+    found = _DURATION.fullmatch(text)
+    parts = {} if found is None else {name: float(part) for name, part in found.groupdict().items() if part}
+    if not parts:
+        raise UsageError(f"--by-duration {text}: write it as P1DT2H30M5S")
+    return timedelta(**parts) // timedelta(milliseconds=1)
+
+
+def targets(
+    cluster: Cluster, partitions: Iterable[Partition], committed: Mapping[Partition, int], target: Target
+) -> dict[Partition, int]:
+    """The offset for each partition. One outside of the log becomes its nearest end, with a word about it."""
+    partitions = list(partitions)
+    ranges = cluster.log_ranges(partitions)
+    later: Mapping[Partition, int] = {}
+    if target.goal == "--to-datetime":
+        later = cluster.offsets(partitions, OffsetSpec.for_timestamp(target.number))
+    found = {}
+    for partition in partitions:
+        name = f"{partition[0]}-{partition[1]}"
+        if partition not in ranges:
+            raise CommandError(f"{name}: its leader does not tell its offsets")
+        low, high = ranges[partition]
+        if target.goal == "--to-earliest":
+            offset = low
+        elif target.goal == "--to-latest":
+            offset = high
+        elif target.goal == "--to-offset":
+            offset = target.number
+        elif target.goal == "--to-datetime":
+            # Later than every record: the end.
+            offset = later.get(partition, -1)
+            offset = high if offset < 0 else offset
+        elif partition not in committed:
+            raise CommandError(f"{name}: the group has committed nothing there, so {target.goal} leads nowhere")
+        else:
+            offset = committed[partition] + (target.number if target.goal == "--shift-by" else 0)
+        if not low <= offset <= high:
+            nearest = low if offset < low else high
+            typer.echo(f"note: {name} has offsets {low} up to {high}; {nearest} is taken for {offset}", err=True)
+            offset = nearest
+        found[partition] = offset
+    return found
