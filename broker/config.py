@@ -172,6 +172,12 @@ class BrokerConfig:
             raise TypeError(f"{name} has no whole number: {value!r}")
         return value
 
+    def number(self, name: str) -> float:
+        value = self.value(name)
+        if not isinstance(value, int | float):
+            raise TypeError(f"{name} has no number: {value!r}")
+        return float(value)
+
     def boolean(self, name: str) -> bool:
         return bool(self.value(name))
 
@@ -208,6 +214,12 @@ class TopicConfig:
         if not isinstance(value, int):
             raise TypeError(f"{name} has no whole number: {value!r}")
         return value
+
+    def number(self, name: str) -> float:
+        value = self.value(name)
+        if not isinstance(value, int | float):
+            raise TypeError(f"{name} has no number: {value!r}")
+        return float(value)
 
 
 def broker_default(broker: BrokerConfig, topic_property: TopicProperty) -> tuple[str | None, Value]:

@@ -65,7 +65,6 @@ def _refused(name: str, kind: Kind, default: Value, why: str) -> Property:
 
 
 _ONE_LOOP: Final = "one event loop serves every connection"
-_NO_COMPACTION: Final = "this version does not compact"
 _NO_NEW_GROUPS: Final = "groups are of the classic protocol"
 _NO_TRANSACTIONS: Final = "this version has no transactions"
 _NO_REPLICATION: Final = "this version runs one broker"
@@ -143,6 +142,17 @@ BROKER_PROPERTIES: Final = {
         _honoured("log.segment.delete.delay.ms", LONG, 60_000, 0),
         _honoured("log.roll.jitter.hours", INT, 0, 0),
         _honoured("log.roll.jitter.ms", LONG, None, 0),
+        _honoured("log.cleanup.policy", LIST, "delete", None, None, "compact", "delete"),
+        _honoured("log.cleaner.enable", BOOLEAN, True),
+        _honoured("log.cleaner.threads", INT, 1, 0),
+        _honoured("log.cleaner.backoff.ms", LONG, 15_000, 0),
+        _honoured("log.cleaner.dedupe.buffer.size", LONG, 134_217_728),
+        _honoured("log.cleaner.delete.retention.ms", LONG, 86_400_000, 0),
+        _honoured("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9),
+        _honoured("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308),
+        _honoured("log.cleaner.max.compaction.lag.ms", LONG, INT64_MAX, 1),
+        _honoured("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, 0, 1),
+        _honoured("log.cleaner.min.compaction.lag.ms", LONG, 0, 0),
         _honoured("producer.id.expiration.ms", INT, 86_400_000, 1),
         _honoured("fetch.max.bytes", INT, 57_671_680, 1024),
         _honoured("max.incremental.fetch.session.cache.slots", INT, 1000, 0),
@@ -160,18 +170,7 @@ BROKER_PROPERTIES: Final = {
                 ("queued.max.requests", INT, 500, _ONE_LOOP),
                 ("queued.max.request.bytes", LONG, -1, _ONE_LOOP),
                 ("request.timeout.ms", INT, 30_000, _NO_REPLICATION),
-                ("log.cleanup.policy", LIST, "delete", _NO_COMPACTION),
-                ("log.cleaner.enable", BOOLEAN, True, _NO_COMPACTION),
-                ("log.cleaner.threads", INT, 1, _NO_COMPACTION),
-                ("log.cleaner.backoff.ms", LONG, 15_000, _NO_COMPACTION),
-                ("log.cleaner.dedupe.buffer.size", LONG, 134_217_728, _NO_COMPACTION),
-                ("log.cleaner.delete.retention.ms", LONG, 86_400_000, _NO_COMPACTION),
-                ("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, _NO_COMPACTION),
-                ("log.cleaner.io.buffer.size", INT, 524_288, _NO_COMPACTION),
-                ("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308, _NO_COMPACTION),
-                ("log.cleaner.max.compaction.lag.ms", LONG, INT64_MAX, _NO_COMPACTION),
-                ("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, _NO_COMPACTION),
-                ("log.cleaner.min.compaction.lag.ms", LONG, 0, _NO_COMPACTION),
+                ("log.cleaner.io.buffer.size", INT, 524_288, "segments are read by windows of a fixed size"),
                 ("log.message.timestamp.after.max.ms", LONG, INT64_MAX, "record timestamps are not bounded"),
                 ("log.message.timestamp.before.max.ms", LONG, INT64_MAX, "record timestamps are not bounded"),
                 ("log.message.timestamp.difference.max.ms", LONG, INT64_MAX, "record timestamps are not bounded"),
@@ -313,14 +312,7 @@ TOPIC_PROPERTIES: Final = {
         _topic(_honoured("segment.ms", LONG, 604_800_000, 1), "log.roll.ms", ("log.roll.hours", _HOUR_MS)),
         _topic(_honoured("compression.type", STRING, "producer", None, None, "producer"), "compression.type"),
         _topic(
-            Property(
-                "cleanup.policy",
-                LIST,
-                "delete",
-                choices=("compact", "delete"),
-                support=Support.NO_EFFECT,
-                why=_NO_COMPACTION,
-            ),
+            _honoured("cleanup.policy", LIST, "delete", None, None, "compact", "delete"),
             "log.cleanup.policy",
         ),
         _topic(_honoured("retention.bytes", LONG, -1, -1), "log.retention.bytes"),
@@ -337,19 +329,19 @@ TOPIC_PROPERTIES: Final = {
             ("log.roll.jitter.hours", _HOUR_MS),
         ),
         _topic(
-            Property("delete.retention.ms", LONG, 86_400_000, 0, support=Support.NO_EFFECT, why=_NO_COMPACTION),
+            _honoured("delete.retention.ms", LONG, 86_400_000, 0),
             "log.cleaner.delete.retention.ms",
         ),
         _topic(
-            Property("max.compaction.lag.ms", LONG, INT64_MAX, 1, support=Support.NO_EFFECT, why=_NO_COMPACTION),
+            _honoured("max.compaction.lag.ms", LONG, INT64_MAX, 1),
             "log.cleaner.max.compaction.lag.ms",
         ),
         _topic(
-            Property("min.compaction.lag.ms", LONG, 0, 0, support=Support.NO_EFFECT, why=_NO_COMPACTION),
+            _honoured("min.compaction.lag.ms", LONG, 0, 0),
             "log.cleaner.min.compaction.lag.ms",
         ),
         _topic(
-            Property("min.cleanable.dirty.ratio", DOUBLE, 0.5, 0, 1, support=Support.NO_EFFECT, why=_NO_COMPACTION),
+            _honoured("min.cleanable.dirty.ratio", DOUBLE, 0.5, 0, 1),
             "log.cleaner.min.cleanable.ratio",
         ),
         *(

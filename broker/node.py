@@ -426,4 +426,8 @@ def log_config_of(topic: TopicConfig) -> LogConfig:
         retention_bytes=topic.integer("retention.bytes"),
         file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
         cleanup_policy=cleanup_policy,
+        delete_retention_ms=topic.integer("delete.retention.ms"),
+        min_cleanable_dirty_ratio=topic.number("min.cleanable.dirty.ratio"),
+        min_compaction_lag_ms=topic.integer("min.compaction.lag.ms"),
+        max_compaction_lag_ms=max_compaction_lag_ms,
     )

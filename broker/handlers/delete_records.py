@@ -13,16 +13,14 @@ Behaviour:
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
+from broker.node import INTERNAL_TOPICS, Node
 from broker.protocol import cold
 from broker.protocol.cold import Answer
-
-_INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -49,7 +47,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 def _delete(node: Node, topic: str, index: int, offset: int) -> Answer:
     partition = node.partition(topic, index)
-    if topic in _INTERNAL_TOPICS:
+    if topic in INTERNAL_TOPICS:
         return _refusal(ErrorCode.invalid_topic_exception)
     if partition is None:
         return _refusal(ErrorCode.unknown_topic_or_partition)

@@ -18,6 +18,7 @@ from typing import Final
 from broker.clock import Clock
 from broker.log.checkpoint import (
     CLEAN_SHUTDOWN,
+    CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     PARTITION_METADATA,
@@ -90,6 +91,8 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As the last checkpoint had them, from `load` on."""
+        self.clean_offsets: dict[TopicPartition, int] = {}
+        """How far compaction came in each log; true only of what is on the disk."""
         self._files = files
         self._clock = clock
         self._open_segments = OpenSegments(max_open_segments)
@@ -141,6 +144,7 @@ class LogDirectory:
         recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
         self.high_watermarks = self._read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+        self.clean_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         # Gone before any file changes, so that a crash from here on counts as one.
         is_clean = self._files.exists(self.path / CLEAN_SHUTDOWN)
         if is_clean:
@@ -191,6 +195,7 @@ class LogDirectory:
         """Take the log away under its name; its files go with the next `purge_deleted`, or at the next start."""
         log = self.logs.pop((topic, partition))
         self.high_watermarks.pop((topic, partition), None)
+        self.clean_offsets.pop((topic, partition), None)
         log.close(clean=False)
         suffix = f"-{partition}.{uuid.uuid4().hex}-delete"
         name = topic[: _MAX_NAME_LENGTH - len(suffix)] + suffix
@@ -225,6 +230,10 @@ class LogDirectory:
         }
         texts = {name: encode_offsets(values) for name, values in offsets.items()}
         return Checkpoint(self._files, self.path, texts)
+
+    def begin_cleaner_checkpoint(self) -> Checkpoint:
+        offsets = {key: offset for key, offset in self.clean_offsets.items() if key in self.logs}
+        return Checkpoint(self._files, self.path, {CLEANER_OFFSET_CHECKPOINT: encode_offsets(offsets)})
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         self.begin_checkpoint(high_watermarks).write()

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, encode_epochs, encode_partition_metadata
+from broker.log.compaction import CleanedGroup, Dirtiness, Job, dirtiness
 from broker.log.config import LogConfig
 from broker.log.errors import CorruptIndex
 from broker.log.files import FileOperations, sync_file, write_durably, write_file
@@ -29,6 +30,7 @@ from broker.log.segment import (
     INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     Segment,
     file_name,
@@ -125,6 +127,8 @@ class PartitionLog:
         self._dirty_since_ms: int | None = None
         self._is_flushing = False
         self._deleted: list[tuple[int, Path]] = []
+        self.is_being_cleaned = False
+        """Its sealed segments must stay: a compaction reads them."""
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -345,7 +349,7 @@ class PartitionLog:
             high_watermark=high_watermark,
             now_ms=now_ms if by_age else None,
         )
-        if count == 0:
+        if count == 0 or self.is_being_cleaned:
             return 0
         if count == len(self._segments):
             self._roll(now_ms)
@@ -365,18 +369,93 @@ class PartitionLog:
         self._set_aside(gone, now_ms)
         return count
 
-    def _set_aside(self, segments: list[Segment], now_ms: int) -> None:
+    def _set_aside(self, segments: list[Segment], now_ms: int, *, keep_snapshot_of: int | None = None) -> None:
         """Rename files that nobody may read any more, the oldest first, so that a crash leaves no hole."""
         for segment in segments:
             segment.release()
             for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
                 path = self.directory / file_name(segment.base_offset, suffix)
-                if not self._files.exists(path):
+                is_kept = suffix == SNAPSHOT_SUFFIX and segment.base_offset == keep_snapshot_of
+                if is_kept or not self._files.exists(path):
                     continue
                 aside = path.with_name(path.name + DELETED_SUFFIX)
                 self._files.rename(path, aside)
                 self._has_new_names = True
                 self._deleted.append((now_ms + self.config.file_delete_delay_ms, aside))
+
+    # Compaction
+
+    def dirtiness(self, clean_offset: int, first_undecided_offset: int, now_ms: int) -> Dirtiness:
+        """How much there is to compact, when a pass came to `clean_offset` before.
+
+        Only what is on the disk counts, so that a recovery never comes upon the gaps that compaction makes.
+        """
+        if not self.log_start_offset <= clean_offset <= self.log_end_offset:
+            clean_offset = self.log_start_offset
+        undecided = min(first_undecided_offset, self.recovery_point)
+        return dirtiness(self._segments, self.config, clean_offset, undecided, now_ms)
+
+    def compaction_job(self, dirt: Dirtiness, now_ms: int, map_bytes: int, map_load_factor: float, aside: str) -> Job:
+        producers = [
+            (producer_id, state.batches[-1].last_offset if state.batches else -1, state.epoch)
+            for producer_id, state in self.producer_states
+        ]
+        return Job(
+            directory=str(self.directory),
+            segments=[(s.base_offset, s.size_bytes) for s in self._segments if s.base_offset < dirt.end_offset],
+            first_dirty_offset=dirt.first_dirty_offset,
+            end_offset=dirt.end_offset,
+            producers=producers,
+            now_ms=now_ms,
+            delete_retention_ms=self.config.delete_retention_ms,
+            segment_bytes=self.config.segment_bytes,
+            segment_index_bytes=self.config.segment_index_bytes,
+            index_interval_bytes=self.config.index_interval_bytes,
+            map_bytes=map_bytes,
+            map_load_factor=map_load_factor,
+            aside=aside,
+        )
+
+    def replace_segments(self, group: CleanedGroup, now_ms: int) -> None:
+        """Put a cleaned segment in the place of those it was made of. Sync the folder after it.
+
+        A crash at any point is mended by the next start: while the `.log.swap` is there the new segment counts, before
+        that the old ones do. The last of the old ones go last: a tombstone among them outlives what it deletes.
+        """
+        slot = self._base_offsets.index(group.base_offset)
+        old = self._segments[slot : slot + len(group.replaced)]
+        if [segment.base_offset for segment in old] != group.replaced:
+            raise ValueError(f"{self!r} has no neighbouring segments {group.replaced}")
+        files, base_offset = self._files, group.base_offset
+        names = [file_name(base_offset, suffix) for suffix in reversed(SEGMENT_SUFFIXES)]
+        names = [name for name in names if files.exists(self.directory / (name + group.aside))]
+        for name in names:
+            files.rename(self.directory / (name + group.aside), self.directory / (name + SWAP_SUFFIX))
+        cleaned = Segment(
+            files,
+            self.directory,
+            base_offset,
+            self._open_segments,
+            index_interval_bytes=self.config.index_interval_bytes,
+            size_bytes=group.size_bytes,
+            created_ms=now_ms,
+        )
+        cleaned.is_sealed = True
+        self._segments[slot : slot + len(old)] = [cleaned]
+        self._base_offsets[slot : slot + len(old)] = [base_offset]
+        self.size_bytes += group.size_bytes - sum(segment.size_bytes for segment in old)
+        self._is_changed = self._has_new_names = True
+        self._set_aside(old, now_ms, keep_snapshot_of=base_offset)
+        for name in names:
+            files.rename(self.directory / (name + SWAP_SUFFIX), self.directory / name)
+
+    def sync_names(self) -> None:
+        """Blocks until the renaming above survives a power cut; any thread."""
+        try:
+            self._files.sync_directory(self.directory)
+        except FileNotFoundError:
+            if self._files.exists(self.directory):
+                raise
 
     def take_removable(self, now_ms: int) -> list[Path]:
         """Files set aside long enough ago: the caller removes them, in any thread. A start does so with all."""

@@ -34,6 +34,7 @@ from broker.log.segment import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
@@ -44,9 +45,8 @@ from broker.records.record import read_end_marker
 
 _LOG: Final = logging.getLogger(__name__)
 
-# What interrupted deletion and compaction leave behind; a `.swap` file, though, is the only copy of its data.
+# What interrupted deletion and compaction leave behind; a `.swap` file, though, may be the only copy of its data.
 _LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
-_SWAP_SUFFIX: Final = ".swap"
 _FORMAT_PROBE_BYTES: Final = 1 << 20
 
 
@@ -78,7 +78,9 @@ class LogLoader:
     log_start_offset: int
 
     def load(self) -> LogState:
-        entries = self._remove_leftovers()
+        self._remove_leftovers()
+        self._finish_swaps()
+        entries = self.files.list(self.directory)
         segments = self._find_segments(entries)
         leader_epochs = self._read_leader_epochs(entries)
         snapshots = _offsets_of(entries, SNAPSHOT_SUFFIX)
@@ -138,19 +140,54 @@ class LogLoader:
             is_clean=is_whole,
         )
 
-    def _remove_leftovers(self) -> list[Entry]:
-        kept = []
+    def _remove_leftovers(self) -> None:
         for entry in self.files.list(self.directory):
-            if entry.name.endswith(_SWAP_SUFFIX):
-                raise LogDirectoryError(
-                    f"{self.directory / entry.name}: Apache Kafka stopped in the middle of a compaction here; "
-                    "start it once more on this directory to let it finish"
-                )
             if entry.name.endswith(_LEFTOVER_SUFFIXES):
                 self.files.remove(self.directory / entry.name)
-            else:
-                kept.append(entry)
-        return kept
+
+    def _finish_swaps(self) -> None:
+        """Put compacted segments in the place of those they were made of, if a crash came in between.
+
+        A `.log.swap` was whole and synced before it got that name. All segments from its base to its last offset went
+        into it. Some after that may have, too, and be left: they hold nothing it lacks but what later records made
+        void, so both together are still the log. (Apache Kafka, LogLoader.load.)
+        """
+        entries = self.files.list(self.directory)
+        swapped = _offsets_of(entries, LOG_SUFFIX + SWAP_SUFFIX)
+        sizes = {entry.name: entry.size_bytes for entry in entries}
+        for base_offset in swapped:
+            _LOG.info("%s: finishing the compaction into the segment of offset %d", self.directory, base_offset)
+            swap = Segment(
+                self.files,
+                self.directory,
+                base_offset,
+                self.open_segments,
+                index_interval_bytes=self.config.index_interval_bytes,
+                size_bytes=sizes[file_name(base_offset, LOG_SUFFIX + SWAP_SUFFIX)],
+                created_ms=self.now_ms,
+                aside=SWAP_SUFFIX,
+            )
+            try:
+                last_offset = max((header.last_offset for _, header in swap.headers()), default=base_offset)
+            except CorruptBatch as error:
+                raise LogDirectoryError(
+                    f"{swap.file(LOG_SUFFIX)}: {error}; the segment was whole when it was made, so its disk lost data: "
+                    "restore the file, or move it away to go on without it"
+                ) from error
+            finally:
+                swap.release()
+            for old in _offsets_of(entries, LOG_SUFFIX):
+                if base_offset <= old <= last_offset:
+                    self._remove_files(old)
+            for suffix in reversed(SEGMENT_SUFFIXES):
+                if file_name(base_offset, suffix + SWAP_SUFFIX) in sizes:
+                    self.files.rename(swap.file(suffix), self.directory / file_name(base_offset, suffix))
+        for entry in entries:
+            path = self.directory / entry.name
+            if entry.name.endswith(SWAP_SUFFIX) and self.files.exists(path):
+                self.files.remove(path)  # an index without its log
+        if swapped:
+            self.files.sync_directory(self.directory)
 
     def _find_segments(self, entries: list[Entry]) -> list[Segment]:
         sizes = {entry.name: entry.size_bytes for entry in entries}
@@ -258,12 +295,15 @@ class LogLoader:
         """For good: were a power cut to bring one back, its batches might fit behind those written meanwhile."""
         for segment in segments:
             segment.release()
-            for suffix in SEGMENT_SUFFIXES:
-                path = self.directory / file_name(segment.base_offset, suffix)
-                if self.files.exists(path):
-                    self.files.remove(path)
+            self._remove_files(segment.base_offset)
         if segments:
             self.files.sync_directory(self.directory)
+
+    def _remove_files(self, base_offset: int) -> None:
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.directory / file_name(base_offset, suffix)
+            if self.files.exists(path):
+                self.files.remove(path)
 
     def _remove_stray_snapshots(self, snapshots: list[int], segments: list[Segment], log_end_offset: int) -> None:
         """Keep those at the beginning of a segment, and the latest: a recovery can begin at no other."""

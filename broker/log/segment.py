@@ -40,6 +40,7 @@ TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DELETED_SUFFIX: Final = ".deleted"
+SWAP_SUFFIX: Final = ".swap"
 
 # Headers are looked at through a window of about the distance of two index entries, whole batches through a wider one.
 _HEADER_WINDOW_BYTES: Final = 8 * 1024
@@ -65,13 +66,16 @@ class Segment:
         index_interval_bytes: int,
         size_bytes: int = 0,
         created_ms: int,
+        aside: str = "",
     ) -> None:
+        """`aside` follows the names of the files of a segment that is not yet one of the log's."""
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.is_sealed = False
         self._files = files
         self._directory = directory
-        self._path = directory / file_name(base_offset, LOG_SUFFIX)
+        self._aside = aside
+        self._path = self.file(LOG_SUFFIX)
         self._open_segments = open_segments
         self._index_interval_bytes = index_interval_bytes
         self._created_ms = created_ms
@@ -95,10 +99,11 @@ class Segment:
         open_segments: OpenSegments,
         config: LogConfig,
         now_ms: int,
+        aside: str = "",
     ) -> Segment:
         """Make the files of an empty segment; leftovers of the same name are emptied."""
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
-            write_file(files, directory / file_name(base_offset, suffix), b"")
+            write_file(files, directory / (file_name(base_offset, suffix) + aside), b"")
         segment = cls(
             files,
             directory,
@@ -106,6 +111,7 @@ class Segment:
             open_segments,
             index_interval_bytes=config.index_interval_bytes,
             created_ms=now_ms,
+            aside=aside,
         )
         segment._start_indexes()
         if config.preallocate:
@@ -114,6 +120,9 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"Segment({str(self._path)!r}, {self.size_bytes} bytes)"
+
+    def file(self, suffix: str) -> Path:
+        return self._directory / (file_name(self.base_offset, suffix) + self._aside)
 
     # Appending
 
@@ -177,7 +186,7 @@ class Segment:
         ):
             if index is None or len(index) == index.written_entries:
                 continue
-            descriptor = self._files.open(self._directory / file_name(self.base_offset, suffix), create=True)
+            descriptor = self._files.open(self.file(suffix), create=True)
             try:
                 self._files.pwrite(descriptor, index.unwritten(), index.written_entries * entry_size)
             finally:
@@ -306,7 +315,7 @@ class Segment:
                     )
                 if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
                     raise CorruptBatch(f"offset {header.last_offset} is too far from the segment's {self.base_offset}")
-                self._index(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+                self._index(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
                 observe(header, batch)
                 next_offset = header.next_offset
                 end = position + header.size_bytes
@@ -434,8 +443,7 @@ class Segment:
     def _load_indexes(self) -> None:
         try:
             offset_data, time_data = (
-                self._files.read(self._directory / file_name(self.base_offset, suffix))
-                for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+                self._files.read(self.file(suffix)) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
             )
             self._offset_index = OffsetIndex.decode(offset_data, self.base_offset, self.size_bytes)
             self._time_index = TimeIndex.decode(time_data, self.base_offset)
@@ -452,7 +460,7 @@ class Segment:
             return
         _, header = found
         is_told_of = header.base_offset <= offset and header.max_timestamp_ms == timestamp_ms
-        if not is_told_of if len(index) else header.max_timestamp_ms >= 0:
+        if not is_told_of if len(index) else header.largest_timestamp_ms >= 0:
             raise CorruptIndex(
                 f"the time index ends with {timestamp_ms} at offset {offset}, which the log does not have"
             )
@@ -462,18 +470,18 @@ class Segment:
         self._start_indexes()
         try:
             for position, header in self.headers():
-                self._index(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+                self._index(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
         except CorruptBatch as error:
             _LOG.error("%s is damaged: %s", self._path, error)
         self._rewrite_indexes()
         # The segment may lie below the recovery point, where files are trusted after a power cut.
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            sync_file(self._files, self._directory / file_name(self.base_offset, suffix))
+            sync_file(self._files, self.file(suffix))
 
     def _rewrite_indexes(self) -> None:
         self.time_index.append_if_later(*self.largest_timestamp)
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            write_file(self._files, self._directory / file_name(self.base_offset, suffix), b"")
+            write_file(self._files, self.file(suffix), b"")
         self.write_indexes()
 
     def _pread(self, size: int, position: int) -> bytes:

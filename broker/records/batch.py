@@ -64,6 +64,7 @@ CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
 
 
 class Codec(IntEnum):
@@ -113,6 +114,16 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on compaction may drop the batch's tombstones or marker; it takes the base timestamp's place."""
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """Of the records that are there: compaction leaves empty batches with the timestamp they had."""
+        return self.max_timestamp_ms if self.record_count else NO_TIMESTAMP
 
     @property
     def last_offset(self) -> int:

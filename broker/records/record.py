@@ -10,7 +10,7 @@ The produce and fetch paths never come here; command-line tools, tests, lookups 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from broker.records import compress
@@ -51,6 +51,20 @@ class EndMarker(NamedTuple):
 
     is_commit: bool
     coordinator_epoch: int
+
+
+class RecordOutline(NamedTuple):
+    """Where a record lies in the uncompressed records of its batch, and what compaction asks of it."""
+
+    start: int
+    """Where its length begins."""
+    after_timestamp: int
+    """Where its offset delta begins."""
+    end: int
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
 
 
 def write_varint(output: bytearray, value: int) -> None:
@@ -145,6 +159,52 @@ def decode_batch(
     if position != len(body):
         raise CorruptBatch(f"{len(body) - position} bytes follow the last of {header.record_count} records")
     return records
+
+
+def uncompressed_records(
+    batch: ReadableBuffer, header: BatchHeader, *, limit_bytes: int = compress.DEFAULT_LIMIT_BYTES
+) -> bytes:
+    """The records of the batch at the beginning of `batch`, one after the other."""
+    if header.attributes & CODEC_MASK > Codec.ZSTD:
+        raise CorruptBatch(f"codec {header.attributes & CODEC_MASK} does not exist")
+    payload = memoryview(batch)[HEADER_SIZE : header.size_bytes]
+    return compress.decompress(header.codec, payload, limit_bytes=limit_bytes) if header.record_count else b""
+
+
+def outlines(body: bytes, record_count: int) -> Iterator[RecordOutline]:
+    """Every record of `uncompressed_records`, without looking at headers; CorruptBatch if they do not fit together."""
+    position = 0
+    for _ in range(record_count):
+        start = position
+        length, position = read_varint(body, position)
+        end = position + length
+        if length < 0 or end > len(body):
+            raise CorruptBatch(f"a record of {length} bytes does not fit")
+        timestamp_delta, after_timestamp = read_varint(body, position + 1)
+        offset_delta, position = read_varint(body, after_timestamp)
+        key, position = _read_bytes(body, position)
+        value_length, position = read_varint(body, position)
+        if position + value_length > end:
+            raise CorruptBatch(f"a value of {value_length} bytes does not fit")
+        yield RecordOutline(start, after_timestamp, end, timestamp_delta, offset_delta, key, value_length >= 0)
+        position = end
+    if position != len(body):
+        raise CorruptBatch(f"{len(body) - position} bytes follow the last of {record_count} records")
+
+
+def every_record_has_a_key(batch: ReadableBuffer, header: BatchHeader) -> bool:
+    """CorruptBatch if the batch cannot be opened."""
+    records = outlines(uncompressed_records(batch, header), header.record_count)
+    return all(record.key is not None for record in records)
+
+
+def with_timestamp_delta(body: bytes, record: RecordOutline, timestamp_delta: int) -> bytes:
+    """The record's bytes with another timestamp delta."""
+    output = bytearray()
+    varint = bytearray()
+    write_varint(varint, timestamp_delta)
+    write_varint(output, 1 + len(varint) + record.end - record.after_timestamp)
+    return bytes(output) + b"\x00" + varint + body[record.after_timestamp : record.end]
 
 
 def read_end_marker(batch: ReadableBuffer, header: BatchHeader) -> EndMarker | None:

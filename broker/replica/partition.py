@@ -17,7 +17,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.partition_log import Appended, PartitionLog
 from broker.metrics.counters import TopicCounters
-from broker.records.batch import validate_produced
+from broker.records.batch import BatchHeader, CorruptBatch, validate_produced
+from broker.records.record import every_record_has_a_key
 from broker.replica.waiters import FetchWaiter
 
 Acknowledge = Callable[[ErrorCode], None]
@@ -86,6 +87,8 @@ class Partition:
             return headers
         if headers[0].is_transactional:
             return ErrorCode.invalid_txn_state
+        if log.config.compacts and not _can_be_compacted(records, headers[0]):
+            return ErrorCode.invalid_record
         appended = log.append(records, headers, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if isinstance(appended, ErrorCode) or appended.duplicate:
             return appended
@@ -180,3 +183,11 @@ class Partition:
             waiter.wake()
         while self._acknowledgements:
             self._acknowledgements.popleft()[1](error)
+
+
+def _can_be_compacted(records: memoryview, header: BatchHeader) -> bool:
+    """The one case in which a batch is opened: a record without a key would have no place in a compacted topic."""
+    try:
+        return every_record_has_a_key(records, header)
+    except CorruptBatch:
+        return False

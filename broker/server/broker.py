@@ -33,7 +33,11 @@ from broker.log.log_directory import LogDirectory
 from broker.metrics.page import page
 from broker.node import Node, log_config_of
 from broker.replica.waiters import Timer
+<<<<<<< ours
 from broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
+=======
+from broker.server.cleaner import Cleaner
+>>>>>>> theirs
 from broker.server.connection import Connection
 from broker.server.flusher import Flusher
 from broker.server.listeners import BoundListener, ListenError, bind, endpoints_of, metrics_endpoint_of
@@ -315,6 +319,11 @@ class _Broker:
         retention_ms = config.integer("log.retention.check.interval.ms")
         self._every(retention_ms, self._log_keeper.delete_expired, first_ms=FIRST_RETENTION_CHECK_MS)
         self._every(HOUSEKEEPING_MS, self._log_keeper.remove_deleted)
+        if config.boolean("log.cleaner.enable"):
+            backoff_ms = max(config.integer("log.cleaner.backoff.ms"), HOUSEKEEPING_MS)
+            for _ in range(config.integer("log.cleaner.threads")):
+                cleaner = Cleaner(self._node, self._flusher.run_in_thread)
+                self._every(backoff_ms, cleaner.clean_what_is_due)
         self._every(EXPIRE_PRODUCERS_INTERVAL_MS, self._expire_producers)
         max_idle_ms = config.integer("connections.max.idle.ms")
         self._every(

@@ -92,3 +92,105 @@ def test_deleted_records_stay_deleted_after_kill_9(tmp_path: Path) -> None:
         assert watermarks(broker, "t") == (7, 10)
     finally:
         broker.kill()
+
+
+EAGER_CLEANER = ("log.cleaner.backoff.ms=0", "log.segment.delete.delay.ms=0", "log.cleaner.min.cleanable.ratio=0.01")
+
+
+def produce_keyed(
+    broker: RunningBroker, topic: str, count: int, keys: int, *, codec: str = "none"
+) -> dict[bytes, bytes]:
+    """Records that all but the last `keys` are made void by; what a reader of all of them ends up with."""
+    producer = Producer(
+        {"bootstrap.servers": broker.address, "compression.type": codec, "batch.num.messages": 50, "linger.ms": 5}
+    )
+    state: dict[bytes, bytes] = {}
+    for i in range(count):
+        key, value = b"key %d" % (i * 7919 % keys), b"value %d " % i + b"x" * 100
+        state[key] = value
+        while True:
+            try:
+                producer.produce(topic, value, key, partition=0)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(DEADLINE_S) == 0
+    return state
+
+
+def consume_all(broker: RunningBroker, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
+    _, end = watermarks(broker, topic)
+    consumer = Consumer(
+        {"bootstrap.servers": broker.address, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True}
+    )
+    found: list[tuple[int, bytes | None, bytes | None]] = []
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        deadline = time.monotonic() + DEADLINE_S
+        while not found or found[-1][0] < end - 1:
+            assert time.monotonic() < deadline, f"read up to {found[-1:]} of {end}"
+            for message in consumer.consume(1000, 0.2):
+                assert message.error() is None, message.error()
+                found.append((message.offset() or 0, message.key(), message.value()))
+    finally:
+        consumer.close()
+    assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
+    return found
+
+
+def segments_of(broker: RunningBroker, topic: str) -> int:
+    return sum(path.stat().st_size for path in (broker.log_dir / f"{topic}-0").glob("*.log"))
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_readers_of_a_topic_that_is_compacted_meanwhile_see_every_last_value(tmp_path: Path, codec: str) -> None:
+    with running_broker(tmp_path / "log", properties=EAGER_CLEANER) as broker:
+        create(broker, "t", cleanup_policy="compact", segment_bytes="20000")
+        state: dict[bytes, bytes] = {}
+        for _ in range(4):
+            state |= produce_keyed(broker, "t", 4000, 50, codec=codec)
+            found = consume_all(broker, "t")
+            assert {key: value for _, key, value in found if key is not None} == state
+        eventually(lambda: len(consume_all(broker, "t")) < 3000, "most records are compacted away")
+        assert {key: value for _, key, value in consume_all(broker, "t") if key is not None} == state
+        assert broker.stop() == 0
+        assert "compacted up to offset" in broker.log_text()
+        assert "WARNING" not in broker.log_text()
+    with running_broker(tmp_path / "log", properties=EAGER_CLEANER) as again:
+        assert {key: value for _, key, value in consume_all(again, "t") if key is not None} == state
+
+
+def test_kill_9_during_compaction_loses_nothing(tmp_path: Path) -> None:
+    state: dict[bytes, bytes] = {}
+    broker = start_broker(tmp_path / "log", properties=EAGER_CLEANER)
+    try:
+        create(broker, "t", cleanup_policy="compact", segment_bytes="50000")
+        for round_ in range(8):
+            state |= produce_keyed(broker, "t", 1500, 40 + round_)
+            time.sleep(0.1 * round_)  # wherever the cleaner is then
+            broker.kill()
+            broker = start_broker(tmp_path / "log", properties=EAGER_CLEANER)
+            assert {key: value for _, key, value in consume_all(broker, "t") if key is not None} == state
+        eventually(lambda: segments_of(broker, "t") < 400_000, "the log becomes small in the end")
+        assert {key: value for _, key, value in consume_all(broker, "t") if key is not None} == state
+        assert broker.stop() == 0
+    finally:
+        broker.kill()
+
+
+def test_a_record_without_a_key_is_refused_where_records_are_compacted(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "log") as broker:
+        create(broker, "t", cleanup_policy="compact")
+        told: list[KafkaError | None] = []
+
+        def note(error: KafkaError | None, _: object) -> None:
+            told.append(error)
+
+        for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+            told.clear()
+            producer = Producer({"bootstrap.servers": broker.address, "compression.type": codec})
+            producer.produce("t", b"value" * 100, on_delivery=note)
+            producer.produce("t", b"value" * 100, b"key", on_delivery=note)
+            producer.flush(DEADLINE_S)
+            assert told[0] is not None
+            assert told[0].code() == KafkaError.INVALID_RECORD

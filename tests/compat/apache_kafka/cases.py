@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 
 from broker.commands.log_files import Options, inspect
@@ -180,6 +181,32 @@ def delete_records(broker: RunningBroker) -> None:
     )  # fmt: skip
     assert "low_watermark: 2" in output, output
     assert _consume(broker, "shortened", 1) == ["c"]
+
+
+@case
+def compacted_files_are_kafkas(broker: RunningBroker) -> None:
+    _succeed(
+        "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", broker.address, "--create", "--topic", "compacted",
+        "--config", "cleanup.policy=compact", "--config", "segment.bytes=20000",
+        "--config", "min.cleanable.dirty.ratio=0", "--config", "delete.retention.ms=0",
+    )  # fmt: skip
+    command = (
+        "kafka.tools.ConsoleProducer", "--bootstrap-server", broker.address, "--topic", "compacted",
+        "--property", "parse.key=true", "--property", "key.separator=:", "--property", "null.marker=NULL",
+    )  # fmt: skip
+    for codec in CODECS:
+        lines = [f"{i % 20}:{'NULL' if i % 60 == 7 else f'value {i} of {codec}'}" for i in range(2000)]
+        _succeed(*command, "--producer-property", f"compression.type={codec}", "--producer-property", "batch.size=2000",
+                 stdin="\n".join(lines) + "\n")  # fmt: skip
+    deadline = time.monotonic() + 60
+    while "compacted up to offset" not in broker.log_text():
+        assert time.monotonic() < deadline, "the topic is not compacted"
+        time.sleep(0.2)
+    assert broker.stop() == 0, broker.log_text()[-2000:]
+    kept = sum(path.stat().st_size for path in (broker.log_dir / "compacted-0").glob("*.log"))
+    assert kept < 60_000, f"{kept} bytes are left"
+    found = complaints(broker.log_dir)
+    assert found == [], found[:5]
 
 
 @case

@@ -1,0 +1,458 @@
+"""Compaction: of all records with one key only the last is kept; offsets stay, with gaps.
+
+A log has a clean part, up to where the last pass came, and a dirty part after it. A pass
+
+1. notes the last offset of each key in the dirty part, as far as memory reaches;
+2. copies the segments from the first on, several small ones into one, and leaves out each record of which a later one
+   with the same key is known;
+3. hands each copy over to be put in the place of its originals, before it begins with the next.
+
+What else a reader, a producer or a follower relies on:
+
+- A tombstone (a null value) is a record like others, and goes once it has stood in a compacted segment for
+  `delete.retention.ms`, so that a reader who began before it still learns of it. From when on it may go is written into
+  its batch, in the place of the base timestamp (KIP-534).
+- The batch with the last sequence number of a producer stays, empty if need be; otherwise a retry could be taken for
+  new. So does the last batch of all, which tells where the next segment begins.
+- Nothing at or past the first offset of an undecided transaction is touched. Records of aborted transactions go; the
+  marker goes after them, with its own horizon.
+- Codec, timestamps, producer and leader epoch of a batch stay.
+
+(Apache Kafka, LogCleaner.scala and MemoryRecords.filterTo.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from broker.log.config import LogConfig
+from broker.log.files import FileOperations, sync_file, write_file
+from broker.log.offset_index import MAX_RELATIVE_OFFSET
+from broker.log.offset_map import ENTRY_BYTES, OffsetMap
+from broker.log.open_segments import OpenSegments
+from broker.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
+from broker.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
+from broker.records.batch import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_SIZE,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    CorruptBatch,
+    ReadableBuffer,
+    TimestampType,
+    crc_is_valid,
+    read_header,
+    update_crc,
+)
+from broker.records.compress import compress
+from broker.records.record import outlines, read_end_marker, uncompressed_records, with_timestamp_delta
+
+_LENGTH_OVERHEAD: Final = 12
+_MAX_OPEN_SOURCES: Final = 16
+_COUNTED_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+
+
+class Job(NamedTuple):
+    """One pass over one log; plain values only, so that it can be sent to another process."""
+
+    directory: str
+    segments: list[tuple[int, int]]
+    """(base offset, size) of the segments from the first to the last that may be cleaned."""
+    first_dirty_offset: int
+    end_offset: int
+    """Where the first segment begins that may not be cleaned."""
+    producers: list[tuple[int, int, int]]
+    """(producer id, offset of its last record or −1, its epoch) of those that are not forgotten."""
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    map_bytes: int
+    map_load_factor: float
+    aside: str
+    """What follows the names of the files that are written; it ends with ".cleaned"."""
+
+
+class CleanedGroup(NamedTuple):
+    """One new segment, on the disk for sure, and the base offsets of those it takes the place of."""
+
+    replaced: list[int]
+    size_bytes: int
+    aside: str
+
+    @property
+    def base_offset(self) -> int:
+        return self.replaced[0]
+
+
+class Pass(NamedTuple):
+    """What a pass came to."""
+
+    clean_up_to: int
+    records_read: int
+    records_kept: int
+
+
+class Transactions:
+    """Which batches belong to aborted transactions, and which markers have nothing left to mark."""
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        self._to_come = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._has_batches: set[int] = set()
+        self._committed: set[int] = set()
+        self.kept: list[AbortedTransaction] = []
+        """Those of which the marker has to stay."""
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        self._reach(header.last_offset)
+        if not header.is_transactional:
+            return False
+        if header.producer_id in self._aborted:
+            self._has_batches.add(header.producer_id)
+            return True
+        self._committed.add(header.producer_id)
+        return False
+
+    def marks_nothing(self, header: BatchHeader, batch: ReadableBuffer) -> bool:
+        self._reach(header.last_offset)
+        marker = read_end_marker(batch, header)
+        producer_id = header.producer_id
+        if marker is None:
+            return header.record_count == 0
+        if marker.is_commit:
+            had_batches = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not had_batches
+        transaction = self._aborted.pop(producer_id, None)
+        had_batches = producer_id in self._has_batches
+        self._has_batches.discard(producer_id)
+        if transaction is not None and had_batches:
+            self.kept.append(transaction)
+            return False
+        return True
+
+    def _reach(self, offset: int) -> None:
+        while self._to_come and self._to_come[-1].first_offset <= offset:
+            transaction = self._to_come.pop()
+            self._aborted[transaction.producer_id] = transaction
+
+
+@dataclass(slots=True)
+class Dirtiness:
+    """How much of a log could be compacted, and whether it should be."""
+
+    first_dirty_offset: int
+    end_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+    """A record has waited longer than max.compaction.lag.ms."""
+
+    @property
+    def ratio(self) -> float:
+        return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
+
+    def is_due(self, config: LogConfig) -> bool:
+        return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > config.min_cleanable_dirty_ratio)
+
+
+def dirtiness(
+    segments: Sequence[Segment], config: LogConfig, clean_offset: int, undecided_offset: int, now_ms: int
+) -> Dirtiness:
+    """Judge a log whose last segment is the active one; nothing from `undecided_offset` on may be touched."""
+    sealed = segments[:-1]
+    end_offset = segments[-1].base_offset
+    for segment, following in zip(sealed, segments[1:], strict=True):
+        is_too_young = (
+            config.min_compaction_lag_ms > 0
+            and following.base_offset > clean_offset
+            and segment.largest_timestamp[0] > now_ms - config.min_compaction_lag_ms
+        )
+        if following.base_offset > undecided_offset or is_too_young:
+            end_offset = segment.base_offset
+            break
+    clean_bytes = dirty_bytes = 0
+    is_overdue = False
+    for segment, following in zip(sealed, segments[1:], strict=True):
+        if segment.base_offset >= end_offset:
+            break
+        if following.base_offset <= clean_offset:
+            clean_bytes += segment.size_bytes
+            continue
+        dirty_bytes += segment.size_bytes
+        if config.max_compaction_lag_ms < now_ms and not is_overdue:
+            is_overdue = 0 < segment.first_batch_timestamp_ms < now_ms - config.max_compaction_lag_ms
+    return Dirtiness(clean_offset, end_offset, clean_bytes, dirty_bytes, is_overdue)
+
+
+def compact(files: FileOperations, job: Job, moved: Callable[[int], None]) -> Iterator[CleanedGroup | Pass]:
+    """Make the pass: each group as it is written, and at last what it came to.
+
+    The caller puts a group in its place before it asks for the next. `moved` is told, now and then, how many bytes were
+    read or written. CorruptBatch or CorruptIndex when the log is damaged: then nothing more is changed.
+    """
+    return _Compaction(files, job, moved).run()
+
+
+class _Compaction:
+    def __init__(self, files: FileOperations, job: Job, moved: Callable[[int], None]) -> None:
+        self._files = files
+        self._job = job
+        self._moved = moved
+        self._directory = Path(job.directory)
+        self._open = OpenSegments(_MAX_OPEN_SOURCES)
+        self._segments = [self._segment(base_offset, size) for base_offset, size in job.segments]
+        self._producers = {producer_id: (offset, epoch) for producer_id, offset, epoch in job.producers}
+        self._map = OffsetMap(0)
+        self._mapped_end = job.end_offset
+        self._records_read = self._records_kept = 0
+        self._config = LogConfig(segment_bytes=job.segment_bytes, index_interval_bytes=job.index_interval_bytes)
+
+    def run(self) -> Iterator[CleanedGroup | Pass]:
+        try:
+            self._build_map()
+            sources = [segment for segment in self._segments if segment.base_offset < self._mapped_end]
+            transactions = Transactions(self._aborted_in(sources))
+            for group in self._groups(sources):
+                yield self._clean(group, transactions)
+                for segment in group:
+                    segment.release()
+            yield Pass(self._mapped_end, self._records_read, self._records_kept)
+        finally:
+            for segment in self._segments:
+                segment.release()
+
+    def _segment(self, base_offset: int, size_bytes: int) -> Segment:
+        segment = Segment(
+            self._files,
+            self._directory,
+            base_offset,
+            self._open,
+            index_interval_bytes=self._job.index_interval_bytes,
+            size_bytes=size_bytes,
+            created_ms=self._job.now_ms,
+        )
+        segment.is_sealed = True
+        return segment
+
+    def _aborted_in(self, segments: Sequence[Segment]) -> list[AbortedTransaction]:
+        found = []
+        for segment in segments:
+            path = segment.file(TRANSACTION_INDEX_SUFFIX)
+            if self._files.exists(path):
+                found += decode_aborted(self._files.read(path))
+        return found
+
+    # The map
+
+    def _build_map(self) -> None:
+        job = self._job
+        dirty = [
+            segment
+            for segment, end_offset in zip(self._segments, self._end_offsets(), strict=True)
+            if end_offset > job.first_dirty_offset
+        ]
+        transactions = Transactions(self._aborted_in(dirty))
+        capacity = 0
+        for segment in dirty:
+            for header, batch in self._sound_batches(segment):
+                if header.last_offset < job.first_dirty_offset:
+                    continue
+                if header.is_control:
+                    transactions.marks_nothing(header, batch)
+                    continue
+                if transactions.is_aborted(header):
+                    continue
+                if not capacity:
+                    # Never more than the records there can be, and never less than one batch of them.
+                    wanted = min(
+                        int(job.map_bytes / ENTRY_BYTES * job.map_load_factor), job.end_offset - header.base_offset
+                    )
+                    capacity = max(wanted, header.record_count)
+                    self._map = OffsetMap(int(capacity / job.map_load_factor) + 1)
+                if len(self._map) + header.record_count > capacity:
+                    self._mapped_end = header.base_offset
+                    return
+                for record in outlines(uncompressed_records(batch, header), header.record_count):
+                    offset = header.base_offset + record.offset_delta
+                    if record.key is not None and offset >= job.first_dirty_offset:
+                        self._map.put(record.key, offset)
+
+    def _end_offsets(self) -> list[int]:
+        return [segment.base_offset for segment in self._segments[1:]] + [self._job.end_offset]
+
+    def _sound_batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches of a segment. What is damaged is left for a person to see, not copied or dropped."""
+        next_offset = segment.base_offset
+        for position, header, batch in segment.batches():
+            if not crc_is_valid(batch, 0, header):
+                raise CorruptBatch(f"{segment}: the CRC of the batch at {position} does not match")
+            if not next_offset <= header.base_offset <= header.last_offset < self._job.end_offset:
+                raise CorruptBatch(
+                    f"{segment}: the batch at {position} has offset {header.base_offset} after {next_offset - 1}"
+                )
+            self._moved(header.size_bytes)
+            yield header, batch
+            next_offset = header.next_offset
+
+    # The copies
+
+    def _groups(self, segments: list[Segment]) -> Iterator[list[Segment]]:
+        """Segments that fit into one, by size, by their indexes and by the reach of relative offsets."""
+        job = self._job
+        file_sizes = {entry.name: entry.size_bytes for entry in self._files.list(self._directory)}
+        group: list[Segment] = []
+        sizes = [0, 0, 0]
+        for segment, end_offset in zip(segments, self._end_offsets()[: len(segments)], strict=True):
+            added = [file_sizes.get(segment.file(suffix).name, 0) for suffix in _COUNTED_SUFFIXES]
+            together = [size + more for size, more in zip(sizes, added, strict=True)]
+            fits = (
+                together[0] <= job.segment_bytes
+                and together[1] <= job.segment_index_bytes
+                and together[2] <= job.segment_index_bytes
+            )
+            if group and not (fits and end_offset - 1 - group[0].base_offset <= MAX_RELATIVE_OFFSET):
+                yield group
+                group, together = [], added
+            group.append(segment)
+            sizes = together
+        if group:
+            yield group
+
+    def _clean(self, group: list[Segment], transactions: Transactions) -> CleanedGroup:
+        aside = self._job.aside
+        cleaned = Segment.create(
+            self._files,
+            self._directory,
+            group[0].base_offset,
+            self._open,
+            self._config,
+            self._job.now_ms,
+            aside=aside,
+        )
+        for segment in group:
+            for header, batch in self._sound_batches(segment):
+                kept = self._clean_batch(header, batch, transactions)
+                if kept is not None:
+                    cleaned.append(kept, header.last_offset, read_header(kept).largest_timestamp_ms)
+                    self._moved(len(kept))
+        cleaned.seal()
+        cleaned.release()
+        suffixes = [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX]
+        if transactions.kept:
+            write_file(self._files, cleaned.file(TRANSACTION_INDEX_SUFFIX), encode_aborted(transactions.kept))
+            transactions.kept = []
+            suffixes.append(TRANSACTION_INDEX_SUFFIX)
+        for suffix in suffixes:
+            sync_file(self._files, cleaned.file(suffix))
+        return CleanedGroup([segment.base_offset for segment in group], cleaned.size_bytes, aside)
+
+    def _clean_batch(self, header: BatchHeader, batch: memoryview, transactions: Transactions) -> ReadableBuffer | None:
+        """What stays of a batch: all of it, a new one, or nothing."""
+        job = self._job
+        horizon_ms = header.delete_horizon_ms
+        is_past_horizon = horizon_ms is not None and horizon_ms <= job.now_ms
+        self._records_read += header.record_count
+        is_empty_marker = header.is_control and transactions.marks_nothing(header, batch)
+        drops_all = is_empty_marker and is_past_horizon if header.is_control else transactions.is_aborted(header)
+        body = b""
+        records = []
+        has_tombstone = False
+        if not drops_all:
+            body = uncompressed_records(batch, header)
+            for record in outlines(body, header.record_count):
+                offset = header.base_offset + record.offset_delta
+                if header.is_control or offset >= self._mapped_end:
+                    records.append(record)
+                elif (
+                    record.key is not None
+                    and offset >= self._map.get(record.key)
+                    and (record.has_value or not is_past_horizon)
+                ):
+                    records.append(record)
+                    has_tombstone |= not record.has_value
+        self._records_kept += len(records)
+        if not records:
+            return self._emptied(header) if self._must_stay(header) else None
+        sets_horizon = (has_tombstone or is_empty_marker) and horizon_ms is None
+        if len(records) == header.record_count and not sets_horizon:
+            return batch
+        base_timestamp_ms = job.now_ms + job.delete_retention_ms if sets_horizon else header.base_timestamp_ms
+        shift_ms = header.base_timestamp_ms - base_timestamp_ms
+        pieces = [
+            with_timestamp_delta(body, record, record.timestamp_delta + shift_ms)
+            if shift_ms
+            else body[record.start : record.end]
+            for record in records
+        ]
+        max_timestamp_ms = header.max_timestamp_ms
+        if header.timestamp_type is TimestampType.CREATE_TIME:
+            max_timestamp_ms = header.base_timestamp_ms + max(record.timestamp_delta for record in records)
+        return _batch(
+            header,
+            compress(header.codec, b"".join(pieces)),
+            attributes=header.attributes | (DELETE_HORIZON_BIT if sets_horizon else 0),
+            base_timestamp_ms=base_timestamp_ms,
+            max_timestamp_ms=max_timestamp_ms,
+            record_count=len(records),
+        )
+
+    def _must_stay(self, header: BatchHeader) -> bool:
+        if header.next_offset == self._job.end_offset:
+            return True
+        if header.producer_id == NO_PRODUCER_ID or header.producer_id not in self._producers:
+            return False
+        last_offset, epoch = self._producers[header.producer_id]
+        if last_offset >= 0:
+            return header.last_offset == last_offset
+        return header.is_control and header.producer_epoch == epoch
+
+    @staticmethod
+    def _emptied(header: BatchHeader) -> bytearray:
+        return _batch(
+            header,
+            b"",
+            attributes=header.attributes & (TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT),
+            base_timestamp_ms=NO_TIMESTAMP,
+            max_timestamp_ms=header.max_timestamp_ms,
+            record_count=0,
+        )
+
+
+def _batch(
+    header: BatchHeader,
+    payload: bytes,
+    *,
+    attributes: int,
+    base_timestamp_ms: int,
+    max_timestamp_ms: int,
+    record_count: int,
+) -> bytearray:
+    """The batch with other records; offsets, leader epoch and producer stay."""
+    batch = bytearray(HEADER_SIZE) + payload
+    changed = header._replace(
+        length=len(batch) - _LENGTH_OVERHEAD,
+        attributes=attributes,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max_timestamp_ms,
+        record_count=record_count,
+    )
+    HEADER.pack_into(batch, 0, *changed)
+    update_crc(batch, 0, len(batch))
+    return batch

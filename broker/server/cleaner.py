@@ -1,0 +1,156 @@
+"""Has logs compacted: chooses the dirtiest, hands it to the cleaner's process, and puts what it made in place.
+
+Only the renaming is done here, on the event loop, a group of segments at a time. How far a log is clean is written
+down only when the new segments are on the disk under their names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import broker
+from broker.log.compaction import CleanedGroup, Dirtiness
+from broker.node import Node
+from broker.replica.partition import Partition
+from broker.server.log_keeper import RunInThread
+
+_logger = logging.getLogger(__name__)
+
+_PACKAGES: Final = str(Path(broker.__file__).resolve().parent.parent)
+_MAX_LINE_BYTES: Final = 1 << 24
+
+
+class CleaningFailed(Exception):  # noqa: N818 - it ends one pass, not the broker
+    """A pass that did not come to its end; the log is as good as before."""
+
+
+class Cleaner:
+    """One pass at a time, for one of `log.cleaner.threads`."""
+
+    def __init__(self, node: Node, run_in_thread: RunInThread) -> None:
+        config = node.config
+        self._node = node
+        self._run_in_thread = run_in_thread
+        threads = max(1, config.integer("log.cleaner.threads"))
+        self._map_bytes = config.integer("log.cleaner.dedupe.buffer.size") // threads
+        self._map_load_factor = config.number("log.cleaner.io.buffer.load.factor")
+        self._max_bytes_per_s = config.number("log.cleaner.io.max.bytes.per.second") / threads
+        self._process: asyncio.subprocess.Process | None = None
+        self._uncleanable: set[Partition] = set()
+
+    async def clean_what_is_due(self) -> None:
+        try:
+            while (found := self._dirtiest()) is not None:
+                if not await self._clean(*found):
+                    return
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """End the process, whatever it is at: what it has not handed over does not count."""
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()
+
+    def _dirtiest(self) -> tuple[Partition, Dirtiness] | None:
+        now_ms = self._node.clock.now_ms()
+        best: tuple[Partition, Dirtiness] | None = None
+        for partition in self._node.partitions():
+            log = partition.log
+            if not log.config.compacts or log.is_being_cleaned or partition in self._uncleanable:
+                continue
+            key = partition.topic, partition.index
+            clean_offset = self._node.log_directory.clean_offsets.get(key, 0)
+            dirt = log.dirtiness(clean_offset, partition.last_stable_offset, now_ms)
+            if dirt.is_due(log.config) and (best is None or dirt.ratio > best[1].ratio):
+                best = partition, dirt
+        return best
+
+    async def _clean(self, partition: Partition, dirt: Dirtiness) -> bool:
+        """One pass; whether to go on with others at once."""
+        partition.log.is_being_cleaned = True
+        try:
+            await self._pass(partition, dirt)
+        except CleaningFailed as error:
+            if not partition.has_ended:
+                _logger.warning("%s-%d is not compacted now: %s", partition.topic, partition.index, error)
+                return False
+        finally:
+            partition.log.is_being_cleaned = False
+        return True
+
+    async def _pass(self, partition: Partition, dirt: Dirtiness) -> None:
+        log = partition.log
+        now_ms = self._node.clock.now_ms()
+        size_bytes = log.size_bytes
+        job = log.compaction_job(dirt, now_ms, self._map_bytes, self._map_load_factor, "")
+        message = await self._ask({"job": job._asdict(), "max_bytes_per_s": self._max_bytes_per_s})
+        while "cleaned" in message:
+            if partition.has_ended:
+                await self.stop()
+                return
+            log.replace_segments(CleanedGroup(**message["cleaned"]), now_ms)
+            message = await self._ask({})
+        if "damage" in message:
+            self._uncleanable.add(partition)
+            raise CleaningFailed(f"{message['damage']}; it is left alone until the broker starts again")
+        if "finished" not in message:
+            self._remove_unfinished(partition)
+            raise CleaningFailed(f"{message['filename']}: {message['strerror']}")
+        if partition.has_ended:
+            return
+        done = message["finished"]
+        await self._run_in_thread(log.sync_names)
+        directory = self._node.log_directory
+        directory.clean_offsets[partition.topic, partition.index] = done["clean_up_to"]
+        await self._run_in_thread(directory.begin_cleaner_checkpoint().write)
+        _logger.info(
+            "%s-%d: compacted up to offset %d: %d of %d records stay, %.1f of %.1f MB",
+            partition.topic,
+            partition.index,
+            done["clean_up_to"],
+            done["records_kept"],
+            done["records_read"],
+            log.size_bytes / 1e6,
+            size_bytes / 1e6,
+        )
+
+    def _remove_unfinished(self, partition: Partition) -> None:
+        for path in partition.log.directory.glob("*.cleaned"):
+            path.unlink(missing_ok=True)
+
+    async def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        process = self._process
+        if process is None:
+            process = self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "broker.server.cleaner_process",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=_MAX_LINE_BYTES,
+                cwd=_PACKAGES,
+                # Ctrl-C is for the broker alone, which ends this process in its own time.
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": _PACKAGES},
+            )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(order).encode() + b"\n")
+            await process.stdin.drain()
+            line = await process.stdout.readline()
+        except ConnectionError:
+            line = b""
+        if not line:
+            await self.stop()
+            raise CleaningFailed("the cleaner's process ended")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
