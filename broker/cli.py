@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "groups": "Consumer groups: list, describe, reset offsets, delete.",
     "configs": "Show and change the settings of topics and brokers.",
     "cluster": "Show which cluster answers, and its brokers.",
+    "log-dirs": "How much disk each partition takes.",
     "dump-log": "Print and check the files of a log; needs no broker.",
 }
 """The commands of broker/commands, with what the list of commands says of each."""
