@@ -33,11 +33,8 @@ from broker.log.log_directory import LogDirectory
 from broker.metrics.page import page
 from broker.node import Node, log_config_of
 from broker.replica.waiters import Timer
-<<<<<<< ours
 from broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
-=======
 from broker.server.cleaner import Cleaner
->>>>>>> theirs
 from broker.server.connection import Connection
 from broker.server.flusher import Flusher
 from broker.server.listeners import BoundListener, ListenError, bind, endpoints_of, metrics_endpoint_of
