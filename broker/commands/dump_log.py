@@ -159,10 +159,7 @@ def _record_text(record: dict[str, Any]) -> str:
 
 
 def _summary_text(summary: dict[str, Any]) -> str:
-    parts = [f"{value} {name}" for name, value in summary.items() if name != "end_offset"]
-    if "end_offset" in summary:
-        parts.append(f"next offset {summary['end_offset']}")
-    return ", ".join(parts)
+    return ", ".join(f"{name.replace('end_offset', 'next offset')}: {value}" for name, value in summary.items())
 
 
 def _producer_text(producer: dict[str, Any]) -> str:

@@ -16,6 +16,8 @@ EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
+_LONGEST_WHOLE_NAME: Final = 48
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -75,7 +77,10 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for slot, name in enumerate(columns):
         is_number = bool(rows) and all(row[slot] is None or isinstance(row[slot], int | float) for row in rows)
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+        # Names of settings and the like are for searching and copying: fold what stands beside them instead.
+        longest = max((len(str(row[slot])) for row in rows), default=0)
+        is_whole = is_number or (slot == 0 and longest <= _LONGEST_WHOLE_NAME)
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_whole, overflow="fold")
     for row in rows:
         table.add_row(*("-" if cell is None else Text(str(cell)) for cell in row))
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
