@@ -56,7 +56,7 @@ class ClassicGroup(Rebalance):
             self._answer(answer, JoinAnswer(refusal, request.member_id))
         elif request.member_id == NO_MEMBER_ID:
             self._join_new(request, answer, now)
-        elif request.member_id in self.pending_members:
+        elif request.member_id in self.pending_members and request.group_instance_id is None:
             self._add_and_rebalance(request.member_id, request, answer, now)
         else:
             self._join_again(request, answer, now)

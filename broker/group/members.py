@@ -148,7 +148,7 @@ class Members:
         self._supporters.subtract(_names(member.protocols))
         self._supporters = +self._supporters
         if member.group_instance_id is not None:
-            del self._static_ids[member.group_instance_id]
+            self._static_ids.pop(member.group_instance_id, None)
         if self.leader_id == member_id:
             self.leader_id = next(iter(self._by_id), None)
         return member

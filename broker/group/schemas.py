@@ -155,6 +155,8 @@ def _read_group(decoder: Decoder, version: int) -> StoredGroup:
     leader_id = decoder.nullable_string()
     state_timestamp_ms = decoder.int64() if version >= 2 else NO_STATE_TIMESTAMP
     members = tuple([_read_member(decoder, version) for _ in range(decoder.array_length())])
+    if members and protocol_name is None:
+        raise CorruptBatch("the group has members and no assignor")
     return StoredGroup(protocol_type, generation_id, protocol_name, leader_id, state_timestamp_ms, members)
 
 
