@@ -117,6 +117,7 @@ def _park(
     ]
     waiter = FetchWaiter(partitions, missing_bytes, request.max_wait_ms, node.scheduler, finish)
     deferred.on_cancel = waiter.cancel
+    deferred.holds_line = True
     return deferred
 
 

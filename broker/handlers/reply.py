@@ -40,10 +40,12 @@ class Deferred:
     When the client goes away the connection calls `cancel`, and whoever works on it must let go of it.
     """
 
-    __slots__ = ("_cancelled", "_on_ready", "on_cancel", "parts")
+    __slots__ = ("_cancelled", "_on_ready", "holds_line", "on_cancel", "parts")
 
     def __init__(self) -> None:
         self.parts: Parts | None = None
+        self.holds_line = False
+        """Whether no further request of the connection is taken before this answer, because it may be large."""
         self._cancelled = False
         self._on_ready: Callable[[Parts], None] | None = None
         self.on_cancel: Callable[[], None] | None = None

@@ -40,8 +40,9 @@ class WindowedRate:
         return sum(amount for _, amount in self._windows) * 1000 / span_ms
 
     def is_idle(self, now_ms: int) -> bool:
+        """Whether nothing is remembered."""
         self._forget(now_ms)
-        return not self._windows
+        return not any(amount for _, amount in self._windows)
 
     def _forget(self, now_ms: int) -> None:
         while self._windows and now_ms - self._windows[0][0] >= self._count * self._size_ms:

@@ -3,8 +3,9 @@
 A request whose answer has to wait does not hold up the ones behind it; their answers wait in line. All whole frames of
 one wake-up are handled before anything is written, and their answers leave in one write.
 
-Back-pressure: while too many answers are outstanding, or the client does not take what it is sent, nothing more is read
-from it, and frames already received stay where they are.
+Back-pressure: while too many answers are outstanding, too many bytes of answers wait in line, a large one is yet to
+come, the client does not take what it is sent, or it is over its quota, nothing more is read from it, and frames
+already received stay where they are. So a connection holds WRITE_HIGH_BYTES and one answer more at most.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class Connection(asyncio.BufferedProtocol):
         "_dispatch",
         "_flush_scheduled",
         "_frames",
+        "_is_held",
+        "_line_bytes",
         "_listener",
         "_loop",
         "_mute_timer",
@@ -83,6 +86,8 @@ class Connection(asyncio.BufferedProtocol):
         self._slots: deque[_Slot] = deque()
         self._out: list[Part] = []
         self._out_bytes = 0
+        self._line_bytes = 0
+        self._is_held = False
         self._flush_scheduled = False
         self._reading_paused = False
         self._writing_paused = False
@@ -140,6 +145,8 @@ class Connection(asyncio.BufferedProtocol):
             self._stopping
             or self._writing_paused
             or self._mute_timer is not None
+            or self._is_held
+            or self._line_bytes >= WRITE_HIGH_BYTES
             or len(self._slots) >= MAX_OUTSTANDING
         )
 
@@ -156,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
                 if isinstance(answer, PendingResponse):
                     self._wait_for(answer)
                 elif self._slots:
-                    self._slots.append(_Slot(answer, None))
+                    self._line_up(answer)
                 else:
                     self._put(answer)
         except MalformedRequestError as error:
@@ -167,17 +174,29 @@ class Connection(asyncio.BufferedProtocol):
             _logger.exception("closing the connection of %s: a request failed for a fault of ours", self.peer)
             self._abort()
         self._flush()
-        if self._must_wait and not self._reading_paused and not self._closing:
+        # While a fetch waits and nothing came after it, reading goes on: only so is it noticed that the client left.
+        only_listens = self._is_held and self._frames.is_empty
+        if self._must_wait and not only_listens and not self._reading_paused and not self._closing:
             self._reading_paused = True
             self._transport.pause_reading()
+
+    def _line_up(self, parts: list[Part]) -> None:
+        self._slots.append(_Slot(parts, None))
+        self._line_bytes += sum(map(len, parts))
 
     def _wait_for(self, answer: PendingResponse) -> None:
         slot = _Slot(None, answer.deferred)
         self._slots.append(slot)
+        holds_line = answer.deferred.holds_line
+        if holds_line:
+            self._is_held = True
 
         def ready(parts: Parts) -> None:
             slot.parts = answer.frame(parts)
             slot.deferred = None
+            if holds_line:
+                self._is_held = False
+            self._line_bytes += sum(map(len, slot.parts))
             self._send_ready()
 
         answer.deferred.on_ready(ready)
@@ -187,6 +206,7 @@ class Connection(asyncio.BufferedProtocol):
         slots = self._slots
         while slots and (parts := slots[0].parts) is not None:
             slots.popleft()
+            self._line_bytes -= sum(map(len, parts))
             self._put(parts)
         if not self._flush_scheduled:
             self._flush_scheduled = True

@@ -70,10 +70,13 @@ class Echo:
             raise CloseConnection("as told")
         if request == b"bug":
             raise ZeroDivisionError
+        if request == b"mute":
+            mute(5000)
         if request == b"silent":
             return None
         if request.startswith(b"later"):
             deferred = self.later[request] = Deferred()
+            deferred.holds_line = request == b"later large"
             return PendingResponse(deferred, list)
         return [request + b";"]
 
@@ -264,3 +267,57 @@ def test_a_closed_connection_whose_client_takes_nothing_is_cut(client: Client) -
     client.connection.sweep(0, -1)
     client.connection.sweep(10_000, -1)
     assert client.transport.is_aborted
+
+
+def test_a_muted_client_gets_its_answer_and_is_not_heard_until_its_time_is_up(client: Client) -> None:
+    client.send(b"mute", b"a")
+    assert client.received == b"mute;"
+    assert not client.transport.is_reading
+    client.loop.run(4)
+    assert client.echo.seen == [b"mute"]
+    client.connection.sweep(0, 1)
+    client.connection.sweep(10**6, 1)
+    assert not client.transport.is_closing
+    client.loop.run(1)
+    assert client.received == b"mute;a;"
+    assert client.transport.is_reading
+
+
+def test_the_timer_of_a_muted_client_goes_with_it(client: Client) -> None:
+    client.send(b"mute")
+    client.connection.connection_lost(None)
+    assert client.loop.pending_timers == 0
+
+
+def test_nothing_is_taken_before_an_answer_that_may_be_large(client: Client) -> None:
+    client.send(b"later large")
+    is_reading = [client.transport.is_reading]
+    client.send(b"a")
+    is_reading.append(client.transport.is_reading)
+    assert client.echo.seen == [b"later large"]
+    client.complete(b"later large")
+    client.loop.run()
+    assert client.received == b"later large;a;"
+    is_reading.append(client.transport.is_reading)
+    assert is_reading == [True, False, True]
+
+
+def test_an_answer_before_a_large_one_does_not_open_the_line(client: Client) -> None:
+    client.send(b"later 1", b"later large", b"a")
+    client.complete(b"later 1")
+    client.loop.run()
+    assert client.echo.seen == [b"later 1", b"later large"]
+    client.complete(b"later large")
+    client.loop.run()
+    assert client.received == b"later 1;later large;a;"
+
+
+def test_many_bytes_waiting_in_line_stop_the_reading(client: Client) -> None:
+    count = WRITE_HIGH_BYTES // 900 + 100
+    client.send(b"later 1")
+    client.send(*[b"x" * 900] * count)
+    assert len(client.echo.seen) < WRITE_HIGH_BYTES // 900 + 3
+    assert not client.transport.is_reading
+    client.complete(b"later 1")
+    client.loop.run()
+    assert len(client.received) == len(b"later 1;") + 901 * count

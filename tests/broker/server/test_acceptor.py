@@ -1,0 +1,92 @@
+"""Limits on connections: how they are counted, and a running broker that keeps them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from broker.config import ConfigError
+from broker.metrics.counters import BrokerCounters
+from broker.server.acceptor import ConnectionLimits, Limits, parse_overrides, plain_address
+from tests.broker.handlers.harness import request_frame
+from tests.broker.running import RunningBroker, running_broker
+
+API_VERSIONS = request_frame("api_versions", 0)
+
+
+def is_served(client: socket.socket) -> bool:
+    try:
+        client.sendall(struct.pack(">i", len(API_VERSIONS)) + API_VERSIONS)
+        return client.recv(1) != b""
+    except ConnectionError:
+        return False
+
+
+def connect(broker: RunningBroker) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", broker.port), timeout=30)
+
+
+def test_counting_by_host() -> None:
+    counters = BrokerCounters()
+    limits = ConnectionLimits(Limits(100, 2, {"192.0.2.9": 0, "192.0.2.1": 3}), counters)
+    assert [limits.admit("192.0.2.1") for _ in range(4)] == [True, True, True, False]
+    assert [limits.admit("192.0.2.2") for _ in range(3)] == [True, True, False]
+    assert not limits.admit("192.0.2.9")
+    limits.release("192.0.2.2")
+    assert limits.admit("192.0.2.2")
+    assert (counters.connections, counters.connections_made, counters.connections_refused) == (5, 6, 3)
+
+
+def test_a_full_broker_has_room_again_when_one_leaves() -> None:
+    async def scenario() -> None:
+        limits = ConnectionLimits(Limits(1, 10, {}), BrokerCounters())
+        await limits.room()
+        limits.admit("192.0.2.1")
+        waiting = asyncio.ensure_future(limits.room())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        limits.release("192.0.2.1")
+        await waiting
+
+    asyncio.run(scenario())
+
+
+def test_overrides() -> None:
+    assert parse_overrides("") == {}
+    assert parse_overrides("192.0.2.1:5, [2001:db8::1]:7") == {"192.0.2.1": 5, "2001:db8::1": 7}
+    assert parse_overrides("localhost:3")["127.0.0.1"] == 3
+    for bad in ("192.0.2.1", "192.0.2.1:", ":5", "192.0.2.1:-1", "192.0.2.1:many"):
+        with pytest.raises(ConfigError, match=r"max\.connections\.per\.ip\.overrides"):
+            parse_overrides(bad)
+
+
+def test_an_ipv4_address_on_a_listener_of_both_kinds() -> None:
+    assert plain_address("::ffff:192.0.2.1") == "192.0.2.1"
+    assert plain_address("2001:db8::1") == "2001:db8::1"
+
+
+def test_connections_above_the_limit_of_an_address_are_closed(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "log", properties=["max.connections.per.ip=3"]) as broker, ExitStack() as stack:
+        clients = [stack.enter_context(connect(broker)) for _ in range(3)]
+        assert all(map(is_served, clients))
+        for _ in range(3):
+            assert not is_served(stack.enter_context(connect(broker)))
+        assert broker.log_text().count("refusing connections of 127.0.0.1") == 1
+        clients[0].close()
+        while not is_served(stack.enter_context(connect(broker))):
+            pass
+
+
+def test_connections_above_the_limit_of_the_broker_wait_their_turn(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "log", properties=["max.connections=2"]) as broker, ExitStack() as stack:
+        first, second, third = (stack.enter_context(connect(broker)) for _ in range(3))
+        assert is_served(first)
+        assert is_served(second)
+        first.close()
+        assert is_served(third)
+        assert broker.stop() == 0
