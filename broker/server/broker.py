@@ -312,7 +312,7 @@ class _Broker:
             config.integer("log.flush.start.offset.checkpoint.interval.ms"),
             config.integer("replica.high.watermark.checkpoint.interval.ms"),
         )
-        self._every(max(checkpoint_ms, HOUSEKEEPING_MS), self._log_keeper.write_checkpoints)
+        self._every(max(checkpoint_ms, HOUSEKEEPING_MS), self._log_keeper.checkpoint)
         retention_ms = config.integer("log.retention.check.interval.ms")
         self._every(retention_ms, self._log_keeper.delete_expired, first_ms=FIRST_RETENTION_CHECK_MS)
         self._every(HOUSEKEEPING_MS, self._log_keeper.remove_deleted)

@@ -7,6 +7,8 @@ since it writes the same files or rests on what the other one wrote, takes turns
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +17,8 @@ from typing import Final
 from broker.log.files import FileOperations
 from broker.log.retention import ClockGuard
 from broker.node import Node
+
+_logger = logging.getLogger(__name__)
 
 SLICE_NS: Final = 2_000_000
 """How long one turn on the event loop may take."""
@@ -36,6 +40,19 @@ class LogKeeper:
     async def write_checkpoints(self) -> None:
         async with self._lock:
             await self._write_checkpoints()
+
+    async def checkpoint(self) -> None:
+        """The periodic one: on a full disk the last one stands, and a start reads more of the logs."""
+        try:
+            await self.write_checkpoints()
+        except OSError as error:
+            self._pass_over_full_disk(error)
+
+    @staticmethod
+    def _pass_over_full_disk(error: OSError) -> None:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise error
+        _logger.warning("the checkpoints are not written: %s; trying again later", error.strerror)
 
     async def _write_checkpoints(self) -> None:
         high_watermarks = {
@@ -77,7 +94,11 @@ class LogKeeper:
                 if not partition.has_ended:
                     deleted += partition.log.delete_expired(partition.high_watermark, clock.now_ms(), by_age=by_age)
             if deleted:
-                await self._write_checkpoints()
+                try:
+                    await self._write_checkpoints()
+                except OSError as error:
+                    # Where the logs start is told by their first files as well, and these make the space that lacks.
+                    self._pass_over_full_disk(error)
 
     async def remove_deleted(self) -> None:
         """Remove the files whose delay is over."""

@@ -1,0 +1,80 @@
+"""A full disk: producers are told, nothing acknowledged is lost, and the broker goes on when there is space again.
+
+The log directory is a small file system in a mount namespace of the broker's own, which goes when the broker does.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+
+from tests.broker import running
+from tests.broker.running import RunningBroker
+from tests.broker.test_log_life import consume_all, create, eventually, watermarks
+
+pytestmark = pytest.mark.clients
+
+DEADLINE_S = 30.0
+
+
+def start_on_small_disk(log_dir: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> RunningBroker:
+    script = 'mount -t tmpfs -o size=8m tmpfs "$0" && exec "$@"'
+    inside = ("unshare", "--map-root-user", "--mount", "sh", "-c", script, str(log_dir))
+    monkeypatch.setattr(running, "COMMAND", (*inside, *running.COMMAND))
+    log_dir.mkdir()
+    return RunningBroker(log_dir, "--port", "0", *options)
+
+
+def in_broker(broker: RunningBroker, *command: str) -> None:
+    enter = ("nsenter", "--target", str(broker.process.pid), "--user", "--mount", "--preserve-credentials")
+    subprocess.run([*enter, *command], check=True, timeout=DEADLINE_S)
+
+
+def send(broker: RunningBroker, first: int, count: int) -> tuple[set[bytes], list[KafkaError]]:
+    """Values that were acknowledged, and what was said of the others."""
+    acknowledged: set[bytes] = set()
+    errors: list[KafkaError] = []
+    producer = Producer({"bootstrap.servers": broker.address, "acks": "all", "retries": 0, "batch.num.messages": 10})
+    for i in range(first, first + count):
+        value = b"%d " % i + b"x" * 2000
+
+        def note(error: KafkaError | None, _: object, value: bytes = value) -> None:
+            if error is None:
+                acknowledged.add(value)
+            else:
+                errors.append(error)
+
+        producer.produce("t", value, partition=0, on_delivery=note)
+        producer.poll(0)
+    assert producer.flush(DEADLINE_S) == 0
+    return acknowledged, errors
+
+
+def test_a_full_disk_is_told_and_outlived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    often = "replica.high.watermark.checkpoint.interval.ms=250"
+    broker = start_on_small_disk(tmp_path / "log", monkeypatch, "--property", often)
+    try:
+        create(broker, "t", segment_bytes="1000000")
+        acknowledged, errors = send(broker, 0, 200)
+        assert errors == []
+        in_broker(broker, "sh", "-c", f"cat /dev/zero > {tmp_path}/log/filler 2>/dev/null || true")
+        later, errors = send(broker, 200, 1500)
+        acknowledged |= later
+        assert errors
+        assert {error.code() for error in errors} <= {KafkaError.KAFKA_STORAGE_ERROR}
+        assert "No space left on device" in broker.log_text()
+        assert {value for _, _, value in consume_all(broker, "t")} == acknowledged
+        eventually(lambda: "the checkpoints are not written" in broker.log_text(), "the full disk is told")
+        in_broker(broker, "rm", f"{tmp_path}/log/filler")
+        later, errors = send(broker, 2000, 300)
+        assert errors == []
+        assert len(later) == 300
+        acknowledged |= later
+        assert {value for _, _, value in consume_all(broker, "t")} == acknowledged
+        assert watermarks(broker, "t") == (0, len(acknowledged))
+        assert broker.process.poll() is None
+    finally:
+        broker.kill()
