@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -128,6 +128,8 @@ def consume(
                 # A consumer needs the name of a group even if it takes no part in one.
                 "group.id": group or f"highwater-console-{uuid.uuid4().hex[:8]}",
                 "enable.auto.commit": "false" if group is None else "true",
+                # What is committed is what was written, not what was read ahead of a reader who went away.
+                "enable.auto.offset.store": "false",
                 "isolation.level": isolation_level,
                 # Our reader is a pipe or a terminal: keep little ahead of it, and do not pause for a second when full.
                 "queued.max.messages.kbytes": "16384",
@@ -179,17 +181,30 @@ def _read(
     last_ns = time.monotonic_ns()
     while left > 0:
         messages = consumer.consume(min(_BATCH, left), _POLL_S)
+        written: dict[Partition, Message] = {}
         for message in messages:
             if (error := message.error()) is not None:
                 if error.code() in _PASSING:
                     continue
                 raise refusal("", KafkaException(error))
             write(message)
+            written[message.topic() or "", message.partition() or 0] = message
             left -= 1
             last_ns = time.monotonic_ns()
         sys.stdout.flush()
+        _store(consumer, written.values())
         if not messages and timeout_ms is not None and time.monotonic_ns() - last_ns > timeout_ms * 1_000_000:
             return
+
+
+def _store(consumer: Consumer, messages: Iterable[Message]) -> None:
+    for message in messages:
+        try:
+            consumer.store_offsets(message=message)
+        except KafkaException as error:
+            # The partition went to another member meanwhile, which begins where this one committed.
+            if error.args[0].code() != KafkaError._STATE:
+                raise refusal("", error) from None
 
 
 _PASSING: Final = (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)

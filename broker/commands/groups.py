@@ -358,6 +358,8 @@ def _reset(
             )
         committed = _committed(cluster, name) if name in states else {}
         partitions = _scope(cluster, scopes) if scopes else sorted(_existing(cluster, committed))
+        if not partitions:
+            raise CommandError(f"group {name} has committed nothing; say with --topic what to set")
         for (topic, index), offset in targets(cluster, partitions, committed, target).items():
             rows.append((name, topic, index, committed.get((topic, index)), offset))
         if execute:

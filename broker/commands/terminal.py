@@ -16,7 +16,7 @@ EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
-_LONGEST_WHOLE_NAME: Final = 48
+_LONGEST_WHOLE_NAME: Final = 56
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 

@@ -135,6 +135,7 @@ def test_mistakes_are_one_line_each(broker: RunningBroker) -> None:
         ((*reset, "--topic", "mistakn", "--to-latest"), 1, "did you mean mistaken?"),
         ((*reset, "--topic", "mistaken:1", "--to-latest"), 1, "no partition 1"),
         (("--reset-offsets", "--group", "new", "--topic", "mistaken", "--shift-by", "1"), 1, "committed nothing"),
+        (("--reset-offsets", "--group", "new", "--all-topics", "--to-latest"), 1, "group new has committed nothing"),
         ((*reset, "--topic", "mistaken:x", "--to-latest"), 2, "topic:0,1,2"),
         ((*reset, "--topic", "mistaken"), 2, "--to-earliest"),
         ((*reset, "--to-latest"), 2, "--all-topics"),

@@ -1,0 +1,45 @@
+"""docs/broker.md against the code it speaks of."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from broker.cli import COMMANDS, app
+from broker.protocol.apis import APIS
+
+TEXT = (Path(__file__).parents[2] / "docs" / "broker.md").read_text("utf-8")
+SHOWN = re.findall(r"highwater broker ([a-z-]+)(.*)", "\n".join(re.findall(r"```\n(.*?)```", TEXT, re.DOTALL)))
+
+
+def test_the_table_of_apis_is_the_brokers() -> None:
+    rows = re.findall(r"^\| (\d+) \| (\w+) \| (\d+)–(\d+)(?: \(told from (\d+)\))? \|$", TEXT, re.MULTILINE)
+    assert [(int(key), name, int(low), int(high), int(told or low)) for key, name, low, high, told in rows] == [
+        (
+            api.key,
+            "".join(word.capitalize() for word in api.name.split("_")),
+            max(api.min_version, api.served_from),
+            api.max_version,
+            api.min_version,
+        )
+        for api in sorted(APIS.values())
+    ]
+
+
+def test_every_command_is_shown() -> None:
+    assert {name for name, _ in SHOWN} == {"start", *COMMANDS}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_shown_is_one(name: str) -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    command = group.get_command(typer.Context(group), name)
+    assert command is not None
+    options = {option for parameter in command.params for option in parameter.opts}
+    for arguments in (arguments for shown, arguments in SHOWN if shown == name):
+        assert options.issuperset(re.findall(r"--[a-z.-]+", arguments)), f"highwater broker {name} {arguments}"
