@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -62,10 +63,29 @@ class Checkpoint:
     files: FileOperations
     path: Path
     texts: Mapping[str, bytes]
+    number: int
+    sequence: CheckpointSequence
 
     def write(self) -> None:
-        for name, text in self.texts.items():
-            write_durably(self.files, self.path / name, text)
+        with self.sequence.lock:
+            if self.number < self.sequence.last_written:
+                return
+            for name, text in self.texts.items():
+                write_durably(self.files, self.path / name, text)
+            self.sequence.last_written = self.number
+
+
+@dataclass(slots=True)
+class CheckpointSequence:
+    """Checkpoints are written one at a time, and none over a later one: offsets of deleted logs must not come back."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    last_begun: int = 0
+    last_written: int = 0
+
+    def next(self) -> int:
+        self.last_begun += 1
+        return self.last_begun
 
 
 class LogDirectory:
@@ -97,6 +117,9 @@ class LogDirectory:
         self._clock = clock
         self._open_segments = OpenSegments(max_open_segments)
         self._producer_expiration_ms = producer_expiration_ms
+        self._checkpoints, self._cleaner_checkpoints = CheckpointSequence(), CheckpointSequence()
+        self._checkpointed: set[TopicPartition] = set()
+        """Of whom the checkpoint files may tell something."""
         try:
             if not files.exists(self.path):
                 files.make_directory(self.path)
@@ -145,6 +168,7 @@ class LogDirectory:
         log_start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
         self.high_watermarks = self._read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
         self.clean_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
+        self._checkpointed = {*recovery_points, *log_start_offsets, *self.high_watermarks}
         # Gone before any file changes, so that a crash from here on counts as one.
         is_clean = self._files.exists(self.path / CLEAN_SHUTDOWN)
         if is_clean:
@@ -171,23 +195,37 @@ class LogDirectory:
     def create_partition(
         self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig | None = None
     ) -> PartitionLog:
-        """Make a new, empty log."""
+        """Make a new, empty log. If that fails nothing of it stays under its name."""
         directory = self.path / f"{topic}-{partition}"
         if (topic, partition) in self.logs:
             raise ValueError(f"{directory} is there already")
+        if (topic, partition) in self._checkpointed:
+            # A log of this name was deleted. After a crash the new one would begin where the old one did.
+            self.checkpoint(self.high_watermarks)
+            self._checkpointed = set(self.logs)
         self._files.make_directory(directory)
-        self._files.sync_directory(self.path)
-        log = self._open_log(
-            topic,
-            partition,
-            directory,
-            config or self.defaults,
-            topic_id=topic_id,
-            is_clean=False,
-            recovery_point=0,
-            log_start_offset=0,
-        )
-        log.write_metadata()
+        log = None
+        try:
+            self._files.sync_directory(self.path)
+            log = self._open_log(
+                topic,
+                partition,
+                directory,
+                config or self.defaults,
+                topic_id=topic_id,
+                is_clean=False,
+                recovery_point=0,
+                log_start_offset=0,
+            )
+            log.write_metadata()
+        except OSError as error:
+            if log is not None:
+                log.close(clean=False)
+            try:
+                self._set_aside(directory, topic, partition)
+            except OSError as second:
+                error.add_note(f"and {directory} could not be taken away again: {second}")
+            raise
         self.logs[topic, partition] = log
         return log
 
@@ -197,9 +235,12 @@ class LogDirectory:
         self.high_watermarks.pop((topic, partition), None)
         self.clean_offsets.pop((topic, partition), None)
         log.close(clean=False)
+        self._set_aside(log.directory, topic, partition)
+
+    def _set_aside(self, directory: Path, topic: str, partition: int) -> None:
         suffix = f"-{partition}.{uuid.uuid4().hex}-delete"
         name = topic[: _MAX_NAME_LENGTH - len(suffix)] + suffix
-        self._files.rename(log.directory, self.path / name)
+        self._files.rename(directory, self.path / name)
         self._files.sync_directory(self.path)
 
     def purge_deleted(self) -> None:
@@ -219,6 +260,8 @@ class LogDirectory:
             high_watermarks = {key: log.log_end_offset for key, log in self.logs.items()}
         for log in self.logs.values():
             log.write_indexes()
+        self.high_watermarks = dict(high_watermarks)
+        self._checkpointed.update(self.logs)
         offsets = {
             RECOVERY_POINT_CHECKPOINT: {key: log.recovery_point for key, log in self.logs.items()},
             LOG_START_OFFSET_CHECKPOINT: {
@@ -229,11 +272,12 @@ class LogDirectory:
             REPLICATION_OFFSET_CHECKPOINT: high_watermarks,
         }
         texts = {name: encode_offsets(values) for name, values in offsets.items()}
-        return Checkpoint(self._files, self.path, texts)
+        return Checkpoint(self._files, self.path, texts, self._checkpoints.next(), self._checkpoints)
 
     def begin_cleaner_checkpoint(self) -> Checkpoint:
         offsets = {key: offset for key, offset in self.clean_offsets.items() if key in self.logs}
-        return Checkpoint(self._files, self.path, {CLEANER_OFFSET_CHECKPOINT: encode_offsets(offsets)})
+        texts = {CLEANER_OFFSET_CHECKPOINT: encode_offsets(offsets)}
+        return Checkpoint(self._files, self.path, texts, self._cleaner_checkpoints.next(), self._cleaner_checkpoints)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         self.begin_checkpoint(high_watermarks).write()

@@ -70,6 +70,8 @@ class FlushTicket:
     leader_epochs: bytes | None
     has_new_names: bool
     is_synced: bool = False
+    log_is_closed: bool = False
+    """The folder's name may be another log's by now."""
 
     def sync(self) -> None:
         """Blocks until the disk has it. After an OSError what the page cache holds is not to be trusted any more."""
@@ -86,7 +88,7 @@ class FlushTicket:
             self.files.sync(descriptor)
         for path in self.paths:
             sync_file(self.files, path)
-        if self.leader_epochs is not None:
+        if self.leader_epochs is not None and not self.log_is_closed:
             write_durably(self.files, self.directory / LEADER_EPOCH_CHECKPOINT, self.leader_epochs)
         elif self.has_new_names:
             self.files.sync_directory(self.directory)
@@ -125,7 +127,8 @@ class PartitionLog:
         for segment in state.segments[self._first_unsynced_slot() : -1]:
             self._note_index_files(segment)
         self._dirty_since_ms: int | None = None
-        self._is_flushing = False
+        self._ticket: FlushTicket | None = None
+        self._is_closed = False
         self._deleted: list[tuple[int, Path]] = []
         self.is_being_cleaned = False
         """Its sealed segments must stay: a compaction reads them."""
@@ -282,7 +285,7 @@ class PartitionLog:
 
     def flush_is_due(self, now_ms: int) -> bool:
         """By count, by age, or because a sealed segment waits; a sealed one is always flushed, as Kafka does."""
-        if self._is_flushing or self.unflushed_messages == 0:
+        if self._ticket is not None or self.unflushed_messages == 0:
             return False
         return (
             self.recovery_point < self._base_offsets[-1]
@@ -291,11 +294,11 @@ class PartitionLog:
         )
 
     def begin_flush(self) -> FlushTicket | None:
-        """Take down all that a flush must sync; None if there is nothing, or another is under way."""
+        """Take down all that a flush must sync; None if there is nothing, another is under way, or it is closed."""
         is_needed = (
             self.unflushed_messages or self._unsynced_paths or self._has_new_names or self.leader_epochs.is_dirty
         )
-        if self._is_flushing or not is_needed:
+        if self._ticket is not None or self._is_closed or not is_needed:
             return None
         segments = self._segments[self._first_unsynced_slot() :]
         descriptors: list[int] = []
@@ -319,7 +322,7 @@ class PartitionLog:
         self._unsynced_paths = []
         self._has_new_names = self.leader_epochs.is_dirty = False
         self._dirty_since_ms = None
-        self._is_flushing = True
+        self._ticket = ticket
         return ticket
 
     def _first_unsynced_slot(self) -> int:
@@ -329,7 +332,7 @@ class PartitionLog:
         """End the flush, whether or not `ticket.sync` went well; only if it did the recovery point moves."""
         for segment in ticket.segments:
             segment.unpin()
-        self._is_flushing = False
+        self._ticket = None
         if ticket.is_synced:
             self.recovery_point = max(self.recovery_point, ticket.end_offset)
             return
@@ -482,7 +485,7 @@ class PartitionLog:
     def close(self, *, clean: bool = True) -> None:
         """Release all files; a clean close first brings everything to the disk, blocking."""
         if clean and self._is_changed:
-            if self._is_flushing:
+            if self._ticket is not None:
                 raise RuntimeError(f"{self!r} is closed in the middle of a flush")
             active = self._segments[-1]
             active.seal()
@@ -493,5 +496,8 @@ class PartitionLog:
                     ticket.sync()
                 finally:
                     self.complete_flush(ticket)
+        self._is_closed = True
+        if self._ticket is not None:
+            self._ticket.log_is_closed = True
         for segment in self._segments:
             segment.release()

@@ -101,9 +101,7 @@ class Segment:
         now_ms: int,
         aside: str = "",
     ) -> Segment:
-        """Make the files of an empty segment; leftovers of the same name are emptied."""
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
-            write_file(files, directory / (file_name(base_offset, suffix) + aside), b"")
+        """Make the files of an empty segment; leftovers of the same name are emptied. If that fails they are gone."""
         segment = cls(
             files,
             directory,
@@ -114,9 +112,26 @@ class Segment:
             aside=aside,
         )
         segment._start_indexes()
-        if config.preallocate:
-            files.preallocate(segment._open(), config.segment_bytes)
+        try:
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+                write_file(files, segment.file(suffix), b"")
+            if config.preallocate:
+                files.preallocate(segment._open(), config.segment_bytes)
+        except OSError as error:
+            # The segment before goes on growing, and a start would find the two to overlap.
+            segment._discard(error)
+            raise
         return segment
+
+    def _discard(self, reason: OSError) -> None:
+        self.release()
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+            path = self.file(suffix)
+            try:
+                if self._files.exists(path):
+                    self._files.remove(path)
+            except OSError as error:
+                reason.add_note(f"and {path} could not be removed again: {error}")
 
     def __repr__(self) -> str:
         return f"Segment({str(self._path)!r}, {self.size_bytes} bytes)"
