@@ -56,8 +56,9 @@ class Latency(_Model):
 class Delivery(_Model):
     """Fate of every record of the trial, warm-up included.
 
-    `lost` = acknowledged, not received; `failed` = the client reported an error; `in_log` = sum over partitions of
-    log end offset − log start offset, asked from the broker by a client that took no part in the load.
+    `lost` = acknowledged, not received; `unread` = still lay before the consumers when their time was up (and count as
+    lost too); `failed` = the client reported an error; `in_log` = sum over partitions of log end offset − log start
+    offset, asked from the broker by a client that took no part in the load.
     """
 
     sent: int
@@ -69,6 +70,7 @@ class Delivery(_Model):
     reordered: int
     corrupt: int
     in_log: int
+    unread: int = 0
 
 
 class Generator(_Model):

@@ -128,6 +128,7 @@ def delivery_of(result: LoadResult, in_log: int) -> Delivery:
         reordered=delivery.reordered,
         corrupt=delivery.corrupt,
         in_log=in_log,
+        unread=delivery.unread,
     )
 
 

@@ -66,6 +66,7 @@ def _delivery(evidence: Evidence) -> list[Reason]:
             reasons.append(Reason(check=check, value=value, limit=0, text=text))
 
     errors = f" ({'; '.join(evidence.client_errors)})" if evidence.client_errors else ""
+    found("delivery.corrupt", delivery.corrupt, f"{delivery.corrupt} records came back changed")
     found("delivery.failed", delivery.failed, f"{delivery.failed} records were given up by the client{errors}")
     if evidence.acks == "0":
         # Nobody promised to keep these; a loss voids the figures without being the broker's fault.
@@ -76,15 +77,19 @@ def _delivery(evidence: Evidence) -> list[Reason]:
         )
     else:
         held = delivery.in_log == delivery.acked + delivery.duplicated
-        if delivery.lost and held:
+        # Only what lay ahead of a consumer at its end can be excused: what it read past and did not get is lost,
+        # whatever the broker counts.
+        unread = min(delivery.lost, delivery.unread) if held else 0
+        if unread:
             found(
                 "drain.unread",
-                delivery.lost,
-                f"{delivery.lost} acknowledged records were not read within {human_duration(evidence.drain_max_s)}, "
+                unread,
+                f"{unread} acknowledged records were not read within {human_duration(evidence.drain_max_s)}, "
                 "though the broker holds them; raise phases.drain, add consumers, or lower load.rate",
             )
-        else:
-            found("delivery.lost", delivery.lost, f"{delivery.lost} acknowledged records were lost")
+        lost = delivery.lost - unread
+        counted = ", though the broker counts them in its log" if held else ""
+        found("delivery.lost", lost, f"{lost} acknowledged records were lost{counted}{errors}")
         if not held:
             reasons.append(
                 Reason(
@@ -95,7 +100,6 @@ def _delivery(evidence: Evidence) -> list[Reason]:
                     + (f" with {delivery.duplicated} duplicates" if delivery.duplicated else ""),
                 )
             )
-    found("delivery.corrupt", delivery.corrupt, f"{delivery.corrupt} records came back changed")
     found(
         "delivery.reordered",
         delivery.reordered,

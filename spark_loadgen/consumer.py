@@ -50,8 +50,11 @@ class ConsumerLoad:
         """Raises KafkaException when the client refuses its configuration."""
         self._plan = plan
         self._pool = pool
+        self._pool_starts = np.array([pool_start(worker, plan.producers, pool) for worker in range(plan.producers)])
         schedule = plan.schedule
-        self._records = ReceivedRecords(magic, [schedule.total(worker) for worker in range(plan.producers)])
+        totals = [schedule.total(worker) for worker in range(plan.producers)]
+        self._scheduled = sum(totals)
+        self._records = ReceivedRecords(magic, totals)
         self._partitions = range(index, plan.partitions, plan.consumers)
         self._windows = Windows()
         self._e2e_response = HistogramSeries()
@@ -99,7 +102,7 @@ class ConsumerLoad:
         )
 
     def _read(self, t0_ns: int, channel: TaskChannel) -> int:
-        """Returns how many records were left unread."""
+        """Returns how many records were left unread: the whole schedule, at most, when no broker tells."""
         # Producers may drain for as long as consumers may; whoever hears nothing more ends by these two instants.
         producers_end_ns = (self._plan.schedule_s + self._plan.drain_max_s) * SECOND_NS
         deadline_ns = producers_end_ns + self._plan.drain_max_s * SECOND_NS
@@ -117,6 +120,8 @@ class ConsumerLoad:
             # Asking for the ends of the log waits for answers, so it is done when nothing else is to be read.
             if producers_finished and targets is None and (idle or elapsed_ns > deadline_ns):
                 targets = self._high_watermarks()
+                if targets is None:
+                    return self._scheduled
             if targets is not None and (idle or elapsed_ns > deadline_ns):
                 unread = self._unread(targets)
                 if unread == 0 or elapsed_ns > deadline_ns:
@@ -174,21 +179,22 @@ class ConsumerLoad:
             negative = latencies < 0
             self._negative_samples += int(np.count_nonzero(negative))
             self._e2e_response.record(latencies[~negative], seconds[~negative])
-            self._compare_body(int(np.flatnonzero(ours)[0]), stamps)
+            self._compare_bodies(stamps, ours)
         self._values, self._from, self._arrivals = [], [], []
 
-    def _compare_body(self, at: int, stamps: np.ndarray[Any, Any]) -> None:
-        """Compare one record of each lot with what was sent: a broker must not change what it stores."""
+    def _compare_bodies(self, stamps: np.ndarray[Any, Any], ours: np.ndarray[Any, Any]) -> None:
+        """Compare every value with what was sent; librdkafka checks the CRC of what it reads only when told to."""
         pool = self._pool
-        worker, sequence = int(stamps["worker"][at]), int(stamps["sequence"][at])
-        body = pool[(pool_start(worker, self._plan.producers, pool) + sequence) % len(pool)]
-        value = self._values[at]
-        if value is not None and value[STAMP_BYTES:] != body:
-            self._bad_bodies += 1
-            self._errors["a value came back different from what was sent"] += 1
+        bodies = (self._pool_starts[stamps["worker"][ours]] + stamps["sequence"][ours].astype(np.int64)) % len(pool)
+        for at, body in zip(np.flatnonzero(ours).tolist(), bodies.tolist(), strict=True):
+            value, sent = self._values[at], pool[body]
+            # Without a slice, which would copy the value.
+            if value is None or len(value) != STAMP_BYTES + len(sent) or not value.endswith(sent):
+                self._bad_bodies += 1
+                self._errors["a value came back different from what was sent"] += 1
 
-    def _high_watermarks(self) -> dict[int, int]:
-        """By partition; empty when the brokers do not answer, which ends the reading."""
+    def _high_watermarks(self) -> dict[int, int] | None:
+        """By partition; None when the brokers do not answer, which ends the reading."""
         ends = {}
         for partition in self._partitions:
             try:
@@ -198,7 +204,7 @@ class ConsumerLoad:
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 self._errors[f"asking for the end of the log: {reason.str()}"] += 1
-                return {}
+                return None
             if watermarks and watermarks[1] > watermarks[0]:
                 ends[partition] = watermarks[1]
         return ends

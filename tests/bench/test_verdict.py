@@ -66,7 +66,10 @@ def test_a_healthy_trial_is_valid_and_says_nothing() -> None:
         ({"delivery__in_log": 8999}, "invalid", "delivery.in_log", True),
         ({"delivery__in_log": 9001}, "invalid", "delivery.in_log", True),
         # The broker holds them all: nobody lost anything, the consumers were cut off.
-        ({"delivery__lost": 3}, "invalid", "drain.unread", False),
+        ({"delivery__lost": 3, "delivery__unread": 3}, "invalid", "drain.unread", False),
+        # The consumers read to the end of the log and did not get them, whatever the broker counts.
+        ({"delivery__lost": 3}, "invalid", "delivery.lost", True),
+        ({"delivery__lost": 3, "delivery__unread": 2}, "invalid", "delivery.lost", True),
         ({"delivery__corrupt": 1}, "invalid", "delivery.corrupt", True),
         ({"delivery__reordered": 1}, "invalid", "delivery.reordered", True),
         (

@@ -1,0 +1,49 @@
+"""What a consumer makes of a log that was tampered with, against the mock broker."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from confluent_kafka import Producer
+
+from spark_loadgen.channel import DriverChannel, TaskChannel
+from spark_loadgen.consumer import ConsumerLoad, ConsumerReport
+from spark_loadgen.stamp import encode_stamps
+from tests.spark_loadgen.conftest import PlanMaker
+
+MAGIC, RECORDS = 4711, 300
+
+
+def read_back(make_plan: PlanMaker, bodies: list[bytes]) -> ConsumerReport:
+    """Put `bodies` behind the stamps of a whole schedule and let a consumer that expects b"body" judge them."""
+    plan = make_plan(rate_per_s=float(len(bodies)), measure_s=1, record_bytes=24 + len(b"body"))
+    producer = Producer({"bootstrap.servers": plan.bootstrap_servers, "log_level": 0})
+    stamps = encode_stamps(0, MAGIC, 0, np.zeros(len(bodies), dtype=np.int64))
+    for stamp, body in zip(stamps, bodies, strict=True):
+        producer.produce(plan.topic, stamp + body, partition=0)
+    assert producer.flush(30) == 0
+    with DriverChannel("127.0.0.1", "127.0.0.1") as driver:
+        channel = TaskChannel(driver.address, driver.token, 0)
+        channel.producers_finished.set()
+        load = ConsumerLoad(plan, 0, MAGIC, [b"body"])
+        load.prepare()
+        try:
+            return load.run(time.monotonic_ns(), channel)
+        finally:
+            load.client.close()
+            channel.close()
+
+
+@pytest.mark.parametrize("changed", [b"bodY", b"Body", b"bod", b"bodyy", b""])
+def test_one_changed_body_among_many_is_found(make_plan: PlanMaker, changed: bytes) -> None:
+    bodies = [b"body"] * RECORDS
+    bodies[RECORDS // 2 + 7] = changed
+    report = read_back(make_plan, bodies)
+    assert (report.received.received, report.received.corrupt, report.unread) == (RECORDS, 1, 0)
+
+
+def test_sound_bodies_are_sound(make_plan: PlanMaker) -> None:
+    report = read_back(make_plan, [b"body"] * RECORDS)
+    assert (report.received.received, report.received.corrupt, report.unread) == (RECORDS, 0, 0)
