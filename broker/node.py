@@ -120,15 +120,15 @@ class Node:
         self._topics: dict[str, Topic] = {}
         self._topics_by_id: dict[UUID, Topic] = {}
         self._producer_ids = ProducerIdBlock(broker_id, 0, -1)
-        self._take_up_topics()
-        self.groups = GroupCoordinator(self)
+        self.groups = GroupCoordinator(self, self._take_up_topics())
 
     @property
     def leader_epoch(self) -> int:
         """This broker became the leader of all its partitions when its present run began."""
         return self.store.controller_epoch - 1
 
-    def _take_up_topics(self) -> None:
+    def _take_up_topics(self) -> Sequence[str]:
+        """Open every topic; the names of those whose deletion was finished instead."""
         known = {(topic.name, partition) for topic in self.store.topics() for partition in topic.assignment}
         strangers = sorted(set(self.log_directory.logs) - known)
         if strangers:
@@ -138,10 +138,12 @@ class Node:
                 f"{self.log_directory.path} holds {topic}-{partition}{more}, which the broker's metadata does not "
                 "know: move it away, or name the directory it belongs to"
             )
-        for name in self.store.topics_marked_for_deletion():
+        marked = list(self.store.topics_marked_for_deletion())
+        for name in marked:
             self._remove(name)
         for record in list(self.store.topics()):
             self._open_topic(record)
+        return marked
 
     # Looking up
 

@@ -85,9 +85,10 @@ class Group:
 
 
 class GroupCoordinator:
-    def __init__(self, node: Node) -> None:
-        """Begin to read the groups back, if there are any."""
+    def __init__(self, node: Node, deleted_topics: Sequence[str]) -> None:
+        """Begin to read the groups back, if there are any, without offsets of topics that were deleted meanwhile."""
         config = node.config
+        self._deleted_topics = deleted_topics
         self._node = node
         self._topic = OffsetsTopic(node)
         self._groups: dict[str, Group] = {}
@@ -461,6 +462,9 @@ class GroupCoordinator:
             for partition, offset in committed.get(group_id, {}).items():
                 group.offsets.restore(partition, offset)
             self._apply(group)
+            removed = [key for topic in self._deleted_topics for key in group.offsets.remove_topic(topic)]
+            if removed:
+                self._bury(group_id, group, removed)
 
 
 def _fits(text: str) -> bool:

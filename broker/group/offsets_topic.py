@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -98,8 +99,8 @@ def partition_of(group_id: str, partition_count: int) -> int:
     """Where the records of a group are: by Java's hash of its name, as Kafka has it."""
     hashed = 0
     utf_16 = group_id.encode("utf-16-be")
-    for position in range(0, len(utf_16), 2):
-        hashed = (31 * hashed + int.from_bytes(utf_16[position : position + 2], "big")) & 0xFFFFFFFF
+    for unit in struct.unpack(f">{len(utf_16) // 2}H", utf_16):
+        hashed = (31 * hashed + unit) & 0xFFFFFFFF
     signed = hashed - (1 << 32) if hashed >> 31 else hashed
     # Java's abs of its least integer is negative, so Kafka takes 0 there (Utils.abs).
     return 0 if signed == -(1 << 31) else abs(signed) % partition_count

@@ -165,6 +165,12 @@ def test_a_static_member_starts_again_without_a_rebalance(broker: RunningBroker)
     readers[1] = Reader(broker, topic, topic, group_instance_id="instance-1")
     read_until(readers, lambda: readers[1].partitions == before)
     assert share_all(readers)
+    admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+    members = admin.describe_consumer_groups([topic])[topic].result(DEADLINE_S).members
+    assert {(member.host, member.group_instance_id) for member in members} == {
+        ("/127.0.0.1", "instance-0"),
+        ("/127.0.0.1", "instance-1"),
+    }
     generations = [line for line in broker.log_text().splitlines() if "group static: generation" in line]
     for reader in readers:
         reader.consumer.close()

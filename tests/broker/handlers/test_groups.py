@@ -390,6 +390,15 @@ class TestComingBack:
         again.advance(10_000)
         assert again.state() == "Empty"
 
+    def test_a_topic_whose_deletion_was_cut_off_takes_its_offsets_with_it(
+        self, node: GroupHarness, make: Callable[..., GroupHarness]
+    ) -> None:
+        node.create_topic("other")
+        node.commit({T0: 1, ("other", 0): 1})
+        node.store.mark_for_deletion("t")
+        for _ in range(2):
+            assert make().fetch_offsets() == {("other", 0): (1, "")}
+
     def test_until_they_are_read_groups_are_loading(
         self, node: GroupHarness, make: Callable[..., GroupHarness], monkeypatch: pytest.MonkeyPatch
     ) -> None:
