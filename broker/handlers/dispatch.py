@@ -77,9 +77,7 @@ class Dispatcher:
         context = RequestContext(version, header.client_id, listener, client_host, len(frame), mute)
         reply = handler.handle(self._node, context, request)
         handled_ns = self._monotonic_ns()
-        handler.counters.handled(version, started_ns - received_ns, handled_ns - started_ns)
-        if not isinstance(reply, Deferred):
-            handler.counters.total.observe(handled_ns - received_ns)
+        handler.counters.handled(version, received_ns, started_ns, handled_ns, not isinstance(reply, Deferred))
         return self._respond(handler, context, header.correlation_id, reply, received_ns)
 
     def _respond(

@@ -23,6 +23,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
 from broker.log.partition_log import Appended
+from broker.metrics.counters import TopicCounters
 from broker.node import INTERNAL_TOPICS, Node
 from broker.protocol.apis import PRODUCE
 from broker.protocol.frame import Part
@@ -60,10 +61,16 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Repl
             if partition is None or (topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID):
                 unfit = ErrorCode.unknown_topic_or_partition if partition is None else ErrorCode.invalid_topic_exception
                 produced.append(PartitionProduced(wanted.partition, unfit))
+                counters = node.counters.unknown_topics if partition is None else partition.counters
+                counters.produces += 1
+                _count_failure(node, counters, unfit)
                 continue
             answer, appended = _append(partition, wanted, acks, now_ms)
             produced.append(answer)
-            if appended is not None and acks != 0 and not partition.is_acknowledged(appended.last_offset):
+            partition.counters.produces += 1
+            if appended is None:
+                _count_failure(node, partition.counters, answer.error_code)
+            elif acks != 0 and not partition.is_acknowledged(appended.last_offset):
                 waiting.append((partition, appended.last_offset, produced, len(produced) - 1))
     if waiting:
         return _answer_when_acknowledged(node, context, waiting, answers)
@@ -80,15 +87,7 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Repl
 
 
 def _answer(node: Node, context: RequestContext, answers: list[tuple[str, list[PartitionProduced]]]) -> list[Part]:
-    """Count the request and encode its answer."""
-    for name, produced in answers:
-        topic = node.topic(name)
-        counters = node.counters.unknown_topics if topic is None else topic.counters
-        counters.produces += len(produced)
-        for answer in produced:
-            if answer.error_code:
-                counters.failed_produces += 1
-                node.counters.failed(PRODUCE, answer.error_code)
+    """Encode the answer, with the throttle time of a client above its quota."""
     throttle_ms = 0
     if node.quotas.is_active:
         now_ms = node.clock.monotonic_ns() // 1_000_000
@@ -97,6 +96,11 @@ def _answer(node: Node, context: RequestContext, answers: list[tuple[str, list[P
             node.counters.produce_throttle_ms += throttle_ms
             context.mute(throttle_ms)
     return encode_response(answers, context.version, throttle_ms)
+
+
+def _count_failure(node: Node, counters: TopicCounters, error_code: ErrorCode) -> None:
+    counters.failed_produces += 1
+    node.counters.failed(PRODUCE, error_code)
 
 
 def _append(
@@ -134,6 +138,7 @@ def _answer_when_acknowledged(
         nonlocal left
         if error:
             produced[position] = PartitionProduced(produced[position].partition, error)
+            node.counters.failed(PRODUCE, error)
         left -= 1
         if left == 0:
             deferred.complete(_answer(node, context, answers))

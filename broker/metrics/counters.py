@@ -51,10 +51,24 @@ class RequestCounters:
         self.local = Histogram()
         self.total = Histogram()
 
-    def handled(self, version: int, queue_ns: int, local_ns: int) -> None:
+    def handled(self, version: int, received_ns: int, started_ns: int, handled_ns: int, is_answered: bool) -> None:
+        """Count a request when its handler is done; `total` of one that waits is observed when it is answered.
+
+        This runs for every request, so the three histograms are written here without further calls.
+        """
         self.requests_by_version[version] += 1
-        self.queue.observe(queue_ns)
-        self.local.observe(local_ns)
+        queue, local = self.queue, self.local
+        queue_ns = started_ns - received_ns
+        queue.counts[bisect_left(_BOUNDS_NS, queue_ns)] += 1
+        queue.sum_ns += queue_ns
+        local_ns = handled_ns - started_ns
+        local.counts[bisect_left(_BOUNDS_NS, local_ns)] += 1
+        local.sum_ns += local_ns
+        if is_answered:
+            total = self.total
+            total_ns = handled_ns - received_ns
+            total.counts[bisect_left(_BOUNDS_NS, total_ns)] += 1
+            total.sum_ns += total_ns
 
     def failed(self, error_code: ErrorCode) -> None:
         self.errors[error_code] = self.errors.get(error_code, 0) + 1

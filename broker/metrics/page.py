@@ -133,10 +133,13 @@ def _broker(node: Node) -> Iterator[str]:
         for name, value, help_text in totals
     )
     yield family(
-        "highwater_throttle_ms_total",
+        "highwater_throttle_seconds_total",
         "counter",
-        "Throttle time that quotas gave to clients, in ms.",
-        [({"request": "Produce"}, counters.produce_throttle_ms), ({"request": "Fetch"}, counters.fetch_throttle_ms)],
+        "Throttle time that quotas gave to clients.",
+        [
+            ({"request": "Produce"}, counters.produce_throttle_ms / 1000),
+            ({"request": "Fetch"}, counters.fetch_throttle_ms / 1000),
+        ],
     )
     yield histogram_family(
         "kafka_log_logflushstats_logflushrateandtimems",
