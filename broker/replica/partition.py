@@ -69,6 +69,10 @@ class Partition:
         self._request_flush = request_flush
         self._acknowledgements: deque[tuple[int, Acknowledge]] = deque()
         self._unpublished_bytes = 0
+        if log.unflushed_messages >= log.config.flush_messages:
+            # A crash came before the flush, so nobody was promised these records.
+            self.high_watermark = max(log.recovery_point, log.log_start_offset)
+            request_flush(self)
 
     @property
     def last_stable_offset(self) -> int:
@@ -169,7 +173,11 @@ class Partition:
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
-        byte_count, self._unpublished_bytes = self._unpublished_bytes, 0
+        byte_count = self._unpublished_bytes
+        if offset >= self.log.log_end_offset:
+            self._unpublished_bytes = 0
+        # Otherwise some of the bytes are told again with the next step: a fetch that wakes for less than it wanted is
+        # better than one that misses what it waits for.
         for waiter in tuple(self.fetch_waiters):
             waiter.bytes_added(byte_count)
         waiting = self._acknowledgements

@@ -8,14 +8,17 @@ then.
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
 from typing import Final
 
-from broker.log.partition_log import FlushTicket
 from broker.metrics.counters import Histogram
 from broker.replica.partition import Partition
+
+_logger = logging.getLogger(__name__)
 
 SYNC_THREADS: Final = 4
 """Syncs of different files overlap: the file system commits them together."""
@@ -43,12 +46,19 @@ class Flusher:
         try:
             while self._wanted:
                 partitions, self._wanted = self._wanted, set()
-                tickets = [(partition, partition.log.begin_flush()) for partition in partitions]
-                await asyncio.gather(*(self._sync(partition, ticket) for partition, ticket in tickets))
+                await asyncio.gather(*map(self._sync, partitions))
         finally:
             self._task = None
 
-    async def _sync(self, partition: Partition, ticket: FlushTicket | None) -> None:
+    async def _sync(self, partition: Partition) -> None:
+        try:
+            ticket = partition.log.begin_flush()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                _logger.error("%s-%d cannot be flushed now: %s", partition.topic, partition.index, error)
+            else:
+                self._on_failure(error)
+            return
         if ticket is not None:
             try:
                 duration_ns = await self._loop.run_in_executor(self._executor, _timed, ticket.sync)

@@ -144,5 +144,6 @@ def test_a_flush_that_outlives_its_log_leaves_the_next_log_of_that_name_alone() 
     directory.create_partition("t", 0, TOPIC_ID)
     ticket.sync()
     log.complete_flush(ticket)
+    assert log.begin_flush() is None
     assert not files.exists(ROOT / "t-0" / "leader-epoch-checkpoint")
     assert try_append(log, batch(b"y"))

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from typing import Any, cast
+
+import pytest
 
 from broker.server.flusher import Flusher
 
@@ -23,9 +27,12 @@ class Log:
         self.syncs = 0
         self.completed = 0
         self.error: OSError | None = None
+        self.begin_error: OSError | None = None
         self.has_something = True
 
     def begin_flush(self) -> Ticket | None:
+        if self.begin_error is not None:
+            raise self.begin_error
         return Ticket(self) if self.has_something else None
 
     def complete_flush(self, ticket: Ticket) -> None:
@@ -33,6 +40,9 @@ class Log:
 
 
 class FakePartition:
+    topic = "t"
+    index = 0
+
     def __init__(self) -> None:
         self.log = Log()
         self.has_ended = False
@@ -102,3 +112,22 @@ def test_a_request_during_a_sync_gets_one_of_its_own() -> None:
 
     asyncio.run(scenario())
     assert (partition.log.syncs, failures) == (2, [])
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_a_log_whose_flush_cannot_begin_holds_up_no_other(number: int) -> None:
+    error = OSError(number, os.strerror(number))
+    partitions = [FakePartition() for _ in range(5)]
+    partitions[2].log.begin_error = error
+    failures: list[OSError] = []
+
+    async def scenario() -> None:
+        flusher = Flusher(asyncio.get_running_loop(), failures.append)
+        for partition in partitions:
+            flusher.request(cast(Any, partition))
+        await flusher.close()
+
+    asyncio.run(scenario())
+    assert [(p.log.completed, p.flushes) for p in partitions] == [(1, 1), (1, 1), (0, 0), (1, 1), (1, 1)]
+    # A process that has all the descriptors it may have is no reason to doubt the disk; the flush is asked for again.
+    assert failures == ([error] if number == errno.EIO else [])

@@ -1,0 +1,57 @@
+"""A partition whose log must be flushed first: what its readers and producers may know, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.broker.handlers.conftest import make_node  # noqa: F401 - a fixture
+from tests.broker.handlers.harness import NodeHarness, Pending
+
+
+def test_a_parked_fetch_wakes_for_records_that_the_flush_before_left_behind(
+    make_node: Callable[..., NodeHarness],  # noqa: F811
+) -> None:
+    node = make_node()
+    node.create_topic("t", flush_messages="1")
+    node.produce("t", b"first")
+    partition = node.node.partition("t", 0)
+    assert partition is not None
+    ticket = partition.log.begin_flush()
+    assert ticket is not None
+    node.produce("t", b"second")
+    ticket.sync()
+    partition.log.complete_flush(ticket)
+    partition.flushed()
+    assert partition.high_watermark == 1
+
+    fetch = node.fetch("t", 1, max_wait=500)
+    assert isinstance(fetch, Pending)
+    node.flush()
+    node.scheduler.run()
+    assert not fetch.waits
+
+
+@pytest.mark.parametrize("is_idempotent", [False, True])
+def test_records_that_a_crash_left_unflushed_are_flushed_before_anybody_hears_of_them(
+    tmp_path: Path, is_idempotent: bool
+) -> None:
+    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0} if is_idempotent else {}
+    node = NodeHarness(tmp_path / "log")
+    node.create_topic("t", flush_messages="1")
+    assert isinstance(node.produce("t", b"x", **producer), Pending)
+    node.close(clean=False)
+
+    node = NodeHarness(tmp_path / "log")
+    partition = node.node.partition("t", 0)
+    assert partition is not None
+    assert (partition.log.log_end_offset, partition.high_watermark) == (1, 0)
+    again = node.produce("t", b"x", **producer)
+    assert isinstance(again, Pending)
+    node.flush()
+    node.scheduler.run()
+    assert again.answer.responses[0].partition_responses[0].base_offset == (0 if is_idempotent else 1)
+    assert partition.high_watermark == partition.log.log_end_offset
+    node.close(clean=False)
