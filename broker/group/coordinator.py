@@ -196,7 +196,9 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.unknown_member_id
-        return group.members.heartbeat(member_id, group_instance_id, generation_id, self._now())
+        outcome = group.members.heartbeat(member_id, group_instance_id, generation_id, self._now())
+        self._schedule(group)
+        return outcome
 
     def leave(self, group_id: str, leavers: Sequence[Leaver]) -> ErrorCode | list[ErrorCode]:
         """An outcome for each of `leavers`, or one for all."""
@@ -221,6 +223,7 @@ class GroupCoordinator:
                 error = ErrorCode.illegal_generation
         if error is None and group is not None:
             error = group.members.check_commit(*committer, self._now())
+            self._schedule(group)
         if error is not None or group is None:
             answer(dict.fromkeys(offsets, error or ErrorCode.illegal_generation))
             return
