@@ -70,9 +70,8 @@ class Partition:
         self._acknowledgements: deque[tuple[int, Acknowledge]] = deque()
         self._unpublished_bytes = 0
         if log.unflushed_messages >= log.config.flush_messages:
-            # A crash came before the flush, so nobody was promised these records.
+            # A crash came before the flush, so nobody was promised these records; `flush_is_due` says so of the log.
             self.high_watermark = max(log.recovery_point, log.log_start_offset)
-            request_flush(self)
 
     @property
     def last_stable_offset(self) -> int:

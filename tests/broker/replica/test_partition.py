@@ -50,6 +50,8 @@ def test_records_that_a_crash_left_unflushed_are_flushed_before_anybody_hears_of
     assert (partition.log.log_end_offset, partition.high_watermark) == (1, 0)
     again = node.produce("t", b"x", **producer)
     assert isinstance(again, Pending)
+    assert partition.log.flush_is_due(0)
+    node.wanted_flushes.append(partition)
     node.flush()
     node.scheduler.run()
     assert again.answer.responses[0].partition_responses[0].base_offset == (0 if is_idempotent else 1)
