@@ -22,7 +22,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 
 # Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.
-SANS_IO = ("broker/clock.py", "broker/group", "broker/protocol", "broker/quota", "broker/records", "broker/replica")
+SANS_IO = (
+    "broker/clock.py",
+    "broker/group",
+    "broker/metrics",
+    "broker/protocol",
+    "broker/quota",
+    "broker/records",
+    "broker/replica",
+)
 EDGE_MODULES = {"asyncio", "os", "pathlib", "selectors", "shutil", "socket", "subprocess", "threading", "uvloop"}
 SANS_IO_EXCEPTIONS = {"broker/clock.py": {"time"}}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +49,16 @@ def test_the_page_of_a_node(node: NodeHarness) -> None:
     assert found["kafka_log_log_size", log] == len(batch)
     assert found["kafka_log_log_logendoffset", log] == 2
     assert found["kafka_log_log_numlogsegments", log] == 1
+
+
+def test_the_documentation_names_every_metric(node: NodeHarness) -> None:
+    node.create_topic("t")
+    node.produce("t", b"a")
+    node.produce("t", b"a", acks=7)
+    page_text = "".join(page(node.node)) + ProcessMetrics().render()
+    served = set(re.findall(r"^# TYPE (\S+)", page_text, re.MULTILINE))
+    documented = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    assert served == set(re.findall(r"`((?:kafka|highwater|process|python)_[a-z_]+)`", documented))
 
 
 def test_every_request_in_the_table_has_kafkas_name(node: NodeHarness) -> None:

@@ -135,6 +135,19 @@ def alter_configs(broker: RunningBroker) -> None:
 
 
 @case
+def client_quotas(broker: RunningBroker) -> None:
+    tool = ("kafka.admin.ConfigCommand", "--bootstrap-server", broker.address)
+    limits = "producer_byte_rate=1024,consumer_byte_rate=2048"
+    _succeed(*tool, "--alter", "--entity-type", "clients", "--entity-name", "a b", "--add-config", limits)
+    _succeed(*tool, "--alter", "--entity-type", "clients", "--entity-default", "--add-config", "producer_byte_rate=7")
+    output = _succeed(*tool, "--describe", "--entity-type", "clients")
+    assert "client-id 'a b' are consumer_byte_rate=2048.0, producer_byte_rate=1024.0" in output, output
+    assert "the default client-id are producer_byte_rate=7.0" in output, output
+    _succeed(*tool, "--alter", "--entity-type", "clients", "--entity-default", "--delete-config", "producer_byte_rate")
+    assert "default" not in _succeed(*tool, "--describe", "--entity-type", "clients")
+
+
+@case
 def elect_leaders(broker: RunningBroker) -> None:
     _create_topic(broker, "elected", 2)
     output = _succeed(
