@@ -22,6 +22,7 @@ from broker.cluster.znodes import ProducerIdBlock, random_topic_id
 from broker.config import BrokerConfig, TopicConfig, check_topic_overrides, topic_override_warnings
 from broker.group.coordinator import GroupCoordinator
 from broker.group.offsets_topic import OFFSETS_TOPIC, topic_overrides
+from broker.log.checkpoint import encode_topic_id
 from broker.log.config import LogConfig
 from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import PartitionLog
@@ -373,6 +374,15 @@ class Node:
         log = self.log_directory.logs.get((topic.name, index))
         if log is None:
             return self.log_directory.create_partition(topic.name, index, topic.topic_id, log_config)
+        if log.topic_id != topic.topic_id:
+            if log.topic_id is not None and log.log_end_offset > 0:
+                raise MetadataError(
+                    f"{log.directory} is of topic id {encode_topic_id(log.topic_id)}, and the broker's metadata says "
+                    f"{encode_topic_id(topic.topic_id)}: put back the one that belongs to the other"
+                )
+            # Nothing came into it before a crash.
+            log.topic_id = topic.topic_id
+            log.write_metadata()
         log.config = log_config
         return log
 

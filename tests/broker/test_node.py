@@ -1,0 +1,115 @@
+"""Topics made, grown and deleted on a file system that fails or dies at any operation; the next start is sound."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from broker.clock import ManualClock
+from broker.cluster.embedded import EmbeddedMetadataStore
+from broker.cluster.store import MetadataError
+from broker.config import BrokerConfig, TopicConfig
+from broker.log.checkpoint import encode_partition_metadata
+from broker.log.log_directory import LogDirectory
+from broker.node import NewTopic, Node, Problem, log_config_of
+from tests.broker.handlers.harness import ManualScheduler
+from tests.broker.log.building import ROOT, append, batch, read_all
+from tests.broker.log.simulated_files import Killed, SimulatedFiles
+
+
+def start(files: SimulatedFiles) -> Node:
+    config = BrokerConfig([])
+    clock = ManualClock()
+    directory = LogDirectory(files, ROOT, log_config_of(TopicConfig(config, {})), broker_id=0, clock=clock)
+    store = EmbeddedMetadataStore(files, ROOT, directory.cluster_id)
+    directory.load()
+    store.begin_epoch()
+    return Node(
+        broker_id=0,
+        config=config,
+        clock=clock,
+        scheduler=ManualScheduler(),
+        store=store,
+        log_directory=directory,
+        request_flush=lambda partition: None,
+        request_checkpoint=lambda done: None,
+    )
+
+
+def create(node: Node) -> Any:
+    return node.create_topic(NewTopic("new", 3, 1))
+
+
+def grow(node: Node) -> Any:
+    return node.add_partitions("old", 4, None)
+
+
+def recreate(node: Node) -> Any:
+    return node.delete_topic("old") or node.create_topic(NewTopic("old", 2, 1))
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("work", [create, grow, recreate])
+def test_an_interrupted_change_of_topics_is_whole_or_not_there(work: Callable[[Node], Any], is_killed: bool) -> None:
+    for at in range(400):
+        files = SimulatedFiles()
+        node = start(files)
+        assert not isinstance(node.create_topic(NewTopic("kept", 1, 1)), Problem)
+        assert not isinstance(node.create_topic(NewTopic("old", 2, 1)), Problem)
+        for log in node.log_directory.logs.values():
+            append(log, batch(b"record"))
+        old = node.topic("old")
+        assert old is not None
+        number = files.changes_made + at
+        if is_killed:
+            files.kill_at = number
+        else:
+            files.fail_at = {number: errno.ENOSPC}
+        is_over = False
+        try:
+            answer = work(node)
+            is_over = files.changes_made <= number
+            if not is_killed and isinstance(answer, Problem):
+                files.fail_at = {}
+                if work is not recreate:
+                    assert not isinstance(work(node), Problem), f"{at}: it cannot be done again"
+        except Killed:
+            pass
+        check(start(files.restarted()), old.topic_id, f"operation {at}")
+        if is_over:
+            return
+    raise AssertionError("not all operations were tried")
+
+
+def check(node: Node, old_id: UUID, what: str) -> None:
+    kept = node.log_directory.logs["kept", 0]
+    assert read_all(kept) == [(0, b"record")], what
+    old = node.topic("old")
+    if old is not None and old.topic_id == old_id:
+        for partition in old.partitions[:2]:
+            assert read_all(partition.log) == [(0, b"record")], what
+    for topic in node.topics():
+        for partition in topic.partitions:
+            assert partition.log.topic_id == topic.topic_id, what
+            if topic.name == "new" or (topic.name == "old" and topic.topic_id != old_id):
+                assert partition.log.log_end_offset == 0, what
+            append(partition.log, batch(b"more"))
+    assert not isinstance(node.create_topic(NewTopic("another", 1, 1)), Problem), what
+    for name in ("new", "old"):
+        if node.topic(name) is None:
+            assert not isinstance(node.create_topic(NewTopic(name, 3, 1)), Problem), what
+
+
+def test_the_records_of_another_topic_of_the_same_name_are_not_taken_for_its_own() -> None:
+    files = SimulatedFiles()
+    node = start(files)
+    node.create_topic(NewTopic("t", 1, 1))
+    append(node.log_directory.logs["t", 0], batch(b"record"))
+    path = ROOT / "t-0" / "partition.metadata"
+    files.overwrite(path, encode_partition_metadata(UUID(int=7)))
+    with pytest.raises(MetadataError, match=r"^/logs/t-0 is of topic id AAAAAAAAAAAAAAAAAAAABw, and [^\n]*$"):
+        start(files.restarted())
