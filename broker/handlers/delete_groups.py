@@ -13,7 +13,6 @@ from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
-from broker.protocol.cold import encode_response
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -25,7 +24,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         outcomes[name] = outcome
         if len(outcomes) == len(names):
             results = [{"group_id": name, "error_code": outcomes[name]} for name in names]
-            deferred.complete([encode_response("delete_groups", context.version, {"results": results})])
+            deferred.complete({"results": results})
 
     if not names:
         return {"results": []}

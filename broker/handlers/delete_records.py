@@ -19,7 +19,6 @@ from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import INTERNAL_TOPICS, Node
-from broker.protocol import cold
 from broker.protocol.cold import Answer
 
 
@@ -41,7 +40,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if all("error_code" in partition for partition in partitions):
         return answer
     deferred = Deferred()
-    node.request_checkpoint(partial(_complete, deferred, context.version, answer))
+    node.request_checkpoint(partial(_complete, deferred, answer))
     return deferred
 
 
@@ -59,10 +58,10 @@ def _refusal(error: ErrorCode) -> Answer:
     return {"low_watermark": -1, "error_code": error}
 
 
-def _complete(deferred: Deferred, version: int, answer: Answer, failure: OSError | None) -> None:
+def _complete(deferred: Deferred, answer: Answer, failure: OSError | None) -> None:
     if failure is not None:
         for topic in answer["topics"]:
             for partition in topic["partitions"]:
                 if "error_code" not in partition:
                     partition.update(_refusal(ErrorCode.kafka_storage_error))
-    deferred.complete([cold.encode_response("delete_records", version, answer)])
+    deferred.complete(answer)

@@ -32,7 +32,7 @@ class PendingResponse(NamedTuple):
     """An answer to come, and how to make it a frame."""
 
     deferred: Deferred
-    frame: Callable[[Parts], list[Part]]
+    frame: Callable[[Parts | cold.Answer], list[Part]]
 
 
 class Dispatcher:
@@ -85,20 +85,14 @@ class Dispatcher:
     ) -> list[Part] | PendingResponse | None:
         if reply is None:
             return None
-        # The header of an ApiVersions answer never has tags: the client cannot know yet what we understand (KIP-511).
-        flexible_header = handler.api.is_flexible(context.version) and handler.api.key != API_VERSIONS
-        if isinstance(reply, Deferred):
+        if not isinstance(reply, Deferred):
+            return _frame(handler, context.version, correlation_id, reply)
 
-            def frame(parts: Parts) -> list[Part]:
-                handler.counters.total.observe(self._monotonic_ns() - received_ns)
-                return frame_response(correlation_id, parts, flexible_header=flexible_header)
+        def frame(answer: Parts | cold.Answer) -> list[Part]:
+            handler.counters.total.observe(self._monotonic_ns() - received_ns)
+            return _frame(handler, context.version, correlation_id, answer)
 
-            return PendingResponse(reply, frame)
-        if isinstance(reply, dict):
-            for error_code in _error_codes(reply):
-                handler.counters.failed(error_code)
-            reply = [cold.encode_response(handler.api.name, context.version, reply)]
-        return frame_response(correlation_id, reply, flexible_header=flexible_header)
+        return PendingResponse(reply, frame)
 
     def _load(self, api_key: int) -> _Handler:
         api = APIS.get(api_key)
@@ -108,6 +102,17 @@ class Dispatcher:
         decode: Decode = getattr(module, "decode", None) or partial(_decode_cold, api.name)
         handler = self._handlers[api_key] = _Handler(api, decode, module.handle, self._node.counters.requests[api_key])
         return handler
+
+
+def _frame(handler: _Handler, version: int, correlation_id: int, answer: Parts | cold.Answer) -> list[Part]:
+    api = handler.api
+    if isinstance(answer, dict):
+        for error_code in _error_codes(answer):
+            handler.counters.failed(error_code)
+        answer = [cold.encode_response(api.name, version, answer)]
+    # The header of an ApiVersions answer never has tags: the client cannot know yet what we understand (KIP-511).
+    flexible_header = api.is_flexible(version) and api.key != API_VERSIONS
+    return frame_response(correlation_id, answer, flexible_header=flexible_header)
 
 
 def _error_codes(answer: Any) -> Iterator[ErrorCode]:

@@ -16,7 +16,7 @@ from typing import Any
 from broker.group.events import JoinAnswer, JoinRequest, Protocol
 from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
-from broker.protocol.cold import encode_response, milliseconds
+from broker.protocol.cold import milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -25,7 +25,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
     def answer(joined: JoinAnswer) -> None:
-        deferred.complete([encode_response("join_group", version, _encode(joined, version))])
+        deferred.complete(_encode(joined, version))
 
     node.groups.join(
         request.group_id,

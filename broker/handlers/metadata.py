@@ -18,6 +18,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import Reply, RequestContext
 from broker.node import INTERNAL_TOPICS, Node, Problem, Topic, topic_name_problem
+from broker.protocol.apis import METADATA
 from broker.protocol.metadata import (
     OPERATIONS_NOT_ASKED,
     BrokerMetadata,
@@ -50,6 +51,9 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
         topics = [_describe(topic, operations) for topic in node.topics()]
     else:
         topics = [_find(node, wanted, request.allow_auto_topic_creation, operations) for wanted in request.topics]
+    for topic in topics:
+        if topic.error_code:
+            node.counters.failed(METADATA, topic.error_code)
     listener = context.listener
     return encode_response(
         ClusterMetadata(

@@ -21,7 +21,7 @@ from broker.group.coordinator import Committer, Outcomes
 from broker.group.offsets import CommittedOffset, TopicPartition
 from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
-from broker.protocol.cold import Answer, encode_response, milliseconds
+from broker.protocol.cold import Answer, milliseconds
 
 _NO_RETENTION_MS: Final = -1
 
@@ -51,9 +51,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
     def answer(outcomes: Outcomes) -> None:
-        deferred.complete(
-            [encode_response("offset_commit", context.version, _encode(request, {**outcomes, **unknown}))]
-        )
+        deferred.complete(_encode(request, {**outcomes, **unknown}))
 
     instance_id = getattr(request, "group_instance_id", None)
     committer = Committer(request.member_id, instance_id, request.generation_id_or_member_epoch)

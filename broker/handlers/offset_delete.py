@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from broker.group.coordinator import Outcomes
 from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
-from broker.protocol.cold import Answer, encode_response
+from broker.protocol.cold import Answer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -24,12 +24,11 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
     def answer(outcomes: ErrorCode | Outcomes) -> None:
-        encoded: Answer = (
+        deferred.complete(
             {"error_code": outcomes, "topics": []}
             if isinstance(outcomes, ErrorCode)
             else {"error_code": ErrorCode.none, "topics": _encode(request, {**unknown, **outcomes})}
         )
-        deferred.complete([encode_response("offset_delete", context.version, encoded)])
 
     node.groups.delete_offsets(request.group_id, known, answer)
     return deferred.now_or_later()

@@ -40,32 +40,32 @@ class Deferred:
     When the client goes away the connection calls `cancel`, and whoever works on it must let go of it.
     """
 
-    __slots__ = ("_cancelled", "_on_ready", "holds_line", "on_cancel", "parts")
+    __slots__ = ("_cancelled", "_on_ready", "answer", "holds_line", "on_cancel")
 
     def __init__(self) -> None:
-        self.parts: Parts | None = None
+        self.answer: Parts | Answer | None = None
         self.holds_line = False
         """Whether no further request of the connection is taken before this answer, because it may be large."""
         self._cancelled = False
-        self._on_ready: Callable[[Parts], None] | None = None
+        self._on_ready: Callable[[Parts | Answer], None] | None = None
         self.on_cancel: Callable[[], None] | None = None
 
-    def complete(self, parts: Parts) -> None:
+    def complete(self, answer: Parts | Answer) -> None:
         if self._cancelled:
             return
-        self.parts = parts
+        self.answer = answer
         # Both lead back here: let go of them, so that nothing waits for the garbage collector.
         on_ready, self._on_ready, self.on_cancel = self._on_ready, None, None
         if on_ready is not None:
-            on_ready(parts)
+            on_ready(answer)
 
-    def now_or_later(self) -> Parts | Deferred:
+    def now_or_later(self) -> Parts | Answer | Deferred:
         """What a handler gives back: the answer if it is there already."""
-        return self if self.parts is None else self.parts
+        return self if self.answer is None else self.answer
 
-    def on_ready(self, callback: Callable[[Parts], None]) -> None:
-        if self.parts is not None:
-            callback(self.parts)
+    def on_ready(self, callback: Callable[[Parts | Answer], None]) -> None:
+        if self.answer is not None:
+            callback(self.answer)
         else:
             self._on_ready = callback
 

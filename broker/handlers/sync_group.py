@@ -16,7 +16,6 @@ from kio.schema.errors import ErrorCode
 from broker.group.events import SyncAnswer, SyncRequest
 from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
-from broker.protocol.cold import encode_response
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -28,7 +27,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
     def answer(synced: SyncAnswer) -> None:
-        deferred.complete([encode_response("sync_group", version, synced._asdict())])
+        deferred.complete(synced._asdict())
 
     node.groups.sync(
         request.group_id,

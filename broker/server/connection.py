@@ -19,6 +19,7 @@ from typing import Final, cast
 
 from broker.handlers.dispatch import Dispatcher, PendingResponse
 from broker.handlers.reply import CloseConnection, Deferred, Listener
+from broker.protocol.cold import Answer
 from broker.protocol.frame import FrameReceiver, Part, Parts
 from broker.protocol.primitives import MalformedRequestError
 
@@ -191,8 +192,8 @@ class Connection(asyncio.BufferedProtocol):
         if holds_line:
             self._is_held = True
 
-        def ready(parts: Parts) -> None:
-            slot.parts = answer.frame(parts)
+        def ready(reply: Parts | Answer) -> None:
+            slot.parts = answer.frame(reply)
             slot.deferred = None
             if holds_line:
                 self._is_held = False

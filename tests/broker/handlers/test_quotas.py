@@ -197,3 +197,14 @@ def test_what_is_counted(node: NodeHarness) -> None:
     node.ask("delete_topics", 4, topic_names=["t", "nowhere"], timeout=1000)
     assert "t" not in counters.topics
     assert counters.all_topics().messages_in == 3
+
+
+def test_errors_of_answers_are_counted_by_api_now_or_later(node: NodeHarness) -> None:
+    node.ask("metadata", 4, topics=[{"name": "nowhere"}], allow_auto_topic_creation=False)
+    node.ask("delete_topics", 4, topic_names=["nowhere"], timeout=1000)
+    pending = node.ask("delete_groups", 1, groups_names=["nobody"])
+    assert pending is not None
+    errors = {counters.name: counters.errors for counters in node.node.counters.requests.values() if counters.errors}
+    assert errors["Metadata"] == {ErrorCode.unknown_topic_or_partition: 1}
+    assert errors["DeleteTopics"] == {ErrorCode.unknown_topic_or_partition: 1}
+    assert sum(errors["DeleteGroups"].values()) == 1

@@ -77,7 +77,7 @@ class Echo:
         if request.startswith(b"later"):
             deferred = self.later[request] = Deferred()
             deferred.holds_line = request == b"later large"
-            return PendingResponse(deferred, list)
+            return PendingResponse(deferred, lambda answer: list(cast(list[Part], answer)))
         return [request + b";"]
 
 

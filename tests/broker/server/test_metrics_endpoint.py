@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.config import BrokerConfig, ConfigError, Setting
+from broker.server.listeners import metrics_endpoint_of
 from broker.server.metrics_endpoint import MAX_CONNECTIONS
 from tests.broker.running import running_broker
 
@@ -109,3 +111,20 @@ def _try(url: str) -> bytes:
         return exchange(url, b"GET /metrics HTTP/1.1\r\n\r\n")
     except ConnectionError:
         return b""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("9404", "write it as HTTP://host:port"),
+        ("PLAINTEXT://127.0.0.1:9404", "is not one HTTP endpoint"),
+        ("HTTP://127.0.0.1:1,HTTP://127.0.0.1:2", "is not one HTTP endpoint"),
+    ],
+)
+def test_a_listener_that_is_none(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"metrics.listener: .*{said}"):
+        metrics_endpoint_of(BrokerConfig([Setting("test", "metrics.listener", text)]))
+
+
+def test_without_a_listener_there_is_no_endpoint() -> None:
+    assert metrics_endpoint_of(BrokerConfig()) is None
