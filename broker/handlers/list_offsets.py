@@ -11,15 +11,20 @@ Versions: v4 brings the leader epoch, checked as in Fetch; v7 brings -3, v8 brin
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import Reply, RequestContext
+from broker.log.errors import CorruptIndex
 from broker.node import Node
 from broker.protocol.cold import Answer
 from broker.protocol.fetch import READ_COMMITTED
+from broker.records.batch import CorruptBatch
 from broker.replica.partition import Partition
+
+_logger = logging.getLogger(__name__)
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -67,7 +72,13 @@ def _look_up(
         return _found(partition, -1, end_offset)
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return _found(partition, -1, log.log_start_offset)
-    found = log.max_timestamp() if timestamp_ms == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp_ms, end_offset)
+    try:
+        found = (
+            log.max_timestamp() if timestamp_ms == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp_ms, end_offset)
+        )
+    except (OSError, CorruptBatch, CorruptIndex) as damage:
+        _logger.error("cannot look up a timestamp in %s-%d: %s", partition.topic, partition.index, damage)
+        return _error(ErrorCode.kafka_storage_error if isinstance(damage, OSError) else ErrorCode.corrupt_message)
     return {"timestamp": -1, "offset": -1, "leader_epoch": -1} if found is None else _found(partition, *found)
 
 
