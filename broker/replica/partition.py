@@ -119,6 +119,10 @@ class Partition:
         """
         if epoch == self.leader_epoch:
             return epoch, self.log.log_end_offset
+        latest = self.log.leader_epochs.latest
+        if latest < epoch < self.leader_epoch:
+            # Nothing was written in it, so it ended where the one before it did.
+            return (latest if latest >= 0 else epoch), self.log.log_end_offset
         return self.log.offset_for_leader_epoch(epoch)
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | ErrorCode | None:

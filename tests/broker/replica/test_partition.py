@@ -1,4 +1,4 @@
-"""A partition whose log must be flushed first: what its readers and producers may know, and when."""
+"""A partition as its leader sees it: what readers and producers may know, and when, over restarts too."""
 
 from __future__ import annotations
 
@@ -56,4 +56,28 @@ def test_records_that_a_crash_left_unflushed_are_flushed_before_anybody_hears_of
     node.scheduler.run()
     assert again.answer.responses[0].partition_responses[0].base_offset == (0 if is_idempotent else 1)
     assert partition.high_watermark == partition.log.log_end_offset
+    node.close(clean=False)
+
+
+@pytest.mark.parametrize("has_records", [False, True])
+def test_a_reader_who_came_to_the_end_in_a_run_that_wrote_nothing_stays_there(
+    tmp_path: Path, has_records: bool
+) -> None:
+    """Were its epoch unknown to the next run, the reader would go back to where auto.offset.reset says."""
+    node = NodeHarness(tmp_path / "log")
+    node.create_topic("t")
+    if has_records:
+        node.produce("t", b"x")
+    node.close()
+    node = NodeHarness(tmp_path / "log")
+    node.close()
+    node = NodeHarness(tmp_path / "log")
+    partition = node.node.partition("t", 0)
+    assert partition is not None
+    end = partition.log.log_end_offset
+    silent_epoch = partition.leader_epoch - 1
+    assert partition.end_of_epoch(silent_epoch) == (silent_epoch - 1 if has_records else silent_epoch, end)
+    assert partition.end_of_epoch(partition.leader_epoch + 1) == (-1, -1)
+    node.produce("t", b"y")
+    assert partition.end_of_epoch(silent_epoch)[1] == end
     node.close(clean=False)
