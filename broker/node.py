@@ -172,11 +172,16 @@ class Node:
         """Create topics, each for itself. With `validate_only` nothing is made, and they are told as they would be."""
         results: list[Topic | Problem] = []
         records: list[TopicRecord] = []
+        partition_count = 0
         names = {_in_metrics(name): name for name in self._topics}
         for topic in wanted:
             assignment = self._assign(topic, names)
             if isinstance(assignment, Problem):
                 results.append(assignment)
+                continue
+            partition_count += len(assignment)
+            if partition_count > MAX_PARTITIONS_PER_REQUEST:
+                results.append(_too_many_partitions(partition_count))
                 continue
             config = {name: text for name, text in (topic.config or {}).items() if text is not None}
             record = TopicRecord(topic.name, random_topic_id(), assignment, config)

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from broker.clock import ManualClock
 from broker.cluster.embedded import EmbeddedMetadataStore
@@ -15,7 +16,7 @@ from broker.cluster.store import MetadataError
 from broker.config import BrokerConfig, TopicConfig
 from broker.log.checkpoint import encode_partition_metadata
 from broker.log.log_directory import LogDirectory
-from broker.node import NewTopic, Node, Problem, log_config_of
+from broker.node import MAX_PARTITIONS_PER_REQUEST, NewTopic, Node, Problem, log_config_of
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import ROOT, append, batch, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
@@ -113,3 +114,12 @@ def test_the_records_of_another_topic_of_the_same_name_are_not_taken_for_its_own
     files.overwrite(path, encode_partition_metadata(UUID(int=7)))
     with pytest.raises(MetadataError, match=r"^/logs/t-0 is of topic id AAAAAAAAAAAAAAAAAAAABw, and [^\n]*$"):
         start(files.restarted())
+
+
+def test_partitions_are_counted_over_all_topics_of_a_request() -> None:
+    node = start(SimulatedFiles())
+    half = MAX_PARTITIONS_PER_REQUEST // 2 + 1
+    first, second = node.create_topics([NewTopic("a", half, 1), NewTopic("b", half, 1)], validate_only=True)
+    assert not isinstance(first, Problem)
+    assert isinstance(second, Problem)
+    assert second.error_code is ErrorCode.policy_violation
