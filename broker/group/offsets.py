@@ -5,7 +5,7 @@
     committed               a commit is handed to the log                              committed and pending
     pending                 the log has it                                             committed
     pending                 the log refused it                                         as it was before
-    committed               group or topic deleted, OffsetDelete, expiry              unknown (the log gets a tombstone)
+    committed, pending      group or topic deleted, OffsetDelete, expiry              unknown (the log gets a tombstone)
 
 A pending offset is not shown and does not expire. When offsets expire (KIP-211): of an empty group, when the group has
 been empty for the retention time; of a consumer group that is stable, when nobody in it reads the topic and the last
@@ -76,11 +76,11 @@ class GroupOffsets:
                 self._committed[partition] = offset
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget these; those of them that were known."""
+        """Forget these; those of them that the log knows, or is about to."""
         removed = []
         for partition in partitions:
-            self._pending.pop(partition, None)
-            if self._committed.pop(partition, None) is not None:
+            was_pending = self._pending.pop(partition, 0) > 0
+            if self._committed.pop(partition, None) is not None or was_pending:
                 removed.append(partition)
         return removed
 

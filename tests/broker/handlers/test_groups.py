@@ -237,6 +237,21 @@ class TestOffsets:
         assert committing.answer.topics[0].partitions[0].error_code == ErrorCode.none
         assert node.fetch_offsets(T0, require_stable=True) == {T0: (1, "")}
 
+    def test_what_is_deleted_while_it_is_being_committed_stays_deleted(self, make: Callable[..., GroupHarness]) -> None:
+        node = make(log_flush_interval_messages="1")
+        node.find()
+        node.commit({T1: 1})
+        node.flush()
+        committing = node.commit({T0: 1})
+        topics = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+        deleting = node.ask("offset_delete", 0, group_id="g", topics=topics)
+        node.flush()
+        node.flush()
+        assert not committing.waits
+        assert not isinstance(deleting, Pending) or not deleting.waits
+        assert node.fetch_offsets() == {T1: (1, "")}
+        assert make().fetch_offsets() == {T1: (1, "")}
+
     def test_a_full_disk_is_told(self, node: GroupHarness, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*_: object, **__: object) -> None:
             raise OSError(28, "No space left on device")
