@@ -133,11 +133,16 @@ class SparkLauncher:
         settings = {"spark.local.dir": str(scratch), **self._settings}
         conf = SparkConf().setAll(list(settings.items())).setMaster(self.master).setAppName(self._app_name)
         log = self._cleanup.enter_context(self._log_path.open("ab"))
+        # In a thread: only a launch that comes to its end hands over the process, so that Ctrl-C can end that too.
+        launch: Background[Any] = Background(
+            lambda: launch_gateway(conf, {"stdout": log, "stderr": subprocess.STDOUT})  # type: ignore[no-untyped-call]
+        )
+        self._cleanup.callback(_end_java, launch)
+        launch.finished.wait()
         try:
-            gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": subprocess.STDOUT})  # type: ignore[no-untyped-call]
+            gateway = launch.result()
         except PySparkRuntimeError as error:
             raise LoadSetupError(f"Spark's Java process ({self._java.source}) ended: {self._last_words()}") from error
-        self._cleanup.callback(_end_java, gateway)
         watchdog = threading.Timer(self._patience_s, gateway.proc.kill)
         watchdog.start()
         # SparkContext takes SIGINT and answers it by killing all tasks; ours ends a load in order.
@@ -331,10 +336,15 @@ def _zip_package(scratch: Path) -> Path:
     return Path(shutil.make_archive(str(scratch / package.name), "zip", copy))
 
 
-def _end_java(gateway: Any) -> None:
+def _end_java(launch: Background[Any]) -> None:
     """End the Java process, so that the next launcher of this process starts with settings of its own."""
     from pyspark import SparkContext
 
+    launch.finished.wait()
+    try:
+        gateway = launch.result()
+    except Exception:
+        return  # nothing was launched; whoever waited for it has been told why
     gateway.shutdown()
     gateway.proc.stdin.close()  # Spark's gateway server ends when its standard input does
     try:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 
 import psutil
@@ -87,3 +90,34 @@ def test_a_task_that_is_killed_is_one_sentence(local: SparkLauncher, make_plan: 
     with pytest.raises(LoadFailed) as caught:
         local.run(make_plan(measure_s=60), on_progress=kill_a_worker)
     assert re.fullmatch("a load task died: Python worker exited unexpectedly.*", str(caught.value))
+
+
+def test_an_interrupt_while_java_starts_leaves_no_java() -> None:
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from spark_loadgen import SparkLauncher\n"
+        "print('started', flush=True)\n"
+        "with SparkLauncher('local[1]'): signal.pause()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            java: list[psutil.Process] = []
+            deadline_s = time.monotonic() + 30
+            while not java and time.monotonic() < deadline_s:
+                java = [child for child in psutil.Process(process.pid).children() if _is_spark(child)]
+            assert java, "Spark started no process"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) != 0
+        finally:
+            process.kill()
+    assert not psutil.wait_procs(java, timeout=10)[1]
+
+
+def _is_spark(process: psutil.Process) -> bool:
+    """And not the `java -version` that comes before."""
+    try:
+        return "pyspark-shell" in process.cmdline()
+    except psutil.Error:
+        return False
