@@ -138,7 +138,10 @@ def _states(cluster: Cluster) -> dict[str, str]:
 
 
 def _state_name(state: ConsumerGroupState | None) -> str:
-    return "Unknown" if state is None else "".join(word.capitalize() for word in state.name.split("_"))
+    """As Kafka spells it; librdkafka's PREPARING_REBALANCING is Kafka's PreparingRebalance."""
+    if state is None:
+        return "Unknown"
+    return "".join(word.capitalize() for word in state.name.split("_")).replace("Rebalancing", "Rebalance")
 
 
 def _print_list(states: dict[str, str], with_state: bool, as_json: bool) -> None:
