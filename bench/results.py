@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -293,6 +294,12 @@ class ResultWriter:
             ) from error
         if occupied:
             raise ResultDirectoryError(f"{directory} is not empty; name a new directory with --out")
+
+    def discard(self) -> None:
+        """Take back all that was written: the run came to nothing, and its directory shall be free for the next try."""
+        shutil.rmtree(self.directory / "trials", ignore_errors=True)
+        for name in ("manifest.json", "env.json"):
+            (self.directory / name).unlink(missing_ok=True)
 
     def remove_if_empty(self) -> None:
         """Leave nothing behind of a run that could not start."""

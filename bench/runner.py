@@ -120,6 +120,8 @@ class Run:
                 exit_codes.add(EXIT_TARGET)
             except UsageError as error:
                 self._end(self._mark(manifest, index, "failed", str(error)), "failed", EXIT_USAGE)
+                if index == 0:
+                    self.writer.discard()
                 raise
             except BaseException as error:
                 interrupted = isinstance(error, KeyboardInterrupt)

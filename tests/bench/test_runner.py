@@ -189,6 +189,14 @@ def test_what_cannot_work_for_any_trial_ends_the_run(
     bench.assert_nothing_left()
 
 
+def test_a_mistake_that_the_first_trial_shows_leaves_the_directory_free(bench: Bench) -> None:
+    bench.systems.faults = {1: UsageError("the broker refuses the topic: x")}
+    with pytest.raises(UsageError):
+        bench.run()
+    assert list(bench.out.iterdir()) == []
+    bench.assert_nothing_left()
+
+
 def test_a_bug_is_not_swallowed_and_the_directory_says_so(bench: Bench) -> None:
     bench.launcher.outcome = at(1, ZeroDivisionError("bug"))
     with pytest.raises(ZeroDivisionError):
