@@ -134,8 +134,9 @@ class NodeHarness:
 
     def flush(self) -> None:
         """What the flusher does."""
-        wanted, self.wanted_flushes = self.wanted_flushes, []
-        for partition in dict.fromkeys(wanted):
+        wanted = dict.fromkeys(self.wanted_flushes)
+        self.wanted_flushes.clear()  # The node holds on to this very list.
+        for partition in wanted:
             ticket = partition.log.begin_flush()
             if ticket is not None:
                 ticket.sync()
