@@ -202,6 +202,9 @@ class _Broker:
         self._flusher = Flusher(loop, self._on_storage_failure, self._node.counters.log_flush)
         self._log_keeper = LogKeeper(self._node, RealFiles(), self._flusher.run_in_thread)
         dispatcher = Dispatcher(self._node)
+        # What a crash left unflushed is below no high watermark yet: readers must not find less than was acknowledged.
+        await self._flush_what_is_due()
+        await self._flusher.idle()
         limits = ConnectionLimits(self._limits, self._node.counters)
         acceptors = [
             Acceptor(loop, listening, limits, self._connection_factory(dispatcher, bound))

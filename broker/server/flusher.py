@@ -75,10 +75,13 @@ class Flusher:
         """Other blocking work on the log directory."""
         await self._loop.run_in_executor(self._executor, work)
 
-    async def close(self) -> None:
+    async def idle(self) -> None:
         """Wait for the syncs that are under way or wanted."""
         while self._task is not None:
             await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        await self.idle()
         self._executor.shutdown()
 
 
