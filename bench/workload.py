@@ -25,6 +25,9 @@ from bench.client_properties import PropertyError, Role, to_librdkafka
 
 WORKLOAD_SCHEMA: Final = "bench.workload/1"
 TEMPORARY_TARGET: Final = "temporary"
+# librdkafka's default, and what it counts beside a value without key and headers (a batch's header and a record's).
+DEFAULT_MESSAGE_MAX_BYTES: Final = 1_000_000
+RECORD_OVERHEAD_BYTES: Final = 100
 
 Scalar = str | int | float | bool
 
@@ -252,6 +255,15 @@ class Workload(_Part):
                 "consumers",
                 "count",
                 text=f"{self.consumers.count} consumers cannot share {self.topics.partitions} partitions",
+            )
+        largest = self.producers.client.get("message.max.bytes", DEFAULT_MESSAGE_MAX_BYTES)
+        if self.records.size_bytes is not None and self.records.size_bytes + RECORD_OVERHEAD_BYTES > int(largest):
+            raise KeyFaultError(
+                "records",
+                "size",
+                text=f"{units.format_size(self.records.size_bytes)} is more than the producer sends "
+                f"(message.max.bytes {largest}); raise producers.client.message.max.bytes and "
+                "topics.config.max.message.bytes",
             )
         if self.load.rate_per_s < self.producers.count:
             rate = units.format_rate(self.load.rate_per_s)
