@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from broker.group.coordinator import GroupCoordinator
 from broker.group.offsets_topic import OFFSETS_TOPIC, topic_overrides
 from broker.log.checkpoint import encode_topic_id
 from broker.log.config import LogConfig
+from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import PartitionLog
 from broker.metrics.counters import BrokerCounters, TopicCounters
@@ -94,8 +96,9 @@ class Node:
         clock: Clock,
         scheduler: Scheduler,
         store: MetadataStore,
-        log_directory: LogDirectory,
+        log_directories: LogDirectories,
         request_flush: Callable[[Partition], None],
+        storage_failed: Callable[[OSError, Partition], None],
         request_checkpoint: Callable[[Callable[[OSError | None], None]], None],
     ) -> None:
         """Take up every topic of the store. Raises MetadataError when the log directory has partitions of others."""
@@ -104,7 +107,7 @@ class Node:
         self.clock = clock
         self.scheduler = scheduler
         self.store = store
-        self.log_directory = log_directory
+        self.log_directories = log_directories
         self.fetch_max_bytes = config.integer("fetch.max.bytes")
         self.counters = BrokerCounters()
         self.quotas = ClientQuotas(
@@ -114,10 +117,11 @@ class Node:
         )
         self.fetch_sessions = FetchSessions(config.integer("max.incremental.fetch.session.cache.slots"))
         self.has_deleted_logs = False
-        """Whether folders of deleted partitions wait for `LogDirectory.purge_deleted`, which may take long."""
+        """Whether folders of deleted partitions wait for `LogDirectories.purge_deleted`, which may take long."""
         self.request_checkpoint = request_checkpoint
         """Have the logs' checkpoints written soon; the callback is told the failure, if any."""
         self._request_flush = request_flush
+        self._storage_failed = storage_failed
         self._topics: dict[str, Topic] = {}
         self._topics_by_id: dict[UUID, Topic] = {}
         self._producer_ids = ProducerIdBlock(broker_id, 0, -1)
@@ -131,13 +135,13 @@ class Node:
     def _take_up_topics(self) -> Sequence[str]:
         """Open every topic; the names of those whose deletion was finished instead."""
         known = {(topic.name, partition) for topic in self.store.topics() for partition in topic.assignment}
-        strangers = sorted(set(self.log_directory.logs) - known)
+        strangers = sorted(set(self.log_directories.keys()) - known)
         if strangers:
             topic, partition = strangers[0]
             more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
             raise MetadataError(
-                f"{self.log_directory.path} holds {topic}-{partition}{more}, which the broker's metadata does not "
-                "know: move it away, or name the directory it belongs to"
+                f"{self._place_of(topic, partition)} holds {topic}-{partition}{more}, which the broker's metadata does "
+                "not know: move it away, or name the directory it belongs to"
             )
         marked = list(self.store.topics_marked_for_deletion())
         for name in marked:
@@ -145,6 +149,9 @@ class Node:
         for record in list(self.store.topics()):
             self._open_topic(record)
         return marked
+
+    def _place_of(self, topic: str, partition: int) -> Path:
+        return next(directory.path for directory in self.log_directories.all if (topic, partition) in directory.logs)
 
     # Looking up
 
@@ -161,7 +168,18 @@ class Node:
         return found.partitions[index]
 
     def partitions(self) -> Iterable[Partition]:
-        return (partition for topic in self._topics.values() for partition in topic.partitions)
+        """Those that can be read and written."""
+        return (
+            partition for topic in self._topics.values() for partition in topic.partitions if not partition.has_failed
+        )
+
+    def fail_directory(self, directory: LogDirectory) -> int:
+        """Give up the partitions of a directory that cannot be relied on; how many that are."""
+        self.log_directories.fail(directory)
+        failed = [partition for partition in self.partitions() if directory is self.log_directories.of(partition.log)]
+        for partition in failed:
+            partition.fail()
+        return len(failed)
 
     # Changing topics
 
@@ -345,9 +363,9 @@ class Node:
             _logger.error("cannot take back topic %s: %s; it will be finished at the next start", name, error)
 
     def _remove(self, name: str) -> None:
-        for topic, partition in list(self.log_directory.logs):
+        for topic, partition in list(self.log_directories.keys()):
             if topic == name:
-                self.log_directory.delete_partition(topic, partition)
+                self.log_directories.delete_partition(topic, partition)
                 self.has_deleted_logs = True
         self.store.remove_topic(name)
 
@@ -371,14 +389,15 @@ class Node:
                     replicas=record.assignment[index],
                     min_in_sync_replicas=topic.config.integer("min.insync.replicas"),
                     request_flush=self._request_flush,
+                    storage_failed=self._storage_failed,
                     counters=topic.counters,
                 )
             )
 
     def _open_log(self, topic: Topic, index: int, log_config: LogConfig) -> PartitionLog:
-        log = self.log_directory.logs.get((topic.name, index))
+        log = self.log_directories.get((topic.name, index))
         if log is None:
-            return self.log_directory.create_partition(topic.name, index, topic.topic_id, log_config)
+            return self.log_directories.create_partition(topic.name, index, topic.topic_id, log_config)
         if log.topic_id != topic.topic_id:
             if log.topic_id is not None and log.log_end_offset > 0:
                 raise MetadataError(

@@ -109,7 +109,7 @@ def _alter_broker(
     except OSError as error:
         return _cannot_write(f"broker {name or 'defaults'}", error)
     node.config.set_dynamic(name, overrides)
-    node.log_directory.defaults = log_config_of(TopicConfig(node.config, {}))
+    node.log_directories.set_defaults(log_config_of(TopicConfig(node.config, {})))
     _take_effect(node, [topic.name for topic in node.topics()])
     _logger.info("%s: the dynamic settings are %s now", f"broker {name}" if name else "all brokers", overrides)
     return None

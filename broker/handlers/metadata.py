@@ -95,13 +95,13 @@ def _describe(topic: Topic, operations: int) -> TopicMetadata:
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             PartitionMetadata(
-                ErrorCode.none,
+                ErrorCode.leader_not_available if partition.has_failed else ErrorCode.none,
                 partition.index,
-                partition.replicas[0],
+                -1 if partition.has_failed else partition.replicas[0],
                 partition.leader_epoch,
                 partition.replicas,
                 partition.in_sync_replicas,
-                [],
+                partition.replicas if partition.has_failed else [],
             )
             for partition in topic.partitions
         ],

@@ -18,6 +18,7 @@ from broker.records.batch import ReadableBuffer
 
 # linux/falloc.h: reserve blocks past the end of the file without moving the end.
 _FALLOC_FL_KEEP_SIZE: Final = 1
+DISK_IS_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 # struct flock: type, whence, start, length (0: to the end), pid.
 _WHOLE_FILE_WRITE_LOCK: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 

@@ -244,6 +244,10 @@ class PartitionLog:
         except (CorruptBatch, CorruptIndex) as error:
             _LOG.error("%s-%d cannot be read at offset %d: %s", self.topic, self.partition, offset, error)
             return ErrorCode.corrupt_message
+        except OSError as error:
+            # A bad sector, perhaps: that is no reason to take all else in the directory away.
+            _LOG.error("%s-%d cannot be read at offset %d: %s", self.topic, self.partition, offset, error)
+            return ErrorCode.kafka_storage_error
         return b""
 
     def _end_offset_of(self, slot: int) -> int:

@@ -10,11 +10,13 @@ a power cut could take back.
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Callable
 
 from kio.schema.errors import ErrorCode
 
+from broker.log.files import DISK_IS_FULL
 from broker.log.partition_log import Appended, PartitionLog
 from broker.metrics.counters import TopicCounters
 from broker.records.batch import BatchHeader, CorruptBatch, validate_produced
@@ -28,10 +30,12 @@ class Partition:
     __slots__ = (
         "_acknowledgements",
         "_request_flush",
+        "_storage_failed",
         "_unpublished_bytes",
         "counters",
         "fetch_waiters",
         "has_ended",
+        "has_failed",
         "high_watermark",
         "in_sync_replicas",
         "index",
@@ -52,6 +56,7 @@ class Partition:
         replicas: list[int],
         min_in_sync_replicas: int,
         request_flush: Callable[[Partition], None],
+        storage_failed: Callable[[OSError, Partition], None],
         counters: TopicCounters,
     ) -> None:
         self.topic = topic
@@ -63,10 +68,13 @@ class Partition:
         self.min_in_sync_replicas = min_in_sync_replicas
         self.high_watermark = log.log_end_offset
         self.has_ended = False
+        self.has_failed = False
+        """Its log directory failed: there is nothing to read or write until the broker starts again."""
         self.counters = counters
         """Those of its topic."""
         self.fetch_waiters: set[FetchWaiter] = set()
         self._request_flush = request_flush
+        self._storage_failed = storage_failed
         self._acknowledgements: deque[tuple[int, Acknowledge]] = deque()
         self._unpublished_bytes = 0
         if log.unflushed_messages >= log.config.flush_messages:
@@ -80,6 +88,8 @@ class Partition:
 
     def append(self, records: memoryview | None, acks: int, now_ms: int) -> Appended | ErrorCode:
         """Check and append what a producer sent. The bytes are patched in place and need not outlive the call."""
+        if self.has_failed:
+            return ErrorCode.kafka_storage_error
         if acks == -1 and len(self.in_sync_replicas) < self.min_in_sync_replicas:
             return ErrorCode.not_enough_replicas
         if records is None:
@@ -92,7 +102,14 @@ class Partition:
             return ErrorCode.invalid_txn_state
         if log.config.compacts and not _can_be_compacted(records, headers[0]):
             return ErrorCode.invalid_record
-        appended = log.append(records, headers, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        try:
+            appended = log.append(records, headers, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except OSError as error:
+            # A full disk takes nothing with it: what was there is whole, and there may be space again. So it is with
+            # descriptors.
+            if error.errno not in (*DISK_IS_FULL, errno.EMFILE, errno.ENFILE):
+                self._storage_failed(error, self)
+            raise
         if isinstance(appended, ErrorCode) or appended.duplicate:
             return appended
         size_bytes = headers[0].size_bytes
@@ -108,6 +125,8 @@ class Partition:
 
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
         """Whether a client that takes `epoch` for the current one (-1: it does not say) is up to date (KIP-320)."""
+        if self.has_failed:
+            return ErrorCode.kafka_storage_error
         if epoch in (-1, self.leader_epoch):
             return ErrorCode.none
         return ErrorCode.fenced_leader_epoch if epoch < self.leader_epoch else ErrorCode.unknown_leader_epoch
@@ -145,6 +164,8 @@ class Partition:
 
     def delete_records(self, offset: int) -> int | ErrorCode:
         """Let the log start at `offset`, or at the high watermark for −1; where it starts now."""
+        if self.has_failed:
+            return ErrorCode.kafka_storage_error
         if not self.log.config.deletes:
             return ErrorCode.policy_violation
         if offset == -1:
@@ -186,6 +207,11 @@ class Partition:
         waiting = self._acknowledgements
         while waiting and waiting[0][0] < offset:
             waiting.popleft()[1](ErrorCode.none)
+
+    def fail(self) -> None:
+        """The log directory failed. What waits is told; what was not flushed may or may not be on the disk."""
+        self.has_failed = True
+        self.end(ErrorCode.kafka_storage_error)
 
     def end(self, error: ErrorCode) -> None:
         """The partition is gone from this broker: nobody may wait for it any longer."""

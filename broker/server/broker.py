@@ -28,10 +28,12 @@ from broker.cluster.store import MetadataError
 from broker.config import BrokerConfig, ConfigError, TopicConfig, check_broker_overrides
 from broker.handlers.dispatch import Dispatcher
 from broker.log.errors import LogDirectoryError
-from broker.log.files import RealFiles
+from broker.log.files import FileOperations, RealFiles
+from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
 from broker.metrics.page import page
 from broker.node import Node, log_config_of
+from broker.replica.partition import Partition
 from broker.replica.waiters import Timer
 from broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from broker.server.cleaner import Cleaner
@@ -77,38 +79,32 @@ def run(config: BrokerConfig) -> int:
     _allow_many_files()
     for warning in config.warnings:
         _logger.warning("%s", warning)
-    path = log_directory_path(config)
+    paths = log_directory_paths(config)
     endpoints, advertised = endpoints_of(config)
     metrics_endpoint = metrics_endpoint_of(config)
     limits = Limits.of(config)
     files = RealFiles()
-    log_directory = LogDirectory(
-        files,
-        path,
-        log_config_of(TopicConfig(config, {})),
-        broker_id=broker_id_of(config),
-        clock=SystemClock(),
-        producer_expiration_ms=config.integer("producer.id.expiration.ms"),
-    )
+    log_directories = _open_directories(config, files, paths)
     bound: list[BoundListener] = []
     metrics: BoundListener | None = None
     try:
-        store = EmbeddedMetadataStore(files, path, log_directory.cluster_id)
+        store = EmbeddedMetadataStore(files, paths[0], log_directories.all[0].cluster_id)
         _take_up_dynamic_settings(config, store)
         # Before the recovery, which may take long: a taken port should be told at once.
         bound += [bind(endpoint, advertised.get(endpoint.name), config) for endpoint in endpoints]
         if metrics_endpoint is not None:
             metrics = bind(metrics_endpoint, None, config)
         log_configs = {topic.name: log_config_of(TopicConfig(config, topic.config)) for topic in store.topics()}
-        log_directory.load(lambda topic: log_configs.get(topic, log_directory.defaults), _RecoveryProgress())
+        defaults = log_config_of(TopicConfig(config, {}))
+        log_directories.load(lambda topic: log_configs.get(topic, defaults), _RecoveryProgress())
         store.begin_epoch()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_Broker(config, log_directory, store, bound, metrics, limits, started_ns).serve())
+            return runner.run(_Broker(config, log_directories, store, bound, metrics, limits, started_ns).serve())
     except BaseException:
         for listener in [*bound, *([] if metrics is None else [metrics])]:
             for listening in listener.sockets:
                 listening.close()
-        log_directory.close(clean=False)
+        log_directories.close(clean=False)
         raise
 
 
@@ -132,13 +128,37 @@ def _take_up_dynamic_settings(config: BrokerConfig, store: EmbeddedMetadataStore
         config.set_dynamic(broker, usable)
 
 
-def log_directory_path(config: BrokerConfig) -> Path:
+def log_directory_paths(config: BrokerConfig) -> list[Path]:
     text = config.string("log.dirs") or config.string("log.dir")
-    if not text:
+    paths = [Path(part.strip()) for part in (text or "").split(",") if part.strip()]
+    if not paths:
         raise ConfigError("no log directory is named: use --log-dir DIR, or log.dirs in the configuration")
-    if "," in text:
-        raise ConfigError(f"log.dirs={text}: this version keeps its log in one directory; name one")
-    return Path(text)
+    if len({path.absolute() for path in paths}) < len(paths):
+        raise ConfigError(f"log.dirs={text}: a directory is named twice")
+    return paths
+
+
+def _open_directories(config: BrokerConfig, files: FileOperations, paths: list[Path]) -> LogDirectories:
+    """Take the lock of each; all belong to the cluster of the first."""
+    opened: list[LogDirectory] = []
+    try:
+        for path in paths:
+            opened.append(
+                LogDirectory(
+                    files,
+                    path,
+                    log_config_of(TopicConfig(config, {})),
+                    broker_id=broker_id_of(config),
+                    cluster_id=opened[0].cluster_id if opened else None,
+                    clock=SystemClock(),
+                    producer_expiration_ms=config.integer("producer.id.expiration.ms"),
+                )
+            )
+    except LogDirectoryError:
+        for directory in opened:
+            directory.close(clean=False)
+        raise
+    return LogDirectories(opened)
 
 
 def broker_id_of(config: BrokerConfig) -> int:
@@ -166,7 +186,7 @@ class _Broker:
     def __init__(
         self,
         config: BrokerConfig,
-        log_directory: LogDirectory,
+        log_directories: LogDirectories,
         store: EmbeddedMetadataStore,
         bound: list[BoundListener],
         metrics: BoundListener | None,
@@ -174,7 +194,7 @@ class _Broker:
         started_ns: int,
     ) -> None:
         self._config = config
-        self._log_directory = log_directory
+        self._log_directories = log_directories
         self._store = store
         self._bound = bound
         self._metrics = metrics
@@ -195,12 +215,13 @@ class _Broker:
             clock=SystemClock(),
             scheduler=LoopScheduler(loop),
             store=self._store,
-            log_directory=self._log_directory,
+            log_directories=self._log_directories,
             request_flush=lambda partition: self._flusher.request(partition),
+            storage_failed=self._on_partition_failure,
             request_checkpoint=self._request_checkpoint,
         )
-        self._flusher = Flusher(loop, self._on_storage_failure, self._node.counters.log_flush)
-        self._log_keeper = LogKeeper(self._node, RealFiles(), self._flusher.run_in_thread)
+        self._flusher = Flusher(loop, self._on_partition_failure, self._node.counters.log_flush)
+        self._log_keeper = LogKeeper(self._node, RealFiles(), self._flusher.run_in_thread, self._on_directory_failure)
         dispatcher = Dispatcher(self._node)
         # What a crash left unflushed is below no high watermark yet: readers must not find less than was acknowledged.
         await self._flush_what_is_due()
@@ -280,9 +301,28 @@ class _Broker:
         _logger.info("stopping")
         self._stop.set_result(EXIT_OK)
 
-    def _on_storage_failure(self, error: OSError) -> None:
+    def _on_partition_failure(self, error: OSError, partition: Partition) -> None:
+        self._on_directory_failure(error, self._log_directories.of(partition.log))
+
+    def _on_directory_failure(self, error: OSError, directory: LogDirectory) -> None:
         """After a failed sync the page cache may claim what the disk does not have: only a recovery can tell."""
-        _logger.critical("the log directory %s failed: %s; stopping", self._log_directory.path, error)
+        if directory not in self._log_directories.live:
+            return
+        count = self._node.fail_directory(directory)
+        if self._log_directories.live:
+            _logger.critical(
+                "the log directory %s failed: %s; its %d partitions are offline until it is mended and the broker "
+                "started again",
+                directory.path,
+                error,
+                count,
+            )
+        else:
+            self._on_storage_failure(error)
+
+    def _on_storage_failure(self, error: OSError) -> None:
+        paths = ", ".join(str(directory.path) for directory in self._log_directories.all)
+        _logger.critical("the log directory %s failed: %s; stopping", paths, error)
         if not self._stop.done():
             self._stop.set_result(EXIT_FAILED)
 
@@ -301,7 +341,7 @@ class _Broker:
         for connection in tuple(self._connections):
             connection.close()
         await self._flusher.close()
-        self._log_directory.close(clean=True)
+        self._log_directories.close(clean=True)
         _logger.info("stopped cleanly")
 
     # Housekeeping
@@ -322,7 +362,7 @@ class _Broker:
         if config.boolean("log.cleaner.enable"):
             backoff_ms = max(config.integer("log.cleaner.backoff.ms"), HOUSEKEEPING_MS)
             for _ in range(config.integer("log.cleaner.threads")):
-                cleaner = Cleaner(self._node, self._flusher.run_in_thread)
+                cleaner = Cleaner(self._node, self._flusher.run_in_thread, self._on_directory_failure)
                 self._every(backoff_ms, cleaner.clean_what_is_due)
         self._every(EXPIRE_PRODUCERS_INTERVAL_MS, self._expire_producers)
         max_idle_ms = config.integer("connections.max.idle.ms")
@@ -361,13 +401,13 @@ class _Broker:
                 self._flusher.request(partition)
         if self._node.has_deleted_logs:
             self._node.has_deleted_logs = False
-            await self._flusher.run_in_thread(self._log_directory.purge_deleted)
+            await self._flusher.run_in_thread(self._log_directories.purge_deleted)
 
     def _request_checkpoint(self, done: CheckpointDone) -> None:
         self._log_keeper.request_checkpoint(done)
 
     async def _expire_producers(self) -> None:
-        self._log_directory.expire_producers()
+        self._log_directories.expire_producers()
 
     async def _sweep_connections(self, max_idle_ms: int) -> None:
         now_ms = _monotonic_ms()

@@ -11,11 +11,13 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import broker
 from broker.log.compaction import CleanedGroup, Dirtiness
+from broker.log.log_directory import LogDirectory
 from broker.node import Node
 from broker.replica.partition import Partition
 from broker.server.log_keeper import RunInThread
@@ -33,7 +35,10 @@ class CleaningFailed(Exception):  # noqa: N818 - it ends one pass, not the broke
 class Cleaner:
     """One pass at a time, for one of `log.cleaner.threads`."""
 
-    def __init__(self, node: Node, run_in_thread: RunInThread) -> None:
+    def __init__(
+        self, node: Node, run_in_thread: RunInThread, on_failure: Callable[[OSError, LogDirectory], None]
+    ) -> None:
+        self._on_failure = on_failure
         config = node.config
         self._node = node
         self._run_in_thread = run_in_thread
@@ -67,7 +72,7 @@ class Cleaner:
             if not log.config.compacts or log.is_being_cleaned or partition in self._uncleanable:
                 continue
             key = partition.topic, partition.index
-            clean_offset = self._node.log_directory.clean_offsets.get(key, 0)
+            clean_offset = self._node.log_directories.of(log).clean_offsets.get(key, 0)
             dirt = log.dirtiness(clean_offset, partition.last_stable_offset, now_ms)
             if dirt.is_due(log.config) and (best is None or dirt.ratio > best[1].ratio):
                 best = partition, dirt
@@ -78,6 +83,9 @@ class Cleaner:
         partition.log.is_being_cleaned = True
         try:
             await self._pass(partition, dirt)
+        except OSError as error:
+            self._on_failure(error, self._node.log_directories.of(partition.log))
+            return False
         except CleaningFailed as error:
             if not partition.has_ended:
                 _logger.warning("%s-%d is not compacted now: %s", partition.topic, partition.index, error)
@@ -108,7 +116,7 @@ class Cleaner:
             return
         done = message["finished"]
         await self._run_in_thread(log.sync_names)
-        directory = self._node.log_directory
+        directory = self._node.log_directories.of(log)
         directory.clean_offsets[partition.topic, partition.index] = done["clean_up_to"]
         await self._run_in_thread(directory.begin_cleaner_checkpoint().write)
         _logger.info(

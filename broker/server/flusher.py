@@ -26,7 +26,10 @@ SYNC_THREADS: Final = 4
 
 class Flusher:
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[OSError], None], durations: Histogram | None = None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: Callable[[OSError, Partition], None],
+        durations: Histogram | None = None,
     ) -> None:
         """Syncs that went well are observed in `durations`."""
         self._loop = loop
@@ -56,8 +59,8 @@ class Flusher:
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 _logger.error("%s-%d cannot be flushed now: %s", partition.topic, partition.index, error)
-            else:
-                self._on_failure(error)
+            elif not partition.has_ended:
+                self._on_failure(error, partition)
             return
         if ticket is not None:
             try:
@@ -65,7 +68,7 @@ class Flusher:
                 self._durations.observe(duration_ns)
             except OSError as error:
                 if not partition.has_ended:  # a deleted log's files are gone
-                    self._on_failure(error)
+                    self._on_failure(error, partition)
                     return
             finally:
                 partition.log.complete_flush(ticket)

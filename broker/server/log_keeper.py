@@ -7,16 +7,16 @@ since it writes the same files or rests on what the other one wrote, takes turns
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from broker.log.files import FileOperations
+from broker.log.files import DISK_IS_FULL, FileOperations
+from broker.log.log_directory import LogDirectory
 from broker.log.retention import ClockGuard
 from broker.node import Node
+from broker.replica.partition import Partition
 
 _logger = logging.getLogger(__name__)
 
@@ -28,7 +28,14 @@ CheckpointDone = Callable[[OSError | None], None]
 
 
 class LogKeeper:
-    def __init__(self, node: Node, files: FileOperations, run_in_thread: RunInThread) -> None:
+    def __init__(
+        self,
+        node: Node,
+        files: FileOperations,
+        run_in_thread: RunInThread,
+        on_failure: Callable[[OSError, LogDirectory], None],
+    ) -> None:
+        self._on_failure = on_failure
         self._node = node
         self._files = files
         self._run_in_thread = run_in_thread
@@ -46,19 +53,23 @@ class LogKeeper:
         try:
             await self.write_checkpoints()
         except OSError as error:
-            self._pass_over_full_disk(error)
-
-    @staticmethod
-    def _pass_over_full_disk(error: OSError) -> None:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise error
-        _logger.warning("the checkpoints are not written: %s; trying again later", error.strerror)
+            _logger.warning("the checkpoints are not written: %s; trying again later", error.strerror)
 
     async def _write_checkpoints(self) -> None:
         high_watermarks = {
             (partition.topic, partition.index): partition.high_watermark for partition in self._node.partitions()
         }
-        await self._run_in_thread(self._node.log_directory.begin_checkpoint(high_watermarks).write)
+        failure: OSError | None = None
+        for directory in self._node.log_directories.live:
+            own = {key: offset for key, offset in high_watermarks.items() if key in directory.logs}
+            try:
+                await self._run_in_thread(directory.begin_checkpoint(own).write)
+            except OSError as error:
+                if error.errno not in DISK_IS_FULL:
+                    self._on_failure(error, directory)
+                failure = error
+        if failure is not None:
+            raise failure
 
     def request_checkpoint(self, done: CheckpointDone) -> None:
         """Write the checkpoints soon, with all that is so now; those who ask meanwhile share the next one."""
@@ -92,13 +103,23 @@ class LogKeeper:
                     await asyncio.sleep(0)
                     turn_ends_ns = clock.monotonic_ns() + SLICE_NS
                 if not partition.has_ended:
-                    deleted += partition.log.delete_expired(partition.high_watermark, clock.now_ms(), by_age=by_age)
+                    deleted += self._delete_expired(partition, clock.now_ms(), by_age)
             if deleted:
                 try:
                     await self._write_checkpoints()
                 except OSError as error:
                     # Where the logs start is told by their first files as well, and these make the space that lacks.
-                    self._pass_over_full_disk(error)
+                    _logger.warning("the checkpoints are not written: %s; trying again later", error.strerror)
+
+    def _delete_expired(self, partition: Partition, now_ms: int, by_age: bool) -> int:
+        try:
+            return partition.log.delete_expired(partition.high_watermark, now_ms, by_age=by_age)
+        except OSError as error:
+            if error.errno not in DISK_IS_FULL:
+                self._on_failure(error, self._node.log_directories.of(partition.log))
+            else:
+                _logger.warning("%s-%d: %s", partition.topic, partition.index, error)
+            return 0
 
     async def remove_deleted(self) -> None:
         """Remove the files whose delay is over."""
@@ -110,5 +131,9 @@ class LogKeeper:
 
     def _remove(self, paths: list[Path]) -> None:
         for path in paths:
-            with suppress(FileNotFoundError):  # its partition was deleted meanwhile
+            try:
                 self._files.remove(path)
+            except FileNotFoundError:
+                pass  # its partition was deleted meanwhile
+            except OSError as error:
+                _logger.error("%s cannot be removed: %s; the next start tries again", path, error.strerror)

@@ -75,7 +75,7 @@ def test_a_log_directory_that_may_not_be_written() -> None:
         (["--property", "num.partitions"], "write it as name=value"),
         (["--property", "zookeeper.connect=x:2181"], "zookeeper.connect is not supported"),
         (["--property", "broker.id=1", "--property", "node.id=2"], "set one of them"),
-        (["--property", "log.dirs=/a,/b"], "one directory"),
+        (["--property", "log.dirs=/a,/a"], "a directory is named twice"),
         (["--property", "listeners=SSL://:9093"], "PLAINTEXT only"),
         (["--property", "listeners=nonsense"], "PLAINTEXT://host:port"),
         (["--property", "advertised.listeners=PLAINTEXT://0.0.0.0:1"], "name a host"),

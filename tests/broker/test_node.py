@@ -15,6 +15,7 @@ from broker.cluster.embedded import EmbeddedMetadataStore
 from broker.cluster.store import MetadataError
 from broker.config import BrokerConfig, TopicConfig
 from broker.log.checkpoint import encode_partition_metadata
+from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
 from broker.node import MAX_PARTITIONS_PER_REQUEST, NewTopic, Node, Problem, log_config_of
 from tests.broker.handlers.harness import ManualScheduler
@@ -35,7 +36,8 @@ def start(files: SimulatedFiles) -> Node:
         clock=clock,
         scheduler=ManualScheduler(),
         store=store,
-        log_directory=directory,
+        log_directories=LogDirectories([directory]),
+        storage_failed=lambda error, partition: None,
         request_flush=lambda partition: None,
         request_checkpoint=lambda done: None,
     )
@@ -61,7 +63,7 @@ def test_an_interrupted_change_of_topics_is_whole_or_not_there(work: Callable[[N
         node = start(files)
         assert not isinstance(node.create_topic(NewTopic("kept", 1, 1)), Problem)
         assert not isinstance(node.create_topic(NewTopic("old", 2, 1)), Problem)
-        for log in node.log_directory.logs.values():
+        for log in node.log_directories.all[0].logs.values():
             append(log, batch(b"record"))
         old = node.topic("old")
         assert old is not None
@@ -87,7 +89,7 @@ def test_an_interrupted_change_of_topics_is_whole_or_not_there(work: Callable[[N
 
 
 def check(node: Node, old_id: UUID, what: str) -> None:
-    kept = node.log_directory.logs["kept", 0]
+    kept = node.log_directories.all[0].logs["kept", 0]
     assert read_all(kept) == [(0, b"record")], what
     old = node.topic("old")
     if old is not None and old.topic_id == old_id:
@@ -109,7 +111,7 @@ def test_the_records_of_another_topic_of_the_same_name_are_not_taken_for_its_own
     files = SimulatedFiles()
     node = start(files)
     node.create_topic(NewTopic("t", 1, 1))
-    append(node.log_directory.logs["t", 0], batch(b"record"))
+    append(node.log_directories.all[0].logs["t", 0], batch(b"record"))
     path = ROOT / "t-0" / "partition.metadata"
     files.overwrite(path, encode_partition_metadata(UUID(int=7)))
     with pytest.raises(MetadataError, match=r"^/logs/t-0 is of topic id AAAAAAAAAAAAAAAAAAAABw, and [^\n]*$"):

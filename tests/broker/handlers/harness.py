@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,8 @@ from broker.cluster.embedded import EmbeddedMetadataStore
 from broker.config import BrokerConfig, Setting, TopicConfig
 from broker.handlers.dispatch import Dispatcher, PendingResponse
 from broker.handlers.reply import Listener
-from broker.log.files import RealFiles
+from broker.log.files import FileOperations, RealFiles
+from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
 from broker.node import NewTopic, Node, Problem, Topic, log_config_of
 from broker.protocol import cold
@@ -95,17 +96,26 @@ class Pending:
 
 
 class NodeHarness:
-    def __init__(self, log_dir: Path, **properties: str) -> None:
+    def __init__(
+        self,
+        log_dir: Path,
+        more_log_dirs: Sequence[Path] = (),
+        files: FileOperations | None = None,
+        /,
+        **properties: str,
+    ) -> None:
         self.config = BrokerConfig(Setting("test", name.replace("_", "."), text) for name, text in properties.items())
         self.clock = ManualClock()
         self.scheduler = ManualScheduler()
         self.wanted_flushes: list[Partition] = []
-        files = RealFiles()
-        self.log_directory = LogDirectory(
-            files, log_dir, log_config_of(TopicConfig(self.config, {})), broker_id=0, clock=self.clock
+        files = files or RealFiles()
+        defaults = log_config_of(TopicConfig(self.config, {}))
+        self.log_directory, *others = (
+            LogDirectory(files, path, defaults, broker_id=0, clock=self.clock) for path in (log_dir, *more_log_dirs)
         )
+        self.log_directories = LogDirectories([self.log_directory, *others])
         self.store = EmbeddedMetadataStore(files, log_dir, self.log_directory.cluster_id)
-        self.log_directory.load()
+        self.log_directories.load(lambda _: defaults, lambda done, total: None)
         self.store.begin_epoch()
         self.node = Node(
             broker_id=0,
@@ -113,18 +123,22 @@ class NodeHarness:
             clock=self.clock,
             scheduler=self.scheduler,
             store=self.store,
-            log_directory=self.log_directory,
+            log_directories=self.log_directories,
             request_flush=self.wanted_flushes.append,
+            storage_failed=self._storage_failed,
             request_checkpoint=self._checkpoint,
         )
         self.dispatcher = Dispatcher(self.node)
+
+    def _storage_failed(self, error: OSError, partition: Partition) -> None:
+        self.node.fail_directory(self.log_directories.of(partition.log))
 
     def _checkpoint(self, done: Callable[[OSError | None], None]) -> None:
         self.log_directory.checkpoint()
         done(None)
 
     def close(self, *, clean: bool = True) -> None:
-        self.log_directory.close(clean=clean)
+        self.log_directories.close(clean=clean)
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> Topic:
         overrides: dict[str, str | None] = {key.replace("_", "."): value for key, value in config.items()}

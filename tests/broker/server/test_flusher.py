@@ -57,7 +57,7 @@ def run(partition: FakePartition, requests: int) -> list[OSError]:
     failures: list[OSError] = []
 
     async def scenario() -> None:
-        flusher = Flusher(asyncio.get_running_loop(), failures.append)
+        flusher = Flusher(asyncio.get_running_loop(), lambda error, _: failures.append(error))
         for _ in range(requests):
             flusher.request(cast(Any, partition))
         await flusher.close()
@@ -98,7 +98,7 @@ def test_a_request_during_a_sync_gets_one_of_its_own() -> None:
     failures: list[OSError] = []
 
     async def scenario() -> None:
-        flusher = Flusher(asyncio.get_running_loop(), failures.append)
+        flusher = Flusher(asyncio.get_running_loop(), lambda error, _: failures.append(error))
         flusher.request(cast(Any, partition))
         flushed = partition.flushed
 
@@ -122,7 +122,7 @@ def test_a_log_whose_flush_cannot_begin_holds_up_no_other(number: int) -> None:
     failures: list[OSError] = []
 
     async def scenario() -> None:
-        flusher = Flusher(asyncio.get_running_loop(), failures.append)
+        flusher = Flusher(asyncio.get_running_loop(), lambda error, _: failures.append(error))
         for partition in partitions:
             flusher.request(cast(Any, partition))
         await flusher.close()

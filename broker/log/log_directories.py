@@ -1,0 +1,88 @@
+"""The log directories of a broker: each partition lives in one of them, and one that fails takes only its own along.
+
+At the start all of them must be there: a broker that went on without one would take its partitions for new, empty ones.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from broker.log.checkpoint import TopicPartition
+from broker.log.config import LogConfig
+from broker.log.errors import LogDirectoryError
+from broker.log.log_directory import LogDirectory
+from broker.log.partition_log import PartitionLog
+
+
+class LogDirectories:
+    def __init__(self, directories: Sequence[LogDirectory]) -> None:
+        self.all = tuple(directories)
+        self._failed: set[LogDirectory] = set()
+
+    @property
+    def live(self) -> list[LogDirectory]:
+        return [directory for directory in self.all if directory not in self._failed]
+
+    @property
+    def home(self) -> Path:
+        """Where what belongs to the broker and to no partition is kept: the first."""
+        return self.all[0].path
+
+    def set_defaults(self, defaults: LogConfig) -> None:
+        for directory in self.all:
+            directory.defaults = defaults
+
+    def load(self, config_of: Callable[[str], LogConfig], progress: Callable[[int, int], None]) -> None:
+        """Bring back every partition of every directory; if one cannot, all are given back."""
+        try:
+            for directory in self.all:
+                directory.load(config_of, progress)
+            places: dict[TopicPartition, LogDirectory] = {}
+            for directory in self.all:
+                for key in directory.logs:
+                    if (other := places.setdefault(key, directory)) is not directory:
+                        raise LogDirectoryError(
+                            f"{other.path} and {directory.path} both hold {key[0]}-{key[1]}; "
+                            "move one of the folders away"
+                        )
+        except LogDirectoryError:
+            self.close(clean=False)
+            raise
+
+    def get(self, key: TopicPartition) -> PartitionLog | None:
+        return next((directory.logs[key] for directory in self.live if key in directory.logs), None)
+
+    def keys(self) -> Iterator[TopicPartition]:
+        return (key for directory in self.live for key in directory.logs)
+
+    def of(self, log: PartitionLog) -> LogDirectory:
+        return next(directory for directory in self.all if directory.path == log.directory.parent)
+
+    def create_partition(self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig) -> PartitionLog:
+        """Make a new log in the directory that has the fewest."""
+        directory = min(self.live, key=lambda directory: len(directory.logs))
+        return directory.create_partition(topic, partition, topic_id, config)
+
+    def delete_partition(self, topic: str, partition: int) -> None:
+        for directory in self.live:
+            if (topic, partition) in directory.logs:
+                directory.delete_partition(topic, partition)
+
+    def purge_deleted(self) -> None:
+        for directory in self.live:
+            directory.purge_deleted()
+
+    def expire_producers(self) -> None:
+        for directory in self.live:
+            directory.expire_producers()
+
+    def fail(self, directory: LogDirectory) -> None:
+        """Have nothing to do with a directory any more; the lock on it stays."""
+        self._failed.add(directory)
+
+    def close(self, *, clean: bool = True) -> None:
+        """Give all back. Those that failed get no mark of a clean stop, so the next start recovers them."""
+        for directory in self.all:
+            directory.close(clean=clean and directory not in self._failed)

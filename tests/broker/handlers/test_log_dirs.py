@@ -1,0 +1,151 @@
+"""Several log directories: where partitions go, and what is left when one of the disks breaks."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker.log.errors import LogDirectoryError
+from broker.log.files import RealFiles
+from broker.records.batch import ReadableBuffer
+from broker.records.record import decode_batch
+from tests.broker.handlers.harness import NodeHarness, Pending
+
+
+class BreakingFiles(RealFiles):
+    """A disk, and another one that can break: then neither writes nor syncs of what is on it succeed."""
+
+    __slots__ = ("broken", "paths")
+
+    def __init__(self) -> None:
+        self.broken: Path | None = None
+        self.paths: dict[int, Path] = {}
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        descriptor = super().open(path, create=create)
+        self.paths[descriptor] = path
+        return descriptor
+
+    def pwrite(self, descriptor: int, data: ReadableBuffer, position: int) -> None:
+        self._check(descriptor)
+        super().pwrite(descriptor, data, position)
+
+    def sync(self, descriptor: int) -> None:
+        self._check(descriptor)
+        super().sync(descriptor)
+
+    def _check(self, descriptor: int) -> None:
+        if self.broken is not None and self.broken in self.paths[descriptor].parents:
+            raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.fixture
+def files() -> BreakingFiles:
+    return BreakingFiles()
+
+
+@pytest.fixture
+def node(tmp_path: Path, files: BreakingFiles) -> Iterator[NodeHarness]:
+    node = NodeHarness(tmp_path / "a", [tmp_path / "b"], files)
+    yield node
+    files.broken = None
+    node.close(clean=False)
+
+
+def partitions_of(node: NodeHarness) -> dict[str, tuple[ErrorCode, set[str]]]:
+    results = node.ask("describe_log_dirs", 4, topics=None).results
+    return {
+        Path(result.log_dir).name: (
+            result.error_code,
+            {f"{topic.name}-{entry.partition_index}" for topic in result.topics for entry in topic.partitions},
+        )
+        for result in results
+    }
+
+
+def test_new_partitions_go_where_the_fewest_are(node: NodeHarness, tmp_path: Path) -> None:
+    node.create_topic("t", 3)
+    node.create_topic("u", 3)
+    told = partitions_of(node)
+    assert {name: len(partitions) for name, (_, partitions) in told.items()} == {"a": 3, "b": 3}
+    assert told["b"][1] == {path.name for path in (tmp_path / "b").iterdir() if path.is_dir()}
+    node.produce("t", b"x", partition=1)
+    node.close()
+    again = NodeHarness(tmp_path / "a", [tmp_path / "b"])
+    assert partitions_of(again) == told
+    assert again.node.partition("t", 1).log.log_end_offset == 1  # type: ignore[union-attr]
+    again.close()
+
+
+def test_a_disk_that_breaks_takes_only_its_partitions_along(
+    node: NodeHarness, files: BreakingFiles, tmp_path: Path
+) -> None:
+    node.create_topic("t", 2)
+    for partition in (0, 1):
+        assert node.produce("t", b"before", partition=partition).error_code is ErrorCode.none
+    files.broken = tmp_path / "b"
+    assert node.produce("t", b"lost", partition=1).error_code is ErrorCode.kafka_storage_error
+    files.broken = None  # it does not come back by itself
+    assert node.produce("t", b"lost", partition=1).error_code is ErrorCode.kafka_storage_error
+    assert node.fetch("t", 0, partition=1).responses[0].partitions[0].error_code is ErrorCode.kafka_storage_error
+    assert node.produce("t", b"after", partition=0).base_offset == 1
+    fetched = node.fetch("t", 1, partition=0).responses[0].partitions[0]
+    assert [record.value for record in decode_batch(fetched.records)] == [b"after"]
+    (topic,) = node.ask("metadata", 9, topics=[{"name": "t"}]).topics
+    assert [(p.error_code, p.leader_id, p.offline_replicas) for p in topic.partitions] == [
+        (ErrorCode.none, 0, ()),
+        (ErrorCode.leader_not_available, -1, (0,)),
+    ]
+    assert partitions_of(node) == {"a": (ErrorCode.none, {"t-0"}), "b": (ErrorCode.kafka_storage_error, set())}
+    # What is new goes where it can be written, and a start with the disk in order brings all back.
+    node.create_topic("u", 2)
+    assert partitions_of(node)["a"][1] == {"t-0", "u-0", "u-1"}
+    node.close()
+    assert not (tmp_path / "b" / ".kafka_cleanshutdown").exists()
+    again = NodeHarness(tmp_path / "a", [tmp_path / "b"])
+    fetched = again.fetch("t", 0, partition=1).responses[0].partitions[0]
+    assert [record.value for record in decode_batch(fetched.records)] == [b"before"]
+    again.close()
+
+
+def test_those_who_wait_for_a_broken_disk_are_told(node: NodeHarness, files: BreakingFiles, tmp_path: Path) -> None:
+    node.create_topic("t", 2, flush_messages="1")
+    waiting = node.produce("t", b"unflushed", partition=1, acks=-1)
+    reader = node.fetch("t", 0, partition=1, max_wait=10_000)
+    assert isinstance(waiting, Pending)
+    assert isinstance(reader, Pending)
+    files.broken = tmp_path / "b"
+    with pytest.raises(OSError, match="Input/output error"):
+        node.flush()
+    partition = node.node.partition("t", 1)
+    assert partition is not None
+    assert node.node.fail_directory(node.log_directories.of(partition.log)) == 1
+    node.scheduler.run()
+    assert waiting.answer.responses[0].partition_responses[0].error_code is ErrorCode.kafka_storage_error
+    assert reader.answer.responses[0].partitions[0].error_code is ErrorCode.kafka_storage_error
+    assert [entry.index for entry in node.node.partitions() if entry.topic == "t"] == [0]
+
+
+def test_a_full_disk_is_no_broken_one(node: NodeHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.create_topic("t", 2)
+
+    def no_space(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BreakingFiles, "pwrite", no_space)
+        assert node.produce("t", b"x", partition=1).error_code is ErrorCode.kafka_storage_error
+    assert node.produce("t", b"x", partition=1).base_offset == 0
+
+
+def test_a_partition_that_is_in_two_directories_stops_the_start(node: NodeHarness, tmp_path: Path) -> None:
+    node.create_topic("t", 1)
+    node.close()
+    (tmp_path / "b" / "t-0").mkdir()
+    with pytest.raises(LogDirectoryError, match="both hold t-0; move one of the folders away"):
+        NodeHarness(tmp_path / "a", [tmp_path / "b"])
+    (tmp_path / "b" / "t-0" / f"{0:020d}.log").unlink(missing_ok=True)
