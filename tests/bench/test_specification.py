@@ -110,8 +110,10 @@ def test_shipped_workloads_load_and_dump_to_what_loads_again(path: Path) -> None
         ({"consumers": "{count: 3}"}, "w.yaml:6: consumers.count: 3 consumers cannot share 1 partitions"),
         (
             {"records": "{size: 2MiB}"},
-            "w.yaml:3: records.size: 2MiB is more than the producer sends (message.max.bytes 1000000); raise "
-            "producers.client.message.max.bytes and topics.config.max.message.bytes",
+            (
+                "w.yaml:3: records.size: 2MiB is more than the producer sends (message.max.bytes 1000000); raise "
+                "producers.client.message.max.bytes and topics.config.max.message.bytes"
+            ),
         ),
         ({"storage": "{target: hdd}"}, "w.yaml:6: storage.target: 'hdd' is not one of the targets (temporary)"),
         (
