@@ -20,7 +20,6 @@ Versions:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -45,8 +44,6 @@ from broker.replica.partition import Partition
 from broker.replica.waiters import FetchWaiter
 
 decode = decode_request
-
-_logger = logging.getLogger(__name__)
 
 
 def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
@@ -173,11 +170,7 @@ def _read_partition(
     end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
     max_bytes = max(min(wanted.partition_max_bytes, left_bytes), 0)
     if diverging is None and wanted.fetch_offset != end_offset and (max_bytes or is_first):
-        try:
-            read = log.read(wanted.fetch_offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
-        except OSError as error:
-            _logger.error("cannot read %s-%d: %s", partition.topic, partition.index, error)
-            read = ErrorCode.kafka_storage_error
+        read = log.read(wanted.fetch_offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
         if isinstance(read, ErrorCode):
             return PartitionFetched(wanted.partition, read)
         records = read

@@ -223,7 +223,8 @@ class PartitionLog:
     ) -> bytes | ErrorCode:
         """Whole batches from the one that holds `offset` on, all below `end_offset`, at most `max_bytes`.
 
-        b"" where there is nothing yet; `at_least_one_batch` lets the first one exceed `max_bytes`.
+        b"" where there is nothing yet; `at_least_one_batch` lets the first one exceed `max_bytes`. Damage and a disk
+        that cannot be read are error codes, so that the other partitions of a fetch still get their answer.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             return ErrorCode.offset_out_of_range
