@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from pathlib import Path
@@ -106,7 +107,26 @@ class Source(IntEnum):
     DEFAULT = 5
 
 
-class BrokerConfig:
+class _TypedValues(ABC):
+    """Reads a property as the type that its row gives it; TypeError where the code asks for another."""
+
+    @abstractmethod
+    def value(self, name: str) -> Value: ...
+
+    def integer(self, name: str) -> int:
+        value = self.value(name)
+        if not isinstance(value, int):
+            raise TypeError(f"{name} has no whole number: {value!r}")
+        return value
+
+    def number(self, name: str) -> float:
+        value = self.value(name)
+        if not isinstance(value, int | float):
+            raise TypeError(f"{name} has no number: {value!r}")
+        return float(value)
+
+
+class BrokerConfig(_TypedValues):
     """The properties of one broker: what was set, and Kafka's defaults for the rest.
 
     Three layers, the first that has a property decides: what was set of this broker while it ran, what was set of all
@@ -166,18 +186,6 @@ class BrokerConfig:
             if name in layer
         ]
 
-    def integer(self, name: str) -> int:
-        value = self.value(name)
-        if not isinstance(value, int):
-            raise TypeError(f"{name} has no whole number: {value!r}")
-        return value
-
-    def number(self, name: str) -> float:
-        value = self.value(name)
-        if not isinstance(value, int | float):
-            raise TypeError(f"{name} has no number: {value!r}")
-        return float(value)
-
     def boolean(self, name: str) -> bool:
         return bool(self.value(name))
 
@@ -191,7 +199,7 @@ class BrokerConfig:
         return self._dynamic_default
 
 
-class TopicConfig:
+class TopicConfig(_TypedValues):
     """The properties of one topic: its own overrides over the broker's properties over Kafka's defaults."""
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
@@ -208,18 +216,6 @@ class TopicConfig:
         if name in self._values:
             return self._values[name]
         return broker_default(self.broker, TOPIC_PROPERTIES[name])[1]
-
-    def integer(self, name: str) -> int:
-        value = self.value(name)
-        if not isinstance(value, int):
-            raise TypeError(f"{name} has no whole number: {value!r}")
-        return value
-
-    def number(self, name: str) -> float:
-        value = self.value(name)
-        if not isinstance(value, int | float):
-            raise TypeError(f"{name} has no number: {value!r}")
-        return float(value)
 
 
 def broker_default(broker: BrokerConfig, topic_property: TopicProperty) -> tuple[str | None, Value]:

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.handlers.conftest import make_node  # noqa: F401 - a fixture
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 
 def test_a_parked_fetch_wakes_for_records_that_the_flush_before_left_behind(
-    make_node: Callable[..., NodeHarness],  # noqa: F811
+    make_node: Callable[..., NodeHarness],
 ) -> None:
     node = make_node()
     node.create_topic("t", flush_messages="1")
