@@ -25,7 +25,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             "error_message": "This cluster has no endpoints but those of brokers.",
             "cluster_id": node.store.cluster_id,
         }
-    listener = context.listener
+    listener = context.client.listener
     return {
         "cluster_id": node.store.cluster_id,
         "controller_id": node.broker_id,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Deferred, Listener, Reply, RequestContext, not_connected
+from broker.handlers.reply import Client, Deferred, Reply, RequestContext
 from broker.metrics.counters import RequestCounters
 from broker.node import Node
 from broker.protocol import cold
@@ -46,14 +46,12 @@ class Dispatcher:
     def dispatch(
         self,
         frame: memoryview,
-        listener: Listener,
-        client_host: str = "",
+        client: Client,
         received_ns: int | None = None,
-        mute: Callable[[int], None] = not_connected,
     ) -> list[Part] | PendingResponse | None:
         """The answer to one request as the buffers to write; None for a request that gets no answer.
 
-        `received_ns` is the clock's monotonic time when the frame was there, `mute` keeps the client quiet for some ms.
+        `received_ns` is the clock's monotonic time when the frame was there.
         Raises MalformedRequestError for bytes that are no request this broker knows, and CloseConnection; any other
         exception is a bug of ours. The frame may be overwritten once this returns.
         """
@@ -68,13 +66,13 @@ class Dispatcher:
             if api.key != API_VERSIONS:
                 raise MalformedRequestError(f"{api.name} version {version} is not served")
             # KIP-511: a client that is newer than we are learns our range from an answer in the oldest format.
-            context = RequestContext(0, header.client_id, listener)
+            context = RequestContext(0, header.client_id, client)
             reply = handler.handle(self._node, context, None)
             return self._respond(handler, context, header.correlation_id, reply, received_ns)
         decoder = Decoder(frame, header.body_position, flexible=api.is_flexible(version))
         decoder.skip_tags()
         request = handler.decode(decoder, version)
-        context = RequestContext(version, header.client_id, listener, client_host, len(frame), mute)
+        context = RequestContext(version, header.client_id, client, len(frame))
         reply = handler.handle(self._node, context, request)
         handled_ns = self._monotonic_ns()
         handler.counters.handled(version, received_ns, started_ns, handled_ns, not isinstance(reply, Deferred))

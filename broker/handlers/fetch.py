@@ -78,7 +78,7 @@ def _answer(
         throttle_ms = node.quotas.fetched(context.client_id, byte_count, _now_ms(node))
         if throttle_ms:
             node.counters.fetch_throttle_ms += throttle_ms
-            context.mute(throttle_ms)
+            context.client.mute(throttle_ms)
             error_code, session_id, told = session.answer_nothing()
             return encode_response(
                 told, context.version, error_code=error_code, session_id=session_id, throttle_time_ms=throttle_ms

@@ -39,7 +39,7 @@ def _find(node: Node, context: RequestContext, key_type: int) -> Answer:
         return _nowhere(ErrorCode.invalid_request, f"There are no coordinators of kind {key_type}.")
     if node.topic(OFFSETS_TOPIC) is None and isinstance(problem := node.create_by_default(OFFSETS_TOPIC), Problem):
         return _nowhere(ErrorCode.coordinator_not_available, problem.message)
-    listener = context.listener
+    listener = context.client.listener
     return {
         "error_code": ErrorCode.none,
         "error_message": None,

@@ -37,7 +37,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             milliseconds(request.session_timeout if version == 0 else request.rebalance_timeout),
             instance_id,
             context.client_id or "",
-            f"/{context.client_host}",
+            f"/{context.client.host}",
             must_know_member_id=version >= 4 and instance_id is None,
             may_skip_assignment=version >= 9,
             reason=getattr(request, "reason", None) or "not provided",

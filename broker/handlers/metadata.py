@@ -54,7 +54,7 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
     for topic in topics:
         if topic.error_code:
             node.counters.failed(METADATA, topic.error_code)
-    listener = context.listener
+    listener = context.client.listener
     return encode_response(
         ClusterMetadata(
             [BrokerMetadata(node.broker_id, listener.host, listener.port, node.config.string("broker.rack"))],

@@ -94,7 +94,7 @@ def _answer(node: Node, context: RequestContext, answers: list[tuple[str, list[P
         throttle_ms = node.quotas.produced(context.client_id, context.size_bytes, now_ms)
         if throttle_ms:
             node.counters.produce_throttle_ms += throttle_ms
-            context.mute(throttle_ms)
+            context.client.mute(throttle_ms)
     return encode_response(answers, context.version, throttle_ms)
 
 

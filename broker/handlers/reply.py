@@ -21,17 +21,26 @@ def not_connected(duration_ms: int) -> None:
     """How a client is muted that has no connection."""
 
 
+class Client:
+    """Whoever is at the other end of a connection."""
+
+    __slots__ = ("host", "listener", "mute")
+
+    def __init__(self, listener: Listener, host: str = "", mute: Callable[[int], None] = not_connected) -> None:
+        self.listener = listener
+        """The listener it came through; it is told the addresses of that one."""
+        self.host = host
+        """Where it connects from."""
+        self.mute = mute
+        """Take no more requests of it for so many ms; the answer to this one still goes out."""
+
+
 class RequestContext(NamedTuple):
     version: int
     client_id: str | None
-    listener: Listener
-    """The listener the client came through; it is told the addresses of that one."""
-    client_host: str = ""
-    """Where the client connects from."""
+    client: Client
     size_bytes: int = 0
     """Of the whole request."""
-    mute: Callable[[int], None] = not_connected
-    """Take no more requests of the client for so many ms; the answer to this one still goes out."""
 
 
 class Deferred:

@@ -18,7 +18,7 @@ from time import monotonic_ns
 from typing import Final, cast
 
 from broker.handlers.dispatch import Dispatcher, PendingResponse
-from broker.handlers.reply import CloseConnection, Deferred, Listener
+from broker.handlers.reply import Client, CloseConnection, Deferred, Listener
 from broker.protocol.cold import Answer
 from broker.protocol.frame import FrameReceiver, Part, Parts
 from broker.protocol.primitives import MalformedRequestError
@@ -43,14 +43,13 @@ class _Slot:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_client_host",
+        "_client",
         "_closing",
         "_dispatch",
         "_flush_scheduled",
         "_frames",
         "_is_held",
         "_line_bytes",
-        "_listener",
         "_loop",
         "_mute_timer",
         "_on_lost",
@@ -79,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         on_lost: Callable[[Connection], None],
     ) -> None:
         self._dispatch = dispatcher.dispatch
-        self._listener = listener
+        self._client = Client(listener, mute=self.mute)
         self._loop = loop
         self._on_made = on_made
         self._on_lost = on_lost
@@ -97,7 +96,6 @@ class Connection(asyncio.BufferedProtocol):
         self._mute_timer: asyncio.TimerHandle | None = None
         self._received_ns = 0
         self.peer = "?"
-        self._client_host = ""
         self.was_active = True
         self.idle_since_ms = 0
 
@@ -107,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         address = transport.get_extra_info("peername")
-        self._client_host = address[0] if address else ""
+        self._client.host = address[0] if address else ""
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
         self._on_made(self)
 
@@ -158,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
                 frame = next_frame()
                 if frame is None:
                     break
-                answer = self._dispatch(frame, self._listener, self._client_host, self._received_ns, self.mute)
+                answer = self._dispatch(frame, self._client, self._received_ns)
                 if answer is None:
                     continue
                 if isinstance(answer, PendingResponse):

@@ -15,7 +15,7 @@ from broker.clock import ManualClock
 from broker.cluster.embedded import EmbeddedMetadataStore
 from broker.config import BrokerConfig, Setting, TopicConfig
 from broker.handlers.dispatch import Dispatcher, PendingResponse
-from broker.handlers.reply import Listener
+from broker.handlers.reply import Client, Listener
 from broker.log.files import FileOperations, RealFiles
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
@@ -158,7 +158,7 @@ class NodeHarness:
             partition.flushed()
 
     def send(self, frame: bytes) -> list[Part] | PendingResponse | None:
-        return self.dispatcher.dispatch(memoryview(bytearray(frame)), LISTENER)
+        return self.dispatcher.dispatch(memoryview(bytearray(frame)), Client(LISTENER))
 
     def ask(self, name: str, version: int, /, **fields: Any) -> Any:
         """Send a request and give its decoded answer, None if there is none, or Pending if it is still to come."""

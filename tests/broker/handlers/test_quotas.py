@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker.handlers.reply import Client
 from broker.protocol.apis import FETCH, PRODUCE
 from tests.broker.handlers.harness import LISTENER, NodeHarness, decode_answer, one_batch, request_frame
 
@@ -48,7 +49,7 @@ def send(node: NodeHarness, name: str, version: int, **fields: Any) -> tuple[Any
     """The answer, and for how long the connection is muted."""
     muted: list[int] = []
     frame = memoryview(bytearray(request_frame(name, version, **fields)))
-    parts = node.dispatcher.dispatch(frame, LISTENER, "", None, muted.append)
+    parts = node.dispatcher.dispatch(frame, Client(LISTENER, mute=muted.append))
     assert isinstance(parts, list)
     return decode_answer(name, version, parts), muted
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from broker.handlers.dispatch import PendingResponse
+from broker.handlers.reply import Client as Peer
 from broker.handlers.reply import CloseConnection, Deferred
 from broker.protocol.frame import Part
 from broker.protocol.primitives import MalformedRequestError
@@ -59,9 +60,7 @@ class Echo:
         self.later: dict[bytes, Deferred] = {}
         self.seen: list[bytes] = []
 
-    def dispatch(
-        self, frame: memoryview, listener: object, client_host: str, received_ns: int, mute: Callable[[int], None]
-    ) -> list[Part] | PendingResponse | None:
+    def dispatch(self, frame: memoryview, client: Peer, received_ns: int) -> list[Part] | PendingResponse | None:
         request = bytes(frame)
         self.seen.append(request)
         if request == b"malformed":
@@ -71,7 +70,7 @@ class Echo:
         if request == b"bug":
             raise ZeroDivisionError
         if request == b"mute":
-            mute(5000)
+            client.mute(5000)
         if request == b"silent":
             return None
         if request.startswith(b"later"):
