@@ -22,7 +22,7 @@ from broker.cluster.store import MetadataError, MetadataStore, TopicRecord
 from broker.cluster.znodes import ProducerIdBlock, random_topic_id
 from broker.config import BrokerConfig, TopicConfig, check_topic_overrides, topic_override_warnings
 from broker.group.coordinator import GroupCoordinator
-from broker.group.offsets_topic import OFFSETS_TOPIC, topic_overrides
+from broker.internal_topic import plan_of
 from broker.log.checkpoint import encode_topic_id
 from broker.log.config import LogConfig
 from broker.log.log_directories import LogDirectories
@@ -38,8 +38,6 @@ from broker.replica.waiters import Scheduler
 _logger = logging.getLogger(__name__)
 
 MAX_TOPIC_NAME_LENGTH: Final = 249
-INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, "__transaction_state"))
-"""Kafka's own: shown as such, and written by the broker only."""
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """Kafka's controller refuses more at once too; without a limit one request could fill the disk with folders."""
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
@@ -217,11 +215,10 @@ class Node:
 
     def create_by_default(self, name: str) -> Topic | Problem:
         """Create a topic that somebody uses before anybody has created it."""
-        if name == OFFSETS_TOPIC:
-            count = self.config.integer("offsets.topic.num.partitions")
-            # offsets.topic.replication.factor is 3, which a broker alone cannot give.
-            return self.create_topic(NewTopic(name, count, 1, config=topic_overrides(self.config)))
-        return self.create_topic(NewTopic(name))
+        plan = plan_of(name, self.config)
+        if plan is None:
+            return self.create_topic(NewTopic(name))
+        return self.create_topic(NewTopic(name, plan.partition_count, 1, config=plan.overrides))
 
     def _open_new_topic(self, record: TopicRecord) -> Topic | Problem:
         try:

@@ -33,7 +33,6 @@ from broker.group.events import (
 )
 from broker.group.members import CONSUMER
 from broker.group.offsets import CommittedOffset, GroupOffsets, TopicPartition
-from broker.group.offsets_topic import OFFSETS_TOPIC, KeyValue, OffsetsTopic, partition_of
 from broker.group.rebalance import GroupSettings, State
 from broker.group.schemas import (
     GroupKey,
@@ -46,7 +45,9 @@ from broker.group.schemas import (
     encode_offset,
     encode_offset_key,
 )
-from broker.records.batch import CorruptBatch
+from broker.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue, keep_last
+from broker.records.batch import Codec
+from broker.records.record import decode_batch
 from broker.replica.partition import Partition
 from broker.replica.waiters import Timer
 
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_LOAD_SLICE_NS: Final = 10_000_000
-_TELL_PROGRESS_NS: Final = 1_000_000_000
 _MAX_TEXT_BYTES: Final = 32_000
 """Of any name a client brings: the records and older answers count the bytes of a text in 15 bits."""
 
@@ -90,7 +89,14 @@ class GroupCoordinator:
         config = node.config
         self._deleted_topics = deleted_topics
         self._node = node
-        self._topic = OffsetsTopic(node)
+        self._topic = InternalTopic(
+            node,
+            OFFSETS_TOPIC,
+            "groups",
+            self._load,
+            codec=Codec(config.integer("offsets.topic.compression.codec")),
+            read_bytes=config.integer("offsets.load.buffer.size"),
+        )
         self._groups: dict[str, Group] = {}
         self._settings = GroupSettings(
             config.integer("group.initial.rebalance.delay.ms"), config.integer("group.max.size"), lambda: str(uuid4())
@@ -101,28 +107,14 @@ class GroupCoordinator:
         self._max_metadata_length = config.integer("offset.metadata.max.bytes")
         self._retention_ms = config.integer("offsets.retention.minutes") * 60_000
         self._is_closed = False
-        self._partitions: Sequence[Partition] = ()
-        self._loading: set[int] = set()
-        self._unreadable: set[int] = set()
         self._expiry_timer: Timer | None = None
-        self._take_up_topic()
+        self._topic.take_up()
 
     # The topic
 
     def topic_created(self, name: str) -> None:
         if name == OFFSETS_TOPIC:
-            self._take_up_topic()
-
-    def _take_up_topic(self) -> None:
-        # Its size as of now: partitions that are added later would send groups elsewhere than where their records are.
-        self._partitions = tuple(self._topic.partitions)
-        self._loading = {
-            partition.index
-            for partition in self._partitions
-            if partition.log.log_end_offset > partition.log.log_start_offset
-        }
-        if self._loading:
-            self._node.scheduler.call_soon(partial(self._load_slice, self._load()))
+            self._topic.take_up()
 
     def topic_deleted(self, name: str) -> None:
         """Nobody can have consumed what is gone; and without our own topic there are no groups."""
@@ -131,9 +123,7 @@ class GroupCoordinator:
                 self._bury(group_id, group, group.offsets.remove_topic(name))
             return
         groups, self._groups = self._groups, {}
-        self._partitions = ()
-        self._loading.clear()
-        self._unreadable.clear()
+        self._topic.forget()
         for group in groups.values():
             self._apply(group, group.members.die(ErrorCode.not_coordinator))
 
@@ -151,12 +141,7 @@ class GroupCoordinator:
             return ErrorCode.invalid_group_id
         if self._is_closed:
             return ErrorCode.coordinator_not_available
-        if not self._partitions:
-            return ErrorCode.not_coordinator
-        index = partition_of(group_id, len(self._partitions))
-        if index in self._loading:
-            return ErrorCode.coordinator_load_in_progress
-        return ErrorCode.coordinator_not_available if index in self._unreadable else None
+        return self._topic.refusal(group_id)
 
     # Members
 
@@ -300,7 +285,7 @@ class GroupCoordinator:
         error = ErrorCode.none
         if self._is_closed:
             error = ErrorCode.coordinator_not_available
-        elif self._loading:
+        elif self._topic.is_loading:
             error = ErrorCode.coordinator_load_in_progress
         return error, [group.members for group in self._groups.values()]
 
@@ -377,11 +362,7 @@ class GroupCoordinator:
         self._append(group_id, [(encode_group_key(GroupKey(group_id)), encode_group(store.group))], stored)
 
     def _append(self, group_id: str, records: Sequence[KeyValue], then: Callable[[ErrorCode], None]) -> None:
-        if not self._partitions:
-            then(ErrorCode.not_leader_or_follower)
-            return
-        partition = self._partitions[partition_of(group_id, len(self._partitions))]
-        self._topic.append(partition, records, self._node.clock.now_ms(), then)
+        self._topic.append(group_id, records, self._node.clock.now_ms(), then)
 
     def _schedule(self, group: Group) -> None:
         """Have the group's `tick` called in time. A timer that is early does no harm, so heartbeats do not move it."""
@@ -406,38 +387,13 @@ class GroupCoordinator:
 
     # Reading back
 
-    def _load_slice(self, work: Iterator[None]) -> None:
-        clock = self._node.clock
-        until_ns = clock.monotonic_ns() + _LOAD_SLICE_NS
-        for _ in work:
-            if clock.monotonic_ns() >= until_ns:
-                self._node.scheduler.call_soon(partial(self._load_slice, work))
-                return
-
-    def _load(self) -> Iterator[None]:
-        clock = self._node.clock
-        told_ns = clock.monotonic_ns()
-        partitions = [partition for partition in self._partitions if partition.index in self._loading]
-        for done, partition in enumerate(partitions):
-            latest: dict[bytes, bytes] = {}
-            try:
-                for _ in self._topic.read(partition, latest):
-                    if clock.monotonic_ns() - told_ns >= _TELL_PROGRESS_NS:
-                        told_ns = clock.monotonic_ns()
-                        _logger.info("loading consumer groups: %d of %d partitions", done, len(partitions))
-                    yield
-                    if partition.index not in self._loading:
-                        return  # The topic was deleted meanwhile.
-                self._restore(latest)
-            except CorruptBatch as error:
-                self._unreadable.add(partition.index)
-                _logger.error(
-                    "the groups in %s-%d are not available: %s; recover the log or delete the topic to begin anew",
-                    OFFSETS_TOPIC,
-                    partition.index,
-                    error,
-                )
-            self._loading.discard(partition.index)
+    def _load(self, partition: Partition) -> Iterator[None]:
+        latest: dict[bytes, bytes] = {}
+        for header, batch in self._topic.batches(partition):
+            if not header.is_control:
+                keep_last(decode_batch(batch, header), latest)
+            yield
+        self._restore(latest)
 
     def _restore(self, latest: Mapping[bytes, bytes]) -> None:
         """Take up the groups of one partition, all or none."""

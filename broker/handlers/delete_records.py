@@ -18,7 +18,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import INTERNAL_TOPICS, Node
+from broker.internal_topic import INTERNAL_TOPICS
+from broker.node import Node
 from broker.protocol.cold import Answer
 
 

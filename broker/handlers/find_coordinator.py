@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.group.offsets_topic import OFFSETS_TOPIC
 from broker.handlers.reply import Reply, RequestContext
+from broker.internal_topic import OFFSETS_TOPIC
 from broker.node import Node, Problem
 from broker.protocol.cold import Answer
 

@@ -17,7 +17,8 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import Reply, RequestContext
-from broker.node import INTERNAL_TOPICS, Node, Problem, Topic, topic_name_problem
+from broker.internal_topic import INTERNAL_TOPICS
+from broker.node import Node, Problem, Topic, topic_name_problem
 from broker.protocol.apis import METADATA
 from broker.protocol.metadata import (
     OPERATIONS_NOT_ASKED,

@@ -22,9 +22,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
+from broker.internal_topic import INTERNAL_TOPICS
 from broker.log.partition_log import Appended
 from broker.metrics.counters import TopicCounters
-from broker.node import INTERNAL_TOPICS, Node
+from broker.node import Node
 from broker.protocol.apis import PRODUCE
 from broker.protocol.frame import Part
 from broker.protocol.produce import (

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from broker.group.events import StoredGroup, StoredMember
 from broker.group.offsets import CommittedOffset
-from broker.group.offsets_topic import partition_of
 from broker.group.schemas import (
     GroupKey,
     OffsetKey,
@@ -20,6 +19,7 @@ from broker.group.schemas import (
     encode_offset,
     encode_offset_key,
 )
+from broker.internal_topic import partition_of
 from broker.records.batch import CorruptBatch
 
 TEXT = st.text(max_size=20)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.group.offsets_topic import OFFSETS_TOPIC
-from broker.node import INTERNAL_TOPICS
+from broker.internal_topic import INTERNAL_TOPICS, OFFSETS_TOPIC
 from broker.protocol.apis import APIS
 from broker.records.record import Record, encode_batch
 from tests.broker.group.asking import GroupHarness
