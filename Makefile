@@ -48,7 +48,7 @@ format: setup-dev ## Let ruff rewrite what it can
 
 .PHONY: compat
 compat: setup-dev ## What others wrote, run against our broker and files (needs Java and Maven)
-	@for suite in tests/compat/*/run; do echo "==> $$suite"; "$$suite"; done
+	@$(BIN)/python -m tests.compat $(SUITES)
 
 .PHONY: clean
 clean: ## Remove .venv and what tools left behind

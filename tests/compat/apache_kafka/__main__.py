@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 import time
@@ -10,13 +11,7 @@ from pathlib import Path
 from tests.broker.running import running_broker
 from tests.compat.apache_kafka.cases import CASES
 from tests.compat.apache_kafka.dump import complaints, dumpable_files
-
-ALLOW_LIST = Path(__file__).with_name("cases.allow")
-
-
-def allowed_cases() -> list[str]:
-    lines = ALLOW_LIST.read_text("utf-8").splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
+from tests.compat.suite import AllowList, Report, choose
 
 
 def dump(log_directory: Path) -> int:
@@ -30,26 +25,26 @@ def dump(log_directory: Path) -> int:
 def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--dump"]:
         return dump(Path(arguments[1]))
-    names = arguments or allowed_cases()
+    allowed = AllowList.of(Path(__file__).parent)
+    names = choose(allowed, arguments)
     unknown = [name for name in names if name not in CASES]
     if unknown:
         print(f"no such case: {', '.join(unknown)}; there are: {', '.join(CASES)}", file=sys.stderr)
         return 2
-    failed = 0
+    report = Report(allowed)
     for name in names:
         started = time.monotonic()
+        message = ""
         with tempfile.TemporaryDirectory(prefix="highwater-compat-") as temporary:
             log_directory = Path(temporary) / "log"
             log_directory.mkdir()
             try:
                 with running_broker(log_directory) as broker:
                     CASES[name](broker)
-                outcome = "pass"
-            except AssertionError as error:
-                outcome = f"FAIL: {error}"
-                failed += 1
-        print(f"{name}: {outcome} ({time.monotonic() - started:.1f} s)", flush=True)
-    return 1 if failed else 0
+            except (AssertionError, subprocess.TimeoutExpired) as error:
+                message = str(error) or repr(error)
+        report.tell(name, not message, time.monotonic() - started, message)
+    return report.exit_status(names)
 
 
 if __name__ == "__main__":
