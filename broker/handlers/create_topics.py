@@ -1,12 +1,12 @@
-"""CreateTopics: v2-v7 (key 19)
+"""CreateTopics: v0-v7 (key 19)
 
 Behaviour:
 * Each topic succeeds or fails by itself; one named twice in a request fails with INVALID_REQUEST, both times.
 * The checks and their error codes are those of broker.node.Node.create_topics.
 * The topic is ready when the answer is sent, so the time-out is never reached.
 
-Versions: v4 lets both counts be -1, for the broker's defaults (KIP-464); v5 tells the resulting counts and
-configuration (KIP-525); v7 the topic id.
+Versions: v1 brings error messages and validate_only; v4 lets both counts be -1, for the broker's defaults (KIP-464);
+v5 tells the resulting counts and configuration (KIP-525); v7 the topic id.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     named = Counter(topic.name for topic in request.topics)
     checked = [_read(topic, named[topic.name] > 1) for topic in request.topics]
     wanted = [topic for topic in checked if isinstance(topic, NewTopic)]
-    created = iter(node.create_topics(wanted, validate_only=request.validate_only))
+    validate_only = context.version >= 1 and request.validate_only
+    created = iter(node.create_topics(wanted, validate_only=validate_only))
     results = [entry if isinstance(entry, Problem) else next(created) for entry in checked]
     return {
         "topics": [
-            _failed(topic.name, result) if isinstance(result, Problem) else _made(result, request.validate_only)
+            _failed(topic.name, result) if isinstance(result, Problem) else _made(result, validate_only)
             for topic, result in zip(request.topics, results, strict=True)
         ]
     }

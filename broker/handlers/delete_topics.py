@@ -1,4 +1,4 @@
-"""DeleteTopics: v1-v6 (key 20)
+"""DeleteTopics: v0-v6 (key 20)
 
 Behaviour: each topic by itself; fetches parked on it are answered and waiting producers told
 UNKNOWN_TOPIC_OR_PARTITION. TOPIC_DELETION_DISABLED when delete.topic.enable is false.

@@ -1,11 +1,13 @@
-"""DescribeConfigs: v1-v4 (key 32)
+"""DescribeConfigs: v0-v4 (key 32)
 
 Behaviour:
 * Topics and this broker (resource types 2 and 4); every property that broker.config_table knows, or those asked for.
 * Each value comes with its source, and with all values it hides when synonyms are asked for.
 * An empty broker name asks for what was set of all brokers while they ran.
 * Read-only is what cannot be changed while the broker runs.
-* Properties that are kept but have no effect say so in their documentation (v3).
+
+Versions: v0 tells only whether a value is the default; v1 brings sources and synonyms; v3 documentation, in which
+properties that are kept but have no effect say so.
 """
 
 from __future__ import annotations
@@ -48,8 +50,9 @@ def _describe(node: Node, resource: Any, request: Any) -> Answer:
             ErrorCode.invalid_request, f"Resource type {resource.resource_type} is neither a topic nor a broker."
         )
     wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
+    include_synonyms = getattr(request, "include_synonyms", False)
     configs = [
-        entry if request.include_synonyms else {key: value for key, value in entry.items() if key != "synonyms"}
+        entry if include_synonyms else {key: value for key, value in entry.items() if key != "synonyms"}
         for entry in entries
         if wanted is None or entry["name"] in wanted
     ]
@@ -98,6 +101,7 @@ def _entry(
         "name": row.name,
         "value": None if is_sensitive else render(value),
         "read_only": read_only,
+        "is_default": source is Source.DEFAULT,
         "config_source": source,
         "is_sensitive": is_sensitive,
         "synonyms": [

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: v1-v4 (key 35)
+"""DescribeLogDirs: v0-v4 (key 35)
 
 Behaviour: each log directory with the size of each partition in it, of all topics when null is asked for; one that
 failed with KAFKA_STORAGE_ERROR. Nothing lags here and nothing moves between directories. The sizes of the volume (v4,

@@ -1,4 +1,4 @@
-"""ListOffsets: v1-v8 (key 2)
+"""ListOffsets: v0-v8 (key 2)
 
 Behaviour:
 * Timestamp -2 asks for the log start offset, -1 for the end that the reader may see, -3 for the record with the largest
@@ -6,7 +6,10 @@ Behaviour:
 * Any other negative timestamp: UNSUPPORTED_VERSION for the partition, as Kafka answers.
 * A timestamp later than every record: offset -1, timestamp -1.
 
-Versions: v4 brings the leader epoch, checked as in Fetch; v7 brings -3, v8 brings -4.
+Versions: v0 answers with as many offsets as asked for, the newest first: where segments begin, and the end. Kafka
+takes those whose file was last written before the timestamp; we those up to the first record that is not before it, as
+a copied file is as new as the copy. v2 brings the isolation level, v4 the leader epoch, checked as in Fetch; v7 brings
+-3, v8 brings -4.
 """
 
 from __future__ import annotations
@@ -42,12 +45,8 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
                 "name": topic.name,
                 "partitions": [
                     {"partition_index": wanted.partition_index}
-                    | _look_up(
-                        node.partition(topic.name, wanted.partition_index),
-                        wanted.timestamp,
-                        wanted.current_leader_epoch if context.version >= 4 else -1,
-                        read_committed,
-                        context.version,
+                    | _answer(
+                        node.partition(topic.name, wanted.partition_index), wanted, read_committed, context.version
                     )
                     for wanted in topic.partitions
                 ],
@@ -55,6 +54,30 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             for topic in request.topics
         ]
     }
+
+
+def _answer(partition: Partition | None, wanted: Any, read_committed: bool, version: int) -> Answer:
+    leader_epoch = wanted.current_leader_epoch if version >= 4 else -1
+    answer = _look_up(partition, wanted.timestamp, leader_epoch, read_committed, version)
+    if version >= 1:
+        return answer
+    offsets = (
+        [] if partition is None or "error_code" in answer else _up_to(partition, wanted.timestamp, answer["offset"])
+    )
+    return {
+        "error_code": answer.get("error_code", ErrorCode.none),
+        "old_style_offsets": offsets[: max(wanted.max_num_offsets, 0)],
+    }
+
+
+def _up_to(partition: Partition, timestamp_ms: int, found: int) -> list[int]:
+    """The offsets of v0 that are not above the one found; all of them if no record is so late."""
+    log = partition.log
+    end = partition.high_watermark
+    begins = [max(offset, log.log_start_offset) for offset in log.segment_base_offsets]
+    last = end if found == -1 else found
+    offsets = {offset for offset in begins if offset <= last} | ({end} if last == end else set())
+    return sorted(offsets, reverse=True)
 
 
 def _look_up(

@@ -1,7 +1,9 @@
-"""OffsetForLeaderEpoch: v2-v4 (key 23)
+"""OffsetForLeaderEpoch: v0-v4 (key 23)
 
 Behaviour: for each partition the largest epoch at or below the one asked for, and where it ends; -1 and -1 when the
 epoch is not known. The reader's own current epoch is checked as in Fetch (KIP-320).
+
+Versions: v1 tells the epoch that was found (KIP-279); v2 brings the reader's own.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def _look_up(partition: Partition | None, wanted: Any) -> Answer:
     error = (
         ErrorCode.unknown_topic_or_partition
         if partition is None
-        else partition.check_leader_epoch(wanted.current_leader_epoch)
+        else partition.check_leader_epoch(getattr(wanted, "current_leader_epoch", -1))
     )
     if partition is None or error:
         return {"error_code": error, "leader_epoch": -1, "end_offset": -1}

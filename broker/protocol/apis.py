@@ -27,7 +27,9 @@ class Api(NamedTuple):
 PRODUCE: Final = 0
 FETCH: Final = 1
 METADATA: Final = 3
+SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
+SASL_AUTHENTICATE: Final = 36
 _NEVER: Final = 1 << 15
 
 APIS: Final = {
@@ -37,7 +39,7 @@ APIS: Final = {
         # compressed batches, and sends 3 or higher (librdkafka issue 4956; Kafka answers the same, KAFKA-18659).
         Api(PRODUCE, "produce", 0, 11, 9, served_from=3),
         Api(FETCH, "fetch", 4, 16, 12),
-        Api(2, "list_offsets", 1, 8, 6),
+        Api(2, "list_offsets", 0, 8, 6),
         Api(METADATA, "metadata", 0, 12, 9),
         Api(8, "offset_commit", 2, 9, 8),
         Api(9, "offset_fetch", 1, 9, 6),
@@ -48,15 +50,16 @@ APIS: Final = {
         Api(14, "sync_group", 0, 5, 4),
         Api(15, "describe_groups", 0, 5, 5),
         Api(16, "list_groups", 0, 5, 3),
+        Api(SASL_HANDSHAKE, "sasl_handshake", 0, 1, _NEVER),
         Api(API_VERSIONS, "api_versions", 0, 4, 3),
-        Api(19, "create_topics", 2, 7, 5),
-        Api(20, "delete_topics", 1, 6, 4),
+        Api(19, "create_topics", 0, 7, 5),
+        Api(20, "delete_topics", 0, 6, 4),
         Api(21, "delete_records", 0, 2, 2),
         Api(22, "init_producer_id", 0, 5, 2),
-        Api(23, "offset_for_leader_epoch", 2, 4, 4),
-        Api(32, "describe_configs", 1, 4, 4),
+        Api(23, "offset_for_leader_epoch", 0, 4, 4),
+        Api(32, "describe_configs", 0, 4, 4),
         Api(33, "alter_configs", 0, 2, 2),
-        Api(35, "describe_log_dirs", 1, 4, 2),
+        Api(35, "describe_log_dirs", 0, 4, 2),
         Api(37, "create_partitions", 0, 3, 2),
         Api(42, "delete_groups", 0, 2, 2),
         Api(43, "elect_leaders", 0, 2, 2),

@@ -1,5 +1,7 @@
 """The codecs of the APIs that are not hot: kio's generated classes, loaded when a version is first asked for.
 
+Versions that kio lacks are made from those that it has, by broker.protocol.older_schemas.
+
 Requests are read by our own bounds-checked decoder along kio's schemas, not by kio's: kio 0.6 reserves memory for as
 many items as an array claims, and a count of some billions aborts the process.
 
@@ -27,6 +29,7 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
+from broker.protocol import older_schemas
 from broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError
 
 Answer = dict[str, Any]
@@ -53,6 +56,9 @@ def encode_response(schema: str, version: int, answer: Answer) -> bytes:
 
 @functools.cache
 def _entity(schema: str, version: int, kind: EntityType) -> type[Any]:
+    newer = older_schemas.newer_version(schema, version)
+    if newer is not None:
+        return older_schemas.derive(schema, version, kind, _entity(schema, newer, kind))
     module_name, class_name = schema_name_map[schema][version][kind].split(":")  # type: ignore[index]
     entity: type[Any] = getattr(import_module(module_name), class_name)
     return entity
@@ -159,7 +165,8 @@ Build = Callable[[Any], Any]
 
 def builder(schema: str, version: int, kind: EntityType) -> Build:
     """A function that makes the request or answer of a version out of mappings."""
-    every_version = [_entity(schema, other, kind) for other in schema_name_map[schema]]
+    versions = (*older_schemas.versions(schema), *schema_name_map[schema])
+    every_version = [_entity(schema, other, kind) for other in versions]
     return _builder(_entity(schema, version, kind), every_version)
 
 

@@ -15,6 +15,7 @@ from broker.cluster.store import MetadataError
 from broker.handlers import list_offsets
 from broker.protocol.apis import API_VERSIONS, APIS
 from broker.protocol.primitives import MalformedRequestError
+from broker.records.record import Record, encode_batch
 from tests.broker.handlers.harness import LISTENER, NodeHarness, decode_answer, request_frame
 
 BY_NAME = {api.name: api for api in APIS.values()}
@@ -345,7 +346,24 @@ class TestListOffsets:
         answer = node.ask("list_offsets", version, replica_id=-1, topics=[{"name": "t", "partitions": [partition]}])
         return answer.topics[0].partitions[0]
 
-    @pytest.mark.parametrize("version", versions("list_offsets"))
+    def test_version_0_tells_where_segments_begin(self, node: NodeHarness) -> None:
+        node.create_topic("t", segment_bytes="200")
+        for hour in range(4):
+            node.produce_records("t", bytes(encode_batch([Record(b"x" * 60, timestamp_ms=hour * 3_600_000)])))
+
+        def offsets(timestamp_ms: int, count: int = 10) -> list[int]:
+            return list(self.ask(node, timestamp_ms, 0, max_num_offsets=count).old_style_offsets)
+
+        assert offsets(list_offsets.LATEST) == [4, 3, 2, 1, 0]
+        assert offsets(list_offsets.LATEST, 2) == [4, 3]
+        assert offsets(list_offsets.LATEST, -1) == []
+        assert offsets(list_offsets.EARLIEST) == [0]
+        assert offsets(7_200_000) == [2, 1, 0]
+        assert offsets(8_000_000) == [3, 2, 1, 0]
+        assert offsets(2_000_000_000_000, 1) == [4]
+        assert self.ask(node, -1, 0, partition_index=4).error_code == ErrorCode.unknown_topic_or_partition
+
+    @pytest.mark.parametrize("version", [version for version in versions("list_offsets") if version])
     def test_every_version(self, node: NodeHarness, version: int) -> None:
         node.create_topic("t")
         node.produce("t", b"a", b"b")
@@ -375,7 +393,15 @@ class TestListOffsets:
 
 
 class TestDescribing:
-    @pytest.mark.parametrize("version", versions("describe_configs"))
+    def test_version_0_tells_of_configs_only_whether_they_are_default(self, node: NodeHarness) -> None:
+        node.create_topic("t", flush_messages="7")
+        keys = ["flush.messages", "segment.bytes"]
+        resource = {"resource_type": 2, "resource_name": "t", "configuration_keys": keys}
+        (answer,) = node.ask("describe_configs", 0, resources=[resource]).results
+        told = {entry.name: (entry.value, entry.is_default) for entry in answer.configs}
+        assert told == {"flush.messages": ("7", False), "segment.bytes": ("1073741824", True)}
+
+    @pytest.mark.parametrize("version", [version for version in versions("describe_configs") if version])
     def test_configs_of_a_topic_with_their_sources(self, make_node: Callable[..., NodeHarness], version: int) -> None:
         node = make_node(log_segment_bytes="5000", log_retention_hours="1")
         node.create_topic("t", flush_messages="7")

@@ -49,6 +49,63 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
 }
 
 
+# What issue 3 asks of a single node: Apache Kafka 3.9's own ranges, without Fetch 17 (replicas only), ListOffsets 9
+# (tiered storage), FindCoordinator 5 and 6 (KIP-890 part 2, share groups), and what Kafka 4 readers no longer write.
+PARITY: dict[int, tuple[int, int]] = {
+    0: (0, 11),
+    1: (4, 16),
+    2: (0, 8),
+    3: (0, 12),
+    8: (2, 9),
+    9: (1, 9),
+    10: (0, 4),
+    11: (0, 9),
+    12: (0, 4),
+    13: (0, 5),
+    14: (0, 5),
+    15: (0, 5),
+    16: (0, 5),
+    18: (0, 4),
+    19: (0, 7),
+    20: (0, 6),
+    21: (0, 2),
+    22: (0, 5),
+    23: (0, 4),
+    24: (0, 5),
+    25: (0, 4),
+    26: (0, 4),
+    27: (0, 1),
+    28: (0, 4),
+    29: (0, 3),
+    30: (0, 3),
+    31: (0, 3),
+    32: (0, 4),
+    33: (0, 2),
+    34: (0, 2),
+    35: (0, 4),
+    37: (0, 3),
+    42: (0, 2),
+    43: (0, 2),
+    44: (0, 1),
+    45: (0, 0),
+    46: (0, 0),
+    47: (0, 0),
+    48: (0, 1),
+    49: (0, 1),
+    60: (0, 1),
+    61: (0, 0),
+    65: (0, 0),
+    66: (0, 1),
+}
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_ranges_are_those_of_kafka(api: Api) -> None:
+    least, most = PARITY[api.key]
+    assert api.min_version <= least
+    assert api.max_version >= most
+
+
 def test_every_api_has_its_bounds() -> None:
     assert set(APIS) == set(BOUNDS)
 

@@ -1,0 +1,148 @@
+"""Versions that Kafka 3.9 serves and kio's schemas lack, since Kafka 4 dropped them (KIP-896).
+
+Each is told as its difference from the oldest version that kio has, by Apache Kafka 3.9's message definitions
+(clients/src/main/resources/common/message): which fields it lacks, and which others stand in their places.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kio.static.constants import EntityType
+from kio.static.primitive import i32, i64
+
+
+class _Field(NamedTuple):
+    name: str
+    hint: Any
+    kafka_type: str
+
+
+class _Older(NamedTuple):
+    """One version of one schema, by the newer one it is made from."""
+
+    newer: int
+    request: Mapping[str, tuple[_Field, ...]] = {}
+    """By "Entity.field" of the newer version: what stands in that field's place, mostly nothing."""
+    response: Mapping[str, tuple[_Field, ...]] = {}
+    is_flexible: bool | None = None
+    """Where it is not as flexible as the newer version."""
+
+
+_OLDER: Final[Mapping[tuple[str, int], _Older]] = {
+    ("list_offsets", 0): _Older(
+        1,
+        {
+            "ListOffsetsPartition.timestamp": (
+                _Field("timestamp", i64, "int64"),
+                _Field("max_num_offsets", i32, "int32"),
+            )
+        },
+        {
+            "ListOffsetsPartitionResponse.timestamp": (_Field("old_style_offsets", tuple[i64, ...], "int64"),),
+            "ListOffsetsPartitionResponse.offset": (),
+        },
+    ),
+    ("create_topics", 0): _Older(
+        2,
+        {"CreateTopicsRequest.validate_only": ()},
+        {"CreateTopicsResponse.throttle_time": (), "CreatableTopicResult.error_message": ()},
+    ),
+    ("create_topics", 1): _Older(2, response={"CreateTopicsResponse.throttle_time": ()}),
+    ("delete_topics", 0): _Older(1, response={"DeleteTopicsResponse.throttle_time": ()}),
+    ("offset_for_leader_epoch", 0): _Older(
+        2,
+        {"OffsetForLeaderPartition.current_leader_epoch": ()},
+        {"OffsetForLeaderEpochResponse.throttle_time": (), "EpochEndOffset.leader_epoch": ()},
+    ),
+    ("offset_for_leader_epoch", 1): _Older(
+        2,
+        {"OffsetForLeaderPartition.current_leader_epoch": ()},
+        {"OffsetForLeaderEpochResponse.throttle_time": ()},
+    ),
+    ("write_txn_markers", 0): _Older(1, is_flexible=False),
+    ("describe_acls", 0): _Older(
+        1, {"DescribeAclsRequest.pattern_type_filter": ()}, {"DescribeAclsResource.pattern_type": ()}
+    ),
+    ("create_acls", 0): _Older(1, {"AclCreation.resource_pattern_type": ()}),
+    ("delete_acls", 0): _Older(
+        1, {"DeleteAclsFilter.pattern_type_filter": ()}, {"DeleteAclsMatchingAcl.pattern_type": ()}
+    ),
+    ("describe_configs", 0): _Older(
+        1,
+        {"DescribeConfigsRequest.include_synonyms": ()},
+        {
+            "DescribeConfigsResourceResult.config_source": (_Field("is_default", bool, "bool"),),
+            "DescribeConfigsResourceResult.synonyms": (),
+        },
+    ),
+    ("alter_replica_log_dirs", 0): _Older(1),
+    ("describe_log_dirs", 0): _Older(1),
+}
+
+
+def versions(schema: str) -> list[int]:
+    """The versions of a schema that are told here."""
+    return [version for name, version in _OLDER if name == schema]
+
+
+def newer_version(schema: str, version: int) -> int | None:
+    """The version that this one is made from, or None when it is not told here."""
+    older = _OLDER.get((schema, version))
+    return None if older is None else older.newer
+
+
+def derive(schema: str, version: int, kind: EntityType, newer: type[Any]) -> type[Any]:
+    """The request or answer of a version, as a dataclass in kio's manner, made from that of `newer_version`."""
+    older = _OLDER[schema, version]
+    changes = older.request if kind is EntityType.request else older.response
+    unused = set(changes)
+    entity = _derive(newer, version, older, changes, unused)
+    if unused:
+        raise TypeError(f"{schema} {version}: there is no field {', '.join(sorted(unused))}")
+    return entity
+
+
+def _derive(
+    newer: type[Any], version: int, older: _Older, changes: Mapping[str, tuple[_Field, ...]], unused: set[str]
+) -> type[Any]:
+    nested = functools.partial(_derive, version=version, older=older, changes=changes, unused=unused)
+    fields: list[tuple[str, Any, Any]] = []
+    for field in dataclasses.fields(newer):
+        place = f"{newer.__name__}.{field.name}"
+        if place in changes:
+            unused.discard(place)
+            fields += [
+                (added.name, added.hint, dataclasses.field(metadata={"kafka_type": added.kafka_type}))
+                for added in changes[place]
+            ]
+        else:
+            copy = dataclasses.field(metadata=dict(field.metadata), default=field.default)
+            fields.append((field.name, _replace_entities(field.type, nested), copy))
+    constants = {
+        "__type__": newer.__type__,
+        "__version__": version,
+        "__flexible__": newer.__flexible__ if older.is_flexible is None else older.is_flexible,
+        "__api_key__": newer.__api_key__,
+    }
+    return dataclasses.make_dataclass(
+        newer.__name__, fields, namespace=constants, frozen=True, slots=True, kw_only=True
+    )
+
+
+def _replace_entities(hint: Any, derive_entity: Callable[[Any], Any]) -> Any:
+    """The type of a field with every entity in it made older."""
+    if dataclasses.is_dataclass(hint):
+        return derive_entity(hint)
+    if typing.get_origin(hint) is tuple:
+        return types.GenericAlias(tuple, (_replace_entities(typing.get_args(hint)[0], derive_entity), ...))
+    choices = typing.get_args(hint)
+    if choices and any(typing.get_origin(choice) is tuple for choice in choices):
+        (array,) = (choice for choice in choices if typing.get_origin(choice) is tuple)
+        return _replace_entities(array, derive_entity) | None
+    return hint
