@@ -27,9 +27,7 @@ class Api(NamedTuple):
 PRODUCE: Final = 0
 FETCH: Final = 1
 METADATA: Final = 3
-SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
-SASL_AUTHENTICATE: Final = 36
 _NEVER: Final = 1 << 15
 
 APIS: Final = {
@@ -50,7 +48,6 @@ APIS: Final = {
         Api(14, "sync_group", 0, 5, 4),
         Api(15, "describe_groups", 0, 5, 5),
         Api(16, "list_groups", 0, 5, 3),
-        Api(SASL_HANDSHAKE, "sasl_handshake", 0, 1, _NEVER),
         Api(API_VERSIONS, "api_versions", 0, 4, 3),
         Api(19, "create_topics", 0, 7, 5),
         Api(20, "delete_topics", 0, 6, 4),
