@@ -57,6 +57,9 @@ APIS: Final = {
         Api(32, "describe_configs", 0, 4, 4),
         Api(33, "alter_configs", 0, 2, 2),
         Api(35, "describe_log_dirs", 0, 4, 2),
+        Api(29, "describe_acls", 0, 3, 2),
+        Api(30, "create_acls", 0, 3, 2),
+        Api(31, "delete_acls", 0, 3, 2),
         Api(37, "create_partitions", 0, 3, 2),
         Api(42, "delete_groups", 0, 2, 2),
         Api(43, "elect_leaders", 0, 2, 2),
@@ -65,6 +68,7 @@ APIS: Final = {
         Api(47, "offset_delete", 0, 0, _NEVER),
         Api(48, "describe_client_quotas", 0, 1, 1),
         Api(49, "alter_client_quotas", 0, 1, 1),
+        Api(45, "alter_partition_reassignments", 0, 0, 0),
         Api(60, "describe_cluster", 0, 1, 0),
     )
 }

@@ -30,6 +30,12 @@ LISTENER: Final = Listener("PLAINTEXT", "broker.example", 9092)
 _KEYS: Final = {api.name: api.key for api in APIS.values()}
 
 
+def versions(name: str) -> list[int]:
+    """Those of an API that are served."""
+    api = APIS[_KEYS[name]]
+    return [version for version in range(api.max_version + 1) if api.serves(version)]
+
+
 class ManualTimer:
     def __init__(self, due_ms: int, callback: Callable[[], None]) -> None:
         self.due_ms = due_ms

@@ -16,13 +16,7 @@ from broker.handlers import list_offsets
 from broker.protocol.apis import API_VERSIONS, APIS
 from broker.protocol.primitives import MalformedRequestError
 from broker.records.record import Record, encode_batch
-from tests.broker.handlers.harness import LISTENER, NodeHarness, decode_answer, request_frame
-
-BY_NAME = {api.name: api for api in APIS.values()}
-
-
-def versions(name: str) -> range:
-    return range(BY_NAME[name].min_version, BY_NAME[name].max_version + 1)
+from tests.broker.handlers.harness import LISTENER, NodeHarness, decode_answer, request_frame, versions
 
 
 class TestApiVersions:

@@ -10,17 +10,11 @@ from kio.schema.errors import ErrorCode
 
 from broker.cluster.embedded import EmbeddedMetadataStore
 from broker.log.files import RealFiles
-from broker.protocol.apis import APIS
 from broker.records.batch import TimestampType
-from tests.broker.handlers.harness import NodeHarness
+from tests.broker.handlers.harness import NodeHarness, versions
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
-BY_NAME = {api.name: api for api in APIS.values()}
-
-
-def versions(name: str) -> range:
-    return range(BY_NAME[name].min_version, BY_NAME[name].max_version + 1)
 
 
 def incrementally(
@@ -178,20 +172,3 @@ def test_a_restart_keeps_what_was_set(node: NodeHarness) -> None:
     again = EmbeddedMetadataStore(RealFiles(), node.log_directory.path, node.log_directory.cluster_id)
     assert again.broker_configs() == {"": {"log.roll.ms": "1000"}, "0": {"log.roll.ms": "2000"}}
     assert [topic.config for topic in again.topics()] == [{"segment.bytes": "5000"}]
-
-
-@pytest.mark.parametrize("version", versions("elect_leaders"))
-def test_no_election_is_ever_needed(node: NodeHarness, version: int) -> None:
-    node.create_topic("t", 2)
-    wanted = [{"topic": "t", "partitions": [1, 2]}]
-    (result,) = node.ask("elect_leaders", version, topic_partitions=wanted, timeout=1000).replica_election_results
-    assert [(entry.partition_id, entry.error_code) for entry in result.partition_result] == [
-        (1, ErrorCode.election_not_needed),
-        (2, ErrorCode.unknown_topic_or_partition),
-    ]
-    assert node.ask("elect_leaders", version, topic_partitions=None, timeout=1000).replica_election_results == ()
-
-
-def test_no_partition_is_moving(node: NodeHarness) -> None:
-    answer = node.ask("list_partition_reassignments", 0, topics=None, timeout=1000)
-    assert (answer.error_code, answer.topics) == (ErrorCode.none, ())

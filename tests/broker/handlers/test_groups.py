@@ -10,17 +10,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker.internal_topic import INTERNAL_TOPICS, OFFSETS_TOPIC
-from broker.protocol.apis import APIS
 from broker.records.record import Record, encode_batch
 from tests.broker.group.asking import GroupHarness
-from tests.broker.handlers.harness import Pending
+from tests.broker.handlers.harness import Pending, versions
 
 T0, T1 = ("t", 0), ("t", 1)
-
-
-def versions(name: str) -> list[int]:
-    (api,) = [api for api in APIS.values() if api.name == name]
-    return [version for version in range(api.max_version + 1) if api.serves(version)]
 
 
 @pytest.fixture
