@@ -102,7 +102,9 @@ def _look_up(
     except (OSError, CorruptBatch, CorruptIndex) as damage:
         _logger.error("cannot look up a timestamp in %s-%d: %s", partition.topic, partition.index, damage)
         return _error(ErrorCode.kafka_storage_error if isinstance(damage, OSError) else ErrorCode.corrupt_message)
-    return {"timestamp": -1, "offset": -1, "leader_epoch": -1} if found is None else _found(partition, *found)
+    if found is None or found[1] >= end_offset:
+        return {"timestamp": -1, "offset": -1, "leader_epoch": -1}
+    return _found(partition, *found)
 
 
 def _found(partition: Partition, timestamp_ms: int, offset: int) -> Answer:

@@ -12,6 +12,7 @@ Versions: v4 brings allow_auto_topic_creation; v10 topic ids, v12 asking by them
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -51,7 +52,10 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
     if request.topics is None:
         topics = [_describe(topic, operations) for topic in node.topics()]
     else:
-        topics = [_find(node, wanted, request.allow_auto_topic_creation, operations) for wanted in request.topics]
+        missing = _missing(node, request.topics)
+        may_create = request.allow_auto_topic_creation and node.config.boolean("auto.create.topics.enable")
+        created = node.create_all_by_default(missing) if missing and may_create else {}
+        topics = [_find(node, wanted, created, operations) for wanted in request.topics]
     for topic in topics:
         if topic.error_code:
             node.counters.failed(METADATA, topic.error_code)
@@ -68,7 +72,15 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
     )
 
 
-def _find(node: Node, wanted: RequestedTopic, may_create: bool, operations: int) -> TopicMetadata:
+def _missing(node: Node, topics: Sequence[RequestedTopic]) -> list[str]:
+    return [
+        wanted.name
+        for wanted in topics
+        if wanted.name is not None and wanted.topic_id == ZERO_UUID and node.topic(wanted.name) is None
+    ]
+
+
+def _find(node: Node, wanted: RequestedTopic, created: Mapping[str, Topic | Problem], operations: int) -> TopicMetadata:
     if wanted.name is None or wanted.topic_id != ZERO_UUID:
         topic = node.topic(wanted.topic_id)
         if topic is None:
@@ -80,12 +92,10 @@ def _find(node: Node, wanted: RequestedTopic, may_create: bool, operations: int)
         return _describe(topic, operations)
     if topic_name_problem(name) is not None:
         return TopicMetadata(ErrorCode.invalid_topic_exception, name)
-    if not (may_create and node.config.boolean("auto.create.topics.enable")):
-        return TopicMetadata(ErrorCode.unknown_topic_or_partition, name)
-    created = node.create_by_default(name)
-    if isinstance(created, Problem):
-        return TopicMetadata(created.error_code, name)
-    return _describe(created, operations)
+    problem = created.get(name)
+    return TopicMetadata(
+        problem.error_code if isinstance(problem, Problem) else ErrorCode.unknown_topic_or_partition, name
+    )
 
 
 def _describe(topic: Topic, operations: int) -> TopicMetadata:

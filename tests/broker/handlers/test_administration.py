@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.store import MetadataError
+from broker.cluster.store import MetadataError, TopicRecord
 from broker.handlers import list_offsets
 from broker.protocol.apis import API_VERSIONS, APIS
 from broker.protocol.primitives import MalformedRequestError
@@ -98,6 +98,31 @@ class TestMetadata:
         assert ask("x" * 250, True).error_code == ErrorCode.invalid_topic_exception
         forbidding = make_node(auto_create_topics_enable="false")
         assert ask("new", True, forbidding).error_code == ErrorCode.unknown_topic_or_partition
+
+    def test_unknown_topics_of_one_request_are_made_in_one_write_up_to_a_limit(
+        self, make_node: Callable[..., NodeHarness], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        node = make_node(num_partitions="4000")
+        written: list[int] = []
+        put_topics = node.store.put_topics
+
+        def counting(records: Sequence[TopicRecord]) -> None:
+            written.append(len(records))
+            put_topics(records)
+
+        monkeypatch.setattr(node.store, "put_topics", counting)
+        monkeypatch.setattr(node.node, "_open_partitions", lambda topic, record: None)
+        names = ["a", "b", "a", "c", "b_", "b."]
+        answer = node.ask("metadata", 9, topics=[{"name": name} for name in names], allow_auto_topic_creation=True)
+        assert [topic.error_code for topic in answer.topics] == [
+            ErrorCode.none,
+            ErrorCode.none,
+            ErrorCode.none,
+            ErrorCode.policy_violation,
+            ErrorCode.policy_violation,
+            ErrorCode.policy_violation,
+        ]
+        assert written == [2]
 
     def test_topics_by_id(self, node: NodeHarness) -> None:
         topic = node.create_topic("t")
@@ -379,6 +404,15 @@ class TestListOffsets:
         assert self.ask(node, list_offsets.EARLIEST_LOCAL, 8).offset == 0
         assert self.ask(node, list_offsets.EARLIEST_LOCAL, 7).error_code == ErrorCode.unsupported_version
         assert self.ask(node, -99).error_code == ErrorCode.unsupported_version
+
+    def test_records_that_may_not_be_read_yet_are_not_found(self, node: NodeHarness) -> None:
+        node.create_topic("t", flush_messages="2")
+        node.produce("t", b"a", b"b")
+        assert self.ask(node, list_offsets.MAX_TIMESTAMP).offset == -1
+        assert self.ask(node, 0).offset == -1
+        node.flush()
+        assert self.ask(node, list_offsets.MAX_TIMESTAMP).offset == 0
+        assert self.ask(node, 0).offset == 0
 
     def test_errors(self, node: NodeHarness) -> None:
         node.create_topic("t")
