@@ -1,0 +1,1 @@
+"""kafka-python: its integration tests, and ours that use it."""
