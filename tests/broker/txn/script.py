@@ -1,0 +1,226 @@
+"""Runs scripts against one transactional id: each command, then what was answered, stored, to be marked, and its state.
+
+A script is text for people, as in tests/broker/group/script.py: paragraphs of prose (`#`), and steps of a command line,
+`----`, and what comes of it. Write new steps without an outcome and run `REWRITE_SCRIPTS=1 pytest tests/broker/txn`,
+then read what it wrote. A producer is written id/epoch.
+
+    init R [timeout=MS] [as=P]               a producer begins, or begins anew
+    add R P PARTITION...                     partitions come into the transaction
+    verify P PARTITION                       may it write there?
+    end R P commit|abort
+    advance MS                               time passes
+    sweep                                    what takes too long is aborted
+    expire MS                                ids that were not used for so long are forgotten
+    hold | stored ok|ERROR                   from now on storing waits; the oldest one ends
+    refuse ERROR | accept                    what storing comes to from now on
+    unmarked PARTITION ERROR | markable      a partition that takes no marker; all take them again
+    retry                                    the wait is over
+    restart                                  the id as the log has it
+    reached P                                a producer has come so far, with no transaction open
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.txn.schemas import decode_transaction, encode_transaction
+from broker.txn.transaction import (
+    Answer,
+    Effect,
+    InitAnswer,
+    Mark,
+    Producer,
+    State,
+    Store,
+    StoredTransaction,
+    TopicPartition,
+    Transaction,
+)
+
+_WALL_MS: Final = 1_700_000_000_000
+_SEPARATOR: Final = "----"
+
+
+class Script:
+    def __init__(self) -> None:
+        self._now_ms = _WALL_MS
+        self._lines: list[str] = []
+        self._is_holding = False
+        self._stores: deque[Store] = deque()
+        self._store_outcome = ErrorCode.none
+        self._unmarkable: dict[TopicPartition, ErrorCode] = {}
+        self._log: bytes | None = None
+        self._producer_ids = count(1)
+        self._transaction: Transaction | None = None
+
+    def run(self, line: str) -> list[str]:
+        """What comes of one command, in lines."""
+        self._lines = []
+        name, *words = line.split()
+        options = {key.replace("as", "expected"): value for key, _, value in (w.partition("=") for w in words) if value}
+        plain = [word for word in words if "=" not in word]
+        command: Callable[..., None] = getattr(self, f"_{name.replace('-', '_')}")
+        command(*plain, **options)
+        return [*self._lines, self._state()]
+
+    def _state(self) -> str:
+        if self._transaction is None:
+            return "unknown"
+        kept = self._transaction.kept
+        partitions = " ".join(sorted(f"{topic}-{partition}" for topic, partition in kept.partitions))
+        started = f" since {kept.start_ms - _WALL_MS} ms" if kept.start_ms >= 0 else ""
+        return f"{kept.state.kafka_name} {_text(kept.producer)}{started}: {partitions or 'no partitions'}"
+
+    # Commands
+
+    def _reached(self, producer: str) -> None:
+        kept = StoredTransaction(_producer(producer), 60_000, State.EMPTY, frozenset(), self._now_ms)
+        self._log = encode_transaction(kept)
+        self._transaction = Transaction(kept)
+
+    def _init(self, request: str, timeout: str = "60000", expected: str | None = None) -> None:
+        if self._transaction is None:
+            self._transaction = Transaction.new(self._next_producer_id(), int(timeout), self._now_ms)
+
+        def answer(value: InitAnswer) -> None:
+            self._say(f"{request} <- {value.error_code.name if value.error_code else _text(value.producer)}")
+
+        producer = None if expected is None else _producer(expected)
+        self._apply(
+            self._transaction.init_producer(int(timeout), producer, self._next_producer_id, answer, self._now_ms)
+        )
+
+    def _next_producer_id(self) -> int:
+        return next(self._producer_ids)
+
+    def _add(self, request: str, producer: str, *partitions: str) -> None:
+        answer = partial(self._answer, request)
+        self._apply(self._known.add_partitions(_producer(producer), map(_partition, partitions), answer, self._now_ms))
+
+    def _verify(self, producer: str, partition: str) -> None:
+        self._say(self._known.verify(_producer(producer), _partition(partition)).name)
+
+    def _end(self, request: str, producer: str, result: str) -> None:
+        answer = partial(self._answer, request)
+        self._apply(self._known.end(_producer(producer), result == "commit", answer, self._now_ms))
+
+    def _advance(self, duration_ms: str) -> None:
+        self._now_ms += int(duration_ms)
+
+    def _sweep(self) -> None:
+        self._apply(self._known.time_out(self._now_ms))
+
+    def _expire(self, expiration_ms: str) -> None:
+        if self._known.is_expired(self._now_ms, int(expiration_ms)):
+            self._apply(self._known.expire())
+
+    def _hold(self) -> None:
+        self._is_holding = True
+
+    def _stored(self, outcome: str) -> None:
+        self._log_has(self._stores.popleft(), ErrorCode.none if outcome == "ok" else ErrorCode[outcome])
+
+    def _refuse(self, error: str) -> None:
+        self._store_outcome = ErrorCode[error]
+
+    def _accept(self) -> None:
+        self._store_outcome = ErrorCode.none
+
+    def _unmarked(self, partition: str, error: str) -> None:
+        self._unmarkable[_partition(partition)] = ErrorCode[error]
+
+    def _markable(self) -> None:
+        self._unmarkable.clear()
+
+    def _retry(self) -> None:
+        self._apply(self._known.retry())
+
+    def _restart(self) -> None:
+        self._stores.clear()
+        self._transaction = None if self._log is None else Transaction(decode_transaction(self._log))
+        if self._transaction is not None:
+            self._apply(self._transaction.complete(self._now_ms))
+
+    # Effects
+
+    @property
+    def _known(self) -> Transaction:
+        assert self._transaction is not None
+        return self._transaction
+
+    def _say(self, line: str) -> None:
+        self._lines.append(line)
+
+    def _answer(self, request: str, error: ErrorCode) -> None:
+        self._say(f"{request} <- {error.name}")
+
+    def _apply(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                effect.deliver()
+            elif isinstance(effect, Store):
+                self._say(f"store {_stored(effect.transaction)}")
+                if self._is_holding:
+                    self._stores.append(effect)
+                else:
+                    self._log_has(effect, self._store_outcome)
+            elif isinstance(effect, Mark):
+                result = "commit" if effect.is_commit else "abort"
+                names = " ".join(f"{topic}-{partition}" for topic, partition in effect.partitions)
+                self._say(f"mark {names}: {result} of {_text(effect.producer)}")
+                for partition in effect.partitions:
+                    self._apply(self._known.marked(partition, self._unmarkable.get(partition, ErrorCode.none)))
+            else:
+                self._say(f"retry in {effect.delay_ms} ms")
+
+    def _log_has(self, store: Store, error: ErrorCode) -> None:
+        if error:
+            self._say(f"not stored: {error.name}")
+        else:
+            self._log = None if store.transaction is None else encode_transaction(store.transaction)
+        self._apply(self._known.stored(error))
+        if self._known.is_dead:
+            self._transaction = None
+
+
+def _producer(text: str) -> Producer:
+    producer_id, epoch = text.split("/")
+    return Producer(int(producer_id), int(epoch))
+
+
+def _partition(text: str) -> TopicPartition:
+    topic, _, partition = text.rpartition("-")
+    return topic, int(partition)
+
+
+def _text(producer: Producer) -> str:
+    return f"{producer.producer_id}/{producer.epoch}"
+
+
+def _stored(transaction: StoredTransaction | None) -> str:
+    if transaction is None:
+        return "a tombstone"
+    partitions = " ".join(f"{topic}-{partition}" for topic, partition in sorted(transaction.partitions))
+    return f"{transaction.state.kafka_name} {_text(transaction.producer)}{': ' if partitions else ''}{partitions}"
+
+
+def outcome_of(text: str) -> str:
+    """The script with the outcome of each step as it is."""
+    script = Script()
+    out: list[str] = []
+    is_outcome = False
+    for line in text.splitlines():
+        if line == _SEPARATOR:
+            is_outcome = True
+        elif not line or line.startswith("#"):
+            is_outcome = False
+            out.append(line)
+        elif not is_outcome:
+            out += [line, _SEPARATOR, *script.run(line)]
+    return "\n".join(out) + "\n"
