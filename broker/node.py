@@ -215,7 +215,6 @@ class Node:
 
     def create_by_default(self, name: str) -> Topic | Problem:
         """Create a topic that somebody uses before anybody has created it."""
-        plan = plan_of(name, self.config)
         return self.create_all_by_default([name])[name]
 
     def create_all_by_default(self, names: Iterable[str]) -> dict[str, Topic | Problem]:
@@ -224,9 +223,8 @@ class Node:
         return {topic.name: result for topic, result in zip(wanted, self.create_topics(wanted), strict=True)}
 
     def _by_default(self, name: str) -> NewTopic:
-        if plan is None:
-            return self.create_topic(NewTopic(name))
-        return self.create_topic(NewTopic(name, plan.partition_count, 1, config=plan.overrides))
+        plan = plan_of(name, self.config)
+        return NewTopic(name) if plan is None else NewTopic(name, plan.partition_count, 1, config=plan.overrides)
 
     def _open_new_topic(self, record: TopicRecord) -> Topic | Problem:
         try:
