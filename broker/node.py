@@ -31,6 +31,7 @@ from broker.log.partition_log import PartitionLog
 from broker.metrics.counters import BrokerCounters, TopicCounters
 from broker.quota.client_quotas import ClientQuotas
 from broker.records.batch import TimestampType
+from broker.records.record import TransactionMarker
 from broker.replica.fetch_sessions import FetchSessions
 from broker.replica.partition import Partition
 from broker.replica.waiters import Scheduler
@@ -413,7 +414,29 @@ class Node:
         log.config = log_config
         return log
 
-    # Producer ids
+    # Producers
+
+    def write_transaction_marker(
+        self, topic: str, index: int, marker: TransactionMarker, then: Callable[[ErrorCode], None]
+    ) -> None:
+        """End a producer's transaction on a partition, and call back when that is safe or refused.
+
+        That may be before this returns.
+        """
+        partition = self.partition(topic, index)
+        if partition is None:
+            then(ErrorCode.unknown_topic_or_partition)
+            return
+        try:
+            appended = partition.append_marker(marker, self.clock.now_ms())
+        except OSError as error:
+            _logger.error("cannot append to %s-%d: %s", topic, index, error)
+            then(ErrorCode.kafka_storage_error)
+            return
+        if isinstance(appended, ErrorCode):
+            then(appended)
+        else:
+            partition.call_when_safe(appended.last_offset, then)
 
     def next_producer_id(self) -> int:
         if self._producer_ids.first > self._producer_ids.last:

@@ -7,8 +7,8 @@ Behaviour:
   at least one batch, however small the limits (KIP-74).
 * Above the client's quota the answer has no records and carries a throttle time, and the connection is silent for so
   long. No answer is larger than what the quota lets pass in all its windows (KIP-219).
-* Consumers read below the high watermark. Without transactions the last stable offset is the high watermark, and no
-  transaction was aborted.
+* Consumers read below the high watermark; those of committed records below the last stable offset, and are told which
+  transactions in what they get were aborted (KIP-98).
 * Records are empty, not null, on errors: librdkafka refuses null.
 
 Versions:
@@ -115,7 +115,14 @@ def _park(
         for entry in wanted
         if (partition := node.partition(topic, entry.partition)) is not None
     ]
-    waiter = FetchWaiter(partitions, missing_bytes, request.max_wait_ms, node.scheduler, finish)
+    waiter = FetchWaiter(
+        partitions,
+        missing_bytes,
+        request.max_wait_ms,
+        node.scheduler,
+        finish,
+        read_committed=request.isolation_level == READ_COMMITTED,
+    )
     deferred.on_cancel = waiter.cancel
     deferred.holds_line = True
     return deferred
@@ -167,6 +174,7 @@ def _read_partition(
             return PartitionFetched(wanted.partition, divergence)
         diverging = divergence
     records = b""
+    aborted: list[tuple[int, int]] | None = [] if read_committed else None
     end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
     max_bytes = max(min(wanted.partition_max_bytes, left_bytes), 0)
     if diverging is None and wanted.fetch_offset != end_offset and (max_bytes or is_first):
@@ -174,6 +182,11 @@ def _read_partition(
         if isinstance(read, ErrorCode):
             return PartitionFetched(wanted.partition, read)
         records = read
+        if read_committed and records:
+            found = log.aborted_transactions(wanted.fetch_offset, len(records), end_offset)
+            if isinstance(found, ErrorCode):
+                return PartitionFetched(wanted.partition, found)
+            aborted = found
     return PartitionFetched(
         wanted.partition,
         ErrorCode.none,
@@ -181,6 +194,6 @@ def _read_partition(
         partition.last_stable_offset,
         log.log_start_offset,
         records,
-        () if read_committed else None,
+        aborted,
         diverging,
     )

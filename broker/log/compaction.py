@@ -72,6 +72,8 @@ class Job(NamedTuple):
     directory: str
     segments: list[tuple[int, int]]
     """(base offset, size) of the segments from the first to the last that may be cleaned."""
+    aborted_later: list[AbortedTransaction]
+    """Transactions that begin in these segments, and whose markers stand in later ones."""
     first_dirty_offset: int
     end_offset: int
     """Where the first segment begins that may not be cleaned."""
@@ -219,6 +221,7 @@ class _Compaction:
         self._open = OpenSegments(_MAX_OPEN_SOURCES)
         self._segments = [self._segment(base_offset, size) for base_offset, size in job.segments]
         self._producers = {producer_id: (offset, epoch) for producer_id, offset, epoch in job.producers}
+        self._aborted: list[AbortedTransaction] = []
         self._map = OffsetMap(0)
         self._mapped_end = job.end_offset
         self._records_read = self._records_kept = 0
@@ -226,9 +229,10 @@ class _Compaction:
 
     def run(self) -> Iterator[CleanedGroup | Pass]:
         try:
+            self._aborted = self._find_aborted()
             self._build_map()
             sources = [segment for segment in self._segments if segment.base_offset < self._mapped_end]
-            transactions = Transactions(self._aborted_in(sources))
+            transactions = Transactions(self._aborted)
             for group in self._groups(sources):
                 yield self._clean(group, transactions)
                 for segment in group:
@@ -251,9 +255,9 @@ class _Compaction:
         segment.is_sealed = True
         return segment
 
-    def _aborted_in(self, segments: Sequence[Segment]) -> list[AbortedTransaction]:
-        found = []
-        for segment in segments:
+    def _find_aborted(self) -> list[AbortedTransaction]:
+        found = [AbortedTransaction(*fields) for fields in self._job.aborted_later]
+        for segment in self._segments:
             path = segment.file(TRANSACTION_INDEX_SUFFIX)
             if self._files.exists(path):
                 found += decode_aborted(self._files.read(path))
@@ -268,7 +272,9 @@ class _Compaction:
             for segment, end_offset in zip(self._segments, self._end_offsets(), strict=True)
             if end_offset > job.first_dirty_offset
         ]
-        transactions = Transactions(self._aborted_in(dirty))
+        # Those decided before the dirty part would never see their markers here.
+        first_offset = dirty[0].base_offset if dirty else job.end_offset
+        transactions = Transactions([aborted for aborted in self._aborted if aborted.last_offset >= first_offset])
         capacity = 0
         for segment in dirty:
             for header, batch in self._sound_batches(segment):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import islice
 from typing import Final
 
@@ -68,6 +68,11 @@ class OffsetIndex:
     def lookup_position(self, position: int) -> tuple[int, int]:
         """The last entry whose position is not above `position`; without one, the beginning of the segment."""
         return self._entry(bisect_right(self._positions, position) - 1)
+
+    def first_offset_from(self, position: int) -> int | None:
+        """The offset of the first entry whose position is not below `position`."""
+        slot = bisect_left(self._positions, position)
+        return self._entry(slot)[0] if slot < len(self._positions) else None
 
     @property
     def last_entry(self) -> tuple[int, int]:

@@ -27,11 +27,10 @@ from broker.log.recovery import LogState, first_unsynced_slot
 from broker.log.retention import count_expired
 from broker.log.segment import (
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     Segment,
     file_name,
 )
@@ -43,8 +42,10 @@ from broker.records.batch import (
     TimestampType,
     WritableBuffer,
     assign,
+    read_header,
     set_log_append_time,
 )
+from broker.records.record import EndMarker, TransactionMarker, encode_end_marker
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -143,11 +144,18 @@ class PartitionLog:
     # Appending
 
     def append(
-        self, records: WritableBuffer, headers: list[BatchHeader], *, leader_epoch: int, now_ms: int
+        self,
+        records: WritableBuffer,
+        headers: list[BatchHeader],
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        has_sequence: bool = True,
     ) -> Appended | ErrorCode:
         """Append the one batch at the beginning of `records`, which `validate_produced` has passed, and stamp it there.
 
-        An OSError (a full disk, a broken one) leaves the log as it was.
+        Without `has_sequence` a coordinator of this broker writes it in the name of the producer. An OSError (a full
+        disk, a broken one) leaves the log as it was.
         """
         (header,) = headers
         config = self.config
@@ -156,12 +164,38 @@ class PartitionLog:
             return ErrorCode.record_list_too_large
         takes_broker_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         has_producer = header.producer_id != NO_PRODUCER_ID
-        if has_producer and (known := self.producer_states.check(header)) is not None:
+        if has_producer and (known := self.producer_states.check(header, has_sequence=has_sequence)) is not None:
             if isinstance(known, ErrorCode):
                 return known
             time_ms = known.timestamp_ms if takes_broker_time else NO_TIMESTAMP
             return Appended(known.base_offset, known.last_offset, time_ms, duplicate=True)
 
+        appended = self._append(records, header, leader_epoch, now_ms)
+        if has_producer:
+            max_timestamp_ms = now_ms if takes_broker_time else header.max_timestamp_ms
+            self.producer_states.append(header, appended.base_offset, max_timestamp_ms)
+        return appended
+
+    def append_marker(self, marker: TransactionMarker, *, leader_epoch: int, now_ms: int) -> Appended | ErrorCode:
+        """End a transaction. A marker goes into the log where the transaction has nothing, too: it fences old epochs.
+
+        An OSError leaves the log as it was.
+        """
+        if (error := self.producer_states.check_marker(marker)) is not None:
+            return error
+        batch = encode_end_marker(marker, now_ms)
+        appended = self._append(batch, read_header(batch), leader_epoch, now_ms)
+        aborted = self.producer_states.end_transaction(
+            read_header(batch), EndMarker(marker.is_commit, marker.coordinator_epoch)
+        )
+        if aborted is not None:
+            self._segments[-1].note_aborted(aborted)
+        return appended
+
+    def _append(self, records: WritableBuffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+        config = self.config
+        size_bytes = header.size_bytes
+        takes_broker_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         max_timestamp_ms = header.max_timestamp_ms
@@ -179,8 +213,6 @@ class PartitionLog:
         self.size_bytes += size_bytes
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base_offset)
-        if has_producer:
-            self.producer_states.append(header, base_offset, max_timestamp_ms)
         self._is_changed = True
         if self._dirty_since_ms is None:
             self._dirty_since_ms = now_ms
@@ -213,8 +245,7 @@ class PartitionLog:
             self._snapshot_offset = self.log_end_offset
 
     def _note_index_files(self, segment: Segment) -> None:
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            self._unsynced_paths.append(self.directory / file_name(segment.base_offset, suffix))
+        self._unsynced_paths += segment.index_files
 
     # Reading
 
@@ -250,6 +281,42 @@ class PartitionLog:
             _LOG.error("%s-%d cannot be read at offset %d: %s", self.topic, self.partition, offset, error)
             return ErrorCode.kafka_storage_error
         return b""
+
+    def aborted_transactions(self, offset: int, size_bytes: int, end_offset: int) -> list[tuple[int, int]] | ErrorCode:
+        """(producer id, first offset) of those that reach into what was read: `size_bytes` from `offset` on.
+
+        Some that begin behind it, but before `end_offset`, may be among them.
+        """
+        found: list[tuple[int, int]] = []
+        try:
+            first = bisect_right(self._base_offsets, offset) - 1
+            is_bounded = False
+            # Nearly all logs leave here: no transaction was aborted since.
+            for segment in [segment for segment in self._segments[first:] if segment.has_aborted]:
+                for aborted in segment.transaction_index.entries(offset):
+                    if not is_bounded:
+                        end_offset = min(end_offset, self._end_of_read(first, offset, size_bytes))
+                        is_bounded = True
+                    if aborted.first_offset < end_offset:
+                        found.append((aborted.producer_id, aborted.first_offset))
+                    if aborted.last_stable_offset >= end_offset:
+                        return found
+        except (CorruptBatch, CorruptIndex) as error:
+            _LOG.error("%s-%d: the aborted transactions from offset %d: %s", self.topic, self.partition, offset, error)
+            return ErrorCode.corrupt_message
+        except OSError as error:
+            _LOG.error("%s-%d: the aborted transactions from offset %d: %s", self.topic, self.partition, offset, error)
+            return ErrorCode.kafka_storage_error
+        return found
+
+    def _end_of_read(self, slot: int, offset: int, size_bytes: int) -> int:
+        """An offset that a read of so many bytes did not come to; it never goes on into a second segment."""
+        for at in range(slot, len(self._segments)):
+            segment = self._segments[at]
+            if segment.find(offset) is not None:
+                end_offset = segment.end_of(offset, size_bytes)
+                return self._end_offset_of(at) if end_offset is None else end_offset
+        return self.log_end_offset
 
     def _end_offset_of(self, slot: int) -> int:
         return self._base_offsets[slot + 1] if slot + 1 < len(self._base_offsets) else self.log_end_offset
@@ -408,9 +475,23 @@ class PartitionLog:
             (producer_id, state.batches[-1].last_offset if state.batches else -1, state.epoch)
             for producer_id, state in self.producer_states
         ]
+        segments = [s for s in self._segments if s.base_offset < dirt.end_offset]
+        later = (
+            transaction
+            for segment in self._segments[len(segments) :]
+            if segment.has_aborted
+            for transaction in segment.transaction_index.entries()
+        )
+        aborted = []
+        for transaction in later:
+            if transaction.first_offset < dirt.end_offset:
+                aborted.append(transaction)
+            if transaction.last_stable_offset >= dirt.end_offset:
+                break
         return Job(
             directory=str(self.directory),
-            segments=[(s.base_offset, s.size_bytes) for s in self._segments if s.base_offset < dirt.end_offset],
+            segments=[(segment.base_offset, segment.size_bytes) for segment in segments],
+            aborted_later=aborted,
             first_dirty_offset=dirt.first_dirty_offset,
             end_offset=dirt.end_offset,
             producers=producers,
@@ -447,6 +528,7 @@ class PartitionLog:
             index_interval_bytes=self.config.index_interval_bytes,
             size_bytes=group.size_bytes,
             created_ms=now_ms,
+            has_aborted=file_name(base_offset, TRANSACTION_INDEX_SUFFIX) in names,
         )
         cleaned.is_sealed = True
         self._segments[slot : slot + len(old)] = [cleaned]

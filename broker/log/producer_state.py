@@ -1,4 +1,4 @@
-"""What a partition remembers of its producers, so that a retry is not written twice (KIP-98, KIP-360).
+"""What a partition remembers of its producers: no retry is written twice, and no transaction is left half read.
 
 For each producer id: its epoch, and sequence numbers and offsets of its last five batches, since a client has at most
 five requests in flight. A new batch of the producer is then one of
@@ -9,8 +9,20 @@ five requests in flight. A new batch of the producer is then one of
     of the same epoch, not the next sequence    OUT_OF_ORDER_SEQUENCE_NUMBER
     otherwise                                   next in line
 
-A producer that is not known is accepted at any sequence: retention may have removed all it wrote. (Apache Kafka,
-ProducerAppendInfo.java.)
+A producer that is not known is accepted at any sequence: retention may have removed all it wrote. What a coordinator of
+this broker writes in a producer's name has no sequence. (KIP-98, KIP-360; Apache Kafka, ProducerAppendInfo.java.)
+
+A transaction of a producer goes through
+
+    none         a transactional batch                   open: undecided from that batch's first offset on
+    open         a batch that is not transactional       INVALID_TXN_STATE
+    open         an end marker                           decided, and still unstable
+    decided      the high watermark passes the marker    none
+    any          a marker of a lower producer epoch      INVALID_PRODUCER_EPOCH
+    any          a marker of a lower coordinator epoch   TRANSACTION_COORDINATOR_FENCED
+    none         an end marker                           none; its epoch counts from now on
+
+Readers of committed records read below the first unstable offset. (Apache Kafka, ProducerStateManager.java.)
 
 `<offset>.snapshot` holds this state as of an offset: i16 version 1, u32 CRC-32C of the rest, i32 count, and for each
 producer i64 id, i16 epoch, i32 last sequence, i64 last offset, i32 offset delta, i64 timestamp, i32 coordinator epoch,
@@ -28,13 +40,16 @@ from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
 from broker.log.errors import CorruptSnapshot
+from broker.log.transaction_index import AbortedTransaction
 from broker.records.batch import MAX_SEQUENCE, NO_TIMESTAMP, BatchHeader, add_to_sequence
-from broker.records.record import EndMarker
+from broker.records.record import EndMarker, TransactionMarker
 
 BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
+ALL_STABLE: Final = 2**63 - 1
+"""The first unstable offset of a log without open transactions: past every offset."""
 
 _SNAPSHOT_VERSION: Final = 1
 _SNAPSHOT_HEAD: Final = struct.Struct(">hI")
@@ -79,11 +94,24 @@ class ProducerState:
             self.batches.clear()
 
 
+class _Refused(NamedTuple):
+    epoch: int
+    lowest_sequence: int
+    time_ms: int
+
+
 class ProducerStates:
-    __slots__ = ("_states",)
+    __slots__ = ("_open", "_refused", "_states", "decided", "first_unstable_offset")
 
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}
+        self._open: dict[int, int] = {}
+        """Producer id by first offset of its open transaction, in the order of offsets."""
+        self._refused: dict[int, _Refused] = {}
+        self.decided: dict[int, int] = {}
+        """Offset of the marker, which the high watermark has not passed, by first offset of the transaction."""
+        self.first_unstable_offset = ALL_STABLE
+        """Where the first transaction begins that is open or not finally decided."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -94,24 +122,63 @@ class ProducerStates:
     def get(self, producer_id: int) -> ProducerState | None:
         return self._states.get(producer_id)
 
-    def check(self, header: BatchHeader) -> BatchMetadata | ErrorCode | None:
-        """Judge a batch that a client sent: the duplicate it repeats, an error, or None: append it."""
+    def has_open_transaction(self, producer_id: int) -> bool:
+        state = self._states.get(producer_id)
+        return state is not None and state.transaction_first_offset != NO_OFFSET
+
+    def begins_at(self, offset: int) -> bool:
+        """Whether an open transaction has its first record there."""
+        return offset in self._open
+
+    def check(self, header: BatchHeader, *, has_sequence: bool = True) -> BatchMetadata | ErrorCode | None:
+        """Judge a batch of records: the duplicate it repeats, an error, or None: append it."""
         state = self._states.get(header.producer_id)
+        if self._refused and header.base_sequence > self._lowest_refused(header):
+            return ErrorCode.out_of_order_sequence_number
         if state is None:
             return None
-        if header.producer_epoch == state.epoch:
+        if has_sequence and header.producer_epoch == state.epoch:
             last_sequence = header.last_sequence
             for batch in state.batches:
                 if batch.last_sequence == last_sequence and batch.offset_delta == header.last_offset_delta:
                     return batch
-        elif header.producer_epoch < state.epoch:
+        if header.producer_epoch < state.epoch:
             return ErrorCode.invalid_producer_epoch
-        expected = NO_SEQUENCE if header.producer_epoch != state.epoch else state.last_sequence
-        expected = 0 if expected in (NO_SEQUENCE, MAX_SEQUENCE) else expected + 1
-        if header.base_sequence != expected and state.epoch != NO_EPOCH:
-            return ErrorCode.out_of_order_sequence_number
+        if has_sequence:
+            expected = NO_SEQUENCE if header.producer_epoch != state.epoch else state.last_sequence
+            expected = 0 if expected in (NO_SEQUENCE, MAX_SEQUENCE) else expected + 1
+            if header.base_sequence != expected and state.epoch != NO_EPOCH:
+                return ErrorCode.out_of_order_sequence_number
         if state.transaction_first_offset != NO_OFFSET and not header.is_transactional:
             return ErrorCode.invalid_txn_state
+        return None
+
+    def refuse(self, header: BatchHeader, now_ms: int) -> None:
+        """Note a batch that its transaction's coordinator does not vouch for.
+
+        Of a producer that is not known any sequence would be taken, so those sent right behind this one must not go
+        in before it (Apache Kafka, VerificationStateEntry.java).
+        """
+        known = self._refused.get(header.producer_id)
+        lowest = header.base_sequence
+        if known is not None and known.epoch == header.producer_epoch:
+            lowest = min(lowest, known.lowest_sequence)
+        if known is None or header.producer_epoch >= known.epoch:
+            self._refused[header.producer_id] = _Refused(header.producer_epoch, lowest, now_ms)
+
+    def _lowest_refused(self, header: BatchHeader) -> int:
+        refused = self._refused.get(header.producer_id)
+        return MAX_SEQUENCE if refused is None else refused.lowest_sequence
+
+    def check_marker(self, marker: TransactionMarker) -> ErrorCode | None:
+        """Why the marker may not be written, or None. It may end nothing: then it only fences older epochs."""
+        state = self._states.get(marker.producer_id)
+        if state is None:
+            return None
+        if marker.producer_epoch < state.epoch:
+            return ErrorCode.invalid_producer_epoch
+        if marker.coordinator_epoch < state.coordinator_epoch:
+            return ErrorCode.transaction_coordinator_fenced
         return None
 
     def append(self, header: BatchHeader, base_offset: int, timestamp_ms: int) -> None:
@@ -123,22 +190,45 @@ class ProducerStates:
         delta = header.last_offset_delta
         state.batches.append(BatchMetadata(header.last_sequence, base_offset + delta, delta, timestamp_ms))
         state.last_timestamp_ms = timestamp_ms
-        if header.is_transactional and state.transaction_first_offset == NO_OFFSET:
-            state.transaction_first_offset = base_offset
+        if header.is_transactional:
+            self._refused.pop(header.producer_id, None)
+            if state.transaction_first_offset == NO_OFFSET:
+                state.transaction_first_offset = base_offset
+                self._open[base_offset] = header.producer_id
+                self.first_unstable_offset = min(self.first_unstable_offset, base_offset)
 
-    def end_transaction(self, header: BatchHeader, marker: EndMarker) -> None:
-        """Note a control batch that went into the log."""
-        state = self._states.setdefault(header.producer_id, ProducerState(header.producer_epoch))
+    def end_transaction(self, header: BatchHeader, marker: EndMarker) -> AbortedTransaction | None:
+        """Note a control batch that went into the log; the transaction that it aborted, if it did."""
+        state = self._states.get(header.producer_id)
+        if state is None:
+            state = self._states[header.producer_id] = ProducerState(header.producer_epoch)
         state.set_epoch(header.producer_epoch)
         state.coordinator_epoch = marker.coordinator_epoch
         state.last_timestamp_ms = header.max_timestamp_ms
-        state.transaction_first_offset = NO_OFFSET
+        first_offset, state.transaction_first_offset = state.transaction_first_offset, NO_OFFSET
+        self._refused.pop(header.producer_id, None)
+        if first_offset == NO_OFFSET:
+            return None
+        del self._open[first_offset]
+        self.decided[first_offset] = header.base_offset
+        if marker.is_commit:
+            return None
+        last_stable_offset = next(iter(self._open), header.next_offset)
+        return AbortedTransaction(header.producer_id, first_offset, header.base_offset, last_stable_offset)
+
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Decisions below it are final, so the first unstable offset may go on."""
+        self.decided = {first: marker for first, marker in self.decided.items() if marker >= high_watermark}
+        self.first_unstable_offset = min(next(iter(self._open), ALL_STABLE), *self.decided, ALL_STABLE)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers that wrote nothing for `expiration_ms` and have no transaction open."""
         for producer_id, state in list(self._states.items()):
             if state.transaction_first_offset == NO_OFFSET and now_ms - state.last_timestamp_ms >= expiration_ms:
                 del self._states[producer_id]
+        for producer_id, refused in list(self._refused.items()):
+            if now_ms - refused.time_ms >= expiration_ms:
+                del self._refused[producer_id]
 
     def encode(self) -> bytes:
         body = bytearray(_COUNT.pack(len(self._states)))
@@ -178,4 +268,8 @@ class ProducerStates:
             state.last_timestamp_ms = timestamp_ms
             state.coordinator_epoch = coordinator_epoch
             state.transaction_first_offset = transaction
+            if transaction != NO_OFFSET:
+                states._open[transaction] = producer_id
+        states._open = dict(sorted(states._open.items()))
+        states.first_unstable_offset = next(iter(states._open), ALL_STABLE)
         return states

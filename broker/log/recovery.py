@@ -8,7 +8,11 @@ recovery point was synced and is trusted; every segment from the one that ends t
    lose the end of one segment, whole batches of it, and keep the next;
 2. the indexes of those segments are made anew;
 3. leader epochs that the checkpoint missed are found in the batches, those past the end are forgotten;
-4. producers are read from the latest snapshot not past the first of those segments, and from the batches after it.
+4. producers, and which of their transactions are open, are read from the latest snapshot not past the first of those
+   segments, and from the batches after it.
+
+An index of aborted transactions that is damaged is made anew, wherever it is: from the batches of its segment, and from
+what was open when that began.
 
 (Apache Kafka, LogLoader.scala; it keeps what follows a gap.)
 """
@@ -18,13 +22,14 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT, MalformedFile, decode_epochs
 from broker.log.config import LogConfig
-from broker.log.errors import CorruptSnapshot, LogDirectoryError
-from broker.log.files import Entry, FileOperations
+from broker.log.errors import CorruptIndex, CorruptSnapshot, LogDirectoryError
+from broker.log.files import Entry, FileOperations, sync_file
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.open_segments import OpenSegments
 from broker.log.producer_state import ProducerStates
@@ -40,6 +45,7 @@ from broker.log.segment import (
     Segment,
     file_name,
 )
+from broker.log.transaction_index import AbortedTransaction
 from broker.records.batch import NO_PRODUCER_ID, BatchHeader, CorruptBatch, foreign_format
 from broker.records.record import read_end_marker
 
@@ -97,6 +103,7 @@ class LogLoader:
             replay_end = segments[recover_from].base_offset
         else:
             replay_end = segments[-1].next_offset() if segments else log_start_offset
+        self._mend_transaction_indexes(segments[:recover_from], snapshots, log_start_offset)
         producer_states, snapshot_offset = self._read_snapshot(snapshots, log_start_offset, replay_end)
         self._replay(segments[:recover_from], max(snapshot_offset, log_start_offset), producer_states)
         self._recover(segments, recover_from, leader_epochs, producer_states)
@@ -204,6 +211,7 @@ class LogLoader:
                 index_interval_bytes=self.config.index_interval_bytes,
                 size_bytes=sizes[file_name(base_offset, LOG_SUFFIX)],
                 created_ms=self.now_ms,
+                has_aborted=sizes.get(file_name(base_offset, TRANSACTION_INDEX_SUFFIX), 0) > 0,
             )
             for base_offset in bases
         ]
@@ -243,8 +251,28 @@ class LogLoader:
                 snapshots.remove(offset)
         return ProducerStates(), log_start_offset
 
-    def _replay(self, segments: list[Segment], from_offset: int, producer_states: ProducerStates) -> None:
-        """Take in what producers wrote from `from_offset` on to segments that need no recovery."""
+    def _mend_transaction_indexes(self, segments: list[Segment], snapshots: list[int], log_start_offset: int) -> None:
+        for slot, segment in enumerate(segments):
+            try:
+                if segment.has_aborted:
+                    segment.check_transaction_index()
+            except CorruptIndex as error:
+                _LOG.warning("%s: making its index of aborted transactions anew: %s", segment, error)
+                states, offset = self._read_snapshot(snapshots, log_start_offset, segment.base_offset)
+                self._replay(segments[:slot], max(offset, log_start_offset), states)
+                segment.forget_aborted()
+                self._replay([segment], segment.base_offset, states, is_noted=True)
+                segment.write_indexes()
+                for path in segment.index_files:
+                    sync_file(self.files, path)
+
+    def _replay(
+        self, segments: list[Segment], from_offset: int, producer_states: ProducerStates, *, is_noted: bool = False
+    ) -> None:
+        """Take in what producers wrote from `from_offset` on to segments that need no recovery.
+
+        With `is_noted` the segments' indexes take in the transactions that were aborted.
+        """
         for slot, segment in enumerate(segments):
             is_last = slot == len(segments) - 1
             if not is_last and segments[slot + 1].base_offset <= from_offset:
@@ -252,17 +280,21 @@ class LogLoader:
             try:
                 found = segment.find(from_offset)
                 for _, header, batch in segment.batches(found[0]) if found is not None else ():
-                    _observe_producer(producer_states, header, batch)
+                    aborted = _observe_producer(producer_states, header, batch)
+                    if is_noted and aborted is not None:
+                        segment.note_aborted(aborted)
             except CorruptBatch as error:
                 _LOG.error("%s is damaged, so producers' last batches in it are forgotten: %s", segment, error)
 
     def _recover(
         self, segments: list[Segment], first: int, leader_epochs: LeaderEpochs, producer_states: ProducerStates
     ) -> None:
-        def observe(header: BatchHeader, batch: memoryview) -> None:
+        def observe(segment: Segment, header: BatchHeader, batch: memoryview) -> None:
             if header.leader_epoch > leader_epochs.latest:
                 leader_epochs.assign(header.leader_epoch, header.base_offset)
-            _observe_producer(producer_states, header, batch)
+            aborted = _observe_producer(producer_states, header, batch)
+            if aborted is not None:
+                segment.note_aborted(aborted)
 
         for slot in range(first, len(segments)):
             segment = segments[slot]
@@ -272,7 +304,7 @@ class LogLoader:
                     "2 only, so copy the topic over with a consumer and a producer"
                 )
             size_bytes = segment.size_bytes
-            damage = segment.recover(observe)
+            damage = segment.recover(partial(observe, segment))
             rest = segments[slot + 1 :]
             # What lay below the recovery point was on the disk: if it is missing, compaction took it, in former days.
             if damage is None and rest and not self.config.compacts and rest[0].base_offset > self.recovery_point:
@@ -345,16 +377,18 @@ def _offsets_of(entries: list[Entry], suffix: str) -> list[int]:
     return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal())
 
 
-def _observe_producer(producer_states: ProducerStates, header: BatchHeader, batch: memoryview) -> None:
+def _observe_producer(
+    producer_states: ProducerStates, header: BatchHeader, batch: memoryview
+) -> AbortedTransaction | None:
+    """The transaction that the batch aborted, if it did."""
     if header.producer_id == NO_PRODUCER_ID:
-        return
+        return None
     if not header.is_control:
         producer_states.append(header, header.base_offset, header.max_timestamp_ms)
-        return
+        return None
     try:
         marker = read_end_marker(batch, header)
     except CorruptBatch as error:
         _LOG.warning("the control batch at offset %d cannot be read: %s", header.base_offset, error)
-        return
-    if marker is not None:
-        producer_states.end_transaction(header, marker)
+        return None
+    return None if marker is None else producer_states.end_transaction(header, marker)

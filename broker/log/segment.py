@@ -1,4 +1,7 @@
-"""One segment of a partition's log: a `.log` file of batches, and the two indexes that make it searchable.
+"""One segment of a partition's log: a `.log` file of batches, and the indexes that make it searchable.
+
+There are three: by offset, by time, and, where a transaction was aborted, of those. The last can be made anew only by
+who knows which transactions were open before the segment (`broker.log.recovery`).
 
 Invariants:
 - `size_bytes` is where the next batch goes; bytes past it are leftovers of a failed write, for the next one to cover.
@@ -15,13 +18,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
 
-from broker.log import offset_index, time_index
+from broker.log import offset_index, time_index, transaction_index
 from broker.log.config import LogConfig
 from broker.log.errors import CorruptIndex
 from broker.log.files import FileOperations, sync_file, write_file
 from broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from broker.log.open_segments import OpenSegments
 from broker.log.time_index import TimeIndex
+from broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from broker.records.batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
@@ -66,12 +70,15 @@ class Segment:
         index_interval_bytes: int,
         size_bytes: int = 0,
         created_ms: int,
+        has_aborted: bool = False,
         aside: str = "",
     ) -> None:
         """`aside` follows the names of the files of a segment that is not yet one of the log's."""
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.is_sealed = False
+        self.has_aborted = has_aborted
+        """Whether a transaction was aborted in it, so that it has a transaction index."""
         self._files = files
         self._directory = directory
         self._aside = aside
@@ -86,6 +93,7 @@ class Segment:
         self._release_when_unpinned = False
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
+        self._transaction_index: TransactionIndex | None = None
         self._indexes_are_sound = False
         self._largest_timestamp: tuple[int, int] | None = None
         self._bytes_since_index_entry = 0
@@ -180,6 +188,11 @@ class Segment:
             self._first_batch_timestamp_ms = max_timestamp_ms
         self._index(position, len(batch), last_offset, max_timestamp_ms)
 
+    def note_aborted(self, transaction: AbortedTransaction) -> None:
+        """Its marker is the last batch."""
+        self.transaction_index.append(transaction)
+        self.has_aborted = True
+
     def seal(self) -> None:
         """Finish the segment's files: nothing is appended any more."""
         self.time_index.append_if_later(*self.largest_timestamp)
@@ -198,6 +211,7 @@ class Segment:
         for suffix, index, entry_size in (
             (INDEX_SUFFIX, self._offset_index, offset_index.ENTRY_SIZE),
             (TIME_INDEX_SUFFIX, self._time_index, time_index.ENTRY_SIZE),
+            (TRANSACTION_INDEX_SUFFIX, self._transaction_index, transaction_index.ENTRY_SIZE),
         ):
             if index is None or len(index) == index.written_entries:
                 continue
@@ -302,6 +316,13 @@ class Segment:
             yield position, header, window[at : at + size]
             position += size
 
+    def end_of(self, offset: int, size_bytes: int) -> int | None:
+        """An offset that the batches are below which `size_bytes` from that of `offset` on hold; None for all of it."""
+        found = self.find(offset)
+        if found is None:
+            return None
+        return self.offset_index.first_offset_from(found[0] + size_bytes)
+
     # Opening after a stop
 
     def next_offset(self) -> int:
@@ -311,12 +332,23 @@ class Segment:
             next_offset = header.next_offset
         return next_offset
 
+    def check_transaction_index(self) -> None:
+        """CorruptIndex if the file is none."""
+        TransactionIndex.decode(self._files.read(self.file(TRANSACTION_INDEX_SUFFIX)), self.base_offset)
+
+    def forget_aborted(self) -> None:
+        """Begin the index of aborted transactions anew; the caller notes them again."""
+        self._transaction_index = TransactionIndex()
+        if self.has_aborted:
+            write_file(self._files, self.file(TRANSACTION_INDEX_SUFFIX), b"")
+
     def recover(self, observe: Callable[[BatchHeader, memoryview], None]) -> CorruptBatch | None:
         """Check every batch, cut off all from the first bad one on, make the indexes anew; what was wrong, if anything.
 
         `observe` sees each good batch in turn.
         """
         self._start_indexes()
+        self.forget_aborted()
         damage: CorruptBatch | None = None
         end = 0
         next_offset = self.base_offset
@@ -359,7 +391,7 @@ class Segment:
     def release(self) -> None:
         self._open_segments.released(self)
         if self.is_sealed:
-            self._offset_index = self._time_index = None
+            self._offset_index = self._time_index = self._transaction_index = None
             self._indexes_are_sound = False
         self._release_when_unpinned = self._pins > 0
         if self._pins == 0 and self._descriptor is not None:
@@ -382,6 +414,21 @@ class Segment:
             self._load_indexes()
             assert self._time_index is not None
         return self._time_index
+
+    @property
+    def index_files(self) -> list[Path]:
+        """Those of a sealed segment."""
+        suffixes = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, *([TRANSACTION_INDEX_SUFFIX] if self.has_aborted else []))
+        return [self.file(suffix) for suffix in suffixes]
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        """CorruptIndex if the file is none."""
+        if self._transaction_index is None:
+            data = self._files.read(self.file(TRANSACTION_INDEX_SUFFIX)) if self.has_aborted else b""
+            self._transaction_index = TransactionIndex.decode(data, self.base_offset)
+            self._open_segments.used(self)
+        return self._transaction_index
 
     def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
         for position, header in self._headers_from_entry(*self.offset_index.lookup(offset)):

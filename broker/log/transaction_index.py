@@ -7,13 +7,17 @@ offset of the transaction, i64 offset of its abort marker, i64 last stable offse
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from broker.log.errors import CorruptIndex
 
 _VERSION: Final = 0
 _ENTRY: Final = struct.Struct(">hqqqq")
+ENTRY_SIZE: Final = _ENTRY.size
+_LAST_OFFSET: Final = struct.Struct(">q")
+_LAST_OFFSET_POSITION: Final = 18
 
 
 class AbortedTransaction(NamedTuple):
@@ -21,6 +25,50 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+class TransactionIndex:
+    """In the order of the markers, kept as the file has it: a segment may hold very many aborted transactions."""
+
+    __slots__ = ("_data", "written_entries")
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self.written_entries = 0
+        """How many of the entries the file has."""
+
+    @classmethod
+    def decode(cls, data: bytes, base_offset: int) -> TransactionIndex:
+        """That of the segment of `base_offset`; CorruptIndex if it cannot be."""
+        index = cls()
+        last_offset = base_offset - 1
+        for transaction in decode_aborted(data):
+            if not transaction.first_offset <= transaction.last_offset > last_offset:
+                raise CorruptIndex(f"a marker of offset {transaction.last_offset} comes after {last_offset}")
+            last_offset = transaction.last_offset
+        index._data += data
+        index.written_entries = len(index)
+        return index
+
+    def __len__(self) -> int:
+        return len(self._data) // ENTRY_SIZE
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        self._data += _ENTRY.pack(_VERSION, *transaction)
+
+    def unwritten(self) -> bytes:
+        """The entries that the file has not got yet, as the file has them."""
+        return bytes(self._data[self.written_entries * ENTRY_SIZE :])
+
+    def entries(self, from_offset: int = 0) -> Iterator[AbortedTransaction]:
+        """Those whose marker is not before `from_offset`."""
+        first = bisect_left(range(len(self)), from_offset, key=self._last_offset)
+        for slot in range(first, len(self)):
+            yield AbortedTransaction(*_ENTRY.unpack_from(self._data, slot * ENTRY_SIZE)[1:])
+
+    def _last_offset(self, slot: int) -> int:
+        offset: int = _LAST_OFFSET.unpack_from(self._data, slot * ENTRY_SIZE + _LAST_OFFSET_POSITION)[0]
+        return offset
 
 
 def encode_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:

@@ -53,6 +53,15 @@ class EndMarker(NamedTuple):
     coordinator_epoch: int
 
 
+class TransactionMarker(NamedTuple):
+    """The order to end a producer's transaction, as its coordinator sends it to each partition."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+
+
 class RecordOutline(NamedTuple):
     """Where a record lies in the uncompressed records of its batch, and what compaction asks of it."""
 
@@ -205,6 +214,19 @@ def with_timestamp_delta(body: bytes, record: RecordOutline, timestamp_delta: in
     write_varint(varint, timestamp_delta)
     write_varint(output, 1 + len(varint) + record.end - record.after_timestamp)
     return bytes(output) + b"\x00" + varint + body[record.after_timestamp : record.end]
+
+
+def encode_end_marker(marker: TransactionMarker, timestamp_ms: int) -> bytearray:
+    """The control batch that ends the transaction (Apache Kafka, EndTransactionMarker.java)."""
+    key = _CONTROL_KEY.pack(0, int(marker.is_commit))
+    value = _END_MARKER_VALUE.pack(0, marker.coordinator_epoch)
+    return encode_batch(
+        [Record(value, key, timestamp_ms)],
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
 
 
 def read_end_marker(batch: ReadableBuffer, header: BatchHeader) -> EndMarker | None:

@@ -1,7 +1,8 @@
 """One partition as its leader sees it: its log, how far it is replicated, and who waits for that.
 
-Invariants: log_start_offset <= high_watermark <= log_end_offset; the high watermark never goes back; a consumer reads
-only below it, and a produce that must wait is acknowledged only when it has passed the produced records.
+Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; none of them ever goes back; a
+consumer reads only below the high watermark, one of committed records only below the last stable offset; a produce that
+must wait is acknowledged only when the high watermark has passed the produced records.
 
 A broker that runs alone is its partitions' only in-sync replica, so the high watermark follows the log's end, unless
 the log must be flushed first (flush.messages): then it follows the recovery point, so nobody reads or is promised what
@@ -20,18 +21,24 @@ from broker.log.files import DISK_IS_FULL
 from broker.log.partition_log import Appended, PartitionLog
 from broker.metrics.counters import TopicCounters
 from broker.records.batch import BatchHeader, CorruptBatch, validate_produced
-from broker.records.record import every_record_has_a_key
+from broker.records.record import TransactionMarker, every_record_has_a_key
 from broker.replica.waiters import FetchWaiter
 
 Acknowledge = Callable[[ErrorCode], None]
+Verify = Callable[[int, int], ErrorCode]
+"""Whether a producer's (id, epoch) transaction has this partition, as its coordinator knows (KIP-890)."""
 
 
 class Partition:
     __slots__ = (
         "_acknowledgements",
+        "_appended_bytes",
+        "_published_bytes",
         "_request_flush",
+        "_stable_bytes",
+        "_stable_offset",
         "_storage_failed",
-        "_unpublished_bytes",
+        "_transaction_starts",
         "counters",
         "fetch_waiters",
         "has_ended",
@@ -76,18 +83,38 @@ class Partition:
         self._request_flush = request_flush
         self._storage_failed = storage_failed
         self._acknowledgements: deque[tuple[int, Acknowledge]] = deque()
-        self._unpublished_bytes = 0
+        # Bytes are counted from here on: appended, told to those who read below the high watermark, told to those who
+        # read below the last stable offset, and where transactions began, by their first offsets.
+        self._appended_bytes = self._published_bytes = self._stable_bytes = 0
+        self._transaction_starts: dict[int, int] = {}
         if log.unflushed_messages >= log.config.flush_messages:
             # A crash came before the flush, so nobody was promised these records; `flush_is_due` says so of the log.
             self.high_watermark = max(log.recovery_point, log.log_start_offset)
+        log.producer_states.high_watermark_moved(self.high_watermark)
+        self._stable_offset = self.last_stable_offset
 
     @property
     def last_stable_offset(self) -> int:
         """Below it every transaction is decided. Without transactions that is everything that can be read."""
-        return self.high_watermark
+        unstable = self.log.producer_states.first_unstable_offset
+        if unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log.log_start_offset)
 
-    def append(self, records: memoryview | None, acks: int, now_ms: int) -> Appended | ErrorCode:
-        """Check and append what a producer sent. The bytes are patched in place and need not outlive the call."""
+    def append(
+        self,
+        records: memoryview | None,
+        acks: int,
+        now_ms: int,
+        *,
+        verify: Verify | None = None,
+        by_coordinator: bool = False,
+    ) -> Appended | ErrorCode:
+        """Check and append what a producer sent. The bytes are patched in place and need not outlive the call.
+
+        The first batch of a transaction is appended if `verify` vouches for it. A coordinator of this broker writes
+        in a producer's name without sequence numbers, and has made sure of the transaction itself.
+        """
         if self.has_failed:
             return ErrorCode.kafka_storage_error
         if acks == -1 and len(self.in_sync_replicas) < self.min_in_sync_replicas:
@@ -98,22 +125,60 @@ class Partition:
         headers = validate_produced(records, max_message_bytes=log.config.max_message_bytes)
         if isinstance(headers, ErrorCode):
             return headers
-        if headers[0].is_transactional:
-            return ErrorCode.invalid_txn_state
-        if log.config.compacts and not _can_be_compacted(records, headers[0]):
+        header = headers[0]
+        if header.is_transactional and not by_coordinator and (error := self._verify(header, verify, now_ms)):
+            return error
+        if log.config.compacts and not _can_be_compacted(records, header):
             return ErrorCode.invalid_record
         try:
-            appended = log.append(records, headers, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        except OSError as error:
-            # A full disk takes nothing with it: what was there is whole, and there may be space again. So it is with
-            # descriptors.
-            if error.errno not in (*DISK_IS_FULL, errno.EMFILE, errno.ENFILE):
-                self._storage_failed(error, self)
+            appended = log.append(
+                records, headers, leader_epoch=self.leader_epoch, now_ms=now_ms, has_sequence=not by_coordinator
+            )
+        except OSError as failure:
+            self._append_failed(failure)
             raise
         if isinstance(appended, ErrorCode) or appended.duplicate:
             return appended
-        size_bytes = headers[0].size_bytes
-        self._unpublished_bytes += size_bytes
+        if header.is_transactional and log.producer_states.begins_at(appended.base_offset):
+            self._transaction_starts[appended.base_offset] = self._appended_bytes
+        self._appended(appended, header.size_bytes)
+        return appended
+
+    def append_marker(self, marker: TransactionMarker, now_ms: int) -> Appended | ErrorCode:
+        """End a transaction here, as its coordinator wants it."""
+        if self.has_failed:
+            return ErrorCode.kafka_storage_error
+        if len(self.in_sync_replicas) < self.min_in_sync_replicas:
+            return ErrorCode.not_enough_replicas
+        size_bytes = self.log.size_bytes
+        try:
+            appended = self.log.append_marker(marker, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except OSError as failure:
+            self._append_failed(failure)
+            raise
+        if not isinstance(appended, ErrorCode):
+            self._appended(appended, self.log.size_bytes - size_bytes)
+        return appended
+
+    def _verify(self, header: BatchHeader, verify: Verify | None, now_ms: int) -> ErrorCode:
+        states = self.log.producer_states
+        if states.has_open_transaction(header.producer_id):
+            return ErrorCode.none
+        if verify is None:
+            return ErrorCode.transactional_id_authorization_failed
+        if error := verify(header.producer_id, header.producer_epoch):
+            states.refuse(header, now_ms)
+        return error
+
+    def _append_failed(self, failure: OSError) -> None:
+        # A full disk takes nothing with it: what was there is whole, and there may be space again. So it is with
+        # descriptors.
+        if failure.errno not in (*DISK_IS_FULL, errno.EMFILE, errno.ENFILE):
+            self._storage_failed(failure, self)
+
+    def _appended(self, appended: Appended, size_bytes: int) -> None:
+        log = self.log
+        self._appended_bytes += size_bytes
         counters = self.counters
         counters.messages_in += appended.last_offset - appended.base_offset + 1
         counters.bytes_in += size_bytes
@@ -121,7 +186,6 @@ class Partition:
             self._advance_high_watermark(log.log_end_offset)
         else:
             self._request_flush(self)
-        return appended
 
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
         """Whether a client that takes `epoch` for the current one (-1: it does not say) is up to date (KIP-320)."""
@@ -182,6 +246,13 @@ class Partition:
         """Call back once the high watermark has passed `last_offset`, which it has not yet."""
         self._acknowledgements.append((last_offset, acknowledge))
 
+    def call_when_safe(self, last_offset: int, then: Acknowledge) -> None:
+        """Call back once the high watermark has passed `last_offset`; at once if it has."""
+        if self.is_acknowledged(last_offset):
+            then(ErrorCode.none)
+        else:
+            self.when_acknowledged(last_offset, then)
+
     def flushed(self) -> None:
         """The log was synced up to its recovery point."""
         if self.has_ended:
@@ -197,16 +268,38 @@ class Partition:
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
-        byte_count = self._unpublished_bytes
+        byte_count = self._appended_bytes - self._published_bytes
         if offset >= self.log.log_end_offset:
-            self._unpublished_bytes = 0
+            self._published_bytes = self._appended_bytes
         # Otherwise some of the bytes are told again with the next step: a fetch that wakes for less than it wanted is
         # better than one that misses what it waits for.
         for waiter in tuple(self.fetch_waiters):
-            waiter.bytes_added(byte_count)
+            if not waiter.read_committed:
+                waiter.bytes_added(byte_count)
+        self._advance_last_stable_offset()
         waiting = self._acknowledgements
         while waiting and waiting[0][0] < offset:
             waiting.popleft()[1](ErrorCode.none)
+
+    def _advance_last_stable_offset(self) -> None:
+        log = self.log
+        if log.producer_states.decided:
+            log.producer_states.high_watermark_moved(self.high_watermark)
+        offset = self.last_stable_offset
+        if offset == self._stable_offset:
+            return
+        self._stable_offset = offset
+        starts = self._transaction_starts
+        stable_bytes = starts.get(offset, self._appended_bytes)
+        byte_count = stable_bytes - self._stable_bytes
+        if offset in starts or offset >= log.log_end_offset:
+            self._stable_bytes = stable_bytes
+        # Otherwise the bytes are told again, as above.
+        while starts and (first_offset := next(iter(starts))) < offset:
+            del starts[first_offset]
+        for waiter in tuple(self.fetch_waiters):
+            if waiter.read_committed:
+                waiter.bytes_added(byte_count)
 
     def fail(self) -> None:
         """The log directory failed. What waits is told; what was not flushed may or may not be on the disk."""

@@ -29,7 +29,16 @@ class FetchWaiter:
     is done, so that a burst of appends wakes it once and it reads all of them.
     """
 
-    __slots__ = ("_done", "_finish", "_missing_bytes", "_partitions", "_scheduler", "_timer", "_woken")
+    __slots__ = (
+        "_done",
+        "_finish",
+        "_missing_bytes",
+        "_partitions",
+        "_scheduler",
+        "_timer",
+        "_woken",
+        "read_committed",
+    )
 
     def __init__(
         self,
@@ -38,7 +47,11 @@ class FetchWaiter:
         max_wait_ms: int,
         scheduler: Scheduler,
         finish: Callable[[], None],
+        *,
+        read_committed: bool = False,
     ) -> None:
+        self.read_committed = read_committed
+        """Whether it waits for bytes below the last stable offset, not below the high watermark."""
         self._partitions = partitions
         self._missing_bytes = missing_bytes
         self._scheduler = scheduler

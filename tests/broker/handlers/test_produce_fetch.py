@@ -294,7 +294,7 @@ def test_the_leader_epoch_in_a_batch_is_the_brokers_to_set(node: NodeHarness, le
         (_with(BATCH, 17, ">I", 1), ErrorCode.corrupt_message),
         (_with(BATCH, 21, ">h", 0x20), ErrorCode.invalid_record),
         (_with(BATCH, 21, ">h", 5), ErrorCode.unsupported_compression_type),
-        (_with(BATCH, 21, ">h", 0x10), ErrorCode.invalid_txn_state),
+        (_with(BATCH, 21, ">h", 0x10), ErrorCode.transactional_id_authorization_failed),
         (_with(BATCH, 23, ">i", 5), ErrorCode.invalid_record),
         (_with(BATCH, 57, ">i", 0), ErrorCode.invalid_record),
     ],
