@@ -66,7 +66,6 @@ def _refused(name: str, kind: Kind, default: Value, why: str) -> Property:
 
 _ONE_LOOP: Final = "one event loop serves every connection"
 _NO_NEW_GROUPS: Final = "groups are of the classic protocol"
-_NO_TRANSACTIONS: Final = "this version has no transactions"
 _NO_REPLICATION: Final = "this version runs one broker"
 _NO_LIMIT: Final = "this version does not limit how fast connections are made"
 _NO_SECURITY: Final = "this version serves PLAINTEXT without authorisation only; remove it"
@@ -117,6 +116,15 @@ BROKER_PROPERTIES: Final = {
         _honoured("offsets.topic.compression.codec", INT, 0, 0, 4),
         _honoured("offsets.topic.num.partitions", INT, 50, 1),
         _honoured("offsets.topic.segment.bytes", INT, 104_857_600, 1),
+        # Transactions
+        _honoured("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, 1),
+        _honoured("transaction.max.timeout.ms", INT, 900_000, 1),
+        _honoured("transaction.partition.verification.enable", BOOLEAN, True),
+        _honoured("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, 1),
+        _honoured("transaction.state.log.load.buffer.size", INT, 5_242_880, 1),
+        _honoured("transaction.state.log.num.partitions", INT, 50, 1),
+        _honoured("transaction.state.log.segment.bytes", INT, 104_857_600, 1),
+        _honoured("transactional.id.expiration.ms", INT, 604_800_000, 1),
         # The log
         _honoured("log.dir", STRING, None),
         _honoured("log.dirs", STRING, None),
@@ -200,12 +208,8 @@ BROKER_PROPERTIES: Final = {
                 ("offsets.commit.required.acks", SHORT, -1, "a commit always waits for the high watermark"),
                 ("offsets.commit.timeout.ms", INT, 5000, "a commit waits for this broker only"),
                 ("offsets.topic.replication.factor", SHORT, 3, _NO_REPLICATION),
-                ("transaction.max.timeout.ms", INT, 900_000, _NO_TRANSACTIONS),
-                ("transaction.state.log.min.isr", INT, 2, _NO_TRANSACTIONS),
-                ("transaction.state.log.num.partitions", INT, 50, _NO_TRANSACTIONS),
-                ("transaction.state.log.replication.factor", SHORT, 3, _NO_TRANSACTIONS),
-                ("transaction.state.log.segment.bytes", INT, 104_857_600, _NO_TRANSACTIONS),
-                ("transactional.id.expiration.ms", INT, 604_800_000, _NO_TRANSACTIONS),
+                ("transaction.state.log.min.isr", INT, 2, _NO_REPLICATION),
+                ("transaction.state.log.replication.factor", SHORT, 3, _NO_REPLICATION),
                 ("max.connection.creation.rate", INT, INT32_MAX, _NO_LIMIT),
                 ("max.request.partition.size.limit", INT, 2000, "DescribeTopicPartitions is not served"),
                 ("metrics.num.samples", INT, 2, "there is no JMX"),
@@ -282,7 +286,6 @@ FAMILIES: Final = {
     "group.share.": _no_effect("group.share.*", STRING, None, _NO_NEW_GROUPS),
     "group.coordinator.": _no_effect("group.coordinator.*", STRING, None, _NO_NEW_GROUPS),
     "socket.connection.": _no_effect("socket.connection.*", LONG, None, _NO_REPLICATION),
-    "transaction.": _no_effect("transaction.*", STRING, None, _NO_TRANSACTIONS),
     "compression.": _no_effect("compression.*", INT, None, "batches are kept as the producer compressed them"),
 }
 """Prefixes of property names that are treated alike and not worth a row each."""

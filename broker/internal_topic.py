@@ -125,6 +125,10 @@ class InternalTopic:
             return ErrorCode.coordinator_load_in_progress
         return ErrorCode.coordinator_not_available if index in self._unreadable else None
 
+    def index_of(self, key: str) -> int | None:
+        """The partition that the records of `key` are in; None while there is no topic."""
+        return partition_of(key, len(self._partitions)) if self._partitions else None
+
     def append(self, key: str, records: Sequence[KeyValue], now_ms: int, then: Callable[[ErrorCode], None]) -> None:
         """Append these as one batch, and call back when they are safe (the high watermark has passed them) or refused.
 

@@ -35,6 +35,7 @@ from broker.records.record import TransactionMarker
 from broker.replica.fetch_sessions import FetchSessions
 from broker.replica.partition import Partition
 from broker.replica.waiters import Scheduler
+from broker.txn.coordinator import TransactionCoordinator
 
 _logger = logging.getLogger(__name__)
 
@@ -125,6 +126,7 @@ class Node:
         self._topics_by_id: dict[UUID, Topic] = {}
         self._producer_ids = ProducerIdBlock(broker_id, 0, -1)
         self.groups = GroupCoordinator(self, self._take_up_topics())
+        self.transactions = TransactionCoordinator(self)
 
     @property
     def leader_epoch(self) -> int:
@@ -237,6 +239,7 @@ class Node:
         for warning in topic_override_warnings(record.config):
             _logger.warning("topic %s: %s", topic.name, warning)
         self.groups.topic_created(topic.name)
+        self.transactions.topic_created(topic.name)
         return topic
 
     def _assign(self, wanted: NewTopic, names: Mapping[str, str]) -> Problem | dict[int, list[int]]:
@@ -351,6 +354,7 @@ class Node:
             for partition in topic.partitions:
                 partition.end(ErrorCode.unknown_topic_or_partition)
             self.groups.topic_deleted(name)
+            self.transactions.topic_deleted(name)
             self._remove(name)
         except OSError as error:
             _logger.error("cannot delete topic %s: %s; it will be finished at the next start", name, error)

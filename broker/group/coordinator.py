@@ -143,6 +143,10 @@ class GroupCoordinator:
             return ErrorCode.coordinator_not_available
         return self._topic.refusal(group_id)
 
+    def partition_of(self, group_id: str) -> int | None:
+        """The partition of `__consumer_offsets` that keeps a group; None while there is no such topic."""
+        return self._topic.index_of(group_id)
+
     # Members
 
     def join(self, group_id: str, request: JoinRequest, answer: AnswerJoin) -> None:

@@ -1,0 +1,307 @@
+"""All transactions that this broker coordinates: it brings requests to them, and carries out what they want.
+
+A transaction's state machine gives effects back; here answers are delivered, states appended to `__transaction_state`,
+and markers written to the partitions of a transaction that was decided. What a client is told is in the log first, so
+a crash at any moment leaves either nothing or a decision: when the topic is read back after a start, decided
+transactions get their markers, the second time perhaps, which does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from broker.internal_topic import TRANSACTIONS_TOPIC, InternalTopic, keep_last
+from broker.records.record import TransactionMarker, decode_batch
+from broker.replica.partition import Partition
+from broker.replica.waiters import Timer
+from broker.txn.schemas import decode_key, decode_transaction, encode_key, encode_transaction
+from broker.txn.transaction import (
+    Answer,
+    AnswerError,
+    AnswerInit,
+    Effect,
+    InitAnswer,
+    Mark,
+    Producer,
+    State,
+    Store,
+    StoredTransaction,
+    TopicPartition,
+    Transaction,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+_logger = logging.getLogger(__name__)
+
+_MAX_ID_BYTES: Final = 32_000
+"""A record of the topic counts the bytes of a text in 15 bits."""
+_ABORT_INTERVAL: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+_EXPIRE_INTERVAL: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
+_EXPIRED_AT_ONCE: Final = 500
+_EXPIRE_MORE_MS: Final = 10
+
+
+class Listing(NamedTuple):
+    transactional_id: str
+    transaction: StoredTransaction
+
+
+class TransactionCoordinator:
+    def __init__(self, node: Node) -> None:
+        """Begin to read the transactions back, if there are any."""
+        config = node.config
+        self._node = node
+        self._topic = InternalTopic(
+            node,
+            TRANSACTIONS_TOPIC,
+            "transactions",
+            self._load,
+            read_bytes=config.integer("transaction.state.log.load.buffer.size"),
+        )
+        self._transactions: dict[str, Transaction] = {}
+        self._ongoing: dict[str, Transaction] = {}
+        """Those that may run out of time."""
+        self._timers: dict[str, Timer] = {}
+        self._longest_timeout_ms = config.integer("transaction.max.timeout.ms")
+        self._expiration_ms = config.integer("transactional.id.expiration.ms")
+        self._is_closed = False
+        self._topic.take_up()
+
+    # The topic
+
+    def topic_created(self, name: str) -> None:
+        if name == TRANSACTIONS_TOPIC:
+            self._topic.take_up()
+
+    def topic_deleted(self, name: str) -> None:
+        """Without our own topic there are no transactions. A partition that is gone is seen when it is to be marked."""
+        if name == TRANSACTIONS_TOPIC:
+            self._topic.forget()
+            self._transactions.clear()
+            self._ongoing.clear()
+
+    def close(self) -> None:
+        """Refuse everybody who comes: the broker stops."""
+        self._is_closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _refusal(self, transactional_id: str) -> ErrorCode | None:
+        if not transactional_id or len(transactional_id.encode()) > _MAX_ID_BYTES:
+            return ErrorCode.invalid_request
+        if self._is_closed:
+            return ErrorCode.coordinator_not_available
+        return self._topic.refusal(transactional_id)
+
+    def _find(self, transactional_id: str) -> Transaction | ErrorCode:
+        if (error := self._refusal(transactional_id)) is not None:
+            return error
+        return self._transactions.get(transactional_id, ErrorCode.invalid_producer_id_mapping)
+
+    # Requests
+
+    def init_producer(
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None, answer: AnswerInit
+    ) -> None:
+        """Raises OSError when a producer id is needed and none can be had."""
+        error = self._refusal(transactional_id)
+        if not 0 < timeout_ms <= self._longest_timeout_ms and error is not ErrorCode.invalid_request:
+            error = ErrorCode.invalid_transaction_timeout
+        if error is not None:
+            answer(InitAnswer(error))
+            return
+        now_ms = self._node.clock.now_ms()
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            transaction = Transaction.new(self._node.next_producer_id(), timeout_ms, now_ms)
+            self._transactions[transactional_id] = transaction
+            self._schedule("expire", self._expire, _EXPIRE_INTERVAL)
+        effects = transaction.init_producer(timeout_ms, expected, self._node.next_producer_id, answer, now_ms)
+        self._apply(transactional_id, transaction, effects)
+
+    def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], answer: AnswerError
+    ) -> None:
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            answer(found)
+            return
+        effects = found.add_partitions(producer, partitions, answer, self._node.clock.now_ms())
+        self._apply(transactional_id, found, effects)
+
+    def verify(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, partition: int
+    ) -> ErrorCode:
+        """Whether the producer may write to the partition as part of its transaction (KIP-890)."""
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            return found
+        return found.verify(Producer(producer_id, producer_epoch), (topic, partition))
+
+    def end(self, transactional_id: str, producer: Producer, is_commit: bool, answer: AnswerError) -> None:
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            answer(found)
+            return
+        self._apply(transactional_id, found, found.end(producer, is_commit, answer, self._node.clock.now_ms()))
+
+    # Administration
+
+    def describe(self, transactional_id: str) -> StoredTransaction | ErrorCode:
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            return ErrorCode.transactional_id_not_found if found is ErrorCode.invalid_producer_id_mapping else found
+        return found.kept
+
+    def all_transactions(self) -> list[Listing] | ErrorCode:
+        if self._is_closed:
+            return ErrorCode.coordinator_not_available
+        if self._topic.is_loading:
+            return ErrorCode.coordinator_load_in_progress
+        return [Listing(name, transaction.kept) for name, transaction in self._transactions.items()]
+
+    # Time
+
+    def _schedule(self, name: str, work: Callable[[], None], interval: str | int) -> None:
+        """Have `work` done after an interval (the name of a property, or ms), unless it is to be done already."""
+        if name in self._timers or self._is_closed:
+            return
+        delay_ms = interval if isinstance(interval, int) else self._node.config.integer(interval)
+
+        def due() -> None:
+            del self._timers[name]
+            work()
+
+        self._timers[name] = self._node.scheduler.call_later(delay_ms, due)
+
+    def _abort_overdue(self) -> None:
+        now_ms = self._node.clock.now_ms()
+        for transactional_id, transaction in tuple(self._ongoing.items()):
+            if transaction.is_overdue(now_ms):
+                _logger.info("the transaction of %s takes too long and is aborted", transactional_id)
+                self._apply(transactional_id, transaction, transaction.time_out(now_ms))
+        self._watch_ongoing()
+
+    def _watch_ongoing(self) -> None:
+        if self._ongoing:
+            self._schedule("abort", self._abort_overdue, _ABORT_INTERVAL)
+
+    def _expire(self) -> None:
+        """Forget ids that were not used for long."""
+        now_ms = self._node.clock.now_ms()
+        expired = [
+            transactional_id
+            for transactional_id, transaction in self._transactions.items()
+            if transaction.is_expired(now_ms, self._expiration_ms)
+        ]
+        self._bury(expired)
+
+    def _bury(self, expired: Sequence[str]) -> None:
+        """A few at once, as each tombstone is an append."""
+        now_ms = self._node.clock.now_ms()
+        for transactional_id in expired[:_EXPIRED_AT_ONCE]:
+            transaction = self._transactions.get(transactional_id)
+            if transaction is not None and transaction.is_expired(now_ms, self._expiration_ms):
+                self._apply(transactional_id, transaction, transaction.expire())
+        if rest := expired[_EXPIRED_AT_ONCE:]:
+            self._schedule("expire", partial(self._bury, rest), _EXPIRE_MORE_MS)
+        elif self._transactions:
+            self._schedule("expire", self._expire, _EXPIRE_INTERVAL)
+
+    # Carrying out effects
+
+    def _apply(self, transactional_id: str, transaction: Transaction, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                effect.deliver()
+            elif isinstance(effect, Store):
+                self._store(transactional_id, transaction, effect)
+            elif isinstance(effect, Mark):
+                self._mark(transactional_id, transaction, effect)
+            else:
+                retry = partial(self._retry, transactional_id, transaction)
+                self._schedule(f"retry {transactional_id}", retry, effect.delay_ms)
+        if not self._is_ours(transactional_id, transaction):
+            return
+        if transaction.is_dead:
+            del self._transactions[transactional_id]
+        elif transaction.state is State.ONGOING:
+            self._ongoing[transactional_id] = transaction
+            self._watch_ongoing()
+        else:
+            self._ongoing.pop(transactional_id, None)
+
+    def _store(self, transactional_id: str, transaction: Transaction, store: Store) -> None:
+        value = None if store.transaction is None else encode_transaction(store.transaction)
+
+        def stored(error: ErrorCode) -> None:
+            if not self._is_ours(transactional_id, transaction):
+                error = ErrorCode.not_coordinator
+            self._apply(transactional_id, transaction, transaction.stored(_STORE_ERRORS.get(error, error)))
+            if transaction.is_new and self._is_ours(transactional_id, transaction):
+                del self._transactions[transactional_id]
+
+        if self._is_ours(transactional_id, transaction):
+            record = (encode_key(transactional_id), value)
+            self._topic.append(transactional_id, [record], self._node.clock.now_ms(), stored)
+        else:
+            stored(ErrorCode.not_coordinator)
+
+    def _is_ours(self, transactional_id: str, transaction: Transaction) -> bool:
+        """Not if the topic was deleted meanwhile."""
+        return self._transactions.get(transactional_id) is transaction
+
+    def _mark(self, transactional_id: str, transaction: Transaction, mark: Mark) -> None:
+        marker = TransactionMarker(*mark.producer, self._node.leader_epoch, mark.is_commit)
+
+        def marked(key: TopicPartition, error: ErrorCode) -> None:
+            if error and error is not ErrorCode.unknown_topic_or_partition:
+                _logger.warning("no marker of transaction %s in %s-%d: %s", transactional_id, *key, error.name)
+            self._apply(transactional_id, transaction, transaction.marked(key, error))
+
+        for key in mark.partitions:
+            self._node.write_transaction_marker(*key, marker, partial(marked, key))
+
+    def _retry(self, transactional_id: str, transaction: Transaction) -> None:
+        if self._is_ours(transactional_id, transaction):
+            self._apply(transactional_id, transaction, transaction.retry())
+
+    # Reading back
+
+    def _load(self, partition: Partition) -> Iterator[None]:
+        latest: dict[bytes, bytes] = {}
+        for header, batch in self._topic.batches(partition):
+            if not header.is_control:
+                keep_last(decode_batch(batch, header), latest)
+            yield
+        transactions: dict[str, Transaction] = {}
+        for raw_key, value in latest.items():
+            transactional_id = decode_key(raw_key)
+            if transactional_id is not None:
+                transactions[transactional_id] = Transaction(decode_transaction(value))
+        self._transactions |= transactions
+        now_ms = self._node.clock.now_ms()
+        for transactional_id, transaction in transactions.items():
+            self._apply(transactional_id, transaction, transaction.complete(now_ms))
+        self._schedule("expire", self._expire, _EXPIRE_INTERVAL)
+
+
+_STORE_ERRORS: Final = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
+    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+}
+"""What clients are told when the log refuses a state (TransactionStateManager.appendTransactionToLog)."""
