@@ -71,8 +71,12 @@ def main() -> None:
 
 
 def _say(**message: Any) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The kernel closes a killed broker's pipes before it ends this process.
+        os._exit(0)
 
 
 if __name__ == "__main__":

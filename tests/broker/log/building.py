@@ -38,8 +38,8 @@ def open_directory(
     return directory
 
 
-def new_log(files: FileOperations, config: LogConfig = SMALL) -> tuple[LogDirectory, PartitionLog]:
-    directory = open_directory(files, config=config)
+def new_log(files: FileOperations, config: LogConfig = SMALL, root: Path = ROOT) -> tuple[LogDirectory, PartitionLog]:
+    directory = open_directory(files, root, config)
     return directory, directory.create_partition("t", 0, TOPIC_ID)
 
 
