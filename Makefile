@@ -50,6 +50,10 @@ format: setup-dev ## Let ruff rewrite what it can
 compat: setup-dev ## What others wrote, run against our broker and files (needs Java and Maven)
 	@$(BIN)/python -m tests.compat $(SUITES)
 
+.PHONY: drills
+drills: setup-dev ## Kill a broker 200 times under load and see that it keeps its promises (about 10 minutes)
+	$(BIN)/python -m tests.drills.kill9 --rounds 200
+
 .PHONY: clean
 clean: ## Remove .venv and what tools left behind
 	rm -rf .venv build ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
