@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.records.batch import BatchHeader, Codec, CorruptBatch, headers
+from broker.records.batch import NO_PRODUCER_ID, BatchHeader, Codec, CorruptBatch, headers
 from broker.records.record import Record, encode_batch
 from broker.replica.partition import Partition
 
@@ -129,18 +129,38 @@ class InternalTopic:
         """The partition that the records of `key` are in; None while there is no topic."""
         return partition_of(key, len(self._partitions)) if self._partitions else None
 
-    def append(self, key: str, records: Sequence[KeyValue], now_ms: int, then: Callable[[ErrorCode], None]) -> None:
+    def partition(self, key: str) -> Partition | None:
+        """Where the records of `key` are; None while the topic does not exist."""
+        return self._partitions[partition_of(key, len(self._partitions))] if self._partitions else None
+
+    def append(
+        self,
+        key: str,
+        records: Sequence[KeyValue],
+        now_ms: int,
+        then: Callable[[ErrorCode], None],
+        producer: tuple[int, int] | None = None,
+    ) -> None:
         """Append these as one batch, and call back when they are safe (the high watermark has passed them) or refused.
 
-        That may be before this returns.
+        That may be before this returns. With `producer`, (id, epoch), they are part of its transaction.
         """
-        if not self._partitions:
+        partition = self.partition(key)
+        if partition is None:
             then(ErrorCode.not_leader_or_follower)
             return
-        partition = self._partitions[partition_of(key, len(self._partitions))]
-        batch = encode_batch([Record(value, key, now_ms) for key, value in records], codec=self._codec)
+        producer_id, producer_epoch = producer or (NO_PRODUCER_ID, -1)
+        batch = encode_batch(
+            [Record(value, key, now_ms) for key, value in records],
+            codec=self._codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            # There is no sequence to tell; Kafka writes 0 in a transaction (GroupMetadataManager.storeOffsets).
+            base_sequence=-1 if producer is None else 0,
+            is_transactional=producer is not None,
+        )
         try:
-            appended = partition.append(memoryview(batch), -1, now_ms)
+            appended = partition.append(memoryview(batch), -1, now_ms, by_coordinator=True)
         except OSError as error:
             _logger.error("cannot append to %s-%d: %s", self._name, partition.index, error)
             then(ErrorCode.kafka_storage_error)
@@ -148,18 +168,18 @@ class InternalTopic:
         if isinstance(appended, ErrorCode):
             _logger.error("cannot append to %s-%d: %s", self._name, partition.index, appended.name)
             then(appended)
-        elif partition.is_acknowledged(appended.last_offset):
-            then(ErrorCode.none)
         else:
-            partition.when_acknowledged(appended.last_offset, then)
+            partition.call_when_safe(appended.last_offset, then)
 
     def batches(self, partition: Partition) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Every batch of the partition from its start, control batches too. Raises CorruptBatch."""
+        """Every batch of the partition from its start, control batches too, and those that come meanwhile.
+
+        Raises CorruptBatch.
+        """
         log = partition.log
         offset = log.log_start_offset
-        end_offset = log.log_end_offset
-        while offset < end_offset:
-            chunk = log.read(offset, self._read_bytes, end_offset=end_offset, at_least_one_batch=True)
+        while offset < log.log_end_offset:
+            chunk = log.read(offset, self._read_bytes, end_offset=log.log_end_offset, at_least_one_batch=True)
             if isinstance(chunk, ErrorCode):
                 raise CorruptBatch(f"offset {offset} cannot be read: {chunk.name}")
             if not chunk:

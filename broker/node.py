@@ -21,8 +21,9 @@ from broker.clock import Clock
 from broker.cluster.store import MetadataError, MetadataStore, TopicRecord
 from broker.cluster.znodes import ProducerIdBlock, random_topic_id
 from broker.config import BrokerConfig, TopicConfig, check_topic_overrides, topic_override_warnings
+from broker.config_table import INT64_MAX
 from broker.group.coordinator import GroupCoordinator
-from broker.internal_topic import plan_of
+from broker.internal_topic import OFFSETS_TOPIC, plan_of
 from broker.log.checkpoint import encode_topic_id
 from broker.log.config import LogConfig
 from broker.log.log_directories import LogDirectories
@@ -30,7 +31,7 @@ from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import PartitionLog
 from broker.metrics.counters import BrokerCounters, TopicCounters
 from broker.quota.client_quotas import ClientQuotas
-from broker.records.batch import TimestampType
+from broker.records.batch import Codec, TimestampType
 from broker.records.record import TransactionMarker
 from broker.replica.fetch_sessions import FetchSessions
 from broker.replica.partition import Partition
@@ -439,8 +440,14 @@ class Node:
             return
         if isinstance(appended, ErrorCode):
             then(appended)
-        else:
-            partition.call_when_safe(appended.last_offset, then)
+            return
+
+        def written(error: ErrorCode) -> None:
+            if topic == OFFSETS_TOPIC and not error:
+                self.groups.transaction_ended(index, marker.producer_id, marker.is_commit)
+            then(error)
+
+        partition.call_when_safe(appended.last_offset, written)
 
     def next_producer_id(self) -> int:
         if self._producer_ids.first > self._producer_ids.last:
@@ -467,12 +474,27 @@ def _too_many_partitions(count: int) -> Problem:
     )
 
 
+_CODECS: Final = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+"""By compression.type; `producer` leaves it to the producer."""
+_COMPRESSION_LEVELS: Final = {Codec.GZIP: "compression.gzip.level", Codec.ZSTD: "compression.zstd.level"}
+
+
 def log_config_of(topic: TopicConfig) -> LogConfig:
     """The settings of the logs of a topic."""
     append_time = topic.value("message.timestamp.type") == "LogAppendTime"
     policy = topic.value("cleanup.policy")
     cleanup_policy = tuple(policy) if isinstance(policy, list) else (str(policy),)
     max_compaction_lag_ms = topic.integer("max.compaction.lag.ms")
+    difference_max_ms = topic.integer("message.timestamp.difference.max.ms")
+    before_max_ms = topic.integer("message.timestamp.before.max.ms")
+    after_max_ms = topic.integer("message.timestamp.after.max.ms")
+    compression = _CODECS.get(str(topic.value("compression.type")))
     segment_ms = topic.integer("segment.ms")
     if "compact" in cleanup_policy:
         # Only sealed segments are compacted (KIP-354).
@@ -496,4 +518,9 @@ def log_config_of(topic: TopicConfig) -> LogConfig:
         min_cleanable_dirty_ratio=topic.number("min.cleanable.dirty.ratio"),
         min_compaction_lag_ms=topic.integer("min.compaction.lag.ms"),
         max_compaction_lag_ms=max_compaction_lag_ms,
+        # The newer two hide the older one, which they replace (KIP-937).
+        message_timestamp_before_max_ms=difference_max_ms if before_max_ms == INT64_MAX else before_max_ms,
+        message_timestamp_after_max_ms=difference_max_ms if after_max_ms == INT64_MAX else after_max_ms,
+        compression=compression,
+        compression_level=topic.integer(level) if (level := _COMPRESSION_LEVELS.get(compression)) else None,
     )

@@ -240,20 +240,29 @@ class ClassicGroup(Rebalance):
         self, member_id: str, group_instance_id: str | None, generation_id: int, now: Now
     ) -> ErrorCode | None:
         """Why this member may not commit offsets now, or None. A commit counts as a heartbeat."""
-        if self.state is State.DEAD:
-            return ErrorCode.coordinator_not_available
-        if self.state is State.EMPTY and generation_id < 0:
-            return None
-        if generation_id < 0 and member_id == NO_MEMBER_ID and group_instance_id is None:
+        if self.state not in (State.EMPTY, State.DEAD) and _is_nobody(member_id, group_instance_id, generation_id):
             return ErrorCode.unknown_member_id
-        if (error := self._check_member(member_id, group_instance_id)) is not None:
+        error = self.check_transactional_commit(member_id, group_instance_id, generation_id)
+        if error is not None or generation_id < 0:
             return error
-        if generation_id != self.generation_id:
-            return ErrorCode.illegal_generation
         if self.state is State.COMPLETING_REBALANCE:
             return ErrorCode.rebalance_in_progress
         self._expect_heartbeat(self.members[member_id], now)
         return None
+
+    def check_transactional_commit(
+        self, member_id: str, group_instance_id: str | None, generation_id: int
+    ) -> ErrorCode | None:
+        """The same of a producer that commits for this member, or, older ones, without telling for whom (KIP-447)."""
+        if self.state is State.DEAD:
+            return ErrorCode.coordinator_not_available
+        if self.state is State.EMPTY and generation_id < 0:
+            return None
+        if _is_nobody(member_id, group_instance_id, generation_id):
+            return None
+        if (error := self._check_member(member_id, group_instance_id)) is not None:
+            return error
+        return ErrorCode.illegal_generation if generation_id != self.generation_id else None
 
     def _check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode | None:
         if group_instance_id is not None:
@@ -263,3 +272,7 @@ class ClassicGroup(Rebalance):
             if current_id is None:
                 return ErrorCode.unknown_member_id
         return None if member_id in self.members else ErrorCode.unknown_member_id
+
+
+def _is_nobody(member_id: str, group_instance_id: str | None, generation_id: int) -> bool:
+    return generation_id < 0 and member_id == NO_MEMBER_ID and group_instance_id is None

@@ -45,10 +45,10 @@ from broker.group.schemas import (
     encode_offset,
     encode_offset_key,
 )
-from broker.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue, keep_last
+from broker.group.settling import SettledRecords
+from broker.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
 from broker.records.batch import Codec
-from broker.records.record import decode_batch
-from broker.replica.partition import Partition
+from broker.replica.partition import Partition, Verify
 from broker.replica.waiters import Timer
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ class GroupCoordinator:
             read_bytes=config.integer("offsets.load.buffer.size"),
         )
         self._groups: dict[str, Group] = {}
+        self._undecided: dict[int, set[str]] = {}
+        """By producer id, the groups that its open transaction has offsets of."""
         self._settings = GroupSettings(
             config.integer("group.initial.rebalance.delay.ms"), config.integer("group.max.size"), lambda: str(uuid4())
         )
@@ -123,6 +125,7 @@ class GroupCoordinator:
                 self._bury(group_id, group, group.offsets.remove_topic(name))
             return
         groups, self._groups = self._groups, {}
+        self._undecided.clear()
         self._topic.forget()
         for group in groups.values():
             self._apply(group, group.members.die(ErrorCode.not_coordinator))
@@ -222,20 +225,70 @@ class GroupCoordinator:
             answer(outcomes)
             return
         committed = group.offsets
-        committed.begin_commit(accepted)
+        order = committed.begin_commit(accepted)
 
         def written(error: ErrorCode) -> None:
-            committed.end_commit(accepted, is_written=not error)
+            committed.end_commit(order, accepted, is_written=not error)
             answer(outcomes | dict.fromkeys(accepted, _COMMIT_ERRORS.get(error, error)))
 
-        self._append(
-            group_id,
-            [
-                (encode_offset_key(OffsetKey(group_id, topic, partition)), encode_offset(offset))
-                for (topic, partition), offset in accepted.items()
-            ],
-            written,
-        )
+        self._append(group_id, _offset_records(group_id, accepted), written)
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        committer: Committer,
+        producer: tuple[int, int],
+        verify: Verify,
+        offsets: Offsets,
+        answer: Callable[[Outcomes], None],
+    ) -> None:
+        """Commit when the transaction of the producer, (id, epoch), does, if `verify` vouches for that."""
+        producer_id = producer[0]
+        group = self._groups.get(group_id)
+        partition = self._topic.partition(group_id)
+        error = self.refusal(group_id)
+        if error is None and partition is not None and not partition.has_open_transaction(producer_id):
+            refusal = verify(*producer)
+            error = _COMMIT_ERRORS.get(refusal, refusal) or None
+        if error is None and group is None:
+            if committer.generation_id < 0:
+                group = self._add(group_id)
+            else:
+                error = ErrorCode.unknown_member_id
+        if error is None and group is not None:
+            error = group.members.check_transactional_commit(*committer)
+        if error is not None or group is None:
+            answer(dict.fromkeys(offsets, error or ErrorCode.unknown_member_id))
+            return
+        accepted = {key: offset for key, offset in offsets.items() if self._is_short(offset.metadata)}
+        outcomes = dict.fromkeys(offsets, ErrorCode.offset_metadata_too_large)
+        if not accepted:
+            answer(outcomes)
+            return
+        undecided = group.offsets
+        order = undecided.add_undecided(producer_id, accepted)
+        self._undecided.setdefault(producer_id, set()).add(group_id)
+
+        def written(error: ErrorCode) -> None:
+            if error:
+                undecided.refuse_undecided(producer_id, order)
+            answer(outcomes | dict.fromkeys(accepted, _COMMIT_ERRORS.get(error, error)))
+
+        self._append(group_id, _offset_records(group_id, accepted), written, producer)
+
+    def transaction_ended(self, partition: int, producer_id: int, is_commit: bool) -> None:
+        """A transaction's marker is safe in that partition of the topic; if it is being read back it is met there."""
+        groups = self._undecided.get(producer_id, set())
+        for group_id in tuple(groups):
+            found = self._topic.partition(group_id)
+            if found is None or found.index != partition:
+                continue
+            groups.discard(group_id)
+            group = self._groups.get(group_id)
+            if group is not None:
+                group.offsets.end_transaction(producer_id, is_commit=is_commit)
+        if not groups:
+            self._undecided.pop(producer_id, None)
 
     def _is_short(self, metadata: str) -> bool:
         return len(metadata) <= self._max_metadata_length and _fits(metadata)
@@ -365,8 +418,14 @@ class GroupCoordinator:
 
         self._append(group_id, [(encode_group_key(GroupKey(group_id)), encode_group(store.group))], stored)
 
-    def _append(self, group_id: str, records: Sequence[KeyValue], then: Callable[[ErrorCode], None]) -> None:
-        self._topic.append(group_id, records, self._node.clock.now_ms(), then)
+    def _append(
+        self,
+        group_id: str,
+        records: Sequence[KeyValue],
+        then: Callable[[ErrorCode], None],
+        producer: tuple[int, int] | None = None,
+    ) -> None:
+        self._topic.append(group_id, records, self._node.clock.now_ms(), then, producer)
 
     def _schedule(self, group: Group) -> None:
         """Have the group's `tick` called in time. A timer that is early does no harm, so heartbeats do not move it."""
@@ -392,19 +451,18 @@ class GroupCoordinator:
     # Reading back
 
     def _load(self, partition: Partition) -> Iterator[None]:
-        latest: dict[bytes, bytes] = {}
+        settled = SettledRecords()
         for header, batch in self._topic.batches(partition):
-            if not header.is_control:
-                keep_last(decode_batch(batch, header), latest)
+            settled.take(header, batch)
             yield
-        self._restore(latest)
+        self._restore(settled)
 
-    def _restore(self, latest: Mapping[bytes, bytes]) -> None:
+    def _restore(self, settled: SettledRecords) -> None:
         """Take up the groups of one partition, all or none."""
         stored: dict[str, StoredGroup] = {}
         committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         unknown = 0
-        for raw_key, value in latest.items():
+        for raw_key, value in settled.latest.items():
             key = decode_key(raw_key)
             if isinstance(key, OffsetKey):
                 committed.setdefault(key.group_id, {})[key.topic, key.partition] = decode_offset(value)
@@ -416,18 +474,45 @@ class GroupCoordinator:
             _logger.warning(
                 "%s: %d records are of other kinds of groups; they stay as they are", OFFSETS_TOPIC, unknown
             )
+        undecided = self._decode_undecided(settled)
         now = self._now()
-        for group_id in {**stored, **committed}:
+        for group_id in {**stored, **committed, **undecided}:
             membership = stored.get(group_id)
             group = self._add(group_id)
             if membership is not None:
                 group.members = ClassicGroup.restored(group_id, self._settings, membership, now)
             for partition, offset in committed.get(group_id, {}).items():
                 group.offsets.restore(partition, offset)
+            for producer_id, partition, offset in undecided.get(group_id, ()):
+                group.offsets.add_undecided(producer_id, {partition: offset})
+                self._undecided.setdefault(producer_id, set()).add(group_id)
             self._apply(group)
             removed = [key for topic in self._deleted_topics for key in group.offsets.remove_topic(topic)]
             if removed:
                 self._bury(group_id, group, removed)
+
+    @staticmethod
+    def _decode_undecided(settled: SettledRecords) -> dict[str, list[tuple[int, TopicPartition, CommittedOffset]]]:
+        """By group, in the order of the log, what producers' open transactions would commit."""
+        found: dict[str, list[tuple[int, TopicPartition, CommittedOffset]]] = {}
+        records = [
+            (record.offset, producer_id, raw_key, record.value)
+            for producer_id, of_producer in settled.undecided.items()
+            for raw_key, record in of_producer.items()
+        ]
+        for _, producer_id, raw_key, value in sorted(records):
+            key = decode_key(raw_key)
+            if isinstance(key, OffsetKey) and value is not None:
+                entry = producer_id, (key.topic, key.partition), decode_offset(value)
+                found.setdefault(key.group_id, []).append(entry)
+        return found
+
+
+def _offset_records(group_id: str, offsets: Offsets) -> list[KeyValue]:
+    return [
+        (encode_offset_key(OffsetKey(group_id, topic, partition)), encode_offset(offset))
+        for (topic, partition), offset in offsets.items()
+    ]
 
 
 def _fits(text: str) -> bool:

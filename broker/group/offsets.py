@@ -5,9 +5,14 @@
     committed               a commit is handed to the log                              committed and pending
     pending                 the log has it                                             committed
     pending                 the log refused it                                         as it was before
-    committed, pending      group or topic deleted, OffsetDelete, expiry              unknown (the log gets a tombstone)
+    unknown, committed      a producer's transaction writes one (TxnOffsetCommit)      as before, and undecided
+    undecided               the transaction commits                                    committed
+    undecided               the transaction aborts, or the log refused it              as it was before
+    undecided               one that was written later is committed                    committed: that one
+    any                     group or topic deleted, OffsetDelete, expiry               unknown; the log has a tombstone
 
-A pending offset is not shown and does not expire. When offsets expire (KIP-211): of an empty group, when the group has
+The order in which offsets were written decides, as it does when the log is read back. A pending or undecided offset is
+not shown and does not expire. When offsets expire (KIP-211): of an empty group, when the group has
 been empty for the retention time; of a consumer group that is stable, when nobody in it reads the topic and the last
 commit is as long ago; of a group without members ever, when the last commit is. A commit that named its own retention
 time (OffsetCommit up to v4) keeps to that.
@@ -35,19 +40,27 @@ class CommittedOffset(NamedTuple):
     """Only where the client asked for a retention time of its own."""
 
 
+class _Undecided(NamedTuple):
+    order: int
+    offset: CommittedOffset
+
+
 class GroupOffsets:
-    __slots__ = ("_committed", "_pending")
+    __slots__ = ("_committed", "_order", "_pending", "_undecided")
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         self._pending: Counter[TopicPartition] = Counter()
+        self._undecided: dict[int, dict[TopicPartition, _Undecided]] = {}
+        """By producer id."""
+        self._order = 0
 
     def __len__(self) -> int:
         return len(self._committed)
 
     @property
     def is_empty(self) -> bool:
-        return not self._committed and not self._pending
+        return not self._committed and not self._pending and not self._undecided
 
     def all(self) -> Mapping[TopicPartition, CommittedOffset]:
         return self._committed
@@ -56,15 +69,19 @@ class GroupOffsets:
         return self._committed.get(partition)
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        return partition in self._pending
+        """Whether what is committed may be about to change."""
+        return partition in self._pending or any(partition in offsets for offsets in self._undecided.values())
 
     def restore(self, partition: TopicPartition, offset: CommittedOffset) -> None:
         self._committed[partition] = offset
 
-    def begin_commit(self, partitions: Iterable[TopicPartition]) -> None:
+    def begin_commit(self, partitions: Iterable[TopicPartition]) -> int:
+        """These are handed to the log; what to tell when they are written."""
         self._pending.update(iter(partitions))
+        self._order += 1
+        return self._order
 
-    def end_commit(self, offsets: Mapping[TopicPartition, CommittedOffset], *, is_written: bool) -> None:
+    def end_commit(self, order: int, offsets: Mapping[TopicPartition, CommittedOffset], *, is_written: bool) -> None:
         """The log has these, or refused them. Commits end in the order in which they began."""
         for partition, offset in offsets.items():
             if partition not in self._pending:
@@ -73,22 +90,65 @@ class GroupOffsets:
             if not self._pending[partition]:
                 del self._pending[partition]
             if is_written:
-                self._committed[partition] = offset
+                self._commit(partition, offset, order)
+
+    def add_undecided(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
+        """These are handed to the log, or were found there, as part of the producer's open transaction."""
+        self._order += 1
+        undecided = self._undecided.setdefault(producer_id, {})
+        undecided.update({partition: _Undecided(self._order, offset) for partition, offset in offsets.items()})
+        return self._order
+
+    def refuse_undecided(self, producer_id: int, order: int) -> None:
+        """The log did not take what was added."""
+        undecided = self._undecided.get(producer_id, {})
+        self._keep_undecided(producer_id, {key: entry for key, entry in undecided.items() if entry.order != order})
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        undecided = self._undecided.pop(producer_id, {})
+        if is_commit:
+            for partition, (order, offset) in undecided.items():
+                self._commit(partition, offset, order)
+
+    def _commit(self, partition: TopicPartition, offset: CommittedOffset, order: int) -> None:
+        self._committed[partition] = offset
+        if self._undecided:
+            self._drop_undecided(partition, before=order)
+
+    def _drop_undecided(self, partition: TopicPartition, *, before: int | None = None) -> bool:
+        """Whether there was one, of those written before."""
+        dropped = False
+        for producer_id, undecided in tuple(self._undecided.items()):
+            found = undecided.get(partition)
+            if found is not None and (before is None or found.order < before):
+                dropped = True
+                self._keep_undecided(producer_id, {key: entry for key, entry in undecided.items() if key != partition})
+        return dropped
+
+    def _keep_undecided(self, producer_id: int, undecided: dict[TopicPartition, _Undecided]) -> None:
+        if undecided:
+            self._undecided[producer_id] = undecided
+        else:
+            self._undecided.pop(producer_id, None)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Forget these; those of them that the log knows, or is about to."""
         removed = []
         for partition in partitions:
             was_pending = self._pending.pop(partition, 0) > 0
+            was_pending |= self._drop_undecided(partition)
             if self._committed.pop(partition, None) is not None or was_pending:
                 removed.append(partition)
         return removed
 
     def remove_topic(self, topic: str) -> list[TopicPartition]:
-        return self.remove([partition for partition in {*self._committed, *self._pending} if partition[0] == topic])
+        return self.remove([partition for partition in self._known() if partition[0] == topic])
 
     def remove_all(self) -> list[TopicPartition]:
-        return self.remove({*self._committed, *self._pending})
+        return self.remove(self._known())
+
+    def _known(self) -> set[TopicPartition]:
+        return {*self._committed, *self._pending, *(key for offsets in self._undecided.values() for key in offsets)}
 
     def expire(self, group: Rebalance, now_ms: int, retention_ms: int) -> list[TopicPartition]:
         """Forget what is out of date at `now_ms`; the partitions."""
@@ -99,7 +159,7 @@ class GroupOffsets:
             [
                 partition
                 for partition, offset in self._committed.items()
-                if partition not in self._pending
+                if not self.is_pending(partition)
                 and not _is_read(group, partition[0])
                 and (
                     now_ms - since(offset) >= retention_ms

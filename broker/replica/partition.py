@@ -160,6 +160,9 @@ class Partition:
             self._appended(appended, self.log.size_bytes - size_bytes)
         return appended
 
+    def has_open_transaction(self, producer_id: int) -> bool:
+        return self.log.producer_states.has_open_transaction(producer_id)
+
     def _verify(self, header: BatchHeader, verify: Verify | None, now_ms: int) -> ErrorCode:
         states = self.log.producer_states
         if states.has_open_transaction(header.producer_id):
