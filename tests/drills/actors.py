@@ -17,15 +17,15 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.drills.reading import DEADLINE_S, Place, Seen
 
-# A broker that is killed is back within a second; clients should notice soon. When all brokers are away, librdkafka 2.10
-# to 2.16 forget them, and what was bound to one, as an admin client's group coordinator, turns in circles for ever.
+# A broker that is killed is back within a second; clients should notice soon. When all brokers are away, librdkafka from
+# 2.10 on forgets them, and what was bound to one, as an admin client to its group coordinator, turns in circles for ever.
 _PATIENT: Final = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
     "metadata.recovery.strategy": "none",
     "log_level": 0,
 }
-ANSWER_S: Final = 2.0
+ANSWER_S: Final = 1.0
 
 
 class Lost(AssertionError):  # noqa: N818 - it says what happened to the data
