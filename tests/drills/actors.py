@@ -17,8 +17,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.drills.reading import DEADLINE_S, Place, Seen
 
-# A broker that is killed is back within a second; clients should notice soon. When all brokers are away, librdkafka from
-# 2.10 on forgets them, and what was bound to one, as an admin client to its group coordinator, turns in circles for ever.
+# A broker that is killed is back within a second; clients should notice soon. When all brokers are away, librdkafka
+# forgets them (from 2.10 on), and what was bound to one, as an admin client is to its coordinator, tries for ever.
 _PATIENT: Final = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
