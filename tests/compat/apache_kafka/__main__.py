@@ -1,4 +1,4 @@
-"""Runs the cases; `run` calls it with KAFKA_JARS set. Exit status 1 when a case of `cases.allow` fails."""
+"""Runs the cases; `run` calls it. Exit status 1 when a case of `cases.allow` fails."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.errors import UsageError
 from tests.broker.running import running_broker
 from tests.compat.apache_kafka.cases import CASES
 from tests.compat.apache_kafka.dump import complaints, dumpable_files
+from tests.compat.apache_kafka.tools import close_hosts, jars_3_9, jars_4
 from tests.compat.suite import AllowList, Report, choose
 
 
@@ -31,6 +33,12 @@ def main(arguments: list[str]) -> int:
     if unknown:
         print(f"no such case: {', '.join(unknown)}; there are: {', '.join(CASES)}", file=sys.stderr)
         return 2
+    try:
+        jars_3_9()
+        jars_4()
+    except UsageError as error:
+        print(f"apache_kafka/run: {error}", file=sys.stderr)
+        return 2
     report = Report(allowed)
     for name in names:
         started = time.monotonic()
@@ -41,11 +49,14 @@ def main(arguments: list[str]) -> int:
             try:
                 with running_broker(log_directory) as broker:
                     CASES[name](broker)
-            except (AssertionError, subprocess.TimeoutExpired) as error:
+            except (AssertionError, EOFError, subprocess.TimeoutExpired) as error:
                 message = str(error) or repr(error)
         report.tell(name, not message, time.monotonic() - started, message)
     return report.exit_status(names)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    finally:
+        close_hosts()
