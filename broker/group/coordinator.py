@@ -280,8 +280,7 @@ class GroupCoordinator:
         """A transaction's marker is safe in that partition of the topic; if it is being read back it is met there."""
         groups = self._undecided.get(producer_id, set())
         for group_id in tuple(groups):
-            found = self._topic.partition(group_id)
-            if found is None or found.index != partition:
+            if self.partition_of(group_id) != partition:
                 continue
             groups.discard(group_id)
             group = self._groups.get(group_id)

@@ -1,0 +1,57 @@
+"""DescribeProducers: v0 (key 61)
+
+Behaviour: what each partition remembers of its producers (KIP-664): those that wrote lately, where their open
+transaction begins (-1: there is none), and the epoch of the coordinator that last ended one. An impossible topic name:
+INVALID_TOPIC_EXCEPTION; a partition that does not exist: UNKNOWN_TOPIC_OR_PARTITION.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node, topic_name_problem
+from broker.protocol.cold import Answer
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": index} | _describe(node, topic.name, index) for index in topic.partition_indexes
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _describe(node: Node, topic: str, index: int) -> Answer:
+    if reason := topic_name_problem(topic):
+        return _refusal(ErrorCode.invalid_topic_exception, reason)
+    partition = node.partition(topic, index)
+    if partition is None:
+        return _refusal(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
+    if partition.has_failed:
+        return _refusal(ErrorCode.kafka_storage_error, "The partition's log directory failed.")
+    return {
+        "active_producers": [
+            {
+                "producer_id": producer_id,
+                "producer_epoch": state.epoch,
+                "last_sequence": state.last_sequence,
+                "last_timestamp": state.last_timestamp_ms,
+                "coordinator_epoch": state.coordinator_epoch,
+                "current_txn_start_offset": state.transaction_first_offset,
+            }
+            for producer_id, state in partition.log.producer_states
+        ]
+    }
+
+
+def _refusal(error: ErrorCode, message: str) -> Answer:
+    return {"error_code": error, "error_message": message, "active_producers": []}

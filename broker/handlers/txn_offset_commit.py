@@ -1,0 +1,89 @@
+"""TxnOffsetCommit: v0-v4 (key 28)
+
+Behaviour:
+* The offsets are in the log when this is answered, and count when the producer's transaction commits. Until then
+  OffsetFetch with require_stable answers UNSTABLE_OFFSET_COMMIT for them.
+* The transaction must have the group's partition of `__consumer_offsets` (AddOffsetsToTxn), or the errors of Produce.
+* Who commits for a member names it and its generation, and gets the errors of OffsetCommit, except that a rebalance
+  under way does not matter. Who names nobody is believed (KIP-447).
+* Partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION; metadata longer than offset.metadata.max.bytes:
+  OFFSET_METADATA_TOO_LARGE. The other partitions of the request are written all the same.
+
+Versions: below v2 COORDINATOR_NOT_AVAILABLE stands for COORDINATOR_LOAD_IN_PROGRESS, which those clients do not expect
+(KAFKA-7296); v2 brings the leader epoch, v3 the member, v4 TRANSACTION_ABORTABLE (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.group.coordinator import Committer, Outcomes
+from broker.group.offsets import CommittedOffset, TopicPartition
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.handlers.verification import verifier
+from broker.internal_topic import OFFSETS_TOPIC
+from broker.node import Node
+from broker.protocol.cold import Answer
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    version = context.version
+    now_ms = node.clock.now_ms()
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    unknown: dict[TopicPartition, ErrorCode] = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            key = (topic.name, wanted.partition_index)
+            if node.partition(*key) is None:
+                unknown[key] = ErrorCode.unknown_topic_or_partition
+                continue
+            epoch = getattr(wanted, "committed_leader_epoch", -1)
+            offsets[key] = CommittedOffset(wanted.committed_offset, epoch, wanted.committed_metadata or "", now_ms)
+    if not offsets:
+        return _encode(request, unknown, version)
+    deferred = Deferred()
+
+    def answer(outcomes: Outcomes) -> None:
+        deferred.complete(_encode(request, {**outcomes, **unknown}, version))
+
+    committer = Committer(
+        getattr(request, "member_id", ""),
+        getattr(request, "group_instance_id", None),
+        getattr(request, "generation_id", -1),
+    )
+    partition = node.groups.partition_of(request.group_id)
+    verify = verifier(
+        node,
+        request.transactional_id,
+        OFFSETS_TOPIC,
+        -1 if partition is None else partition,
+        knows_abortable=version >= 4,
+    )
+    producer = request.producer_id, request.producer_epoch
+    node.groups.commit_in_transaction(request.group_id, committer, producer, verify, offsets, answer)
+    return deferred.now_or_later()
+
+
+def _encode(request: Any, outcomes: Outcomes, version: int) -> Answer:
+    def outcome(key: TopicPartition) -> ErrorCode:
+        error = outcomes[key]
+        is_loading = error is ErrorCode.coordinator_load_in_progress
+        return ErrorCode.coordinator_not_available if is_loading and version < 2 else error
+
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": wanted.partition_index,
+                        "error_code": outcome((topic.name, wanted.partition_index)),
+                    }
+                    for wanted in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }

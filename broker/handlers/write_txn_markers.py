@@ -1,0 +1,64 @@
+"""WriteTxnMarkers: v0-v1 (key 27)
+
+Behaviour: ends transactions on partitions, as coordinators do to each other's partitions and as an operator does to a
+transaction that hangs (KIP-664). Each partition answers for itself when its marker is safe: UNKNOWN_TOPIC_OR_PARTITION,
+INVALID_PRODUCER_EPOCH below the producer's epoch there, TRANSACTION_COORDINATOR_FENCED below the coordinator epoch of
+the last marker. A marker is written where no transaction is open, too.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.node import Node
+from broker.protocol.cold import Answer
+from broker.records.record import TransactionMarker
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    answer: Answer = {
+        "markers": [
+            {
+                "producer_id": marker.producer_id,
+                "topics": [
+                    {
+                        "name": topic.name,
+                        "partitions": [{"partition_index": index} for index in topic.partition_indexes],
+                    }
+                    for topic in marker.topics
+                ],
+            }
+            for marker in request.markers
+        ]
+    }
+    wanted: list[tuple[TransactionMarker, str, Answer]] = [
+        (
+            TransactionMarker(
+                marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result
+            ),
+            topic["name"],
+            partition,
+        )
+        for marker, told in zip(request.markers, answer["markers"], strict=True)
+        for topic in told["topics"]
+        for partition in topic["partitions"]
+    ]
+    if not wanted:
+        return answer
+    deferred = Deferred()
+    left = len(wanted)
+
+    def written(partition: Answer, error: ErrorCode) -> None:
+        nonlocal left
+        partition["error_code"] = error
+        left -= 1
+        if left == 0:
+            deferred.complete(answer)
+
+    for marker, topic, partition in wanted:
+        node.write_transaction_marker(topic, partition["partition_index"], marker, partial(written, partition))
+    return deferred.now_or_later()
