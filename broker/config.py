@@ -171,6 +171,15 @@ class BrokerConfig(_TypedValues):
                 return layer[name]
         return BROKER_PROPERTIES[name].default
 
+    def of_listener(self, listener: str, name: str) -> Value:
+        """A property as it holds for one listener: its own value, else the broker's."""
+        own = f"listener.name.{listener.lower()}.{name}"
+        return self._set[own] if own in self._set else self.value(name)
+
+    def jaas_config(self, listener: str, mechanism: str) -> str | None:
+        value = self._set.get(f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config")
+        return None if value is None else str(value)
+
     def is_set(self, name: str) -> bool:
         return name in self._dynamic or name in self._dynamic_default or name in self._set
 

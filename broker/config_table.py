@@ -68,7 +68,8 @@ _ONE_LOOP: Final = "one event loop serves every connection"
 _NO_NEW_GROUPS: Final = "groups are of the classic protocol"
 _NO_REPLICATION: Final = "this version runs one broker"
 _NO_LIMIT: Final = "this version does not limit how fast connections are made"
-_NO_SECURITY: Final = "this version serves PLAINTEXT without authorisation only; remove it"
+_NO_MECHANISM: Final = "the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; remove it"
+_JAAS_OF_A_MECHANISM: Final = "write it as listener.name.<listener>.<mechanism>.sasl.jaas.config"
 _NO_ZOOKEEPER: Final = "this version runs one broker with embedded metadata; remove it"
 _NO_KRAFT: Final = "this broker does not speak KRaft; remove it"
 
@@ -100,6 +101,24 @@ BROKER_PROPERTIES: Final = {
         _honoured("metrics.listener", STRING, None),
         # Topics
         _honoured("auto.create.topics.enable", BOOLEAN, True),
+        # Who clients are. Each may be set for one listener, as listener.name.<listener>.<property>.
+        _honoured("sasl.enabled.mechanisms", LIST, ["GSSAPI"]),
+        _honoured("sasl.server.max.receive.size", INT, 524_288),
+        _honoured("connections.max.reauth.ms", LONG, 0),
+        _honoured("connection.failed.authentication.delay.ms", INT, 100, 0),
+        _honoured("ssl.client.auth", STRING, "none", None, None, "required", "requested", "none"),
+        _honoured("ssl.enabled.protocols", LIST, ["TLSv1.2", "TLSv1.3"], None, None, "TLSv1.2", "TLSv1.3"),
+        _honoured("ssl.keystore.type", STRING, "JKS", None, None, "JKS", "PKCS12", "PEM"),
+        _honoured("ssl.keystore.location", STRING, None),
+        _honoured("ssl.keystore.password", PASSWORD, None),
+        _honoured("ssl.key.password", PASSWORD, None),
+        _honoured("ssl.keystore.certificate.chain", PASSWORD, None),
+        _honoured("ssl.keystore.key", PASSWORD, None),
+        _honoured("ssl.truststore.type", STRING, "JKS", None, None, "JKS", "PKCS12", "PEM"),
+        _honoured("ssl.truststore.location", STRING, None),
+        _honoured("ssl.truststore.password", PASSWORD, None),
+        _honoured("ssl.truststore.certificates", PASSWORD, None),
+        _honoured("ssl.principal.mapping.rules", STRING, "DEFAULT"),
         _honoured("delete.topic.enable", BOOLEAN, True),
         _honoured("num.partitions", INT, 1, 1),
         _honoured("default.replication.factor", INT, 1),
@@ -191,6 +210,7 @@ BROKER_PROPERTIES: Final = {
                 ("leader.imbalance.check.interval.seconds", LONG, 300, _NO_REPLICATION),
                 ("leader.imbalance.per.broker.percentage", INT, 10, _NO_REPLICATION),
                 ("controlled.shutdown.enable", BOOLEAN, True, _NO_REPLICATION),
+                ("security.inter.broker.protocol", STRING, "PLAINTEXT", _NO_REPLICATION),
                 ("controlled.shutdown.max.retries", INT, 3, _NO_REPLICATION),
                 ("controlled.shutdown.retry.backoff.ms", LONG, 5000, _NO_REPLICATION),
                 ("num.replica.fetchers", INT, 1, _NO_REPLICATION),
@@ -240,7 +260,6 @@ BROKER_PROPERTIES: Final = {
                 ("log.local.retention.bytes", LONG, -2, "there is no tiered storage"),
                 ("log.local.retention.ms", LONG, -2, "there is no tiered storage"),
                 ("remote.fetch.max.wait.ms", INT, 500, "there is no tiered storage"),
-                ("connection.failed.authentication.delay.ms", INT, 100, "there is no authentication"),
                 ("eligible.leader.replicas.enable", BOOLEAN, False, _NO_REPLICATION),
                 ("broker.heartbeat.interval.ms", INT, 2000, _NO_REPLICATION),
                 ("broker.session.timeout.ms", INT, 9000, _NO_REPLICATION),
@@ -258,25 +277,30 @@ BROKER_PROPERTIES: Final = {
                 ("controller.quorum.voters", LIST, "", _NO_KRAFT),
                 ("controller.quorum.bootstrap.servers", LIST, "", _NO_KRAFT),
                 ("control.plane.listener.name", STRING, None, _NO_REPLICATION + "; remove it"),
-                ("security.inter.broker.protocol", STRING, "PLAINTEXT", _NO_SECURITY),
-                ("authorizer.class.name", STRING, "", _NO_SECURITY),
-                ("principal.builder.class", CLASS, None, _NO_SECURITY),
+                ("authorizer.class.name", STRING, "", "every client may do everything; remove it"),
+                ("principal.builder.class", CLASS, None, "Java classes cannot be loaded; remove it"),
                 ("alter.config.policy.class.name", CLASS, None, "Java classes cannot be loaded; remove it"),
                 ("create.topic.policy.class.name", CLASS, None, "Java classes cannot be loaded; remove it"),
                 ("client.quota.callback.class", CLASS, None, "Java classes cannot be loaded; remove it"),
-                ("connections.max.reauth.ms", LONG, 0, _NO_SECURITY),
-                ("security.providers", STRING, None, _NO_SECURITY),
+                ("security.providers", STRING, None, "Java classes cannot be loaded; remove it"),
+                ("ssl.cipher.suites", LIST, "", "OpenSSL's own choice is used; remove it"),
+                ("ssl.engine.factory.class", CLASS, None, "Java classes cannot be loaded; remove it"),
+                ("sasl.jaas.config", PASSWORD, None, _JAAS_OF_A_MECHANISM),
+                ("sasl.server.callback.handler.class", CLASS, None, "Java classes cannot be loaded; remove it"),
             )
         ),
     )
 }
 
 FAMILIES: Final = {
-    "ssl.": _refused("ssl.*", STRING, None, _NO_SECURITY),
-    "sasl.": _refused("sasl.*", STRING, None, _NO_SECURITY),
-    "password.encoder.": _refused("password.encoder.*", STRING, None, _NO_SECURITY),
-    "delegation.token.": _refused("delegation.token.*", STRING, None, _NO_SECURITY),
-    "listener.name.": _refused("listener.name.*", STRING, None, _NO_SECURITY),
+    "ssl.": _no_effect("ssl.*", STRING, None, "TLS is OpenSSL's, not Java's"),
+    "sasl.kerberos.": _refused("sasl.kerberos.*", STRING, None, _NO_MECHANISM),
+    "sasl.oauthbearer.": _refused("sasl.oauthbearer.*", STRING, None, _NO_MECHANISM),
+    "sasl.mechanism.": _no_effect("sasl.mechanism.*", STRING, None, _NO_REPLICATION),
+    "sasl.client.": _no_effect("sasl.client.*", CLASS, None, "the broker logs in nowhere"),
+    "sasl.login.": _no_effect("sasl.login.*", STRING, None, "the broker logs in nowhere"),
+    "password.encoder.": _no_effect("password.encoder.*", STRING, None, "passwords are not set while a broker runs"),
+    "delegation.token.": _refused("delegation.token.*", STRING, None, "there are no delegation tokens; remove it"),
     "remote.log.": _refused("remote.log.*", STRING, None, "tiered storage is not supported; remove it"),
     "zookeeper.": _no_effect("zookeeper.*", STRING, None, "this version does not use ZooKeeper"),
     "controller.": _no_effect("controller.*", STRING, None, _NO_REPLICATION),
@@ -382,8 +406,17 @@ TOPIC_PROPERTIES: Final = {
 
 
 def property_named(name: str) -> Property | None:
-    """The row of a broker property, or of the family it belongs to."""
+    """The row of a broker property, or of the family it belongs to; of one listener, that of the property itself."""
+    if name.startswith("listener.name."):
+        property_name = name.split(".", 3)[-1]
+        if property_name.endswith("." + _JAAS.name):
+            return _JAAS
+        return property_named(property_name) if property_name.startswith(_OF_A_LISTENER) else None
     row = BROKER_PROPERTIES.get(name)
     if row is None:
+_OF_A_LISTENER: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
+_JAAS: Final = Property("sasl.jaas.config", PASSWORD, None)
+
+
         row = next((family for prefix, family in FAMILIES.items() if name.startswith(prefix)), None)
     return row

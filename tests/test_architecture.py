@@ -30,6 +30,7 @@ SANS_IO = (
     "broker/quota",
     "broker/records",
     "broker/replica",
+    "broker/security",
 )
 EDGE_MODULES = {"asyncio", "os", "pathlib", "selectors", "shutil", "socket", "subprocess", "threading", "uvloop"}
 SANS_IO_EXCEPTIONS = {"broker/clock.py": {"time"}}

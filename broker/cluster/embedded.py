@@ -22,6 +22,7 @@ from broker.cluster.store import MetadataError, TopicRecord
 from broker.cluster.znodes import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from broker.log.files import FileOperations, write_durably
 from broker.quota.entities import Entity, Quotas
+from broker.security.scram import Credentials
 
 FILE_NAME: Final = "embedded-metadata.json"
 
@@ -38,6 +39,7 @@ class EmbeddedMetadataStore:
         self._marked: set[str] = set()
         self._broker_configs: dict[str, Mapping[str, str]] = {}
         self._client_quotas: dict[Entity, Mapping[str, float]] = {}
+        self._scram_credentials: dict[str, Credentials] = {}
         self._producer_id_block: ProducerIdBlock | None = None
         self.controller_epoch = 0
         if files.exists(self._path):
@@ -59,7 +61,10 @@ class EmbeddedMetadataStore:
                 elif parent == znodes.BROKER_CONFIGS:
                     self._broker_configs["" if name == znodes.DEFAULT_ENTITY else name] = dict(value["config"])
                 elif (entity := znodes.parse_quota_path(path)) is not None:
-                    self._client_quotas[entity] = znodes.parse_quotas(value)
+                    if limits := znodes.parse_quotas(value):
+                        self._client_quotas[entity] = limits
+                    if credentials := znodes.parse_scram_credentials(value):
+                        self._scram_credentials[str(entity.user)] = credentials
             if znodes.PRODUCER_ID_BLOCK in tree:
                 self._producer_id_block = znodes.parse_producer_id_block(tree[znodes.PRODUCER_ID_BLOCK])
         except OSError as error:
@@ -108,6 +113,13 @@ class EmbeddedMetadataStore:
         changed = {**self._client_quotas, **quotas}
         self._commit(client_quotas={entity: dict(limits) for entity, limits in changed.items() if limits})
 
+    def scram_credentials(self) -> Mapping[str, Credentials]:
+        return self._scram_credentials
+
+    def put_scram_credentials(self, changed: Mapping[str, Credentials]) -> None:
+        credentials = {**self._scram_credentials, **changed}
+        self._commit(scram_credentials={user: dict(known) for user, known in credentials.items() if known})
+
     def next_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
         first = 0 if self._producer_id_block is None else self._producer_id_block.last + 1
         block = ProducerIdBlock(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
@@ -122,6 +134,7 @@ class EmbeddedMetadataStore:
         marked: set[str] | None = None,
         broker_configs: dict[str, Mapping[str, str]] | None = None,
         client_quotas: dict[Entity, Mapping[str, float]] | None = None,
+        scram_credentials: dict[str, Credentials] | None = None,
         producer_id_block: ProducerIdBlock | None = None,
     ) -> None:
         """Write the state with these changes, then make them ours: what is remembered never runs ahead of the disk."""
@@ -130,6 +143,7 @@ class EmbeddedMetadataStore:
         marked = self._marked if marked is None else marked
         broker_configs = self._broker_configs if broker_configs is None else broker_configs
         client_quotas = self._client_quotas if client_quotas is None else client_quotas
+        scram_credentials = self._scram_credentials if scram_credentials is None else scram_credentials
         producer_id_block = self._producer_id_block if producer_id_block is None else producer_id_block
         tree: dict[str, Any] = {
             znodes.CLUSTER_ID: znodes.cluster_id_value(self.cluster_id),
@@ -142,7 +156,12 @@ class EmbeddedMetadataStore:
             tree[f"{znodes.TOPIC_CONFIGS}/{name}"] = znodes.config_value(topic.config)
         for name, config in sorted(broker_configs.items()):
             tree[f"{znodes.BROKER_CONFIGS}/{name or znodes.DEFAULT_ENTITY}"] = znodes.config_value(config)
-        tree |= {znodes.quota_path(entity): znodes.quota_value(limits) for entity, limits in client_quotas.items()}
+        entities: dict[Entity, dict[str, str]] = {
+            entity: znodes.quota_config(limits) for entity, limits in client_quotas.items()
+        }
+        for user, credentials in scram_credentials.items():
+            entities.setdefault(Entity(user), {}).update(znodes.scram_config(credentials))
+        tree |= {znodes.quota_path(entity): znodes.config_value(config) for entity, config in entities.items()}
         for name in sorted(marked):
             tree[f"{znodes.DELETE_TOPICS}/{name}"] = None
         lines = ",\n".join(f"{json.dumps(path)}: {json.dumps(value)}" for path, value in tree.items())
@@ -152,4 +171,5 @@ class EmbeddedMetadataStore:
         self._marked = marked
         self._broker_configs = broker_configs
         self._client_quotas = client_quotas
+        self._scram_credentials = scram_credentials
         self._producer_id_block = producer_id_block

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from broker.cluster.znodes import ProducerIdBlock
 from broker.quota.entities import Quotas
+from broker.security.scram import Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,12 @@ class MetadataStore(Protocol):
 
     def put_client_quotas(self, quotas: Quotas) -> None:
         """Replace the limits of these users and clients, together or not at all; those without limits are forgotten."""
+
+    def scram_credentials(self) -> Mapping[str, Credentials]:
+        """By user."""
+
+    def put_scram_credentials(self, changed: Mapping[str, Credentials]) -> None:
+        """Replace the credentials of these users, together or not at all; a user without any is forgotten."""
 
     def next_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
         """A block of producer ids that nobody had before and nobody else will get."""

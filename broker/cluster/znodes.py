@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from broker.log.checkpoint import decode_topic_id, encode_topic_id
 from broker.quota.entities import DEFAULT, Default, Entity
+from broker.security.scram import Credentials, ScramMechanism, decode_credential, encode_credential
 
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
@@ -91,12 +92,28 @@ def _parse_quota_name(text: str) -> str | Default:
     return DEFAULT if text == DEFAULT_ENTITY else unquote(text)
 
 
-def quota_value(limits: Mapping[str, float]) -> dict[str, Any]:
-    return config_value({name: str(int(limit)) for name, limit in limits.items()})
+def quota_config(limits: Mapping[str, float]) -> dict[str, str]:
+    return {name: str(int(limit)) for name, limit in limits.items()}
 
 
 def parse_quotas(value: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(limit) for name, limit in value["config"].items()}
+    return {name: float(limit) for name, limit in value["config"].items() if name not in _SCRAM_MECHANISMS}
+
+
+_SCRAM_MECHANISMS: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
+
+
+def scram_config(credentials: Credentials) -> dict[str, str]:
+    """The credentials of a user, which stand beside his quotas."""
+    return {mechanism.text: encode_credential(credential) for mechanism, credential in credentials.items()}
+
+
+def parse_scram_credentials(value: Mapping[str, Any]) -> Credentials:
+    return {
+        mechanism: decode_credential(value["config"][name])
+        for name, mechanism in _SCRAM_MECHANISMS.items()
+        if name in value["config"]
+    }
 
 
 def producer_id_block_value(block: ProducerIdBlock) -> dict[str, Any]:

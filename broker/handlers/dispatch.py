@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Client, Deferred, Reply, RequestContext
+from broker.handlers.reply import Client, CloseConnection, Deferred, Reply, RequestContext
+from broker.handlers.sasl_authenticate import take_token
 from broker.metrics.counters import RequestCounters
 from broker.node import Node
 from broker.protocol import cold
@@ -58,7 +59,14 @@ class Dispatcher:
         started_ns = self._monotonic_ns()
         if received_ns is None:
             received_ns = started_ns
+        authentication = client.authentication
+        if authentication is not None and authentication.takes_bare_tokens:
+            return self._take_bare_token(frame, client)
         header = read_request_header(frame)
+        if authentication is not None:
+            refusal = authentication.refusal(header.api_key, started_ns // 1_000_000)
+            if refusal is not None:
+                raise CloseConnection(refusal)
         handler = self._handlers.get(header.api_key) or self._load(header.api_key)
         api = handler.api
         version = header.api_version
@@ -77,6 +85,12 @@ class Dispatcher:
         handled_ns = self._monotonic_ns()
         handler.counters.handled(version, received_ns, started_ns, handled_ns, not isinstance(reply, Deferred))
         return self._respond(handler, context, header.correlation_id, reply, received_ns)
+
+    def _take_bare_token(self, frame: memoryview, client: Client) -> list[Part]:
+        outcome = take_token(self._node, client, bytes(frame))
+        if outcome.error_code:
+            raise CloseConnection(outcome.error_message or outcome.error_code.name)
+        return [len(outcome.auth_bytes).to_bytes(4, "big"), outcome.auth_bytes]
 
     def _respond(
         self, handler: _Handler, context: RequestContext, correlation_id: int, reply: Reply, received_ns: int

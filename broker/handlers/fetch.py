@@ -75,7 +75,7 @@ def _answer(
     """Count the request and encode its answer, without the records if the client is above its quota."""
     throttle_ms = 0
     if node.quotas.is_active:
-        throttle_ms = node.quotas.fetched(context.client_id, byte_count, _now_ms(node))
+        throttle_ms = node.quotas.fetched(context.client.principal, context.client_id, byte_count, _now_ms(node))
         if throttle_ms:
             node.counters.fetch_throttle_ms += throttle_ms
             context.client.mute(throttle_ms)
@@ -134,7 +134,7 @@ def _read(
     """What can be read now, its size in bytes, and whether the client must hear of it even if that is little."""
     left_bytes = min(request.max_bytes, node.fetch_max_bytes)
     if node.quotas.is_active:
-        most_bytes = node.quotas.most_fetch_bytes(context.client_id, _now_ms(node))
+        most_bytes = node.quotas.most_fetch_bytes(context.client.principal, context.client_id, _now_ms(node))
         left_bytes = left_bytes if most_bytes is None else min(left_bytes, most_bytes)
     total_bytes = 0
     must_answer = not topics

@@ -92,7 +92,7 @@ def _answer(node: Node, context: RequestContext, answers: list[tuple[str, list[P
     throttle_ms = 0
     if node.quotas.is_active:
         now_ms = node.clock.monotonic_ns() // 1_000_000
-        throttle_ms = node.quotas.produced(context.client_id, context.size_bytes, now_ms)
+        throttle_ms = node.quotas.produced(context.client.principal, context.client_id, context.size_bytes, now_ms)
         if throttle_ms:
             node.counters.produce_throttle_ms += throttle_ms
             context.client.mute(throttle_ms)

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from broker.protocol.cold import Answer
 from broker.protocol.frame import Parts
+from broker.replica.waiters import Scheduler
+from broker.security.principal import ANONYMOUS
+from broker.security.sasl import Authentication
 
 
 class Listener(NamedTuple):
@@ -17,22 +20,41 @@ class Listener(NamedTuple):
     port: int
 
 
-def not_connected(duration_ms: int) -> None:
-    """How a client is muted that has no connection."""
+def _not_connected(_: int | str) -> None:
+    """How a client is muted, or hung up on, that has no connection."""
 
 
 class Client:
     """Whoever is at the other end of a connection."""
 
-    __slots__ = ("host", "listener", "mute")
+    __slots__ = ("_on_authenticated", "authentication", "hang_up", "host", "listener", "mute", "principal")
 
-    def __init__(self, listener: Listener, host: str = "", mute: Callable[[int], None] = not_connected) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        host: str = "",
+        *,
+        mute: Callable[[int], None] = _not_connected,
+        hang_up: Callable[[str], None] = _not_connected,
+        authentication: Authentication | None = None,
+        on_authenticated: Callable[[], None] = lambda: None,
+    ) -> None:
         self.listener = listener
         """The listener it came through; it is told the addresses of that one."""
         self.host = host
         """Where it connects from."""
         self.mute = mute
         """Take no more requests of it for so many ms; the answer to this one still goes out."""
+        self.hang_up = hang_up
+        """Close its connection after the answers that are there, for a reason that goes to the log."""
+        self.authentication = authentication
+        """None on a listener without SASL."""
+        self.principal = ANONYMOUS
+        self._on_authenticated = on_authenticated
+
+    def authenticated(self, user: str) -> None:
+        self.principal = user
+        self._on_authenticated()
 
 
 class RequestContext(NamedTuple):
@@ -87,6 +109,19 @@ class Deferred:
 
 class CloseConnection(Exception):  # noqa: N818 - an order, not an error
     """There is no way to tell the client but to hang up on it; the text goes to the log."""
+
+
+def answer_and_hang_up(client: Client, answer: Answer, reason: str, delay_ms: int, scheduler: Scheduler) -> Deferred:
+    """Answer after `delay_ms`, take no requests until then, and close the connection."""
+    deferred = Deferred()
+    deferred.holds_line = True
+
+    def finish() -> None:
+        deferred.complete(answer)
+        client.hang_up(reason)
+
+    deferred.on_cancel = scheduler.call_later(delay_ms, finish).cancel
+    return deferred
 
 
 Reply = Parts | Answer | Deferred | None

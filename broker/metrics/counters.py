@@ -113,6 +113,8 @@ class BrokerCounters:
         self.connections = 0
         self.connections_made = 0
         self.connections_refused = 0
+        self.authentications = 0
+        self.authentications_failed = 0
         self.produce_throttle_ms = 0
         self.fetch_throttle_ms = 0
         self._gone = TopicCounters()

@@ -120,6 +120,8 @@ def _broker(node: Node) -> Iterator[str]:
     totals = (
         ("connection_creation", counters.connections_made, "Connections accepted."),
         ("connection_refused", counters.connections_refused, "Connections closed because of a limit on connections."),
+        ("successful_authentication", counters.authentications, "Clients that proved by SASL who they are."),
+        ("failed_authentication", counters.authentications_failed, "Clients that did not."),
     )
     yield "".join(family(name, "gauge", help_text, [(NO_LABELS, value)]) for name, value, help_text in gauges)
     yield family(

@@ -27,7 +27,9 @@ class Api(NamedTuple):
 PRODUCE: Final = 0
 FETCH: Final = 1
 METADATA: Final = 3
+SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
+SASL_AUTHENTICATE: Final = 36
 _NEVER: Final = 1 << 15
 
 APIS: Final = {
@@ -48,6 +50,7 @@ APIS: Final = {
         Api(14, "sync_group", 0, 5, 4),
         Api(15, "describe_groups", 0, 5, 5),
         Api(16, "list_groups", 0, 5, 3),
+        Api(SASL_HANDSHAKE, "sasl_handshake", 0, 1, _NEVER),
         Api(API_VERSIONS, "api_versions", 0, 4, 3),
         Api(19, "create_topics", 0, 7, 5),
         Api(20, "delete_topics", 0, 6, 4),
@@ -60,6 +63,10 @@ APIS: Final = {
         Api(29, "describe_acls", 0, 3, 2),
         Api(30, "create_acls", 0, 3, 2),
         Api(31, "delete_acls", 0, 3, 2),
+        Api(32, "describe_configs", 0, 4, 4),
+        Api(33, "alter_configs", 0, 2, 2),
+        Api(35, "describe_log_dirs", 0, 4, 2),
+        Api(SASL_AUTHENTICATE, "sasl_authenticate", 0, 2, 2),
         Api(37, "create_partitions", 0, 3, 2),
         Api(42, "delete_groups", 0, 2, 2),
         Api(43, "elect_leaders", 0, 2, 2),
@@ -68,7 +75,8 @@ APIS: Final = {
         Api(47, "offset_delete", 0, 0, _NEVER),
         Api(48, "describe_client_quotas", 0, 1, 1),
         Api(49, "alter_client_quotas", 0, 1, 1),
-        Api(45, "alter_partition_reassignments", 0, 0, 0),
+        Api(50, "describe_user_scram_credentials", 0, 0, 0),
+        Api(51, "alter_user_scram_credentials", 0, 0, 0),
         Api(60, "describe_cluster", 0, 1, 0),
     )
 }

@@ -34,10 +34,10 @@ class FrameReceiver:
     arrives.
     """
 
-    __slots__ = ("_buffer", "_end", "_end_of_last_read", "_max_frame_bytes", "_start", "_view")
+    __slots__ = ("_buffer", "_end", "_end_of_last_read", "_start", "_view", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int) -> None:
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._buffer = bytearray(INITIAL_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._start = 0
@@ -96,9 +96,9 @@ class FrameReceiver:
         if available < LENGTH_BYTES:
             return None
         length: int = _LENGTH.unpack_from(self._buffer, start)[0]
-        if not 0 <= length <= self._max_frame_bytes:
+        if not 0 <= length <= self.max_frame_bytes:
             raise MalformedRequestError(
-                f"a frame claims {length} bytes; socket.request.max.bytes allows {self._max_frame_bytes}"
+                f"a frame claims {length} bytes; socket.request.max.bytes allows {self.max_frame_bytes}"
             )
         if available < LENGTH_BYTES + length:
             return None

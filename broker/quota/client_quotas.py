@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from broker.quota.entities import ANONYMOUS, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Quotas, limit_of
+from broker.quota.entities import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Quotas, limit_of
 from broker.quota.rate import WindowedRate
 
 MAX_METERS: Final = 10_000
@@ -35,7 +35,7 @@ class ClientQuotas:
         self._window_count = window_count
         self._window_size_ms = window_size_ms
         self._meters: dict[tuple[str, object], _Meter] = {}
-        self._meter_of_client: dict[tuple[str, str], _Meter | None] = {}
+        self._meter_of_client: dict[tuple[str, str, str], _Meter | None] = {}
         self.change(quotas)
 
     def change(self, quotas: Quotas) -> None:
@@ -44,16 +44,16 @@ class ClientQuotas:
         self._meter_of_client.clear()
         self.is_active = bool(quotas)
 
-    def produced(self, client_id: str | None, size_bytes: int, now_ms: int) -> int:
+    def produced(self, user: str, client_id: str | None, size_bytes: int, now_ms: int) -> int:
         """Count what a client produced; how long it is throttled, in ms."""
-        if not self.is_active or (meter := self._meter(PRODUCER_BYTE_RATE, client_id, now_ms)) is None:
+        if not self.is_active or (meter := self._meter(PRODUCER_BYTE_RATE, user, client_id, now_ms)) is None:
             return 0
         meter.rate.record(size_bytes, now_ms)
         return meter.throttle_ms(now_ms)
 
-    def fetched(self, client_id: str | None, size_bytes: int, now_ms: int) -> int:
+    def fetched(self, user: str, client_id: str | None, size_bytes: int, now_ms: int) -> int:
         """Count what a client is about to be given; how long it is throttled, in ms, if it may not be given it."""
-        if not self.is_active or (meter := self._meter(CONSUMER_BYTE_RATE, client_id, now_ms)) is None:
+        if not self.is_active or (meter := self._meter(CONSUMER_BYTE_RATE, user, client_id, now_ms)) is None:
             return 0
         had_nothing = meter.rate.is_idle(now_ms)
         meter.rate.record(size_bytes, now_ms)
@@ -62,24 +62,24 @@ class ClientQuotas:
             meter.rate.record(-size_bytes, now_ms)
         return throttle_ms
 
-    def most_fetch_bytes(self, client_id: str | None, now_ms: int) -> int | None:
+    def most_fetch_bytes(self, user: str, client_id: str | None, now_ms: int) -> int | None:
         """The largest answer to a fetch that can be within the limit of a client; None without a limit."""
-        if not self.is_active or (meter := self._meter(CONSUMER_BYTE_RATE, client_id, now_ms)) is None:
+        if not self.is_active or (meter := self._meter(CONSUMER_BYTE_RATE, user, client_id, now_ms)) is None:
             return None
         return int(meter.limit * max(self._window_count - 1, 1) * self._window_size_ms / 1000)
 
-    def _meter(self, name: str, client_id: str | None, now_ms: int) -> _Meter | None:
+    def _meter(self, name: str, user: str, client_id: str | None, now_ms: int) -> _Meter | None:
         client_id = client_id or ""
         try:
-            return self._meter_of_client[name, client_id]
+            return self._meter_of_client[name, user, client_id]
         except KeyError:
             if len(self._meter_of_client) >= MAX_METERS:
                 self._forget(now_ms)
-            meter = self._meter_of_client[name, client_id] = self._find_meter(name, client_id)
+            meter = self._meter_of_client[name, user, client_id] = self._find_meter(name, user, client_id)
             return meter
 
-    def _find_meter(self, name: str, client_id: str) -> _Meter | None:
-        found = limit_of(self._quotas, name, ANONYMOUS, client_id)
+    def _find_meter(self, name: str, user: str, client_id: str) -> _Meter | None:
+        found = limit_of(self._quotas, name, user, client_id)
         if found is None:
             return None
         sharers, limit = found

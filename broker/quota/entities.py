@@ -23,9 +23,6 @@ class Entity(NamedTuple):
     client_id: Name = None
 
 
-ANONYMOUS: Final = "ANONYMOUS"
-"""The user of every client of a listener without authentication."""
-
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 HONOURED: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -20,6 +21,8 @@ _logger = logging.getLogger(__name__)
 
 PAUSE_S: Final = 0.1
 """How long accepting rests after it failed."""
+
+HANDSHAKE_TIMEOUT_S: Final = 10.0
 
 OnLost = Callable[[Connection], None]
 
@@ -114,8 +117,11 @@ class Acceptor:
         listening: socket.socket,
         limits: ConnectionLimits,
         make: Callable[[OnLost], Connection],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """`make` makes the connection, which calls back when it is lost."""
+        self._tls = tls
+        self._handshakes: set[asyncio.Task[None]] = set()
         self._loop = loop
         self._listening = listening
         self._limits = limits
@@ -124,7 +130,9 @@ class Acceptor:
 
     async def close(self) -> None:
         self._task.cancel()
-        await asyncio.wait([self._task])
+        for handshake in self._handshakes:
+            handshake.cancel()
+        await asyncio.wait([self._task, *self._handshakes])
         self._listening.close()
 
     async def _accept(self) -> None:
@@ -144,9 +152,32 @@ class Acceptor:
         if not self._limits.admit(host):
             client.close()
             return
-        connection = self._make(lambda _: self._limits.release(host))
+        if self._tls is None:
+            await self._connect(client, host)
+            return
+        # Others are accepted while this one shakes hands, however long it takes.
+        handshake = self._loop.create_task(self._connect(client, host))
+        self._handshakes.add(handshake)
+        handshake.add_done_callback(self._handshakes.discard)
+
+    async def _connect(self, client: socket.socket, host: str) -> None:
+        is_counted = True
+
+        def release(_: Connection | None = None) -> None:
+            nonlocal is_counted
+            if is_counted:
+                is_counted = False
+                self._limits.release(host)
+
+        connection = self._make(release)
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, client)
+            await self._loop.connect_accepted_socket(
+                lambda: connection,
+                client,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_TIMEOUT_S,
+            )
         except Exception as error:
             client.close()
-            _logger.warning("cannot take a connection of %s: %s", host, error)
+            release()  # A handshake that fails is no connection that is lost.
+            _logger.warning("cannot take a connection of %s: %s", host, error or type(error).__name__)

@@ -43,6 +43,8 @@ from broker.server.listeners import BoundListener, ListenError, bind, endpoints_
 from broker.server.log_keeper import CheckpointDone, LogKeeper
 from broker.server.metrics_endpoint import MetricsEndpoint, endpoint_url
 from broker.server.process_metrics import ProcessMetrics
+from broker.server.sasl import sasl_of
+from broker.server.tls import tls_of
 
 _logger = logging.getLogger(__name__)
 
@@ -91,7 +93,10 @@ def run(config: BrokerConfig) -> int:
         store = EmbeddedMetadataStore(files, paths[0], log_directories.all[0].cluster_id)
         _take_up_dynamic_settings(config, store)
         # Before the recovery, which may take long: a taken port should be told at once.
-        bound += [bind(endpoint, advertised.get(endpoint.name), config) for endpoint in endpoints]
+        for endpoint in endpoints:
+            tls = tls_of(config, endpoint.name) if endpoint.has_tls else None
+            sasl = sasl_of(config, endpoint.name, store) if endpoint.has_sasl else None
+            bound.append(bind(endpoint, advertised.get(endpoint.name), config)._replace(tls=tls, sasl=sasl))
         if metrics_endpoint is not None:
             metrics = bind(metrics_endpoint, None, config)
         log_configs = {topic.name: log_config_of(TopicConfig(config, topic.config)) for topic in store.topics()}
@@ -228,7 +233,9 @@ class _Broker:
         await self._flusher.idle()
         limits = ConnectionLimits(self._limits, self._node.counters)
         acceptors = [
-            Acceptor(loop, listening, limits, self._connection_factory(dispatcher, bound))
+            Acceptor(
+                loop, listening, limits, self._connection_factory(dispatcher, bound), bound.tls and bound.tls.context
+            )
             for bound in self._bound
             for listening in bound.sockets
         ]
@@ -250,6 +257,8 @@ class _Broker:
 
     def _connection_factory(self, dispatcher: Dispatcher, bound: BoundListener) -> Callable[[OnLost], Connection]:
         max_frame_bytes = self._config.integer("socket.request.max.bytes")
+        # Where there is SASL too, that says who the client is.
+        principal_of_certificate = bound.tls.principal_of_certificate if bound.tls and not bound.sasl else None
 
         def make(on_lost: OnLost) -> Connection:
             def lost(connection: Connection) -> None:
@@ -261,6 +270,8 @@ class _Broker:
                 bound.listener,
                 self._loop,
                 max_frame_bytes=max_frame_bytes,
+                sasl=bound.sasl,
+                principal_of_certificate=principal_of_certificate,
                 on_made=self._connections.add,
                 on_lost=lost,
             )
@@ -282,6 +293,8 @@ class _Broker:
         return endpoint
 
     def _tell_ready(self) -> None:
+        for bound in self._bound:
+            _logger.info("listener %s at port %d", bound.listener.name, bound.sockets[0].getsockname()[1])
         listener = self._bound[0].listener
         partition_count = sum(1 for _ in self._node.partitions())
         duration_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000

@@ -22,6 +22,7 @@ from broker.handlers.reply import Client, CloseConnection, Deferred, Listener
 from broker.protocol.cold import Answer
 from broker.protocol.frame import FrameReceiver, Part, Parts
 from broker.protocol.primitives import MalformedRequestError
+from broker.security.sasl import Authentication, SaslSettings
 
 _logger = logging.getLogger(__name__)
 
@@ -51,11 +52,13 @@ class Connection(asyncio.BufferedProtocol):
         "_is_held",
         "_line_bytes",
         "_loop",
+        "_max_frame_bytes",
         "_mute_timer",
         "_on_lost",
         "_on_made",
         "_out",
         "_out_bytes",
+        "_principal_of_certificate",
         "_reading_paused",
         "_received_ns",
         "_slots",
@@ -74,15 +77,26 @@ class Connection(asyncio.BufferedProtocol):
         loop: asyncio.AbstractEventLoop,
         *,
         max_frame_bytes: int,
+        sasl: SaslSettings | None = None,
+        principal_of_certificate: Callable[[bytes | None], str] | None = None,
         on_made: Callable[[Connection], None],
         on_lost: Callable[[Connection], None],
     ) -> None:
         self._dispatch = dispatcher.dispatch
-        self._client = Client(listener, mute=self.mute)
+        self._client = Client(
+            listener,
+            mute=self.mute,
+            hang_up=self._hang_up,
+            authentication=None if sasl is None else Authentication(sasl),
+            on_authenticated=self._allow_large_frames,
+        )
+        self._principal_of_certificate = principal_of_certificate
         self._loop = loop
         self._on_made = on_made
         self._on_lost = on_lost
-        self._frames = FrameReceiver(max_frame_bytes)
+        self._max_frame_bytes = max_frame_bytes
+        # Who has not said who he is makes the broker hold no large frames.
+        self._frames = FrameReceiver(max_frame_bytes if sasl is None else min(sasl.max_token_bytes, max_frame_bytes))
         self._slots: deque[_Slot] = deque()
         self._out: list[Part] = []
         self._out_bytes = 0
@@ -107,7 +121,13 @@ class Connection(asyncio.BufferedProtocol):
         address = transport.get_extra_info("peername")
         self._client.host = address[0] if address else ""
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
+        if self._principal_of_certificate is not None:
+            certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            self._client.principal = self._principal_of_certificate(certificate)
         self._on_made(self)
+
+    def _allow_large_frames(self) -> None:
+        self._frames.max_frame_bytes = self._max_frame_bytes
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.writable()

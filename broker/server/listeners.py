@@ -9,8 +9,11 @@ from typing import Final, NamedTuple
 
 from broker.config import BrokerConfig, ConfigError
 from broker.handlers.reply import Listener
+from broker.security.sasl import SaslSettings
+from broker.server.tls import Tls
 
 _ENDPOINT: Final = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*):(-?\d+)")
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WILDCARDS: Final = ("", "0.0.0.0", "::")
 
 
@@ -18,6 +21,15 @@ class Endpoint(NamedTuple):
     name: str
     host: str
     port: int
+    protocol: str = "PLAINTEXT"
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 class BoundListener(NamedTuple):
@@ -25,6 +37,8 @@ class BoundListener(NamedTuple):
 
     listener: Listener
     sockets: list[socket.socket]
+    tls: Tls | None = None
+    sasl: SaslSettings | None = None
 
 
 class ListenError(Exception):
@@ -35,14 +49,15 @@ def endpoints_of(config: BrokerConfig) -> tuple[list[Endpoint], dict[str, Endpoi
     """What to listen on, and what to tell clients by listener name. Raises ConfigError."""
     endpoints = _parse("listeners", config.string("listeners") or "")
     protocols = _parse_protocol_map(config)
-    for endpoint in endpoints:
+    for position, endpoint in enumerate(endpoints):
         protocol = protocols.get(endpoint.name)
-        if protocol != "PLAINTEXT":
+        if protocol not in _PROTOCOLS:
             raise ConfigError(
                 f"listeners: {endpoint.name} is "
                 + (f"a listener of {protocol}" if protocol else "not in listener.security.protocol.map")
-                + "; this version serves PLAINTEXT only"
+                + f"; the protocols are {', '.join(_PROTOCOLS)}"
             )
+        endpoints[position] = endpoint._replace(protocol=protocol)
     if len({endpoint.name for endpoint in endpoints}) != len(endpoints):
         raise ConfigError("listeners: two listeners have the same name; give each its own")
     told = config.string("advertised.listeners") or ""

@@ -71,7 +71,7 @@ def test_unknown_properties_are_told_with_the_nearest_name() -> None:
         ("auto.create.topics.enable", "yes", "neither true nor false"),
         ("log.message.timestamp.type", "Now", "is not one of CreateTime, LogAppendTime"),
         ("zookeeper.connect", "zk:2181", "not supported"),
-        ("ssl.keystore.location", "/k", "not supported"),
+        ("ssl.cipher.suites", "A", "not supported"),
         ("process.roles", "broker", "not supported"),
     ],
 )

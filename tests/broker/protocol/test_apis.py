@@ -28,6 +28,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     14: (3, 3, range(6)),
     15: (2, 0, range(6)),
     16: (1, 0, range(6)),
+    17: (1, 1, range(2)),
     18: (0, 0, range(5)),
     19: (3, 4, range(8)),
     20: (1, 1, range(7)),
@@ -40,6 +41,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     32: (1, 1, range(5)),
     33: (1, 0, range(3)),
     35: (None, 1, range(5)),
+    36: (1, 0, range(3)),
     37: (1, 0, range(4)),
     42: (1, 0, range(3)),
     43: (2, 0, range(3)),
@@ -49,6 +51,8 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     47: (0, 0, range(1)),
     48: (0, 0, range(2)),
     49: (0, 0, range(2)),
+    50: (0, 0, range(1)),
+    51: (0, 0, range(1)),
     60: (None, 0, range(2)),
 }
 

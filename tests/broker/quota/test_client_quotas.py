@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.quota.client_quotas import MAX_METERS, ClientQuotas
-from broker.quota.entities import ANONYMOUS, DEFAULT, Entity, Quotas, limit_of
+from broker.quota.entities import DEFAULT, Entity, Quotas, limit_of
+from broker.security.principal import ANONYMOUS
 
 RATE = "producer_byte_rate"
 
@@ -17,43 +18,43 @@ def quotas(limits: Quotas, *, windows: int = 11) -> ClientQuotas:
 def test_without_quotas_nobody_is_throttled() -> None:
     none = quotas({})
     assert not none.is_active
-    assert none.produced("a", 10**12, 0) == 0
-    assert none.most_fetch_bytes("a", 0) is None
+    assert none.produced(ANONYMOUS, "a", 10**12, 0) == 0
+    assert none.most_fetch_bytes(ANONYMOUS, "a", 0) is None
 
 
 def test_a_producer_above_its_rate_is_throttled_until_what_it_sent_is_forgotten() -> None:
     limited = quotas({Entity(None, "a"): {RATE: 1000}})
-    assert limited.produced("a", 10_000, 0) == 0
-    assert limited.produced("a", 5_000, 0) == 5_000
-    assert limited.produced("a", 0, 5_000) == 5_000  # the rate is taken over ten seconds at least
-    assert limited.produced("a", 0, 11_000) == 0
-    assert limited.produced("b", 10**9, 0) == 0
+    assert limited.produced(ANONYMOUS, "a", 10_000, 0) == 0
+    assert limited.produced(ANONYMOUS, "a", 5_000, 0) == 5_000
+    assert limited.produced(ANONYMOUS, "a", 0, 5_000) == 5_000  # the rate is taken over ten seconds at least
+    assert limited.produced(ANONYMOUS, "a", 0, 11_000) == 0
+    assert limited.produced(ANONYMOUS, "b", 10**9, 0) == 0
 
 
 def test_a_producer_that_obeys_gets_its_rate_in_the_long_run() -> None:
     limited = quotas({Entity(None, DEFAULT): {RATE: 100_000}})
     now_ms = sent = 0
     while now_ms < 120_000:
-        now_ms += limited.produced("a", 16_384, now_ms) + 1
+        now_ms += limited.produced(ANONYMOUS, "a", 16_384, now_ms) + 1
         sent += 16_384
     assert sent / 120 == pytest.approx(100_000, rel=0.15)
 
 
 def test_a_fetch_above_the_rate_is_not_counted_and_may_be_had_later() -> None:
     limited = quotas({Entity(None, "a"): {"consumer_byte_rate": 1000}})
-    assert limited.most_fetch_bytes("a", 0) == 10_000
-    assert limited.fetched("a", 9_000, 0) == 0
-    throttle_ms = limited.fetched("a", 2_000, 0)
+    assert limited.most_fetch_bytes(ANONYMOUS, "a", 0) == 10_000
+    assert limited.fetched(ANONYMOUS, "a", 9_000, 0) == 0
+    throttle_ms = limited.fetched(ANONYMOUS, "a", 2_000, 0)
     assert throttle_ms == 1_000
-    assert limited.fetched("a", 1_000, 0) == 0
-    assert limited.fetched("a", 2_000, 20_000) == 0
+    assert limited.fetched(ANONYMOUS, "a", 1_000, 0) == 0
+    assert limited.fetched(ANONYMOUS, "a", 2_000, 20_000) == 0
 
 
 def test_a_batch_larger_than_the_quota_ever_lets_pass_is_read_all_the_same() -> None:
     limited = quotas({Entity(None, "a"): {"consumer_byte_rate": 10}})
-    assert limited.fetched("a", 1_000_000, 0) == 0
-    assert limited.fetched("a", 1_000_000, 5_000) > 0
-    assert limited.fetched("a", 1_000_000, 11_000) == 0
+    assert limited.fetched(ANONYMOUS, "a", 1_000_000, 0) == 0
+    assert limited.fetched(ANONYMOUS, "a", 1_000_000, 5_000) > 0
+    assert limited.fetched(ANONYMOUS, "a", 1_000_000, 11_000) == 0
 
 
 PRECEDENCE = [
@@ -83,24 +84,31 @@ def test_a_limit_of_another_kind_does_not_hide_one_further_down() -> None:
 
 def test_a_default_for_clients_is_each_ones_own_and_one_for_a_user_is_shared() -> None:
     own = quotas({Entity(None, DEFAULT): {RATE: 1000}})
-    assert own.produced("a", 10_000, 0) == own.produced("b", 10_000, 0) == 0
+    assert own.produced(ANONYMOUS, "a", 10_000, 0) == own.produced(ANONYMOUS, "b", 10_000, 0) == 0
     shared = quotas({Entity(DEFAULT, None): {RATE: 1000}})
-    assert shared.produced("a", 10_000, 0) == 0
-    assert shared.produced("b", 10_000, 0) == 10_000
+    assert shared.produced(ANONYMOUS, "a", 10_000, 0) == 0
+    assert shared.produced(ANONYMOUS, "b", 10_000, 0) == 10_000
 
 
 def test_a_changed_quota_holds_at_once_for_what_was_moved_before() -> None:
     limited = quotas({Entity(None, "a"): {RATE: 1000}})
-    assert limited.produced("a", 10_000, 0) == 0
+    assert limited.produced(ANONYMOUS, "a", 10_000, 0) == 0
     limited.change({Entity(None, "a"): {RATE: 500}})
-    assert limited.produced("a", 0, 0) == 10_000
+    assert limited.produced(ANONYMOUS, "a", 0, 0) == 10_000
     limited.change({})
-    assert limited.produced("a", 10**9, 0) == 0
+    assert limited.produced(ANONYMOUS, "a", 10**9, 0) == 0
 
 
 def test_a_client_of_ever_new_names_does_not_swell_the_broker() -> None:
     limited = quotas({Entity(None, DEFAULT): {RATE: 1000}})
     for number in range(2 * MAX_METERS + 10):
-        limited.produced(f"client {number}", 1, number // 1000)
+        limited.produced(ANONYMOUS, f"client {number}", 1, number // 1000)
     assert len(limited._meters) <= MAX_METERS
     assert len(limited._meter_of_client) <= MAX_METERS
+
+
+def test_users_who_authenticated_have_their_own_limits() -> None:
+    limited = ClientQuotas(11, 1000, {Entity("alice", None): {"producer_byte_rate": 1000.0}})
+    assert limited.produced("alice", "a", 20_000, 0) == 10_000
+    assert limited.produced(ANONYMOUS, "a", 20_000, 0) == 0
+    assert limited.produced("bob", "a", 20_000, 0) == 0

@@ -1,0 +1,52 @@
+"""SaslAuthenticate: v0-v2 (key 36)
+
+Behaviour:
+* Carries the tokens of the mechanism that SaslHandshake named. With the last one the connection has its user.
+* A token that proves nothing: SASL_AUTHENTICATION_FAILED with the reason, held back for
+  connection.failed.authentication.delay.ms, and the connection is closed.
+
+Versions:
+* v1 tells how long the session lasts (connections.max.reauth.ms, KIP-368), 0 for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Client, Reply, RequestContext, answer_and_hang_up
+from broker.node import Node
+from broker.security.sasl import Outcome
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    client = context.client
+    if client.authentication is None:
+        return {
+            "error_code": ErrorCode.illegal_sasl_state,
+            "error_message": "SaslAuthenticate request received on a listener without SASL",
+        }
+    outcome = take_token(node, client, request.auth_bytes)
+    answer = {
+        "error_code": outcome.error_code,
+        "error_message": outcome.error_message,
+        "auth_bytes": outcome.auth_bytes,
+        "session_lifetime": outcome.session_lifetime_ms,
+    }
+    if not outcome.error_code:
+        return answer
+    delay_ms = client.authentication.settings.failure_delay_ms
+    return answer_and_hang_up(client, answer, outcome.error_message or "", delay_ms, node.scheduler)
+
+
+def take_token(node: Node, client: Client, token: bytes) -> Outcome:
+    """Go on with the client's exchange, and name the client when that is complete."""
+    assert client.authentication is not None
+    outcome = client.authentication.authenticate(bytes(token), node.clock.monotonic_ns() // 1_000_000)
+    if outcome.error_code:
+        node.counters.authentications_failed += 1
+    elif outcome.user is not None:
+        node.counters.authentications += 1
+        client.authenticated(outcome.user)
+    return outcome

@@ -1,0 +1,193 @@
+"""SASL on one connection: which user is at the other end. Tokens and times in, challenges and outcomes out.
+
+    state         event                                   next
+    HANDSHAKE     SaslHandshake of an enabled mechanism   EXCHANGE
+    EXCHANGE      a token that is not the last            EXCHANGE
+    EXCHANGE      the last token, and it is right         COMPLETE
+    COMPLETE      SaslHandshake (KIP-368)                 EXCHANGE: to prove it anew, as the same user
+    any           anything else                           the connection is closed
+
+A client that began with SaslHandshake v0 sends its tokens as bare frames, later ones wrap them in SaslAuthenticate
+(KIP-152). Until it is complete nothing but ApiVersions and these two is answered.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import Final, NamedTuple, Protocol
+
+import scramp
+from kio.schema.errors import ErrorCode
+
+from broker.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from broker.security.scram import ScramCredential, ScramMechanism
+
+PLAIN: Final = "PLAIN"
+_BARE_TOKENS_UP_TO: Final = 0
+"""The version of SaslHandshake after which tokens come without SaslAuthenticate around them."""
+
+
+class Step(NamedTuple):
+    """What a token led to: a challenge to send, with the user when that was the last one; or a failure, as a text."""
+
+    challenge: bytes = b""
+    user: str | None = None
+    failure: str | None = None
+
+
+class Exchange(Protocol):
+    def step(self, token: bytes) -> Step: ...
+
+
+class PlainExchange:
+    """RFC 4616: authorisation id, user and password, with NUL between them."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+
+    def step(self, token: bytes) -> Step:
+        try:
+            parts = token.decode().split("\0")
+        except UnicodeDecodeError:
+            return Step(failure="Authentication failed: the token is not UTF-8")
+        if len(parts) != 3:
+            return Step(failure=f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        authorisation_id, user, password = parts
+        if not user or not password:
+            return Step(failure="Authentication failed: user or password not specified")
+        expected = self._passwords.get(user)
+        # Compared in a time that tells nothing, and for a user who is not there too.
+        is_right = hmac.compare_digest(password.encode(), (expected or "").encode())
+        if expected is None or not is_right:
+            return Step(failure="Authentication failed: Invalid username or password")
+        if authorisation_id and authorisation_id != user:
+            return Step(
+                failure="Authentication failed: Client requested an authorization id that is different from username"
+            )
+        return Step(user=user)
+
+
+class ScramExchange:
+    """RFC 5802, the server's side."""
+
+    def __init__(self, mechanism: ScramMechanism, credential_of: Callable[[str], ScramCredential | None]) -> None:
+        self._user = ""
+        self._is_first = True
+
+        def look_up(user: str) -> ScramCredential | None:
+            self._user = user
+            found = credential_of(user)
+            return None if found is None else tuple(found)  # type: ignore[return-value] # scramp wants a bare tuple
+
+        self._server = scramp.ScramMechanism(mechanism.text).make_server(look_up)
+        self._failure = (
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+            + mechanism.text
+        )
+
+    def step(self, token: bytes) -> Step:
+        try:
+            text = token.decode()
+            if self._is_first:
+                self._is_first = False
+                self._server.set_client_first(text)
+                return Step(self._server.get_server_first().encode())
+            self._server.set_client_final(text)
+            return Step(self._server.get_server_final().encode(), user=self._user)
+        except (scramp.ScramException, UnicodeDecodeError):
+            return Step(failure=self._failure)
+
+
+class SaslSettings(NamedTuple):
+    """Of one listener."""
+
+    mechanisms: Mapping[str, Callable[[], Exchange]]
+    max_token_bytes: int = 524_288
+    max_reauthentication_ms: int = 0
+    """How long a session lasts before the client must authenticate anew; 0: for ever."""
+    failure_delay_ms: int = 100
+    """How long a failure is held back, so that passwords cannot be tried out fast."""
+
+
+class _State(Enum):
+    HANDSHAKE = auto()
+    EXCHANGE = auto()
+    COMPLETE = auto()
+
+
+class Outcome(NamedTuple):
+    error_code: ErrorCode
+    error_message: str | None = None
+    auth_bytes: bytes = b""
+    session_lifetime_ms: int = 0
+    user: str | None = None
+    """Set when the exchange is complete."""
+
+
+class Authentication:
+    """The state of one connection."""
+
+    __slots__ = ("_exchange", "_expires_ms", "_mechanism", "_state", "_takes_bare_tokens", "_user", "settings")
+
+    def __init__(self, settings: SaslSettings) -> None:
+        self.settings = settings
+        self._state = _State.HANDSHAKE
+        self._exchange: Exchange | None = None
+        self._mechanism: str | None = None
+        self._user: str | None = None
+        self._takes_bare_tokens = False
+        self._expires_ms: int | None = None
+
+    @property
+    def takes_bare_tokens(self) -> bool:
+        """Whether the next frame is a token and no request."""
+        return self._takes_bare_tokens
+
+    def refusal(self, api_key: int, now_ms: int) -> str | None:
+        """Why a request must not be answered now, or None."""
+        if self._state is _State.COMPLETE:
+            is_expired = self._expires_ms is not None and now_ms >= self._expires_ms
+            if is_expired and api_key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS):
+                return "its session has expired (connections.max.reauth.ms)"
+            return None
+        expected = (SASL_AUTHENTICATE,) if self._state is _State.EXCHANGE else (SASL_HANDSHAKE, API_VERSIONS)
+        return None if api_key in expected else f"API {api_key} before the authentication was complete"
+
+    def handshake(self, mechanism: str, version: int) -> ErrorCode:
+        """Begin an exchange, the first one or one to prove it anew."""
+        if self._state is _State.EXCHANGE:
+            return ErrorCode.illegal_sasl_state
+        make = self.settings.mechanisms.get(mechanism)
+        if make is None or (self._mechanism is not None and mechanism != self._mechanism):
+            return ErrorCode.unsupported_sasl_mechanism
+        self._mechanism = mechanism
+        self._exchange = make()
+        self._takes_bare_tokens = version <= _BARE_TOKENS_UP_TO
+        self._state = _State.EXCHANGE
+        return ErrorCode.none
+
+    def authenticate(self, token: bytes, now_ms: int) -> Outcome:
+        """Take the client's next token. After an error the connection must be closed."""
+        if self._exchange is None:
+            return Outcome(
+                ErrorCode.illegal_sasl_state, "SaslAuthenticate request received after successful authentication"
+            )
+        step = self._exchange.step(token)
+        if step.failure is not None:
+            return Outcome(ErrorCode.sasl_authentication_failed, step.failure)
+        if step.user is None:
+            return Outcome(ErrorCode.none, auth_bytes=step.challenge)
+        if self._user is not None and step.user != self._user:
+            return Outcome(
+                ErrorCode.sasl_authentication_failed,
+                f"Cannot change principals during re-authentication from {self._user}",
+            )
+        self._user = step.user
+        self._exchange = None
+        self._takes_bare_tokens = False
+        self._state = _State.COMPLETE
+        lifetime_ms = self.settings.max_reauthentication_ms
+        self._expires_ms = now_ms + lifetime_ms if lifetime_ms > 0 else None
+        return Outcome(ErrorCode.none, auth_bytes=step.challenge, session_lifetime_ms=lifetime_ms, user=step.user)

@@ -1,0 +1,75 @@
+"""SASL of a listener: Kafka's properties made the exchanges that a client may choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from broker.cluster.store import MetadataStore
+from broker.config import BrokerConfig, ConfigError
+from broker.security.jaas import parse_login_entry
+from broker.security.sasl import PLAIN, Exchange, PlainExchange, SaslSettings, ScramExchange
+from broker.security.scram import ScramCredential, ScramMechanism
+
+_SCRAM: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
+_USER_PREFIX: Final = "user_"
+_ADVICE: Final = "the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512"
+
+
+def sasl_of(config: BrokerConfig, listener: str, store: MetadataStore) -> SaslSettings:
+    """Raises ConfigError that names the property and the way out."""
+    mechanisms: dict[str, Callable[[], Exchange]] = {}
+    enabled = config.of_listener(listener, "sasl.enabled.mechanisms")
+    for name in enabled if isinstance(enabled, list) else ():
+        mechanism = name.upper()
+        if mechanism == PLAIN:
+            mechanisms[PLAIN] = partial(PlainExchange, _passwords(config, listener))
+        elif mechanism in _SCRAM:
+            mechanisms[mechanism] = _scram(_SCRAM[mechanism], store)
+        else:
+            raise ConfigError(f"listener {listener}: sasl.enabled.mechanisms: {name} is not supported; {_ADVICE}")
+    if not mechanisms:
+        raise ConfigError(f"listener {listener}: sasl.enabled.mechanisms: name at least one; {_ADVICE}")
+    max_reauthentication_ms = config.of_listener(listener, "connections.max.reauth.ms")
+    max_token_bytes = config.of_listener(listener, "sasl.server.max.receive.size")
+    assert isinstance(max_reauthentication_ms, int)
+    assert isinstance(max_token_bytes, int)
+    return SaslSettings(
+        mechanisms,
+        max_token_bytes,
+        max_reauthentication_ms,
+        config.integer("connection.failed.authentication.delay.ms"),
+    )
+
+
+def _scram(mechanism: ScramMechanism, store: MetadataStore) -> Callable[[], Exchange]:
+    def credential_of(user: str) -> ScramCredential | None:
+        return store.scram_credentials().get(user, {}).get(mechanism)
+
+    return partial(ScramExchange, mechanism, credential_of)
+
+
+def _passwords(config: BrokerConfig, listener: str) -> dict[str, str]:
+    """The users of PLAIN stand in its JAAS entry, each as user_NAME="password"."""
+    name = f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
+    text = config.jaas_config(listener, PLAIN)
+    if text is None:
+        raise ConfigError(
+            f"listener {listener}: PLAIN needs its users: set {name} to "
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_NAME="PASSWORD";'
+        )
+    try:
+        entry = parse_login_entry(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    if entry.module != "PlainLoginModule":
+        raise ConfigError(f"{name}: {entry.module} is not PlainLoginModule")
+    passwords = {
+        option.removeprefix(_USER_PREFIX): password
+        for option, password in entry.options.items()
+        if option.startswith(_USER_PREFIX)
+    }
+    if not passwords:
+        raise ConfigError(f'{name}: it names no user; add user_NAME="PASSWORD"')
+    return passwords

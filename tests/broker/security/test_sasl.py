@@ -1,0 +1,118 @@
+"""The states of a connection that has to say who it is; the client's side of SCRAM is scramp's."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import scramp
+from kio.schema.errors import ErrorCode
+
+from broker.protocol.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from broker.security.sasl import Authentication, PlainExchange, SaslSettings, ScramExchange
+from broker.security.scram import ScramCredential, ScramMechanism, credential_of_salted_password, salt_password
+
+SALT = bytes(range(16))
+
+
+def credential_of(user: str) -> ScramCredential | None:
+    if user != "bob":
+        return None
+    mechanism = ScramMechanism.SCRAM_SHA_256
+    return credential_of_salted_password(mechanism, SALT, salt_password(mechanism, "secret", SALT, 4096), 4096)
+
+
+@pytest.fixture
+def authentication() -> Authentication:
+    return Authentication(
+        SaslSettings(
+            {
+                "PLAIN": lambda: PlainExchange({"alice": "secret", "bob": "other"}),
+                "SCRAM-SHA-256": partial(ScramExchange, ScramMechanism.SCRAM_SHA_256, credential_of),
+            },
+            max_reauthentication_ms=1000,
+        )
+    )
+
+
+def test_plain(authentication: Authentication) -> None:
+    assert authentication.refusal(METADATA, 0) is not None
+    assert authentication.refusal(SASL_AUTHENTICATE, 0) is not None
+    assert authentication.refusal(API_VERSIONS, 0) is None
+    assert authentication.handshake("PLAIN", 1) == ErrorCode.none
+    assert not authentication.takes_bare_tokens
+    assert authentication.refusal(API_VERSIONS, 0) is not None
+    assert authentication.refusal(SASL_AUTHENTICATE, 0) is None
+    outcome = authentication.authenticate(b"\0alice\0secret", 0)
+    assert (outcome.error_code, outcome.user, outcome.session_lifetime_ms) == (ErrorCode.none, "alice", 1000)
+    assert authentication.refusal(METADATA, 999) is None
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"\0alice\0wrong",
+        b"\0nobody\0secret",
+        b"\0nobody\0",
+        b"\0\0secret",
+        b"alice\0secret",
+        b"bob\0alice\0secret",
+        b"",
+        b"\xff\0\xff\0\xff",
+    ],
+)
+def test_plain_tokens_that_prove_nothing(authentication: Authentication, token: bytes) -> None:
+    authentication.handshake("PLAIN", 1)
+    outcome = authentication.authenticate(token, 0)
+    assert outcome.error_code == ErrorCode.sasl_authentication_failed
+    assert outcome.user is None
+    assert "secret" not in (outcome.error_message or "")
+    assert authentication.refusal(METADATA, 0) is not None
+
+
+def scram(authentication: Authentication, user: str, password: str) -> tuple[ErrorCode, str | None]:
+    client = scramp.ScramClient(["SCRAM-SHA-256"], user, password)
+    authentication.handshake("SCRAM-SHA-256", 0)
+    assert authentication.takes_bare_tokens
+    first = authentication.authenticate(client.get_client_first().encode(), 0)
+    if first.error_code:
+        return first.error_code, None
+    client.set_server_first(first.auth_bytes.decode())
+    last = authentication.authenticate(client.get_client_final().encode(), 0)
+    if not last.error_code:
+        client.set_server_final(last.auth_bytes.decode())
+        assert not authentication.takes_bare_tokens
+    return last.error_code, last.user
+
+
+def test_scram(authentication: Authentication) -> None:
+    assert scram(authentication, "bob", "secret") == (ErrorCode.none, "bob")
+
+
+@pytest.mark.parametrize(("user", "password"), [("bob", "wrong"), ("alice", "secret")])
+def test_scram_that_proves_nothing(authentication: Authentication, user: str, password: str) -> None:
+    assert scram(authentication, user, password) == (ErrorCode.sasl_authentication_failed, None)
+
+
+def test_a_mechanism_that_is_not_enabled(authentication: Authentication) -> None:
+    assert authentication.handshake("GSSAPI", 1) == ErrorCode.unsupported_sasl_mechanism
+    assert authentication.refusal(SASL_AUTHENTICATE, 0) is not None
+
+
+def test_a_session_that_expired_is_renewed_by_the_same_user_only(authentication: Authentication) -> None:
+    authentication.handshake("PLAIN", 1)
+    authentication.authenticate(b"\0alice\0secret", 0)
+    assert authentication.refusal(METADATA, 1000) is not None
+    assert authentication.refusal(SASL_HANDSHAKE, 1000) is None
+    assert authentication.handshake("SCRAM-SHA-256", 1) == ErrorCode.unsupported_sasl_mechanism
+    assert authentication.handshake("PLAIN", 1) == ErrorCode.none
+    assert authentication.authenticate(b"\0bob\0other", 1000).error_code == ErrorCode.sasl_authentication_failed
+    assert authentication.handshake("PLAIN", 1) == ErrorCode.illegal_sasl_state
+
+
+def test_renewal_extends_the_session(authentication: Authentication) -> None:
+    for now_ms in (0, 900):
+        authentication.handshake("PLAIN", 1)
+        assert authentication.authenticate(b"\0alice\0secret", now_ms).user == "alice"
+    assert authentication.refusal(METADATA, 1500) is None
+    assert authentication.authenticate(b"\0alice\0secret", 1500).error_code == ErrorCode.illegal_sasl_state

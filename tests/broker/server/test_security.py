@@ -1,0 +1,272 @@
+"""TLS and SASL of a real broker, with clients that others wrote; and key stores that cannot be used."""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from cryptography.hazmat.primitives.serialization import Encoding
+from kafka import KafkaProducer
+
+from broker.config import BrokerConfig, ConfigError, Setting
+from broker.server.tls import tls_of
+from tests.broker.running import RunningBroker
+from tests.broker.server.certificates import Authority, Certified
+
+pytestmark = pytest.mark.clients
+
+USERS: Final = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="a, secret; x";'
+VALUE: Final = b"x" * 100_000
+
+
+class Secured:
+    """A broker with one listener of each protocol, and what clients need to come in."""
+
+    def __init__(self, broker: RunningBroker, directory: Path, client: Certified, authority: Authority) -> None:
+        self.ports = dict(re.findall(r"listener (\w+) at port (\d+)", broker.log_text()))
+        self.broker = broker
+        self.ca = directory / "ca.pem"
+        self.ca.write_text(authority.pem)
+        self._certificate = directory / "client.pem"
+        self._certificate.write_text(client.certificate_pem)
+        self._key = directory / "client.key"
+        self._key.write_text(client.key_pem)
+
+    def conf(self, protocol: str, **more: str) -> dict[str, Any]:
+        conf = {"bootstrap.servers": f"127.0.0.1:{self.ports[protocol]}", "security.protocol": protocol}
+        if protocol.endswith("SSL"):
+            conf["ssl.ca.location"] = str(self.ca)
+        return conf | {name.replace("_", "."): value for name, value in more.items()}
+
+    def with_certificate(self) -> dict[str, Any]:
+        return self.conf("SSL", ssl_certificate_location=str(self._certificate), ssl_key_location=str(self._key))
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    directory = tmp_path_factory.mktemp("secured")
+    authority = Authority()
+    certified = authority.certify("broker")
+    (directory / "trusted.pem").write_text(authority.pem)
+    properties = directory / "server.properties"
+    properties.write_text(
+        "\n".join(
+            (
+                "listeners=" + ",".join(f"{name}://127.0.0.1:0" for name in _PROTOCOLS),
+                f"ssl.keystore.location={certified.write_pkcs12(directory / 'broker.p12', 'secret')}",
+                "ssl.keystore.password=secret",
+                f"listener.name.ssl.ssl.keystore.location={certified.write_pem(directory / 'broker.pem', 'other')}",
+                "listener.name.ssl.ssl.key.password=other",
+                "listener.name.ssl.ssl.client.auth=required",
+                f"listener.name.ssl.ssl.truststore.location={directory / 'trusted.pem'}",
+                "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+                f"listener.name.sasl_plaintext.plain.sasl.jaas.config={USERS}",
+                f"listener.name.sasl_ssl.plain.sasl.jaas.config={USERS}",
+                "connection.failed.authentication.delay.ms=1",
+                "group.initial.rebalance.delay.ms=0",
+                "offsets.topic.num.partitions=1",
+            )
+        )
+    )
+    broker = RunningBroker(directory / "log", "--config", str(properties))
+    try:
+        yield Secured(broker, directory, authority.certify("client"), authority)
+    finally:
+        broker.kill()
+
+
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def round_trip(conf: dict[str, Any], topic: str) -> None:
+    delivered: list[KafkaError | None] = []
+    producer = Producer(conf | {"message.timeout.ms": 30_000})
+    producer.produce(topic, VALUE, on_delivery=lambda error, _: delivered.append(error))
+    producer.flush(30)
+    assert delivered == [None]
+    consumer = Consumer(conf | {"group.id": topic, "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                assert message.value() == VALUE
+                return
+        raise AssertionError(f"nothing came of {topic}")
+    finally:
+        consumer.close()
+
+
+def refusal(conf: dict[str, Any]) -> str:
+    """What a client is told that is not let in."""
+    told: list[KafkaError] = []
+    producer = Producer(conf | {"error_cb": told.append, "log_level": 0})
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        producer.poll(0.1)
+        for error in told:
+            if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+                return str(error)
+    raise AssertionError(f"no refusal; it was told {told}")
+
+
+def set_password(secured: Secured, mechanism: ScramMechanism, user: str, password: bytes) -> None:
+    admin = AdminClient(secured.conf("PLAINTEXT"))
+    change = UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password)
+    admin.alter_user_scram_credentials([change])[user].result(30)
+
+
+def test_tls_with_certificates_of_both_sides(secured: Secured) -> None:
+    round_trip(secured.with_certificate(), "tls")
+
+
+def test_tls_without_the_certificate_that_is_required(secured: Secured) -> None:
+    before = secured.broker.log_text().count("did not return a certificate")
+    producer = Producer(secured.conf("SSL") | {"log_level": 0})
+    deadline = time.monotonic() + 30
+    while secured.broker.log_text().count("did not return a certificate") == before:
+        producer.poll(0.1)
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_plain(secured: Secured, protocol: str) -> None:
+    user = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "a, secret; x"}
+    round_trip(secured.conf(protocol, **user), f"plain-{protocol}")
+
+
+def test_plain_with_a_wrong_password(secured: Secured) -> None:
+    conf = secured.conf("SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_username="alice", sasl_password="x")  # noqa: S106
+    assert "Invalid username or password" in refusal(conf)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism", "number"),
+    [
+        ("SASL_PLAINTEXT", "SCRAM-SHA-256", ScramMechanism.SCRAM_SHA_256),
+        ("SASL_SSL", "SCRAM-SHA-512", ScramMechanism.SCRAM_SHA_512),
+    ],
+)
+def test_scram(secured: Secured, protocol: str, mechanism: str, number: ScramMechanism) -> None:
+    user = f"user, of = {mechanism}"
+    set_password(secured, number, user, b"first")
+    conf = secured.conf(protocol, sasl_mechanism=mechanism, sasl_username=user)
+    round_trip(conf | {"sasl.password": "first"}, mechanism)
+    set_password(secured, number, user, b"second")
+    assert "invalid credentials" in refusal(conf | {"sasl.password": "first"})
+    assert "second" not in (secured.broker.log_dir / "embedded-metadata.json").read_text()
+    admin = AdminClient(secured.conf("PLAINTEXT"))
+    admin.alter_user_scram_credentials([UserScramCredentialDeletion(user, number)])[user].result(30)
+    assert "invalid credentials" in refusal(conf | {"sasl.password": "second"})
+
+
+def test_kafka_python_comes_in(secured: Secured) -> None:
+    set_password(secured, ScramMechanism.SCRAM_SHA_512, "pythonista", b"secret")
+    producer = KafkaProducer(
+        bootstrap_servers=f"127.0.0.1:{secured.ports['SASL_SSL']}",
+        security_protocol="SASL_SSL",
+        ssl_cafile=str(secured.ca),
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_plain_username="pythonista",
+        sasl_plain_password="secret",  # noqa: S106
+    )
+    try:
+        assert producer.send("python", VALUE).get(30).offset == 0
+    finally:
+        producer.close(10)
+
+
+def test_nothing_is_answered_before_the_authentication(secured: Secured) -> None:
+    metadata = struct.pack(">hhih", 3, 0, 7, -1) + struct.pack(">i", -1)
+    with socket.create_connection(("127.0.0.1", int(secured.ports["SASL_PLAINTEXT"])), timeout=30) as client:
+        client.sendall(struct.pack(">i", len(metadata)) + metadata)
+        assert client.recv(1) == b""
+
+
+def test_who_is_nobody_yet_cannot_make_the_broker_hold_a_large_frame(secured: Secured) -> None:
+    with socket.create_connection(("127.0.0.1", int(secured.ports["SASL_PLAINTEXT"])), timeout=30) as client:
+        client.sendall(struct.pack(">i", 1_000_000))
+        assert client.recv(1) == b""
+
+
+def test_bare_tokens_after_the_first_version_of_the_handshake(secured: Secured) -> None:
+    def framed(data: bytes) -> bytes:
+        return struct.pack(">i", len(data)) + data
+
+    with socket.create_connection(("127.0.0.1", int(secured.ports["SASL_PLAINTEXT"])), timeout=30) as client:
+        client.sendall(framed(struct.pack(">hhih", 17, 0, 1, -1) + struct.pack(">h", 5) + b"PLAIN"))
+        (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
+        answer = client.recv(size, socket.MSG_WAITALL)
+        assert struct.unpack_from(">ih", answer) == (1, 0)
+        client.sendall(framed(b"\0alice\0a, secret; x"))
+        assert client.recv(4, socket.MSG_WAITALL) == struct.pack(">i", 0)
+        client.sendall(framed(struct.pack(">hhih", 18, 0, 2, -1)))
+        (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
+        assert struct.unpack_from(">ih", client.recv(size, socket.MSG_WAITALL)) == (2, 0)
+
+
+def test_a_handshake_that_never_ends_holds_nobody_up(secured: Secured) -> None:
+    with socket.create_connection(("127.0.0.1", int(secured.ports["SSL"])), timeout=30):
+        round_trip(secured.with_certificate(), "beside")
+
+
+def config_of(**properties: str) -> BrokerConfig:
+    return BrokerConfig([Setting("test", name.replace("_", "."), text) for name, text in properties.items()])
+
+
+def test_pem_in_the_properties_themselves() -> None:
+    certified = Authority().certify("broker")
+    tls = tls_of(
+        config_of(
+            ssl_keystore_type="PEM",
+            ssl_keystore_certificate_chain=certified.certificate_pem,
+            ssl_keystore_key=certified.key_pem,
+            ssl_principal_mapping_rules="RULE:CN=(.*),O=.*/$1/U",
+        ),
+        "SSL",
+    )
+    assert tls.principal_of_certificate(certified.certificate.public_bytes(Encoding.DER)) == "BROKER"
+    assert tls.principal_of_certificate(None) == "ANONYMOUS"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "cannot read .*No such file"),
+        (b"\xfe\xed\xfe\xed\0\0\0\2", "keytool -importkeystore"),
+        (b"garbage", "neither PEM nor PKCS12"),
+        (b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n", "no usable certificate"),
+    ],
+)
+def test_key_stores_that_cannot_be_used(tmp_path: Path, content: bytes | None, reason: str) -> None:
+    path = tmp_path / "keystore"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=f"listener SSL: ssl.keystore.location: .*{reason}"):
+        tls_of(config_of(ssl_keystore_location=str(path)), "SSL")
+
+
+def test_a_key_with_a_password_that_is_not_told(tmp_path: Path) -> None:
+    path = Authority().certify("broker").write_pem(tmp_path / "broker.pem", "secret")
+    with pytest.raises(ConfigError, match="no usable certificate and private key"):
+        tls_of(config_of(ssl_keystore_location=str(path)), "SSL")
+
+
+def test_tls_needs_a_key() -> None:
+    with pytest.raises(ConfigError, match="a listener with TLS needs a key"):
+        tls_of(config_of(), "SSL")
