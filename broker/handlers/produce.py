@@ -8,9 +8,12 @@ Behaviour:
 * The checks of a batch are those of broker.records.batch.validate_produced; the leader epoch in it is overwritten.
 * Above the producer's quota the answer carries a throttle time, and the connection is silent for so long.
 * Internal topics are written by the broker only: INVALID_TOPIC_EXCEPTION.
-* Transactional batches: INVALID_TXN_STATE, as there are no transactions yet.
+* The first batch of a transaction is taken when its coordinator knows that the transaction has this partition; what
+  it answers otherwise is told, or NOT_ENOUGH_REPLICAS, which makes clients retry, if it cannot tell now. Transactional
+  batches in a request without a transactional id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 
-Versions 0 to 2 are told by ApiVersions and not served: see broker.protocol.apis.
+Versions 0 to 2 are told by ApiVersions and not served: see broker.protocol.apis. v11 brings TRANSACTION_ABORTABLE
+(KIP-890); before it INVALID_TXN_STATE says so.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
+from broker.handlers.verification import verifier
 from broker.internal_topic import INTERNAL_TOPICS
 from broker.log.partition_log import Appended
 from broker.metrics.counters import TopicCounters
@@ -35,18 +39,28 @@ from broker.protocol.produce import (
     decode_request,
     encode_response,
 )
-from broker.replica.partition import Partition
+from broker.replica.partition import Partition, Verify
 
 decode = decode_request
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """Kafka lets tools of this name write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
 
+ABORTABLE_FROM: Final = 11
+
 _logger = logging.getLogger(__name__)
 _MESSAGES = {
     ErrorCode.message_too_large: "The record batch is larger than max.message.bytes of the topic allows.",
     ErrorCode.invalid_record: "The records are not one whole batch that a producer may write.",
 }
+
+_UNDECIDED: Final = (
+    ErrorCode.concurrent_transactions,
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+)
+"""Older clients would not retry for these (ReplicaManager.appendRecords)."""
 
 
 def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Reply:
@@ -66,7 +80,8 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Repl
                 counters.produces += 1
                 _count_failure(node, counters, unfit)
                 continue
-            answer, appended = _append(partition, wanted, acks, now_ms)
+            verify = _verifier(node, context, request.transactional_id, partition)
+            answer, appended = _append(partition, wanted, acks, now_ms, verify)
             produced.append(answer)
             partition.counters.produces += 1
             if appended is None:
@@ -104,13 +119,29 @@ def _count_failure(node: Node, counters: TopicCounters, error_code: ErrorCode) -
     node.counters.failed(PRODUCE, error_code)
 
 
+def _verifier(
+    node: Node, context: RequestContext, transactional_id: str | None, partition: Partition
+) -> Verify | None:
+    if transactional_id is None:
+        return None
+    verify = verifier(
+        node, transactional_id, partition.topic, partition.index, knows_abortable=context.version >= ABORTABLE_FROM
+    )
+
+    def verify_or_retry(producer_id: int, producer_epoch: int) -> ErrorCode:
+        error = verify(producer_id, producer_epoch)
+        return ErrorCode.not_enough_replicas if error in _UNDECIDED else error
+
+    return verify_or_retry
+
+
 def _append(
-    partition: Partition, wanted: ProducePartition, acks: int, now_ms: int
+    partition: Partition, wanted: ProducePartition, acks: int, now_ms: int, verify: Verify | None
 ) -> tuple[PartitionProduced, Appended | None]:
     if acks not in (-1, 0, 1):
         return PartitionProduced(wanted.partition, ErrorCode.invalid_required_acks), None
     try:
-        appended = partition.append(wanted.records, acks, now_ms)
+        appended = partition.append(wanted.records, acks, now_ms, verify=verify)
     except OSError as error:
         _logger.error("cannot append to %s-%d: %s", partition.topic, partition.index, error)
         return PartitionProduced(wanted.partition, ErrorCode.kafka_storage_error), None
