@@ -88,11 +88,28 @@ class ExternalSystem:
         return None
 
 
+def ready_line(printed: str) -> str | None:
+    """The address in the line that our broker prints when it accepts connections."""
+    match = _READY_LINE.search(printed)
+    return match[1] if match else None
+
+
 class ProcessSystem:
-    """A system that is one process of ours, tethered to the run, which prints a ready line with its address."""
+    """A system that is one process of ours, tethered to the run.
+
+    `address_when_ready` is asked with what it printed so far, until it answers; by default it looks for a ready line.
+    """
 
     def __init__(
-        self, kind: str, version: str, command: list[str], log_file: Path, checkpoint: Callable[[], None]
+        self,
+        kind: str,
+        version: str,
+        command: list[str],
+        log_file: Path,
+        checkpoint: Callable[[], None],
+        *,
+        address_when_ready: Callable[[str], str | None] = ready_line,
+        ready_within_s: float = READY_WITHIN_S,
     ) -> None:
         self.kind = kind
         self.version = version
@@ -108,7 +125,7 @@ class ProcessSystem:
                 start_new_session=True,
             )
         try:
-            self.bootstrap_servers = self._wait_until_ready(checkpoint)
+            self.bootstrap_servers = self._wait_until_ready(checkpoint, address_when_ready, ready_within_s)
         except BaseException:
             self._stop()
             raise
@@ -130,18 +147,25 @@ class ProcessSystem:
         ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return f"the broker {ended}: {self._last_line()} (its output: {self._log_file})"
 
-    def _wait_until_ready(self, checkpoint: Callable[[], None]) -> str:
-        deadline = time.monotonic() + READY_WITHIN_S
+    def kill(self) -> None:
+        """End it as a crash would, with SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+
+    def _wait_until_ready(
+        self, checkpoint: Callable[[], None], address_when_ready: Callable[[str], str | None], within_s: float
+    ) -> str:
+        deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
             checkpoint()
-            if match := _READY_LINE.search(self._log_file.read_text("utf-8", errors="replace")):
-                return match[1]
+            if address := address_when_ready(self._log_file.read_text("utf-8", errors="replace")):
+                return address
             if (code := self._process.poll()) is not None:
                 if code == _USAGE_EXIT_CODE:
                     raise UsageError(f"the broker refuses to start: {self._last_line()}")
                 raise TrialError(str(self.problem()))
             time.sleep(0.02)
-        raise TrialError(f"the broker was not ready within {READY_WITHIN_S:.0f} s (its output: {self._log_file})")
+        raise TrialError(f"the broker was not ready within {within_s:.0f} s (its output: {self._log_file})")
 
     def _stop(self) -> None:
         """Ask, then insist. Never leaves the process behind."""

@@ -1,4 +1,4 @@
-"""Apache Kafka's jars through Maven: `python -m bench.comparison.apache_kafka POM` prints the folder that holds them."""
+"""Apache Kafka's jars, through Maven: `python -m bench.comparison.apache_kafka POM` prints their folder."""
 
 from __future__ import annotations
 

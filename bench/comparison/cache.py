@@ -1,4 +1,4 @@
-"""Where things that others published are kept once fetched and built: the user's cache, one folder per pinned version."""
+"""Where what others published is kept, once fetched and built: the user's cache, a folder per pinned version."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _make(directory: Path) -> None:
                 member.name = member.name.removeprefix(_SOURCES)
                 archive.extract(member, directory, filter="data")
     package.unlink()
-    # Neither is needed on loopback; without them the build asks nothing more of the host than OpenSSL and zlib, if there.
+    # Neither is needed on loopback; without them the build needs nothing but a compiler.
     run_step(["./configure", "--disable-curl", "--disable-sasl"], directory)
     run_step(["make", f"-j{os.cpu_count() or 1}", "libs"], directory)
     run_step(["make", "-C", "examples", "rdkafka_performance"], directory)

@@ -1,0 +1,238 @@
+/* Sends one produce request, encoded beforehand, again and again over many connections, and times every answer.
+ *
+ * It costs the host little, so that the broker has the cores. One thread, ppoll(2). Closed loop: each connection keeps
+ * IN_FLIGHT requests unanswered. Open loop (RATE above 0): request i is due at start + i / RATE on connection i modulo
+ * CONNECTIONS, whatever the broker does; a stall is paid for by every request that it delays, for latency runs from the
+ * due time. Connection c produces to partition c modulo PARTITIONS.
+ *
+ *   wire_load PORT TEMPLATE CORRELATION_AT PARTITION_AT ERROR_AT PARTITIONS CONNECTIONS IN_FLIGHT REQUESTS RATE
+ *
+ * TEMPLATE is the file with the request's frame, size included; CORRELATION_AT and PARTITION_AT are where in it the
+ * correlation id and the partition stand, ERROR_AT where in the answer's frame the error code stands. Every answer's
+ * correlation id and error code are checked. Prints one JSON object: requests, seconds, latencies in nanoseconds.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RECEIVE_BYTES (1 << 16)
+#define GATHERED_BYTES (1 << 17)
+#define STALLED_MS 60000
+
+struct connection {
+    char *sending; /* frames copied, not yet taken by the kernel */
+    size_t to_send, sent;
+    char received[RECEIVE_BYTES];
+    size_t held;
+    int64_t *due_ns; /* of the requests in flight: a ring */
+    uint32_t asked, answered;
+    int32_t partition;
+};
+
+static struct pollfd *watched;
+static struct connection *connections;
+static char *template;
+static size_t template_bytes, sending_bytes;
+static size_t correlation_at, partition_at, error_at;
+static uint32_t in_flight;
+static int64_t *latency_ns, asked, answered, requests;
+
+static void fail(const char *what) {
+    fprintf(stderr, "%s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static void put_i32(char *at, uint32_t value) {
+    uint32_t big = htobe32(value);
+    memcpy(at, &big, 4);
+}
+
+static uint32_t get_i32(const char *at) {
+    uint32_t big;
+    memcpy(&big, at, 4);
+    return be32toh(big);
+}
+
+static int has_room(const struct connection *c) {
+    return c->asked - c->answered < in_flight && c->to_send + template_bytes <= sending_bytes;
+}
+
+static void ask(struct connection *c, int64_t due_ns) {
+    char *frame = c->sending + c->to_send;
+    memcpy(frame, template, template_bytes);
+    put_i32(frame + correlation_at, c->asked);
+    put_i32(frame + partition_at, (uint32_t)c->partition);
+    c->to_send += template_bytes;
+    c->due_ns[c->asked++ % in_flight] = due_ns;
+    asked++;
+}
+
+static void flush(int i) {
+    struct connection *c = &connections[i];
+    while (c->sent < c->to_send) {
+        ssize_t taken = send(watched[i].fd, c->sending + c->sent, c->to_send - c->sent, MSG_NOSIGNAL);
+        if (taken < 0) {
+            if (errno != EAGAIN)
+                fail("send");
+            break;
+        }
+        c->sent += (size_t)taken;
+    }
+    if (c->sent == c->to_send)
+        c->sent = c->to_send = 0;
+    watched[i].events = c->to_send ? POLLIN | POLLOUT : POLLIN;
+}
+
+static void take_answers(int i) {
+    struct connection *c = &connections[i];
+    ssize_t got = recv(watched[i].fd, c->received + c->held, RECEIVE_BYTES - c->held, 0);
+    if (got < 0 && errno == EAGAIN)
+        return;
+    if (got <= 0) {
+        fprintf(stderr, "the broker closed a connection with %u requests unanswered\n", c->asked - c->answered);
+        exit(1);
+    }
+    c->held += (size_t)got;
+    size_t at = 0;
+    int64_t now = now_ns();
+    while (c->held - at >= 4 && c->held - at >= 4 + get_i32(c->received + at)) {
+        const char *frame = c->received + at;
+        int error = (int16_t)((unsigned char)frame[error_at] << 8 | (unsigned char)frame[error_at + 1]);
+        if (get_i32(frame + 4) != c->answered || error != 0) {
+            fprintf(stderr, "answer %u to request %u, error code %d\n", get_i32(frame + 4), c->answered, error);
+            exit(1);
+        }
+        latency_ns[answered++] = now - c->due_ns[c->answered++ % in_flight];
+        at += 4 + get_i32(frame);
+    }
+    c->held -= at;
+    memmove(c->received, c->received + at, c->held);
+}
+
+static int by_value(const void *left, const void *right) {
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static long long percentile(double part) {
+    int64_t rank = (int64_t)(part * (double)answered);
+    return (long long)latency_ns[rank < answered ? rank : answered - 1];
+}
+
+static void connect_all(int count, uint16_t port, int partitions) {
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (int i = 0; i < count; i++) {
+        int one = 1, opened = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(opened, (struct sockaddr *)&address, sizeof address) != 0)
+            fail("connect");
+        setsockopt(opened, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        fcntl(opened, F_SETFL, O_NONBLOCK);
+        watched[i] = (struct pollfd){.fd = opened, .events = POLLIN};
+        connections[i].sending = malloc(sending_bytes);
+        connections[i].due_ns = malloc(in_flight * sizeof(int64_t));
+        connections[i].partition = i % partitions;
+    }
+}
+
+static void read_template(const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        fail(path);
+    fseek(file, 0, SEEK_END);
+    template_bytes = (size_t)ftell(file);
+    rewind(file);
+    template = malloc(template_bytes);
+    if (fread(template, 1, template_bytes, file) != template_bytes)
+        fail(path);
+    fclose(file);
+    sending_bytes = template_bytes > GATHERED_BYTES ? template_bytes : GATHERED_BYTES;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 11) {
+        fprintf(stderr, "usage: wire_load PORT TEMPLATE CORRELATION_AT PARTITION_AT ERROR_AT "
+                        "PARTITIONS CONNECTIONS IN_FLIGHT REQUESTS RATE\n");
+        return 2;
+    }
+    read_template(argv[2]);
+    correlation_at = strtoul(argv[3], NULL, 10);
+    partition_at = strtoul(argv[4], NULL, 10);
+    error_at = strtoul(argv[5], NULL, 10);
+    int count = atoi(argv[7]);
+    in_flight = (uint32_t)atoi(argv[8]);
+    requests = atoll(argv[9]);
+    double rate = atof(argv[10]);
+    prctl(PR_SET_TIMERSLACK, 1UL);
+    watched = calloc((size_t)count, sizeof *watched);
+    connections = calloc((size_t)count, sizeof *connections);
+    latency_ns = calloc((size_t)requests, sizeof *latency_ns);
+    connect_all(count, (uint16_t)atoi(argv[1]), atoi(argv[6]));
+
+    int64_t started = now_ns(), scheduled = 0, late = 0;
+    while (answered < requests) {
+        int64_t next_due = INT64_MAX;
+        if (rate > 0) {
+            for (; scheduled < requests; scheduled++) {
+                int64_t due = started + (int64_t)((double)scheduled * 1e9 / rate);
+                struct connection *c = &connections[scheduled % count];
+                if (due > now_ns()) {
+                    next_due = due;
+                    break;
+                }
+                if (!has_room(c)) {
+                    late++;
+                    break;
+                }
+                ask(c, due);
+            }
+        } else {
+            int64_t now = now_ns();
+            for (int i = 0; i < count; i++)
+                while (asked < requests && has_room(&connections[i]))
+                    ask(&connections[i], now);
+        }
+        for (int i = 0; i < count; i++)
+            if (connections[i].to_send)
+                flush(i);
+        int64_t wait_ns = STALLED_MS * 1000000LL;
+        if (next_due != INT64_MAX && (wait_ns = next_due - now_ns()) < 0)
+            wait_ns = 0;
+        struct timespec timeout = {.tv_sec = wait_ns / 1000000000, .tv_nsec = wait_ns % 1000000000};
+        int ready = ppoll(watched, (nfds_t)count, &timeout, NULL);
+        if (ready < 0)
+            fail("ppoll");
+        if (ready == 0 && next_due == INT64_MAX) {
+            fprintf(stderr, "no answer for %d ms\n", STALLED_MS);
+            return 1;
+        }
+        for (int i = 0; i < count; i++)
+            if (watched[i].revents & (POLLIN | POLLHUP | POLLERR))
+                take_answers(i);
+    }
+    double seconds = (double)(now_ns() - started) / 1e9;
+    qsort(latency_ns, (size_t)answered, sizeof *latency_ns, by_value);
+    printf("{\"requests\": %lld, \"seconds\": %.6f, \"held_back\": %lld, \"p50_ns\": %lld, \"p99_ns\": %lld, "
+           "\"p999_ns\": %lld, \"max_ns\": %lld}\n",
+           (long long)answered, seconds, (long long)late, percentile(0.5), percentile(0.99), percentile(0.999),
+           percentile(1.0));
+    return 0;
+}
