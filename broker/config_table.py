@@ -99,8 +99,6 @@ BROKER_PROPERTIES: Final = {
         _honoured("max.connections.per.ip", INT, INT32_MAX, 0),
         _honoured("max.connections.per.ip.overrides", STRING, ""),
         _honoured("metrics.listener", STRING, None),
-        # Topics
-        _honoured("auto.create.topics.enable", BOOLEAN, True),
         # Who clients are. Each may be set for one listener, as listener.name.<listener>.<property>.
         _honoured("sasl.enabled.mechanisms", LIST, ["GSSAPI"]),
         _honoured("sasl.server.max.receive.size", INT, 524_288),
@@ -119,6 +117,8 @@ BROKER_PROPERTIES: Final = {
         _honoured("ssl.truststore.password", PASSWORD, None),
         _honoured("ssl.truststore.certificates", PASSWORD, None),
         _honoured("ssl.principal.mapping.rules", STRING, "DEFAULT"),
+        # Topics
+        _honoured("auto.create.topics.enable", BOOLEAN, True),
         _honoured("delete.topic.enable", BOOLEAN, True),
         _honoured("num.partitions", INT, 1, 1),
         _honoured("default.replication.factor", INT, 1),
@@ -205,12 +205,12 @@ BROKER_PROPERTIES: Final = {
                 ("log.message.downconversion.enable", BOOLEAN, True, "record batches are always of format v2"),
                 ("inter.broker.protocol.version", STRING, "3.9-IV0", _NO_REPLICATION),
                 ("inter.broker.listener.name", STRING, None, _NO_REPLICATION),
+                ("security.inter.broker.protocol", STRING, "PLAINTEXT", _NO_REPLICATION),
                 ("unclean.leader.election.enable", BOOLEAN, False, _NO_REPLICATION),
                 ("auto.leader.rebalance.enable", BOOLEAN, True, _NO_REPLICATION),
                 ("leader.imbalance.check.interval.seconds", LONG, 300, _NO_REPLICATION),
                 ("leader.imbalance.per.broker.percentage", INT, 10, _NO_REPLICATION),
                 ("controlled.shutdown.enable", BOOLEAN, True, _NO_REPLICATION),
-                ("security.inter.broker.protocol", STRING, "PLAINTEXT", _NO_REPLICATION),
                 ("controlled.shutdown.max.retries", INT, 3, _NO_REPLICATION),
                 ("controlled.shutdown.retry.backoff.ms", LONG, 5000, _NO_REPLICATION),
                 ("num.replica.fetchers", INT, 1, _NO_REPLICATION),
@@ -405,6 +405,10 @@ TOPIC_PROPERTIES: Final = {
 }
 
 
+_OF_A_LISTENER: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
+_JAAS: Final = Property("sasl.jaas.config", PASSWORD, None)
+
+
 def property_named(name: str) -> Property | None:
     """The row of a broker property, or of the family it belongs to; of one listener, that of the property itself."""
     if name.startswith("listener.name."):
@@ -414,9 +418,5 @@ def property_named(name: str) -> Property | None:
         return property_named(property_name) if property_name.startswith(_OF_A_LISTENER) else None
     row = BROKER_PROPERTIES.get(name)
     if row is None:
-_OF_A_LISTENER: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
-_JAAS: Final = Property("sasl.jaas.config", PASSWORD, None)
-
-
         row = next((family for prefix, family in FAMILIES.items() if name.startswith(prefix)), None)
     return row
