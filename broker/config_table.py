@@ -67,6 +67,8 @@ def _refused(name: str, kind: Kind, default: Value, why: str) -> Property:
 _ONE_LOOP: Final = "one event loop serves every connection"
 _NO_NEW_GROUPS: Final = "groups are of the classic protocol"
 _NO_REPLICATION: Final = "this version runs one broker"
+_ONE_LZ4: Final = "LZ4 has one speed here"
+_COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _NO_LIMIT: Final = "this version does not limit how fast connections are made"
 _NO_MECHANISM: Final = "the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; remove it"
 _JAAS_OF_A_MECHANISM: Final = "write it as listener.name.<listener>.<mechanism>.sasl.jaas.config"
@@ -155,6 +157,9 @@ BROKER_PROPERTIES: Final = {
         _honoured("log.preallocate", BOOLEAN, False),
         _honoured("message.max.bytes", INT, 1_048_588, 0),
         _honoured("log.message.timestamp.type", STRING, "CreateTime", None, None, "CreateTime", "LogAppendTime"),
+        _honoured("log.message.timestamp.after.max.ms", LONG, INT64_MAX, 0),
+        _honoured("log.message.timestamp.before.max.ms", LONG, INT64_MAX, 0),
+        _honoured("log.message.timestamp.difference.max.ms", LONG, INT64_MAX, 0),
         _honoured("log.flush.interval.messages", LONG, INT64_MAX, 1),
         _honoured("log.flush.interval.ms", LONG, None),
         _honoured("log.flush.scheduler.interval.ms", LONG, INT64_MAX),
@@ -183,7 +188,9 @@ BROKER_PROPERTIES: Final = {
         _honoured("producer.id.expiration.ms", INT, 86_400_000, 1),
         _honoured("fetch.max.bytes", INT, 57_671_680, 1024),
         _honoured("max.incremental.fetch.session.cache.slots", INT, 1000, 0),
-        _honoured("compression.type", STRING, "producer", None, None, "producer"),
+        _honoured("compression.type", STRING, "producer", None, None, *_COMPRESSION_TYPES),
+        _honoured("compression.gzip.level", INT, -1, -1, 9),
+        _honoured("compression.zstd.level", INT, 3, -131_072, 22),
         _honoured("quota.window.num", INT, 11, 1),
         _honoured("quota.window.size.seconds", INT, 1, 1),
         # Known, and without effect in this version
@@ -198,9 +205,7 @@ BROKER_PROPERTIES: Final = {
                 ("queued.max.request.bytes", LONG, -1, _ONE_LOOP),
                 ("request.timeout.ms", INT, 30_000, _NO_REPLICATION),
                 ("log.cleaner.io.buffer.size", INT, 524_288, "segments are read by windows of a fixed size"),
-                ("log.message.timestamp.after.max.ms", LONG, INT64_MAX, "record timestamps are not bounded"),
-                ("log.message.timestamp.before.max.ms", LONG, INT64_MAX, "record timestamps are not bounded"),
-                ("log.message.timestamp.difference.max.ms", LONG, INT64_MAX, "record timestamps are not bounded"),
+                ("compression.lz4.level", INT, 9, _ONE_LZ4),
                 ("log.message.format.version", STRING, "3.0-IV1", "record batches are always of format v2"),
                 ("log.message.downconversion.enable", BOOLEAN, True, "record batches are always of format v2"),
                 ("inter.broker.protocol.version", STRING, "3.9-IV0", _NO_REPLICATION),
@@ -310,7 +315,6 @@ FAMILIES: Final = {
     "group.share.": _no_effect("group.share.*", STRING, None, _NO_NEW_GROUPS),
     "group.coordinator.": _no_effect("group.coordinator.*", STRING, None, _NO_NEW_GROUPS),
     "socket.connection.": _no_effect("socket.connection.*", LONG, None, _NO_REPLICATION),
-    "compression.": _no_effect("compression.*", INT, None, "batches are kept as the producer compressed them"),
 }
 """Prefixes of property names that are treated alike and not worth a row each."""
 
@@ -347,7 +351,10 @@ TOPIC_PROPERTIES: Final = {
         _topic(_honoured("segment.bytes", INT, 1_073_741_824, 14), "log.segment.bytes"),
         _topic(_honoured("segment.index.bytes", INT, 10_485_760, 4), "log.index.size.max.bytes"),
         _topic(_honoured("segment.ms", LONG, 604_800_000, 1), "log.roll.ms", ("log.roll.hours", _HOUR_MS)),
-        _topic(_honoured("compression.type", STRING, "producer", None, None, "producer"), "compression.type"),
+        _topic(_honoured("compression.type", STRING, "producer", None, None, *_COMPRESSION_TYPES), "compression.type"),
+        _topic(_honoured("compression.gzip.level", INT, -1, -1, 9), "compression.gzip.level"),
+        _topic(_honoured("compression.zstd.level", INT, 3, -131_072, 22), "compression.zstd.level"),
+        _topic(_no_effect("compression.lz4.level", INT, 9, _ONE_LZ4), "compression.lz4.level"),
         _topic(
             _honoured("cleanup.policy", LIST, "delete", None, None, "compact", "delete"),
             "log.cleanup.policy",
@@ -382,10 +389,7 @@ TOPIC_PROPERTIES: Final = {
             "log.cleaner.min.cleanable.ratio",
         ),
         *(
-            _topic(
-                Property(name, LONG, INT64_MAX, 0, support=Support.NO_EFFECT, why="record timestamps are not bounded"),
-                "log." + name,
-            )
+            _topic(_honoured(name, LONG, INT64_MAX, 0), "log." + name)
             for name in (
                 "message.timestamp.after.max.ms",
                 "message.timestamp.before.max.ms",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from broker.log.partition_log import Appended
 from broker.records.batch import NO_PRODUCER_ID, BatchHeader, Codec, CorruptBatch, headers
 from broker.records.record import Record, encode_batch
 from broker.replica.partition import Partition
@@ -165,9 +166,10 @@ class InternalTopic:
             _logger.error("cannot append to %s-%d: %s", self._name, partition.index, error)
             then(ErrorCode.kafka_storage_error)
             return
-        if isinstance(appended, ErrorCode):
-            _logger.error("cannot append to %s-%d: %s", self._name, partition.index, appended.name)
-            then(appended)
+        if not isinstance(appended, Appended):
+            reason = appended if isinstance(appended, ErrorCode) else appended.error_code
+            _logger.error("cannot append to %s-%d: %s", self._name, partition.index, reason.name)
+            then(reason)
         else:
             partition.call_when_safe(appended.last_offset, then)
 

@@ -485,6 +485,11 @@ _CODECS: Final = {
 _COMPRESSION_LEVELS: Final = {Codec.GZIP: "compression.gzip.level", Codec.ZSTD: "compression.zstd.level"}
 
 
+def _compression_level(topic: TopicConfig, compression: Codec | None) -> int | None:
+    name = None if compression is None else _COMPRESSION_LEVELS.get(compression)
+    return None if name is None else topic.integer(name)
+
+
 def log_config_of(topic: TopicConfig) -> LogConfig:
     """The settings of the logs of a topic."""
     append_time = topic.value("message.timestamp.type") == "LogAppendTime"
@@ -522,5 +527,5 @@ def log_config_of(topic: TopicConfig) -> LogConfig:
         message_timestamp_before_max_ms=difference_max_ms if before_max_ms == INT64_MAX else before_max_ms,
         message_timestamp_after_max_ms=difference_max_ms if after_max_ms == INT64_MAX else after_max_ms,
         compression=compression,
-        compression_level=topic.integer(level) if (level := _COMPRESSION_LEVELS.get(compression)) else None,
+        compression_level=_compression_level(topic, compression),
     )

@@ -6,6 +6,8 @@ Behaviour:
 * acks -1 needs min.insync.replicas and is answered when the high watermark has passed the records. A log that must be
   flushed first (flush.messages) makes acks 1 wait for that too.
 * The checks of a batch are those of broker.records.batch.validate_produced; the leader epoch in it is overwritten.
+  Where the topic's settings ask something of single records, those of broker.records.produced too, and the answer
+  tells which records were refused (v8).
 * Above the producer's quota the answer carries a throttle time, and the connection is silent for so long.
 * Internal topics are written by the broker only: INVALID_TOPIC_EXCEPTION.
 * The first batch of a transaction is taken when its coordinator knows that the transaction has this partition; what
@@ -39,6 +41,7 @@ from broker.protocol.produce import (
     decode_request,
     encode_response,
 )
+from broker.records.produced import RefusedRecords
 from broker.replica.partition import Partition, Verify
 
 decode = decode_request
@@ -119,9 +122,7 @@ def _count_failure(node: Node, counters: TopicCounters, error_code: ErrorCode) -
     node.counters.failed(PRODUCE, error_code)
 
 
-def _verifier(
-    node: Node, context: RequestContext, transactional_id: str | None, partition: Partition
-) -> Verify | None:
+def _verifier(node: Node, context: RequestContext, transactional_id: str | None, partition: Partition) -> Verify | None:
     if transactional_id is None:
         return None
     verify = verifier(
@@ -147,6 +148,9 @@ def _append(
         return PartitionProduced(wanted.partition, ErrorCode.kafka_storage_error), None
     if isinstance(appended, ErrorCode):
         return PartitionProduced(wanted.partition, appended, error_message=_MESSAGES.get(appended)), None
+    if isinstance(appended, RefusedRecords):
+        error_code, message, record_errors = appended
+        return PartitionProduced(wanted.partition, error_code, -1, -1, -1, message, record_errors), None
     answer = PartitionProduced(
         wanted.partition,
         ErrorCode.none,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from broker.records.batch import TimestampType
+from broker.records.batch import Codec, TimestampType
+from broker.records.produced import RecordRules
 
 NEVER: Final = 2**63 - 1
 
@@ -34,6 +35,24 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = NEVER
+    message_timestamp_before_max_ms: int = NEVER
+    message_timestamp_after_max_ms: int = NEVER
+    compression: Codec | None = None
+    """None leaves it to the producer."""
+    compression_level: int | None = None
+    record_rules: RecordRules | None = field(init=False)
+    """What is asked of single records; None where a produced batch need not be opened for it."""
+
+    def __post_init__(self) -> None:
+        is_create_time = self.message_timestamp_type is TimestampType.CREATE_TIME
+        rules = RecordRules(
+            self.compacts,
+            self.message_timestamp_before_max_ms if is_create_time else NEVER,
+            self.message_timestamp_after_max_ms if is_create_time else NEVER,
+            self.compression,
+            self.compression_level,
+        )
+        object.__setattr__(self, "record_rules", None if rules == RecordRules() else rules)
 
     @property
     def deletes(self) -> bool:

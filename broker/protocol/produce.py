@@ -58,6 +58,8 @@ class PartitionProduced(NamedTuple):
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     error_message: str | None = None
+    record_errors: Sequence[tuple[int, str]] = ()
+    """(position in the batch, reason)"""
 
 
 def decode_request(decoder: Decoder, version: int) -> ProduceRequest:
@@ -86,13 +88,13 @@ def encode_response(
         out += string(name, flexible)
         out += array_length(len(partitions), flexible)
         for answer in partitions:
-            partition, error_code, base_offset, time_ms, log_start_offset, error_message = answer
+            partition, error_code, base_offset, time_ms, log_start_offset, error_message, record_errors = answer
             if version >= 5:
                 out += _PARTITION.pack(partition, error_code, base_offset, time_ms, log_start_offset)
             else:
                 out += _PARTITION_BEFORE_V5.pack(partition, error_code, base_offset, time_ms)
             if version >= 8:
-                out += no_record_errors
+                out += _record_errors(record_errors, flexible) if record_errors else no_record_errors
                 out += nullable_string(error_message, flexible)
             if flexible:
                 out += NO_TAGS
@@ -102,3 +104,13 @@ def encode_response(
     if flexible:
         out += NO_TAGS
     return [out]
+
+
+def _record_errors(errors: Sequence[tuple[int, str]], flexible: bool) -> bytearray:
+    out = bytearray(array_length(len(errors), flexible))
+    for position, message in errors:
+        out += _INT32.pack(position)
+        out += nullable_string(message, flexible)
+        if flexible:
+            out += NO_TAGS
+    return out

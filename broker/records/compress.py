@@ -31,22 +31,26 @@ _LZ4_BLOCK_LENGTH: Final = struct.Struct("<I")
 _LZ4_STORED_BIT: Final = 0x8000_0000
 _LZ4_END_MARK: Final = _LZ4_BLOCK_LENGTH.pack(0)
 
+_GZIP_LEVEL: Final = 6
+_ZSTD_LEVEL: Final = 3
+
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 _FIRST_GUESS_RATIO: Final = 8
 
 
-def compress(codec: Codec, data: ReadableBuffer) -> bytes:
+def compress(codec: Codec, data: ReadableBuffer, level: int | None = None) -> bytes:
+    """`level` is one of gzip's or zstd's own; None is Kafka's default for it. The others have one speed."""
     match codec:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(bytes(data)))
+            return bytes(cramjam.gzip.compress(bytes(data), _GZIP_LEVEL if level in (None, -1) else level))
         case Codec.SNAPPY:
             return _compress_xerial(memoryview(data))
         case Codec.LZ4:
             return _compress_lz4(memoryview(data))
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(bytes(data)))
+            return bytes(cramjam.zstd.compress(bytes(data), _ZSTD_LEVEL if level is None else level))
 
 
 def decompress(codec: Codec, data: ReadableBuffer, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:

@@ -201,12 +201,6 @@ def outlines(body: bytes, record_count: int) -> Iterator[RecordOutline]:
         raise CorruptBatch(f"{len(body) - position} bytes follow the last of {record_count} records")
 
 
-def every_record_has_a_key(batch: ReadableBuffer, header: BatchHeader) -> bool:
-    """CorruptBatch if the batch cannot be opened."""
-    records = outlines(uncompressed_records(batch, header), header.record_count)
-    return all(record.key is not None for record in records)
-
-
 def with_timestamp_delta(body: bytes, record: RecordOutline, timestamp_delta: int) -> bytes:
     """The record's bytes with another timestamp delta."""
     output = bytearray()

@@ -20,8 +20,9 @@ from kio.schema.errors import ErrorCode
 from broker.log.files import DISK_IS_FULL
 from broker.log.partition_log import Appended, PartitionLog
 from broker.metrics.counters import TopicCounters
-from broker.records.batch import BatchHeader, CorruptBatch, validate_produced
-from broker.records.record import TransactionMarker, every_record_has_a_key
+from broker.records.batch import BatchHeader, WritableBuffer, validate_produced
+from broker.records.produced import RefusedRecords, conform
+from broker.records.record import TransactionMarker
 from broker.replica.waiters import FetchWaiter
 
 Acknowledge = Callable[[ErrorCode], None]
@@ -103,13 +104,13 @@ class Partition:
 
     def append(
         self,
-        records: memoryview | None,
+        records: WritableBuffer | None,
         acks: int,
         now_ms: int,
         *,
         verify: Verify | None = None,
         by_coordinator: bool = False,
-    ) -> Appended | ErrorCode:
+    ) -> Appended | ErrorCode | RefusedRecords:
         """Check and append what a producer sent. The bytes are patched in place and need not outlive the call.
 
         The first batch of a transaction is appended if `verify` vouches for it. A coordinator of this broker writes
@@ -128,8 +129,15 @@ class Partition:
         header = headers[0]
         if header.is_transactional and not by_coordinator and (error := self._verify(header, verify, now_ms)):
             return error
-        if log.config.compacts and not _can_be_compacted(records, header):
-            return ErrorCode.invalid_record
+        rules = log.config.record_rules
+        if rules is not None and not by_coordinator:
+            opened = conform(records, header, rules, now_ms)
+            if isinstance(opened, RefusedRecords):
+                return opened
+            records, header = opened
+            if header.size_bytes > log.config.max_message_bytes:
+                return ErrorCode.message_too_large
+            headers = [header]
         try:
             appended = log.append(
                 records, headers, leader_epoch=self.leader_epoch, now_ms=now_ms, has_sequence=not by_coordinator
@@ -316,11 +324,3 @@ class Partition:
             waiter.wake()
         while self._acknowledgements:
             self._acknowledgements.popleft()[1](error)
-
-
-def _can_be_compacted(records: memoryview, header: BatchHeader) -> bool:
-    """The one case in which a batch is opened: a record without a key would have no place in a compacted topic."""
-    try:
-        return every_record_has_a_key(records, header)
-    except CorruptBatch:
-        return False

@@ -18,10 +18,9 @@ from broker.config import (
 from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, property_named
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-3.9.1-properties.tsv"
-# Where a default is our own; the reasons stand in broker/config_table.py. compression.type takes only what we do.
+# Where a default is our own; the reasons stand in broker/config_table.py.
 OWN_DEFAULTS = {"listeners", "socket.receive.buffer.bytes", "socket.send.buffer.bytes", "log.dir"}
 OWN_PROPERTIES = {"metrics.listener"}
-OWN_CHOICES = {"compression.type"}
 
 
 def config(**properties: str) -> BrokerConfig:
@@ -43,7 +42,7 @@ def test_the_table_is_kafkas() -> None:
             expected = str(float(default)) if row.kind is Kind.DOUBLE else default
             assert (text if text is not None else "null") == expected, row.name
         if row.support is Support.HONOURED and valid.startswith("[") and ",...," not in valid and ",...]" not in valid:
-            assert row.name in OWN_CHOICES or set(row.choices) == set(valid.strip("[]").split(", ")), row.name
+            assert set(row.choices) == set(valid.strip("[]").split(", ")), row.name
         if row.support is Support.HONOURED and valid.endswith(",...]"):
             assert row.low == float(valid.strip("[]").split(",")[0]), row.name
 

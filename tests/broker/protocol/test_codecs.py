@@ -84,7 +84,14 @@ def test_produce_requests(version: int, data: st.DataObject) -> None:
 
 
 produced = st.builds(
-    produce.PartitionProduced, int32s, errors, int64s, st.just(-1) | st.integers(0, 2**40), int64s, st.none() | names
+    produce.PartitionProduced,
+    int32s,
+    errors,
+    int64s,
+    st.just(-1) | st.integers(0, 2**40),
+    int64s,
+    st.none() | names,
+    st.lists(st.tuples(int32s, names), max_size=3),
 )
 
 
@@ -104,7 +111,8 @@ def test_produce_responses(version: int, topics: list[tuple[str, list[produce.Pa
             assert one.log_start_offset == other.log_start_offset
         if version >= 8:
             assert one.error_message == other.error_message
-            assert other.record_errors == ()
+            told = [(error.batch_index, error.batch_index_error_message) for error in other.record_errors]
+            assert told == one.record_errors
 
 
 @pytest.mark.parametrize("version", [v for n, v in VERSIONS if n == "fetch"])

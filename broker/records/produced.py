@@ -1,0 +1,128 @@
+"""What a topic's settings ask of the records in a produced batch, where they make the broker open batches at all.
+
+Kafka opens every batch (LogValidator); this broker only those of a topic that is compacted, bounds the timestamps of
+its records, or has a codec of its own. Then, as there:
+
+- a compacted topic takes no record without a key;
+- the producer's timestamps lie within message.timestamp.{before,after}.max.ms of the broker's clock;
+- with compression.type other than `producer` a batch of another codec is made anew: same records, same producer and
+  sequence, counted through from its base offset;
+- a max timestamp that is not that of the records is put right;
+- a batch whose records are not what its header counts is refused; so is one whose records are not numbered from 0 on,
+  which Kafka renumbers when it makes the batch anew, and keeps as it is otherwise.
+
+The event loop waits for all this, so there is a limit to what a batch may unfold to.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from broker.records import compress
+from broker.records.batch import (
+    CODEC_MASK,
+    HEADER,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Codec,
+    CorruptBatch,
+    WritableBuffer,
+    read_header,
+    update_crc,
+)
+from broker.records.record import outlines, uncompressed_records
+
+UNBOUNDED: Final = 2**63 - 1
+MAX_RECORDS: Final = 500_000
+MAX_UNFOLDED_BYTES: Final = 128 * 1024 * 1024
+"""What a batch that is opened may have; some hundred times what producers send."""
+_SHOWN_ERRORS: Final = 3
+
+
+class RecordRules(NamedTuple):
+    needs_keys: bool = False
+    timestamp_before_max_ms: int = UNBOUNDED
+    timestamp_after_max_ms: int = UNBOUNDED
+    codec: Codec | None = None
+    """None: as the producer compressed it."""
+    level: int | None = None
+
+    @property
+    def bounds_timestamps(self) -> bool:
+        return min(self.timestamp_before_max_ms, self.timestamp_after_max_ms) < UNBOUNDED
+
+
+class RefusedRecords(NamedTuple):
+    """Why a batch was refused, and for which of its records (KIP-467)."""
+
+    error_code: ErrorCode
+    message: str
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """(position in the batch, reason)"""
+
+
+def conform(
+    batch: WritableBuffer, header: BatchHeader, rules: RecordRules, now_ms: int
+) -> tuple[WritableBuffer, BatchHeader] | RefusedRecords:
+    """The batch as the log may take it: the very one, or another made of its records."""
+    has_codec = rules.codec is None or rules.codec == header.codec
+    if has_codec and not rules.needs_keys and not rules.bounds_timestamps:
+        return batch, header
+    if header.record_count > MAX_RECORDS:
+        return _unreadable(f"{header.record_count} records are more than the {MAX_RECORDS} that are opened at once")
+    try:
+        body = uncompressed_records(batch, header, limit_bytes=MAX_UNFOLDED_BYTES)
+        checked = _check(body, header, rules, now_ms)
+    except CorruptBatch as damage:
+        return _unreadable(str(damage))
+    if isinstance(checked, RefusedRecords):
+        return checked
+    if rules.codec is not None and not has_codec:
+        attributes = header.attributes & ~CODEC_MASK | rules.codec
+        batch = bytearray(HEADER_SIZE) + compress.compress(rules.codec, body, rules.level)
+        length = header.length + len(batch) - header.size_bytes
+        header = header._replace(length=length, attributes=attributes, max_timestamp_ms=checked)
+    elif checked != header.max_timestamp_ms:
+        header = header._replace(max_timestamp_ms=checked)
+    else:
+        return batch, header
+    HEADER.pack_into(batch, 0, *header)
+    update_crc(batch, 0, header.size_bytes)
+    return batch, read_header(batch)
+
+
+def _unreadable(reason: str) -> RefusedRecords:
+    return RefusedRecords(ErrorCode.invalid_record, f"The records of the batch cannot be read: {reason}")
+
+
+def _check(body: bytes, header: BatchHeader, rules: RecordRules, now_ms: int) -> int | RefusedRecords:
+    """The largest timestamp of the records, if nothing is wrong with them."""
+    errors: list[tuple[int, str]] = []
+    error_code = ErrorCode.invalid_record
+    earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+    max_timestamp_ms = NO_TIMESTAMP
+    for position, record in enumerate(outlines(body, header.record_count)):
+        if record.offset_delta != position:
+            raise CorruptBatch(f"record {position} is numbered {record.offset_delta}")
+        timestamp_ms = header.base_timestamp_ms + record.timestamp_delta
+        max_timestamp_ms = max(max_timestamp_ms, timestamp_ms)
+        if rules.needs_keys and record.key is None:
+            errors.append((position, "Compacted topic cannot accept message without key."))
+        elif timestamp_ms != NO_TIMESTAMP and not earliest <= timestamp_ms <= latest:
+            error_code = ErrorCode.invalid_timestamp
+            reason = f"Timestamp {timestamp_ms} of message with offset {position} is out of range. "
+            errors.append((position, f"{reason}The timestamp should be within [{earliest}, {latest}]"))
+    if not errors:
+        return max_timestamp_ms
+    if error_code is ErrorCode.invalid_timestamp:
+        message = "One or more records have been rejected due to invalid timestamp"
+    else:
+        shown = "; ".join(f"record {position}: {reason}" for position, reason in errors[:_SHOWN_ERRORS])
+        message = (
+            f"One or more records have been rejected due to {len(errors)} record errors in total, and only showing the "
+            f"first three errors at most: {shown}"
+        )
+    return RefusedRecords(error_code, message, tuple(errors))
