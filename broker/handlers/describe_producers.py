@@ -1,4 +1,4 @@
-"""DescribeProducers: v0 (key 61)
+"""DescribeProducers: v0-v0 (key 61)
 
 Behaviour: what each partition remembers of its producers (KIP-664): those that wrote lately, where their open
 transaction begins (-1: there is none), and the epoch of the coordinator that last ended one. An impossible topic name:
