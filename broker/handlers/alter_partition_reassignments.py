@@ -49,9 +49,7 @@ def _check(node: Node, replicas: Sequence[int]) -> Problem | None:
     elif len(set(replicas)) < len(replicas):
         reason = f"Duplicate replica ids in partition reassignment replica list: {list(replicas)}"
     elif replicas != (node.broker_id,):
-        reason = (
-            f"Replica assignment has brokers that are not alive: {list(replicas)}"
-        )
+        reason = f"Replica assignment has brokers that are not alive: {list(replicas)}"
     else:
         return None
     return Problem(ErrorCode.invalid_replica_assignment, reason)
