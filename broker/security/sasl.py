@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
 
-import scramp
 from kio.schema.errors import ErrorCode
 
 from broker.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -81,6 +80,9 @@ class ScramExchange:
             found = credential_of(user)
             return None if found is None else tuple(found)  # type: ignore[return-value] # scramp wants a bare tuple
 
+        import scramp  # here, as most brokers never need the memory that it takes
+
+        self._exception = scramp.ScramException
         self._server = scramp.ScramMechanism(mechanism.text).make_server(look_up)
         self._failure = (
             "Authentication failed during authentication due to invalid credentials with SASL mechanism "
@@ -96,7 +98,7 @@ class ScramExchange:
                 return Step(self._server.get_server_first().encode())
             self._server.set_client_final(text)
             return Step(self._server.get_server_final().encode(), user=self._user)
-        except (scramp.ScramException, UnicodeDecodeError):
+        except (self._exception, UnicodeDecodeError):
             return Step(failure=self._failure)
 
 

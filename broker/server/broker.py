@@ -44,7 +44,6 @@ from broker.server.log_keeper import CheckpointDone, LogKeeper
 from broker.server.metrics_endpoint import MetricsEndpoint, endpoint_url
 from broker.server.process_metrics import ProcessMetrics
 from broker.server.sasl import sasl_of
-from broker.server.tls import tls_of
 
 _logger = logging.getLogger(__name__)
 
@@ -94,7 +93,11 @@ def run(config: BrokerConfig) -> int:
         _take_up_dynamic_settings(config, store)
         # Before the recovery, which may take long: a taken port should be told at once.
         for endpoint in endpoints:
-            tls = tls_of(config, endpoint.name) if endpoint.has_tls else None
+            tls = None
+            if endpoint.has_tls:
+                from broker.server.tls import tls_of  # here, as most brokers never need the memory that it takes
+
+                tls = tls_of(config, endpoint.name)
             sasl = sasl_of(config, endpoint.name, store) if endpoint.has_sasl else None
             bound.append(bind(endpoint, advertised.get(endpoint.name), config)._replace(tls=tls, sasl=sasl))
         if metrics_endpoint is not None:
