@@ -64,7 +64,6 @@ def plan_of(name: str, config: BrokerConfig) -> TopicPlan | None:
                 "compression.type": "uncompressed",
                 "min.insync.replicas": "1",
                 "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
-                "unclean.leader.election.enable": "false",
             },
         )
     return None

@@ -1,9 +1,10 @@
 """FindCoordinator: v0-v4 (key 10)
 
 Behaviour:
-* This broker coordinates every group. The first to ask for one has `__consumer_offsets` made, and is answered when it
-  is there; Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile, as we do when it cannot be made.
-* Transactional ids: COORDINATOR_NOT_AVAILABLE, as there are no transactions yet. Other kinds of keys: INVALID_REQUEST.
+* This broker coordinates every group and every transactional id. The first to ask for one has `__consumer_offsets` or
+  `__transaction_state` made, and is answered when it is there; Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile, as we
+  do when it cannot be made.
+* Other kinds of keys: INVALID_REQUEST.
 
 librdkafka takes this API for the sign of a broker that knows lz4, and would send such batches uncompressed otherwise.
 
@@ -17,12 +18,13 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import Reply, RequestContext
-from broker.internal_topic import OFFSETS_TOPIC
+from broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.node import Node, Problem
 from broker.protocol.cold import Answer
 
 _GROUP: Final = 0
-_TRANSACTION: Final = 1
+_TOPICS: Final = {_GROUP: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
+"""Where coordinators keep what they know, by the kind of key."""
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -33,11 +35,10 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 
 def _find(node: Node, context: RequestContext, key_type: int) -> Answer:
-    if key_type == _TRANSACTION:
-        return _nowhere(ErrorCode.coordinator_not_available, "This version of the broker has no transactions.")
-    if key_type != _GROUP:
+    topic = _TOPICS.get(key_type)
+    if topic is None:
         return _nowhere(ErrorCode.invalid_request, f"There are no coordinators of kind {key_type}.")
-    if node.topic(OFFSETS_TOPIC) is None and isinstance(problem := node.create_by_default(OFFSETS_TOPIC), Problem):
+    if node.topic(topic) is None and isinstance(problem := node.create_by_default(topic), Problem):
         return _nowhere(ErrorCode.coordinator_not_available, problem.message)
     listener = context.client.listener
     return {

@@ -1,9 +1,15 @@
 """InitProducerId: v0-v5 (key 22)
 
 Behaviour:
-* Without a transactional id: a producer id nobody had before, epoch 0. The producer's own id and epoch (v3, KIP-360)
-  matter only to transactional producers.
-* With a transactional id: INVALID_REQUEST, as there are no transactions yet.
+* Without a transactional id: a producer id nobody had before, epoch 0. The producer's own id and epoch matter only to
+  transactional producers.
+* With one: the id it always had and the next epoch, which fences whoever has the one before; answered when that is in
+  the log. An open transaction is aborted first: CONCURRENT_TRANSACTIONS, and the client comes again. After the last
+  epoch there is a new producer id.
+* A time-out above transaction.max.timeout.ms: INVALID_TRANSACTION_TIMEOUT.
+
+Versions: v3 brings the producer's own id and epoch (KIP-360): it gets the next epoch only if no other instance has got
+one, else PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before v4 (KIP-588).
 """
 
 from __future__ import annotations
@@ -13,23 +19,41 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext
+from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
-from broker.protocol.cold import Answer
+from broker.protocol.cold import Answer, milliseconds
+from broker.txn.transaction import NO_EPOCH, NO_PRODUCER, NO_PRODUCER_ID, InitAnswer, Producer
 
 _logger = logging.getLogger(__name__)
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    if request.transactional_id is not None:
-        return _failed(ErrorCode.invalid_request)
+    own = Producer(getattr(request, "producer_id", NO_PRODUCER_ID), getattr(request, "producer_epoch", NO_EPOCH))
+    if own != NO_PRODUCER and (own.producer_id == NO_PRODUCER_ID or own.epoch == NO_EPOCH):
+        return _encode(context, InitAnswer(ErrorCode.invalid_request))
+    deferred = Deferred()
+
+    def answer(value: InitAnswer) -> None:
+        deferred.complete(_encode(context, value))
+
     try:
-        producer_id = node.next_producer_id()
+        if request.transactional_id is None:
+            return _encode(context, InitAnswer(ErrorCode.none, Producer(node.next_producer_id(), 0)))
+        timeout_ms = milliseconds(request.transaction_timeout)
+        expected = None if own == NO_PRODUCER else own
+        node.transactions.init_producer(request.transactional_id, timeout_ms, expected, answer)
     except OSError as error:
         _logger.error("cannot take a block of producer ids: %s", error)
-        return _failed(ErrorCode.kafka_storage_error)
-    return {"producer_id": producer_id, "producer_epoch": 0}
+        return _encode(context, InitAnswer(ErrorCode.kafka_storage_error))
+    return deferred.now_or_later()
 
 
-def _failed(error_code: ErrorCode) -> Answer:
-    return {"error_code": error_code, "producer_id": -1, "producer_epoch": -1}
+def _encode(context: RequestContext, value: InitAnswer) -> Answer:
+    error = value.error_code
+    if context.version < 4 and error is ErrorCode.producer_fenced:
+        error = ErrorCode.invalid_producer_epoch
+    return {
+        "error_code": error,
+        "producer_id": value.producer.producer_id,
+        "producer_epoch": value.producer.epoch,
+    }

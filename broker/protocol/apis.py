@@ -57,6 +57,11 @@ APIS: Final = {
         Api(21, "delete_records", 0, 2, 2),
         Api(22, "init_producer_id", 0, 5, 2),
         Api(23, "offset_for_leader_epoch", 0, 4, 4),
+        Api(24, "add_partitions_to_txn", 0, 5, 3),
+        Api(25, "add_offsets_to_txn", 0, 4, 3),
+        Api(26, "end_txn", 0, 4, 3),
+        Api(27, "write_txn_markers", 0, 1, 1),
+        Api(28, "txn_offset_commit", 0, 4, 3),
         Api(29, "describe_acls", 0, 3, 2),
         Api(30, "create_acls", 0, 3, 2),
         Api(31, "delete_acls", 0, 3, 2),
@@ -76,5 +81,8 @@ APIS: Final = {
         Api(50, "describe_user_scram_credentials", 0, 0, 0),
         Api(51, "alter_user_scram_credentials", 0, 0, 0),
         Api(60, "describe_cluster", 0, 1, 0),
+        Api(61, "describe_producers", 0, 0, 0),
+        Api(65, "describe_transactions", 0, 0, 0),
+        Api(66, "list_transactions", 0, 1, 0),
     )
 }

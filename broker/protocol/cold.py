@@ -35,6 +35,7 @@ from broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError
 Answer = dict[str, Any]
 _ABSENT: Final = object()
 _FLOAT64: Final = struct.Struct(">d")
+_EPOCH: Final = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
 def milliseconds(duration: datetime.timedelta) -> int:
@@ -207,6 +208,8 @@ def _field_builder(hint: Any, every_version: Sequence[Any]) -> Build:
         return _builder(hint, [_not_none(other) for other in every_version])
     if issubclass(hint, datetime.timedelta):
         return lambda milliseconds: datetime.timedelta(milliseconds=milliseconds)
+    if issubclass(hint, datetime.datetime):
+        return lambda timestamp_ms: _EPOCH + datetime.timedelta(milliseconds=timestamp_ms)
     return lambda value: value
 
 
@@ -225,6 +228,7 @@ def _implicit_default(hint: Any) -> object:
         (ErrorCode, ErrorCode.none),
         (bool, False),
         (datetime.timedelta, datetime.timedelta()),
+        (datetime.datetime, _EPOCH),
         (UUID, None),
         (str, ""),
         (bytes, b""),

@@ -54,7 +54,6 @@ class TestFindingTheCoordinator:
 
     @pytest.mark.parametrize("version", range(1, 5))
     def test_other_kinds_of_keys(self, node: GroupHarness, version: int) -> None:
-        assert node.find(version, key_type=1).error_code == ErrorCode.coordinator_not_available
         assert node.find(version, key_type=7).error_code == ErrorCode.invalid_request
 
     def test_nobody_coordinates_before_anybody_looked_for_a_coordinator(

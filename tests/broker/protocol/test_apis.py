@@ -35,6 +35,11 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     21: (1, 0, range(3)),
     22: (0, 3, range(6)),
     23: (2, 2, range(5)),
+    24: (0, 0, range(6)),
+    25: (0, 0, range(5)),
+    26: (0, 0, range(5)),
+    27: (None, None, range(2)),
+    28: (0, 3, range(5)),
     29: (1, 1, range(4)),
     30: (1, 1, range(4)),
     31: (1, 1, range(4)),
@@ -54,6 +59,9 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     50: (0, 0, range(1)),
     51: (0, 0, range(1)),
     60: (None, 0, range(2)),
+    61: (None, None, range(1)),
+    65: (None, 0, range(1)),
+    66: (None, 0, range(2)),
 }
 
 

@@ -1,0 +1,36 @@
+"""AddOffsetsToTxn: v0-v4 (key 25)
+
+Behaviour: the partition of `__consumer_offsets` that keeps the group comes into the transaction, as AddPartitionsToTxn
+has it with others; what the group commits with TxnOffsetCommit then counts when the transaction is committed.
+
+Versions: before v2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH; v4 may answer TRANSACTION_ABORTABLE (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.internal_topic import OFFSETS_TOPIC
+from broker.node import Node, Problem
+from broker.txn.transaction import Producer
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    if node.topic(OFFSETS_TOPIC) is None and isinstance(node.create_by_default(OFFSETS_TOPIC), Problem):
+        return {"error_code": ErrorCode.coordinator_not_available}
+    partition = node.groups.partition_of(request.group_id)
+    if partition is None:
+        return {"error_code": ErrorCode.coordinator_not_available}
+    deferred = Deferred()
+
+    def answer(error: ErrorCode) -> None:
+        if context.version < 2 and error is ErrorCode.producer_fenced:
+            error = ErrorCode.invalid_producer_epoch
+        deferred.complete({"error_code": error})
+
+    producer = Producer(request.producer_id, request.producer_epoch)
+    node.transactions.add_partitions(request.transactional_id, producer, [(OFFSETS_TOPIC, partition)], answer)
+    return deferred.now_or_later()

@@ -1,0 +1,33 @@
+"""EndTxn: v0-v4 (key 26)
+
+Behaviour:
+* Answered when the decision is in the log: from then on the transaction is committed, or aborted, whatever happens.
+  The markers follow; until they are written everything else about the transaction is CONCURRENT_TRANSACTIONS.
+* Repeated: NONE when the transaction has ended that way, INVALID_TXN_STATE when it has not, or there is none.
+* Another producer id than the transactional id's: INVALID_PRODUCER_ID_MAPPING; another epoch: PRODUCER_FENCED.
+
+Versions: before v2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH; v4 may answer TRANSACTION_ABORTABLE (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.node import Node
+from broker.txn.transaction import Producer
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    deferred = Deferred()
+
+    def answer(error: ErrorCode) -> None:
+        if context.version < 2 and error is ErrorCode.producer_fenced:
+            error = ErrorCode.invalid_producer_epoch
+        deferred.complete({"error_code": error})
+
+    producer = Producer(request.producer_id, request.producer_epoch)
+    node.transactions.end(request.transactional_id, producer, request.committed, answer)
+    return deferred.now_or_later()

@@ -1,0 +1,45 @@
+"""ListTransactions: v0-v1 (key 66)
+
+Behaviour: every transactional id (KIP-664) that passes the filters by state and by producer id; states that do not
+exist are told back. COORDINATOR_LOAD_IN_PROGRESS while they are read back after a start.
+
+Versions: v1 filters by how long the transaction runs (KIP-994), counted from its start whether it has ended or not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+from broker.txn.transaction import State
+
+_STATES: Final = {state.kafka_name: state for state in State}
+_ANY_DURATION: Final = -1
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    listings = node.transactions.all_transactions()
+    if isinstance(listings, ErrorCode):
+        return {"error_code": listings}
+    states = {_STATES[name] for name in request.state_filters if name in _STATES}
+    producer_ids = set(request.producer_id_filters)
+    duration_ms = getattr(request, "duration_filter", _ANY_DURATION)
+    now_ms = node.clock.now_ms()
+    return {
+        "error_code": ErrorCode.none,
+        "unknown_state_filters": [name for name in request.state_filters if name not in _STATES],
+        "transaction_states": [
+            {
+                "transactional_id": transactional_id,
+                "producer_id": found.producer.producer_id,
+                "transaction_state": found.state.kafka_name,
+            }
+            for transactional_id, found in listings
+            if (not request.state_filters or found.state in states)
+            and (not producer_ids or found.producer.producer_id in producer_ids)
+            and (duration_ms < 0 or now_ms - found.start_ms > duration_ms)
+        ],
+    }
