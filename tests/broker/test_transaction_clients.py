@@ -1,0 +1,243 @@
+"""Stock transactional clients against a real broker process: all or nothing, once, and by one producer at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPythonPartition
+
+from tests.broker.running import RunningBroker, running_broker, start_broker
+
+# Its types are there, but not exported.
+kafka_admin: Any = import_module("confluent_kafka.admin")
+
+pytestmark = pytest.mark.clients
+
+DEADLINE_S = 60.0
+TIMEOUT_S = 20.0
+PROPERTIES = (
+    "group.initial.rebalance.delay.ms=0",
+    "offsets.topic.num.partitions=3",
+    "transaction.state.log.num.partitions=3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms=100",
+)
+RECORDS = 2000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path_factory.mktemp("transactions") / "log", properties=PROPERTIES) as broker:
+        yield broker
+        assert broker.stop() == 0
+        for word in ("Traceback", "ERROR", "CRITICAL"):
+            assert word not in broker.log_text()
+
+
+def create(broker: RunningBroker, name: str, partitions: int = 1) -> None:
+    admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([kafka_admin.NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
+
+
+def begun(broker: RunningBroker, transactional_id: str, **options: Any) -> Producer:
+    """A producer that has begun a transaction."""
+    settings = {key.replace("_", "."): value for key, value in options.items()}
+    producer = Producer(
+        {"bootstrap.servers": broker.address, "transactional.id": transactional_id, "linger.ms": 5, **settings}
+    )
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    return producer
+
+
+def read(broker: RunningBroker, topic: str, *, committed: bool = True, partitions: int = 1) -> list[str]:
+    """The values of everything up to the end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.address,
+            "group.id": "assigned-by-hand",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+        }
+    )
+    values: list[str] = []
+    ended: set[int] = set()
+    deadline = time.monotonic() + TIMEOUT_S
+    try:
+        consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+        while len(ended) < partitions:
+            assert time.monotonic() < deadline
+            for message in consumer.consume(100, 0.2):
+                if (error := message.error()) is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    ended.add(message.partition() or 0)
+                else:
+                    values.append((message.value() or b"").decode())
+    finally:
+        consumer.close()
+    return values
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_librdkafka_commits_and_aborts(broker: RunningBroker, codec: str) -> None:
+    topic = f"both-{codec}"
+    create(broker, topic)
+    producer = begun(broker, topic, compression_type=codec)
+    for number in range(6):
+        if number:
+            producer.begin_transaction()
+        for letter in "abc":
+            producer.produce(topic, f"{number}{letter}" * 50)
+        if number % 3:
+            producer.commit_transaction(TIMEOUT_S)
+        else:
+            producer.flush(TIMEOUT_S)
+            producer.abort_transaction(TIMEOUT_S)
+    expected = [[f"{number}{letter}" * 50 for letter in "abc"] for number in range(6)]
+    assert read(broker, topic) == [value for number in (1, 2, 4, 5) for value in expected[number]]
+    assert read(broker, topic, committed=False) == [value for values in expected for value in values]
+
+
+def test_kafka_python_commits_and_aborts(broker: RunningBroker) -> None:
+    create(broker, "kafka-python", 2)
+    producer = KafkaProducer(bootstrap_servers=broker.address, transactional_id="kafka-python", acks="all")
+    producer.init_transactions()
+    for number in range(4):
+        producer.begin_transaction()
+        for partition in range(2):
+            producer.send("kafka-python", b"%d" % number, partition=partition)
+        producer.flush()
+        if number % 2:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    producer.close()
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.address,
+        group_id=None,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        consumer_timeout_ms=int(TIMEOUT_S * 1000),
+    )
+    consumer.assign([KafkaPythonPartition("kafka-python", index) for index in range(2)])
+    seen = Counter(next(consumer).value for _ in range(4))
+    consumer.close()
+    assert seen == {b"1": 2, b"3": 2}
+    assert sorted(read(broker, "kafka-python", partitions=2)) == ["1", "1", "3", "3"]
+
+
+def test_readers_wait_for_an_open_transaction_and_see_all_of_it_at_once(broker: RunningBroker) -> None:
+    create(broker, "open")
+    plain = Producer({"bootstrap.servers": broker.address})
+    producer = begun(broker, "open")
+    producer.produce("open", "within")
+    producer.flush(TIMEOUT_S)
+    plain.produce("open", "behind")
+    plain.flush(TIMEOUT_S)
+    assert read(broker, "open") == []
+    assert read(broker, "open", committed=False) == ["within", "behind"]
+    producer.commit_transaction(TIMEOUT_S)
+    assert read(broker, "open") == ["within", "behind"]
+
+
+def test_a_newer_producer_fences_the_one_before(broker: RunningBroker) -> None:
+    create(broker, "fenced")
+    zombie = begun(broker, "fenced")
+    zombie.produce("fenced", "zombie")
+    zombie.flush(TIMEOUT_S)
+    successor = begun(broker, "fenced")
+    successor.produce("fenced", "successor")
+    successor.commit_transaction(TIMEOUT_S)
+    with pytest.raises(KafkaException) as caught:
+        zombie.commit_transaction(TIMEOUT_S)
+    assert caught.value.args[0].fatal()
+    assert read(broker, "fenced") == ["successor"]
+
+
+def test_a_transaction_that_takes_too_long_is_aborted(broker: RunningBroker) -> None:
+    create(broker, "late")
+    producer = begun(broker, "late", transaction_timeout_ms=1000)
+    producer.produce("late", "late")
+    producer.flush(TIMEOUT_S)
+    plain = Producer({"bootstrap.servers": broker.address})
+    plain.produce("late", "behind")
+    plain.flush(TIMEOUT_S)
+    deadline = time.monotonic() + DEADLINE_S
+    while read(broker, "late") != ["behind"]:
+        assert time.monotonic() < deadline
+    with pytest.raises(KafkaException) as caught:
+        producer.commit_transaction(TIMEOUT_S)
+    assert caught.value.args[0].fatal()
+    assert read(broker, "late") == ["behind"]
+
+
+class Restarted:
+    """A broker and a program that can be killed and are there again at once."""
+
+    def __init__(self, log_dir: Path) -> None:
+        self.broker = start_broker(log_dir, properties=PROPERTIES)
+        self._copier: subprocess.Popen[bytes] | None = None
+
+    def kill_broker(self) -> None:
+        self.broker.kill()
+        self.broker = start_broker(self.broker.log_dir, port=self.broker.port, properties=PROPERTIES)
+
+    def kill_copier(self) -> None:
+        if self._copier is not None:
+            self._copier.kill()
+            self._copier.wait()
+            self._copier = None
+
+    def keep_copier(self) -> None:
+        """Start the program if it does not run."""
+        if self._copier is None or self._copier.poll() is not None:
+            arguments = [sys.executable, "-m", "tests.broker.txn.copier", self.broker.address, "source", "target"]
+            self._copier = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
+
+    def close(self) -> None:
+        self.kill_copier()
+        self.broker.kill()
+
+
+@pytest.fixture
+def restarted(tmp_path: Path) -> Iterator[Restarted]:
+    restarted = Restarted(tmp_path / "log")
+    yield restarted
+    restarted.close()
+
+
+def test_consume_transform_produce_is_exactly_once_whoever_is_killed(restarted: Restarted) -> None:
+    create(restarted.broker, "source", 2)
+    create(restarted.broker, "target", 2)
+    kills = [restarted.kill_copier, restarted.kill_broker, restarted.kill_copier, restarted.kill_broker]
+    copied: list[str] = []
+    deadline = time.monotonic() + DEADLINE_S
+    quarter = RECORDS // len(kills)
+    for first in range(0, RECORDS, quarter):
+        producer = Producer({"bootstrap.servers": restarted.broker.address, "linger.ms": 5})
+        for number in range(first, first + quarter):
+            producer.produce("source", str(number), partition=number % 2)
+        assert producer.flush(TIMEOUT_S) == 0
+        before = len(copied)
+        while len(copied) == before:
+            assert time.monotonic() < deadline, len(copied)
+            restarted.keep_copier()
+            copied = read(restarted.broker, "target", partitions=2)
+        kills.pop(0)()
+    while len(copied) < RECORDS:
+        assert time.monotonic() < deadline, len(copied)
+        restarted.keep_copier()
+        copied = read(restarted.broker, "target", partitions=2)
+    assert Counter(copied) == Counter(map(str, range(RECORDS)))
+    for parity in range(2):
+        assert [number for number in map(int, copied) if number % 2 == parity] == list(range(parity, RECORDS, 2))
