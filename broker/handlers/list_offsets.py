@@ -92,7 +92,7 @@ def _look_up(
     log = partition.log
     end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
     if timestamp_ms == LATEST:
-        return _found(partition, -1, end_offset)
+        return {"timestamp": -1, "offset": end_offset, "leader_epoch": partition.leader_epoch}
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return _found(partition, -1, log.log_start_offset)
     try:
