@@ -26,6 +26,7 @@ from broker.group.coordinator import GroupCoordinator
 from broker.internal_topic import OFFSETS_TOPIC, plan_of
 from broker.log.checkpoint import encode_topic_id
 from broker.log.config import LogConfig
+from broker.log.errors import LogDirectoryError
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import PartitionLog
@@ -125,6 +126,8 @@ class Node:
         self._storage_failed = storage_failed
         self._topics: dict[str, Topic] = {}
         self._topics_by_id: dict[UUID, Topic] = {}
+        self._half_gone: set[str] = set()
+        """Topics that the disk did not let go: nobody sees them, though the store and the disk may know them still."""
         self._producer_ids = ProducerIdBlock(broker_id, 0, -1)
         self.groups = GroupCoordinator(self, self._take_up_topics())
         self.transactions = TransactionCoordinator(self)
@@ -146,10 +149,14 @@ class Node:
                 "not know: move it away, or name the directory it belongs to"
             )
         marked = list(self.store.topics_marked_for_deletion())
-        for name in marked:
-            self._remove(name)
-        for record in list(self.store.topics()):
-            self._open_topic(record)
+        try:
+            for name in marked:
+                self._remove(name)
+            for record in list(self.store.topics()):
+                self._open_topic(record)
+        except OSError as error:
+            where = error.filename or ", ".join(str(directory.path) for directory in self.log_directories.all)
+            raise LogDirectoryError(f"{where} cannot be used: {error.strerror}; mend that and start again") from error
         return marked
 
     def _place_of(self, topic: str, partition: int) -> Path:
@@ -195,6 +202,8 @@ class Node:
         partition_count = 0
         names = {_in_metrics(name): name for name in self._topics}
         for topic in wanted:
+            if topic.name in self._half_gone and not validate_only:
+                self._abandon(topic.name)
             assignment = self._assign(topic, names)
             if isinstance(assignment, Problem):
                 results.append(assignment)
@@ -249,7 +258,7 @@ class Node:
             return Problem(ErrorCode.invalid_topic_exception, reason)
         if wanted.name in self._topics:
             return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' already exists.")
-        if wanted.name in self.store.topics_marked_for_deletion():
+        if wanted.name in self._half_gone or wanted.name in self.store.topics_marked_for_deletion():
             return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' is marked for deletion.")
         twin = names.get(_in_metrics(wanted.name))
         if twin is not None:
@@ -356,27 +365,31 @@ class Node:
                 partition.end(ErrorCode.unknown_topic_or_partition)
             self.groups.topic_deleted(name)
             self.transactions.topic_deleted(name)
+            self._half_gone.add(name)
             self._remove(name)
         except OSError as error:
-            _logger.error("cannot delete topic %s: %s; it will be finished at the next start", name, error)
+            _logger.error("cannot delete topic %s: %s; the next start tries again", name, error)
             return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
         _logger.info("deleted topic %s", name)
         return None
 
     def _abandon(self, name: str) -> None:
-        """Take back a topic of which not every folder could be made."""
+        """Take back a topic of which not every folder could be made, or let go."""
+        self._half_gone.add(name)
         try:
             self.store.mark_for_deletion(name)
             self._remove(name)
         except OSError as error:
-            _logger.error("cannot take back topic %s: %s; it will be finished at the next start", name, error)
+            _logger.error("cannot take back topic %s: %s; the next start tries again", name, error)
 
     def _remove(self, name: str) -> None:
         for topic, partition in list(self.log_directories.keys()):
             if topic == name:
                 self.log_directories.delete_partition(topic, partition)
                 self.has_deleted_logs = True
+        self.log_directories.set_aside_unfinished(name)
         self.store.remove_topic(name)
+        self._half_gone.discard(name)
 
     def _open_topic(self, record: TopicRecord) -> Topic:
         topic = Topic(record, TopicConfig(self.config, record.config), self.counters.topic(record.name))

@@ -80,8 +80,11 @@ class EmbeddedMetadataStore:
             )
 
     def begin_epoch(self) -> None:
-        """Become the controller once more; the first write of a run."""
-        self._commit(controller_epoch=self.controller_epoch + 1)
+        """Become the controller once more; the first write of a run. Raises MetadataError when it fails."""
+        try:
+            self._commit(controller_epoch=self.controller_epoch + 1)
+        except OSError as error:
+            raise MetadataError(f"cannot write {self._path}: {error.strerror}") from error
 
     def topics(self) -> Iterable[TopicRecord]:
         return self._topics.values()

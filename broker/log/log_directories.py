@@ -70,6 +70,10 @@ class LogDirectories:
             if (topic, partition) in directory.logs:
                 directory.delete_partition(topic, partition)
 
+    def set_aside_unfinished(self, topic: str) -> None:
+        for directory in self.live:
+            directory.set_aside_unfinished(topic)
+
     def purge_deleted(self) -> None:
         for directory in self.live:
             directory.purge_deleted()

@@ -120,6 +120,8 @@ class LogDirectory:
         self._checkpoints, self._cleaner_checkpoints = CheckpointSequence(), CheckpointSequence()
         self._checkpointed: set[TopicPartition] = set()
         """Of whom the checkpoint files may tell something."""
+        self._unfinished: set[TopicPartition] = set()
+        """Whose folders are there, and no log is: they are to be taken away, or that failed."""
         try:
             if not files.exists(self.path):
                 files.make_directory(self.path)
@@ -203,6 +205,7 @@ class LogDirectory:
             # A log of this name was deleted. After a crash the new one would begin where the old one did.
             self.checkpoint(self.high_watermarks)
             self._checkpointed = set(self.logs)
+        self.set_aside_unfinished(topic)
         self._files.make_directory(directory)
         log = None
         try:
@@ -221,8 +224,9 @@ class LogDirectory:
         except OSError as error:
             if log is not None:
                 log.close(clean=False)
+            self._unfinished.add((topic, partition))
             try:
-                self._set_aside(directory, topic, partition)
+                self.set_aside_unfinished(topic)
             except OSError as second:
                 error.add_note(f"and {directory} could not be taken away again: {second}")
             raise
@@ -235,7 +239,16 @@ class LogDirectory:
         self.high_watermarks.pop((topic, partition), None)
         self.clean_offsets.pop((topic, partition), None)
         log.close(clean=False)
-        self._set_aside(log.directory, topic, partition)
+        self._unfinished.add((topic, partition))
+        self.set_aside_unfinished(topic)
+
+    def set_aside_unfinished(self, topic: str) -> None:
+        """Take away the folders of partitions of a topic that are deleted or could not be made."""
+        for key in [key for key in self._unfinished if key[0] == topic]:
+            directory = self.path / f"{topic}-{key[1]}"
+            if self._files.exists(directory):
+                self._set_aside(directory, *key)
+            self._unfinished.discard(key)
 
     def _set_aside(self, directory: Path, topic: str, partition: int) -> None:
         suffix = f"-{partition}.{uuid.uuid4().hex}-delete"

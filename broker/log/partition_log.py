@@ -8,6 +8,7 @@ steps, so that the waiting is done by another thread: `begin_flush` (cheap), `ti
 
 from __future__ import annotations
 
+import errno
 import logging
 import uuid
 from bisect import bisect_right
@@ -21,7 +22,7 @@ from broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, e
 from broker.log.compaction import CleanedGroup, Dirtiness, Job, dirtiness
 from broker.log.config import LogConfig
 from broker.log.errors import CorruptIndex
-from broker.log.files import FileOperations, sync_file, write_durably, write_file
+from broker.log.files import DISK_IS_FULL, FileOperations, sync_file, write_durably, write_file
 from broker.log.open_segments import OpenSegments
 from broker.log.recovery import LogState, first_unsynced_slot
 from broker.log.retention import count_expired
@@ -54,7 +55,7 @@ class Appended(NamedTuple):
     base_offset: int
     last_offset: int
     log_append_time_ms: int
-    """NO_TIMESTAMP unless the topic's timestamps are the broker's."""
+    """NO_TIMESTAMP unless the topic's timestamps are the broker's or it is a duplicate."""
     duplicate: bool
 
 
@@ -70,29 +71,38 @@ class FlushTicket:
     paths: list[Path]
     leader_epochs: bytes | None
     has_new_names: bool
+    dirty_since_ms: int | None
     is_synced: bool = False
+    """Not so after a `sync` on a disk too full for the leader epochs: it is tried again with the next flush."""
     log_is_closed: bool = False
     """The folder's name may be another log's by now."""
 
     def sync(self) -> None:
         """Blocks until the disk has it. After an OSError what the page cache holds is not to be trusted any more."""
         try:
-            self._sync()
+            self.is_synced = self._sync()
         except FileNotFoundError:
             if self.files.exists(self.directory):
                 raise
             # The partition was deleted meanwhile, and its folder renamed: there is nothing left to keep.
-        self.is_synced = True
+            self.is_synced = True
 
-    def _sync(self) -> None:
+    def _sync(self) -> bool:
         for descriptor in self.descriptors:
             self.files.sync(descriptor)
         for path in self.paths:
             sync_file(self.files, path)
         if self.leader_epochs is not None and not self.log_is_closed:
-            write_durably(self.files, self.directory / LEADER_EPOCH_CHECKPOINT, self.leader_epochs)
+            try:
+                write_durably(self.files, self.directory / LEADER_EPOCH_CHECKPOINT, self.leader_epochs)
+            except OSError as error:
+                if error.errno not in DISK_IS_FULL:
+                    raise
+                _LOG.warning("%s: the leader epochs are not written: %s; trying again", self.directory, error.strerror)
+                return False
         elif self.has_new_names:
             self.files.sync_directory(self.directory)
+        return True
 
 
 class PartitionLog:
@@ -167,8 +177,8 @@ class PartitionLog:
         if has_producer and (known := self.producer_states.check(header, has_sequence=has_sequence)) is not None:
             if isinstance(known, ErrorCode):
                 return known
-            time_ms = known.timestamp_ms if takes_broker_time else NO_TIMESTAMP
-            return Appended(known.base_offset, known.last_offset, time_ms, duplicate=True)
+            # Kafka tells the time of a duplicate whatever the topic's timestamps are (UnifiedLog.append).
+            return Appended(known.base_offset, known.last_offset, known.timestamp_ms, duplicate=True)
 
         appended = self._append(records, header, leader_epoch, now_ms)
         if has_producer:
@@ -390,6 +400,7 @@ class PartitionLog:
             paths=self._unsynced_paths,
             leader_epochs=encode_epochs(self.leader_epochs.entries) if self.leader_epochs.is_dirty else None,
             has_new_names=self._has_new_names,
+            dirty_since_ms=self._dirty_since_ms,
         )
         self._unsynced_paths = []
         self._has_new_names = self.leader_epochs.is_dirty = False
@@ -410,6 +421,7 @@ class PartitionLog:
             return
         self._unsynced_paths = ticket.paths + self._unsynced_paths
         self._has_new_names |= ticket.has_new_names
+        self._dirty_since_ms = ticket.dirty_since_ms
         self.leader_epochs.is_dirty |= ticket.leader_epochs is not None
 
     # Deleting
@@ -583,6 +595,8 @@ class PartitionLog:
                     ticket.sync()
                 finally:
                     self.complete_flush(ticket)
+                if not ticket.is_synced:
+                    raise OSError(errno.ENOSPC, "No space left on device", str(self.directory))
         self._is_closed = True
         if self._ticket is not None:
             self._ticket.log_is_closed = True

@@ -72,6 +72,8 @@ class Flusher:
                     return
             finally:
                 partition.log.complete_flush(ticket)
+            if not ticket.is_synced:
+                return  # housekeeping asks again
         partition.flushed()
 
     async def run_in_thread(self, work: Callable[[], None]) -> None:

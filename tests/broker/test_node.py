@@ -107,6 +107,29 @@ def check(node: Node, old_id: UUID, what: str) -> None:
             assert not isinstance(node.create_topic(NewTopic(name, 3, 1)), Problem), what
 
 
+@pytest.mark.parametrize("work", [create, grow, recreate])
+def test_what_a_full_disk_left_half_done_is_finished_when_there_is_space(work: Callable[[Node], Any]) -> None:
+    """Neither a folder that nobody knows, which would stop the next start, nor a name that cannot be had again."""
+    for at in range(300):
+        files = SimulatedFiles()
+        node = start(files)
+        assert not isinstance(node.create_topic(NewTopic("old", 2, 1)), Problem)
+        number = files.changes_made + at
+        files.full_during = range(number, number + 40)
+        work(node)
+        is_over = files.changes_made <= number
+        files.full_during = range(0)
+        for name in ("old", "new"):
+            if node.topic(name) is None:
+                assert not isinstance(node.create_topic(NewTopic(name, 1, 1)), Problem), f"operation {at}"
+            assert node.delete_topic(name) is None
+        assert node.log_directories.all[0].logs == {}
+        assert list(start(files.restarted()).topics()) == [], f"operation {at}"
+        if is_over:
+            return
+    raise AssertionError("not all operations were tried")
+
+
 def test_the_records_of_another_topic_of_the_same_name_are_not_taken_for_its_own() -> None:
     files = SimulatedFiles()
     node = start(files)

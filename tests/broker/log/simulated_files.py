@@ -95,6 +95,8 @@ class SimulatedFiles:
         """Operations so far that could have failed for want of space or by a broken disk."""
         self.fail_at: dict[int, int] = {}
         """Which of those operations fail, by number, with which errno; half of a failing write is done."""
+        self.full_during = range(0)
+        """Which of those operations, by number, find no space, if they need any."""
         self.kill_at: int | None = None
 
     @property
@@ -116,7 +118,7 @@ class SimulatedFiles:
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
-            self._change()
+            self._change(needs_space=True)
             node = _File()
             directory.change({path.name: node})
         assert isinstance(node, _File)
@@ -132,7 +134,7 @@ class SimulatedFiles:
     def pwrite(self, descriptor: int, data: ReadableBuffer, position: int) -> None:
         file = self._file(descriptor)
         try:
-            self._change()
+            self._change(needs_space=True)
         except (OSError, Killed):
             file.write(position, bytes(data[: len(data) // 2]))
             raise
@@ -143,7 +145,7 @@ class SimulatedFiles:
         self._file(descriptor).truncate(size)
 
     def preallocate(self, descriptor: int, size: int) -> None:
-        self._change()
+        self._change(needs_space=True)
         assert size >= len(self._file(descriptor).content)
 
     def sync(self, descriptor: int) -> None:
@@ -178,11 +180,11 @@ class SimulatedFiles:
         return self.now_ms
 
     def make_directory(self, path: Path) -> None:
-        self._change()
+        self._change(needs_space=True)
         self._directory(path.parent).change({path.name: _Directory()})
 
     def rename(self, old: Path, new: Path) -> None:
-        self._change()
+        self._change(needs_space=True)
         assert old.parent == new.parent
         self._directory(old.parent).change({old.name: None, new.name: self._node(old)})
 
@@ -212,13 +214,15 @@ class SimulatedFiles:
         file.truncate(0)
         file.write(0, content)
 
-    def _change(self) -> None:
+    def _change(self, *, needs_space: bool = False) -> None:
         number = self.changes_made
         self.changes_made += 1
         if number == self.kill_at:
             raise Killed
         if number in self.fail_at:
             raise OSError(self.fail_at[number], "injected failure")
+        if needs_space and number in self.full_during:
+            raise OSError(errno.ENOSPC, "injected want of space")
 
     def _descriptor(self, file: _File) -> int:
         self._next_descriptor += 1

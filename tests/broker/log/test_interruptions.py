@@ -147,3 +147,26 @@ def test_a_flush_that_outlives_its_log_leaves_the_next_log_of_that_name_alone() 
     assert log.begin_flush() is None
     assert not files.exists(ROOT / "t-0" / "leader-epoch-checkpoint")
     assert try_append(log, batch(b"y"))
+
+
+def test_a_disk_too_full_for_the_leader_epochs_postpones_the_flush() -> None:
+    files = SimulatedFiles()
+    directory, log = new_log(files)
+    append(log, batch(b"x"), leader_epoch=1)
+    flush(log)
+    append(log, batch(b"y"), leader_epoch=2)
+    files.full_during = range(files.changes_made, 10_000)
+    flush(log)
+    assert log.recovery_point == 1
+    files.full_during = range(0)
+    flush(log)
+    assert log.recovery_point == 2
+
+    append(log, batch(b"z"), leader_epoch=3)
+    files.full_during = range(files.changes_made, 10_000)
+    with pytest.raises(OSError, match="No space left"):
+        log.close()
+    files.full_during = range(0)
+    directory.close(clean=False)
+    recovered = open_directory(files.restarted()).logs["t", 0]
+    assert recovered.leader_epochs.entries == [(1, 0), (2, 1), (3, 2)]
