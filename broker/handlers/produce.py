@@ -57,6 +57,14 @@ _MESSAGES = {
     ErrorCode.invalid_record: "The records are not one whole batch that a producer may write.",
 }
 
+_TELLS_NO_START: Final = (
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.message_too_large,
+    ErrorCode.record_list_too_large,
+    ErrorCode.corrupt_message,
+)
+"""With other refusals of a partition's log comes its log start offset (ReplicaManager.appendToLocalLog)."""
+
 _UNDECIDED: Final = (
     ErrorCode.concurrent_transactions,
     ErrorCode.coordinator_load_in_progress,
@@ -147,10 +155,12 @@ def _append(
         _logger.error("cannot append to %s-%d: %s", partition.topic, partition.index, error)
         return PartitionProduced(wanted.partition, ErrorCode.kafka_storage_error), None
     if isinstance(appended, ErrorCode):
-        return PartitionProduced(wanted.partition, appended, error_message=_MESSAGES.get(appended)), None
+        start = -1 if appended in _TELLS_NO_START else partition.log.log_start_offset
+        return PartitionProduced(wanted.partition, appended, -1, -1, start, _MESSAGES.get(appended)), None
     if isinstance(appended, RefusedRecords):
         error_code, message, record_errors = appended
-        return PartitionProduced(wanted.partition, error_code, -1, -1, -1, message, record_errors), None
+        start = partition.log.log_start_offset
+        return PartitionProduced(wanted.partition, error_code, -1, -1, start, message, record_errors), None
     answer = PartitionProduced(
         wanted.partition,
         ErrorCode.none,

@@ -99,8 +99,8 @@ def test_a_repeated_batch_is_not_written_twice(log: PartitionLog) -> None:
     append(log, batch(b"of somebody else"))
     append(log, second)
     assert [append(log, retry) for retry in retries] == [
-        Appended(0, 1, -1, duplicate=True),
-        Appended(3, 3, -1, duplicate=True),
+        Appended(0, 1, NOW_MS, duplicate=True),
+        Appended(3, 3, NOW_MS, duplicate=True),
     ]
     gap = batch(b"e", producer_id=1, producer_epoch=0, base_sequence=4)
     assert try_append(log, gap) is ErrorCode.out_of_order_sequence_number

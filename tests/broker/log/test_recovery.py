@@ -75,7 +75,7 @@ def check_is_whole(files: SimulatedFiles, records: int) -> None:
     assert log.leader_epochs.entries == epochs
     if records:
         again = batch(value(records - 1), producer_id=9, producer_epoch=0, base_sequence=records - 1)
-        assert append(log, again) == Appended(records - 1, records - 1, -1, duplicate=True)
+        assert append(log, again) == Appended(records - 1, records - 1, NOW_MS + records - 1, duplicate=True)
         gap = batch(b"x", producer_id=9, producer_epoch=0, base_sequence=records + 1)
         assert try_append(log, gap) is ErrorCode.out_of_order_sequence_number
     following = batch(

@@ -1,0 +1,161 @@
+"""The files of Apache Kafka 3.9 and ours, byte for byte, after the same requests at the same times.
+
+tests/golden/kafka-3.9 is made by `python -m tests.compat.apache_kafka.golden`, which says what the requests are. These
+alone are not compared:
+
+- topic ids, which are drawn at random;
+- the order of the lines of a checkpoint, which is that of a hash map in Kafka;
+- of a committed offset its time, as Kafka reads its clock a second time for it, and the base sequence of its batch:
+  with no producer it means nothing, and Kafka writes 0 there where it writes -1 in all other such batches.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from broker.handlers.dispatch import PendingResponse
+from broker.log.compaction import CleanedGroup, compact
+from broker.log.files import RealFiles
+from broker.log.partition_log import PartitionLog
+from broker.protocol.frame import Part
+from broker.records.batch import headers, read_header
+from broker.records.record import decode_batch, encode_batch
+from tests.broker.handlers.harness import NodeHarness, decode_answer
+from tests.broker.log.building import flush
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-3.9"
+TOPICS = sorted(path.name for path in (GOLDEN / "log").iterdir() if path.is_dir())
+CHECKPOINTS = sorted(path.name for path in (GOLDEN / "log").iterdir() if path.is_file())
+
+
+class Replay(NamedTuple):
+    log_dir: Path
+    answers: list[tuple[dict[str, Any], Any, Any]]
+    """Requests, Kafka's answers, ours."""
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+    """Our log directory after all requests, compacted and closed cleanly."""
+    log_dir = tmp_path_factory.mktemp("replay") / "log"
+    node = NodeHarness(log_dir, offsets_topic_num_partitions="1", transaction_partition_verification_enable="false")
+    answers = [
+        (request, _decoded(request, base64.b64decode(request["answer"])), _decoded(request, _answer(node, request)))
+        for request in map(json.loads, (GOLDEN / "requests.jsonl").read_text().splitlines())
+    ]
+    _compact(node, node.log_directory.logs["compacted", 0])
+    node.log_directory.close(
+        high_watermarks={
+            (partition.topic, partition.index): partition.high_watermark for partition in node.node.partitions()
+        }
+    )
+    return Replay(log_dir, answers)
+
+
+def _answer(node: NodeHarness, request: dict[str, Any]) -> bytes:
+    node.clock.advance_ms(request["now_ms"] - node.clock.now_ms())
+    frame = base64.b64decode(request["frame"])
+    while True:
+        reply = node.send(frame)
+        assert reply is not None
+        parts = _awaited(node, reply) if isinstance(reply, PendingResponse) else reply
+        answer = b"".join(bytes(part) for part in parts)
+        if request["api"] != "find_coordinator" or _decoded(request, answer).error_code == 0:
+            return answer
+        node.scheduler.run(1)
+
+
+def _awaited(node: NodeHarness, pending: PendingResponse) -> list[Part]:
+    found: list[list[Part]] = []
+    pending.deferred.on_ready(lambda parts: found.append(pending.frame(parts)))
+    while not found:
+        node.scheduler.run(1)
+    return found[0]
+
+
+def _decoded(request: dict[str, Any], answer: bytes) -> Any:
+    return decode_answer(request["api"], request["version"], [answer])
+
+
+def _compact(node: NodeHarness, log: PartitionLog) -> None:
+    """One pass at the time at which Kafka's was, which shows in the horizon of what it leaves of tombstones."""
+    golden = sorted((GOLDEN / "log" / "compacted-0").glob("*.log"))
+    found = [header.delete_horizon_ms for path in golden for _, header in headers(path.read_bytes())]
+    (horizon_ms,) = {horizon_ms for horizon_ms in found if horizon_ms is not None}
+    now_ms = horizon_ms - log.config.delete_retention_ms
+    flush(log)
+    job = log.compaction_job(log.dirtiness(0, log.log_end_offset, now_ms), now_ms, 1 << 20, 0.9, ".cleaned")
+    for step in compact(RealFiles(), job, lambda _: None):
+        if isinstance(step, CleanedGroup):
+            log.replace_segments(step, now_ms)
+        else:
+            node.log_directory.clean_offsets["compacted", 0] = step.clean_up_to
+            node.log_directory.begin_cleaner_checkpoint().write()
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.suffix != ".deleted"}
+
+
+def _without_commit_times(log: bytes) -> bytes:
+    batches = []
+    for position, header in headers(log):
+        records = [record._replace(value=(record.value or b"")[:-8]) for record in decode_batch(log[position:], header)]
+        batches.append(encode_batch(records, base_offset=header.base_offset, leader_epoch=header.leader_epoch))
+        assert header._replace(length=0, crc=0, base_sequence=-1) == read_header(batches[-1])._replace(length=0, crc=0)
+    return b"".join(batches)
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_the_files_of_a_partition_are_kafkas(replay: Replay, topic: str) -> None:
+    ours = _files(replay.log_dir / topic)
+    kafkas = _files(GOLDEN / "log" / topic)
+    for files in (ours, kafkas):
+        files["partition.metadata"] = re.sub(rb"topic_id: \S{22}\b", b"topic_id: x", files["partition.metadata"])
+        if topic.startswith("__consumer_offsets"):
+            files[f"{0:020}.log"] = _without_commit_times(files[f"{0:020}.log"])
+    assert sorted(ours) == sorted(kafkas)
+    different = [name for name in kafkas if ours[name] != kafkas[name]]
+    assert not different, f"{different[0]}: {ours[different[0]].hex(' ')} in place of {kafkas[different[0]].hex(' ')}"
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_the_checkpoints_are_kafkas(replay: Replay, name: str) -> None:
+    assert sorted((replay.log_dir / name).read_text().splitlines()) == sorted(
+        (GOLDEN / "log" / name).read_text().splitlines()
+    )
+
+
+def test_the_answers_are_kafkas(replay: Replay) -> None:
+    compared = [
+        (number, kafkas, ours)
+        for number, (request, kafkas, ours) in enumerate(replay.answers)
+        if request["api"] not in ("find_coordinator", "create_topics")  # addresses and topic ids
+    ]
+    assert len(compared) > 100
+    for number, kafkas, ours in compared:
+        assert ours == kafkas, f"request {number}"
+
+
+def test_refused_and_repeated_batches_are_among_the_requests() -> None:
+    """The comparison covers what the broker decides about producers, not only what it is given."""
+    codes = {code for request in _requests() for code in _error_codes(request)}
+    assert {0, 45, 47} <= codes, codes
+
+
+def _requests() -> Iterator[dict[str, Any]]:
+    for line in (GOLDEN / "requests.jsonl").read_text().splitlines():
+        yield json.loads(line)
+
+
+def _error_codes(request: dict[str, Any]) -> Iterator[int]:
+    if request["api"] == "produce":
+        for response in _decoded(request, base64.b64decode(request["answer"])).responses:
+            yield from (int(partition.error_code) for partition in response.partition_responses)
