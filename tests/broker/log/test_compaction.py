@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,10 +14,11 @@ from broker.log.compaction import CleanedGroup, compact
 from broker.log.config import LogConfig
 from broker.log.log_directory import LogDirectory
 from broker.log.offset_map import OffsetMap
+from broker.log.partition_log import Appended, PartitionLog
 from broker.log.segment import file_name
-from broker.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
-from broker.records.batch import Codec, CorruptBatch, headers, read_header
-from broker.records.record import Record, decode_batch
+from broker.log.transaction_index import AbortedTransaction, decode_aborted
+from broker.records.batch import Codec, CorruptBatch, headers
+from broker.records.record import Record, TransactionMarker, decode_batch
 from tests.broker.log.building import NOW_MS, ROOT, append, flush, new_log, open_directory, try_append
 from tests.broker.log.compacting import compact_once, keyed_batch, last_values, put, records_of, roll
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
@@ -261,24 +262,33 @@ def test_damage_ends_the_pass_and_changes_nothing(position: int, complaint: str)
     assert files.read(path) == data
 
 
+def end(log: PartitionLog, producer_id: int, *, is_commit: bool) -> int:
+    marker = TransactionMarker(producer_id, 0, 0, is_commit)
+    appended = log.append_marker(marker, leader_epoch=0, now_ms=NOW_MS)
+    assert isinstance(appended, Appended), appended
+    log.producer_states.high_watermark_moved(log.log_end_offset)
+    return appended.base_offset
+
+
+def in_transaction(producer_id: int, sequence: int = 0) -> dict[str, Any]:
+    return {
+        "producer_id": producer_id,
+        "producer_epoch": 0,
+        "base_sequence": sequence,
+        "is_transactional": True,
+    }
+
+
 def test_what_an_aborted_transaction_wrote_goes_and_its_marker_after_it() -> None:
     files, directory = compacting()
     log = directory.logs["t", 0]
     put(log, (b"a", b"good"))
-    put(log, (b"a", b"bad"), producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
-    log.producer_states.expire(NOW_MS, -1)
-    log.producer_states.get(5).transaction_first_offset = -1  # type: ignore[union-attr]
-    log.producer_states.expire(NOW_MS, -1)
-    marker = struct.pack(">hh", 0, 0), struct.pack(">hi", 0, 1)
-    control = keyed_batch([marker], producer_id=5, producer_epoch=0, is_transactional=True, is_control=True)
-    log.append(control, [read_header(control)], leader_epoch=0, now_ms=NOW_MS)  # no client may send one
-    log.producer_states.get(5).transaction_first_offset = -1  # type: ignore[union-attr]
-    log.producer_states.expire(NOW_MS, -1)
+    put(log, (b"a", b"bad"), **in_transaction(5))
+    assert end(log, 5, is_commit=False) == 2
     put(log, (b"b", b"more"))
+    log.producer_states.expire(NOW_MS, -1)
     roll(log)
-    aborted = AbortedTransaction(5, 1, 2, 1)
     index = log.directory / file_name(0, ".txnindex")
-    files.overwrite(index, encode_aborted([aborted]))
 
     def first_batches() -> list[tuple[int, int | None]]:
         found = list(headers(files.read(log.directory / file_name(0, ".log"))))
@@ -286,15 +296,56 @@ def test_what_an_aborted_transaction_wrote_goes_and_its_marker_after_it() -> Non
 
     compact_once(files, directory)
     assert first_batches() == [(0, None), (2, None), (3, None)]
-    assert decode_aborted(files.read(index)) == [aborted]
+    assert decode_aborted(files.read(index)) == [AbortedTransaction(5, 1, 2, 3)]
+    assert log.aborted_transactions(0, 1 << 20, 4) == [(5, 1)]
     roll(log)
     compact_once(files, directory)
     assert first_batches() == [(0, None), (2, NOW_MS + 1000), (3, None)]
     assert not files.exists(index)
+    assert log.aborted_transactions(0, 1 << 20, 4) == []
     roll(log)
     compact_once(files, directory, now_ms=NOW_MS + 1000)
     assert first_batches() == [(0, None), (3, None)]
     assert last_values(records_of(log))[b"a"] == b"good"
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_transaction_counts_as_its_marker_says_though_that_is_not_compacted_yet(is_commit: bool) -> None:
+    files, directory = compacting()
+    log = directory.logs["t", 0]
+    put(log, (b"a", b"old"))
+    put(log, (b"a", b"new"), **in_transaction(5))
+    roll(log)
+    end(log, 5, is_commit=is_commit)
+    compact_once(files, directory)
+    assert [record.value for record in records_of(log) if record.key == b"a"] == [b"new" if is_commit else b"old"]
+
+
+def test_an_aborted_transaction_of_the_clean_part_does_not_taint_a_later_one_of_its_producer() -> None:
+    files, directory = compacting()
+    log = directory.logs["t", 0]
+    put(log, (b"a", b"aborted"), **in_transaction(5))
+    end(log, 5, is_commit=False)
+    put(log, (b"b", b"old"))
+    roll(log)
+    compact_once(files, directory)
+    put(log, (b"b", b"new"), **in_transaction(5, sequence=1))
+    end(log, 5, is_commit=True)
+    roll(log)
+    compact_once(files, directory)
+    assert [record.value for record in records_of(log) if record.key == b"b"] == [b"new"]
+
+
+def test_nothing_of_an_open_transaction_is_compacted() -> None:
+    _, directory = compacting()
+    log = directory.logs["t", 0]
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"), **in_transaction(5))
+    put(log, (b"a", b"3"))
+    roll(log)
+    assert log.dirtiness(0, log.producer_states.first_unstable_offset, NOW_MS).dirty_bytes == 0
+    end(log, 5, is_commit=False)
+    assert log.dirtiness(0, log.producer_states.first_unstable_offset, NOW_MS).dirty_bytes > 0
 
 
 def prepared(power_cut: bool) -> tuple[SimulatedFiles, LogDirectory, list[Record]]:
