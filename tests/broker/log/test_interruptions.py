@@ -151,7 +151,7 @@ def test_a_flush_that_outlives_its_log_leaves_the_next_log_of_that_name_alone() 
 
 def test_a_disk_too_full_for_the_leader_epochs_postpones_the_flush() -> None:
     files = SimulatedFiles()
-    directory, log = new_log(files)
+    _, log = new_log(files)
     append(log, batch(b"x"), leader_epoch=1)
     flush(log)
     append(log, batch(b"y"), leader_epoch=2)
@@ -162,11 +162,23 @@ def test_a_disk_too_full_for_the_leader_epochs_postpones_the_flush() -> None:
     flush(log)
     assert log.recovery_point == 2
 
-    append(log, batch(b"z"), leader_epoch=3)
-    files.full_during = range(files.changes_made, 10_000)
-    with pytest.raises(OSError, match="No space left"):
-        log.close()
-    files.full_during = range(0)
-    directory.close(clean=False)
-    recovered = open_directory(files.restarted()).logs["t", 0]
-    assert recovered.leader_epochs.entries == [(1, 0), (2, 1), (3, 2)]
+
+def test_a_stop_on_a_full_disk_is_no_clean_one() -> None:
+    for before in range(80):
+        files = SimulatedFiles()
+        directory, log = new_log(files)
+        append(log, batch(b"x"), leader_epoch=1)
+        flush(log)
+        append(log, batch(b"y"), leader_epoch=2)
+        files.full_during = range(files.changes_made + before, 10_000)
+        is_clean = True
+        try:
+            directory.close()
+        except OSError:
+            is_clean = False
+        assert files.exists(ROOT / ".kafka_cleanshutdown") == is_clean
+        recovered = open_directory(files.restarted()).logs["t", 0]
+        assert recovered.leader_epochs.entries == [(1, 0), (2, 1)], before
+        if is_clean:
+            return
+    raise AssertionError("not all operations were tried")

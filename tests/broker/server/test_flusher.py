@@ -21,6 +21,10 @@ class Ticket:
         if self._log.error is not None:
             raise self._log.error
 
+    @property
+    def is_synced(self) -> bool:
+        return not self._log.disk_is_full
+
 
 class Log:
     def __init__(self) -> None:
@@ -29,6 +33,7 @@ class Log:
         self.error: OSError | None = None
         self.begin_error: OSError | None = None
         self.has_something = True
+        self.disk_is_full = False
 
     def begin_flush(self) -> Ticket | None:
         if self.begin_error is not None:
@@ -131,3 +136,10 @@ def test_a_log_whose_flush_cannot_begin_holds_up_no_other(number: int) -> None:
     assert [(p.log.completed, p.flushes) for p in partitions] == [(1, 1), (1, 1), (0, 0), (1, 1), (1, 1)]
     # A process that has all the descriptors it may have is no reason to doubt the disk; the flush is asked for again.
     assert failures == ([error] if number == errno.EIO else [])
+
+
+def test_what_a_full_disk_kept_from_the_disk_is_not_said_to_be_there() -> None:
+    partition = FakePartition()
+    partition.log.disk_is_full = True
+    assert run(partition, 1) == []
+    assert (partition.log.syncs, partition.log.completed, partition.flushes) == (1, 1, 0)
