@@ -19,7 +19,7 @@ import io
 import struct
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any, Final
 from uuid import UUID
@@ -166,25 +166,41 @@ Build = Callable[[Any], Any]
 
 def builder(schema: str, version: int, kind: EntityType) -> Build:
     """A function that makes the request or answer of a version out of mappings."""
-    versions = (*older_schemas.versions(schema), *schema_name_map[schema])
-    every_version = [_entity(schema, other, kind) for other in versions]
-    return _builder(_entity(schema, version, kind), every_version)
+
+    def other_versions() -> Iterator[type[Any]]:
+        versions = (*older_schemas.versions(schema), *schema_name_map[schema])
+        for other in sorted(versions, reverse=True):
+            yield _entity(schema, other, kind)
+
+    return _builder(_entity(schema, version, kind), other_versions)
 
 
-def _builder(entity: type[Any], every_version: Sequence[type[Any]]) -> Build:
+Hints = Callable[[], Iterator[Any]]
+"""What stands in the place of a type in all versions, the newest first. Each is loaded when it is come to: that takes
+milliseconds, and most answers need none."""
+
+
+def _builder(entity: type[Any], every_version: Hints) -> Build:
     builds: dict[str, tuple[Build, object]] = {}
     hints = typing.get_type_hints(entity)
-    all_hints = [typing.get_type_hints(other) for other in every_version]
     for field in dataclasses.fields(entity):
         hint = hints[field.name]
-        build = _field_builder(hint, [other[field.name] for other in all_hints if field.name in other])
+        build = _field_builder(hint, functools.partial(_hints_of_field, every_version, field.name))
         default = field.default if field.default is not dataclasses.MISSING else _implicit_default(hint)
         builds[field.name] = (build, default)
-    known = {field.name for other in every_version for field in dataclasses.fields(other)}
+    known = set(builds)
+
+    def check_names(names: Iterable[str]) -> None:
+        unknown = set(names) - known
+        for other in every_version():
+            known.update(field.name for field in dataclasses.fields(other))
+            if known >= unknown:
+                return
+        raise TypeError(f"{entity.__name__} has no field {', '.join(sorted(unknown - known))}")
 
     def build_entity(values: Any) -> Any:
         if not known.issuperset(values):
-            raise TypeError(f"{entity.__name__} has no field {', '.join(sorted(set(values) - known))}")
+            check_names(values)
         arguments = {}
         for name, (build, default) in builds.items():
             value = values.get(name, _ABSENT)
@@ -194,18 +210,28 @@ def _builder(entity: type[Any], every_version: Sequence[type[Any]]) -> Build:
     return build_entity
 
 
-def _field_builder(hint: Any, every_version: Sequence[Any]) -> Build:
+def _hints_of_field(every_version: Hints, name: str) -> Iterator[Any]:
+    for entity in every_version():
+        if name in entity.__dataclass_fields__:
+            yield _not_none(typing.get_type_hints(entity)[name])
+
+
+def _hints_of_items(every_version: Hints) -> Iterator[Any]:
+    for hint in every_version():
+        yield _not_none(typing.get_args(hint)[0])
+
+
+def _field_builder(hint: Any, every_version: Hints) -> Build:
     hint = _not_none(hint)
     if typing.get_origin(hint) is tuple:
-        items = [typing.get_args(_not_none(other))[0] for other in every_version]
-        item = _field_builder(typing.get_args(hint)[0], items)
+        item = _field_builder(typing.get_args(hint)[0], functools.partial(_hints_of_items, every_version))
 
         def build_array(values: Iterable[Any]) -> tuple[Any, ...]:
             return tuple([item(value) for value in values])
 
         return build_array
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return _builder(hint, [_not_none(other) for other in every_version])
+        return _builder(hint, every_version)
     if issubclass(hint, datetime.timedelta):
         return lambda milliseconds: datetime.timedelta(milliseconds=milliseconds)
     if issubclass(hint, datetime.datetime):
