@@ -81,7 +81,7 @@ def start(
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more.")] = False,
 ) -> None:
-    """Start a broker and run it until SIGTERM or SIGINT; a second signal stops it at once.
+    """Start a broker and run it until SIGTERM or SIGINT; another, a second later, stops it at once.
 
     When it accepts connections it prints one line, "ready: listening on HOST:PORT (…)", on standard output. Its log
     goes to standard error. Options win over --property, and that over --config. Exit codes: 0 stopped cleanly, 1 failed

@@ -58,6 +58,8 @@ HOUSEKEEPING_MS: Final = 250
 LAG_INTERVAL_MS: Final = 250
 FINISH_TIMEOUT_MS: Final = 10_000
 """How long a stopping broker waits for clients to take answers that are under way."""
+SAME_SIGNAL_MS: Final = 1000
+"""Wrappers and process groups pass a signal on that the broker has got already."""
 RECOVERY_IS_SLOW_MS: Final = 2000
 EXPIRE_PRODUCERS_INTERVAL_MS: Final = 600_000
 FIRST_RETENTION_CHECK_MS: Final = 30_000
@@ -208,6 +210,7 @@ class _Broker:
         self._metrics = metrics
         self._limits = limits
         self._started_ns = started_ns
+        self._stop_asked_ms = 0
         self._connections: set[Connection] = set()
         self._background: set[asyncio.Task[None]] = set()
 
@@ -254,9 +257,7 @@ class _Broker:
             await acceptor.close()
         if metrics is not None:
             metrics.close()
-        if exit_code == EXIT_OK:
-            await self._stop_cleanly()
-        return exit_code
+        return await self._stop_cleanly() if exit_code == EXIT_OK else exit_code
 
     def _connection_factory(self, dispatcher: Dispatcher, bound: BoundListener) -> Callable[[OnLost], Connection]:
         max_frame_bytes = self._config.integer("socket.request.max.bytes")
@@ -311,11 +312,14 @@ class _Broker:
     # Signals and failures
 
     def _on_signal(self) -> None:
-        if self._stop.done():
+        now_ms = _monotonic_ms()
+        if not self._stop.done():
+            _logger.info("stopping")
+            self._stop_asked_ms = now_ms
+            self._stop.set_result(EXIT_OK)
+        elif now_ms - self._stop_asked_ms >= SAME_SIGNAL_MS:
             _logger.warning("stopping at once; the next start will recover the logs")
             os._exit(EXIT_FAILED)
-        _logger.info("stopping")
-        self._stop.set_result(EXIT_OK)
 
     def _on_partition_failure(self, error: OSError, partition: Partition) -> None:
         self._on_directory_failure(error, self._log_directories.of(partition.log))
@@ -342,7 +346,7 @@ class _Broker:
         if not self._stop.done():
             self._stop.set_result(EXIT_FAILED)
 
-    async def _stop_cleanly(self) -> None:
+    async def _stop_cleanly(self) -> int:
         for task in self._background:
             task.cancel()
         for connection in self._connections:
@@ -357,8 +361,13 @@ class _Broker:
         for connection in tuple(self._connections):
             connection.close()
         await self._flusher.close()
-        self._log_directories.close(clean=True)
+        try:
+            self._log_directories.close(clean=True)
+        except OSError as error:
+            _logger.critical("cannot bring the logs to the disk: %s; the next start will recover them", error)
+            return EXIT_FAILED
         _logger.info("stopped cleanly")
+        return EXIT_OK
 
     # Housekeeping
 
@@ -417,7 +426,11 @@ class _Broker:
                 self._flusher.request(partition)
         if self._node.has_deleted_logs:
             self._node.has_deleted_logs = False
-            await self._flusher.run_in_thread(self._log_directories.purge_deleted)
+            for directory in self._log_directories.live:
+                try:
+                    await self._flusher.run_in_thread(directory.purge_deleted)
+                except OSError as error:
+                    self._on_directory_failure(error, directory)
 
     def _request_checkpoint(self, done: CheckpointDone) -> None:
         self._log_keeper.request_checkpoint(done)
