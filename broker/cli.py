@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "produce": "Write the lines of standard input to a topic.",
     "consume": "Write the records of a topic to standard output.",
     "groups": "Consumer groups: list, describe, reset offsets, delete.",
+    "transactions": "What transactional producers are doing; abort what hangs.",
     "configs": "Show and change the settings of topics and brokers.",
     "cluster": "Show which cluster answers, and its brokers.",
     "log-dirs": "How much disk each partition takes.",
@@ -32,8 +33,11 @@ class _CommandGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         name = cmd_name.replace("-", "_")
+        found = getattr(import_module(f"broker.commands.{name}"), name)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_command(found)
         command_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        command_app.command(name=cmd_name)(getattr(import_module(f"broker.commands.{name}"), name))
+        command_app.command(name=cmd_name)(found)
         return typer.main.get_command(command_app)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

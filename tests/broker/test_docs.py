@@ -40,6 +40,9 @@ def test_every_option_shown_is_one(name: str) -> None:
     assert isinstance(group, TyperGroup)
     command = group.get_command(typer.Context(group), name)
     assert command is not None
-    options = {option for parameter in command.params for option in parameter.opts}
     for arguments in (arguments for shown, arguments in SHOWN if shown == name):
+        asked = [command]
+        if isinstance(command, TyperGroup):
+            asked += [command.commands[word] for word in arguments.split() if word in command.commands]
+        options = {option for part in asked for parameter in part.params for option in parameter.opts}
         assert options.issuperset(re.findall(r"--[a-z.-]+", arguments)), f"highwater broker {name} {arguments}"

@@ -2,12 +2,13 @@
 
     python -m tests.broker.txn.copier BOOTSTRAP SOURCE TARGET
 
-Records and offsets go in one transaction. Each record is written as it is. It ends only by being killed, or with 1
-when its producer cannot go on; whoever runs it starts it again.
+Records and offsets go in one transaction. Each record is written as it is. It ends by being killed, or when its
+producer cannot go on or hangs; whoever runs it starts it again.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Any
 
@@ -15,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 _BATCH = 10
 _TIMEOUT_S = 20.0
+_HANGS_S = 5
 
 
 def main(bootstrap: str, source: str, target: str) -> None:
@@ -44,6 +46,8 @@ def main(bootstrap: str, source: str, target: str) -> None:
             for partition in consumer.position(consumer.assignment())
             if partition.offset >= 0
         ]
+        # librdkafka may wait without end for a coordinator that was away (its issue 5456): let that kill us.
+        signal.alarm(_HANGS_S)
         try:
             producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), _TIMEOUT_S)
             commit(producer)
@@ -53,6 +57,7 @@ def main(bootstrap: str, source: str, target: str) -> None:
                 raise
             producer.abort_transaction(_TIMEOUT_S)
             rewind(consumer)
+        signal.alarm(0)
 
 
 def commit(producer: Producer) -> None:

@@ -1,0 +1,85 @@
+"""Requests that confluent-kafka cannot make, spoken here: one over one plain connection, to a broker that is named."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from typing import Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from broker.commands.client import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Cluster
+from broker.commands.terminal import CommandError, UsageError
+from broker.protocol import cold
+from broker.protocol.apis import APIS
+from broker.protocol.primitives import Decoder, MalformedRequestError
+
+_HEADER: Final = struct.Struct(">hhih")
+_NO_CLIENT_ID: Final = -1
+_CORRELATION_ID: Final = struct.Struct(">i")
+_LENGTH: Final = struct.Struct(">i")
+_MAX_ANSWER_BYTES: Final = 64 << 20
+_RETRY_S: Final = 0.2
+_KEYS: Final = {api.name: api for api in APIS.values()}
+_WHILE_A_COORDINATOR_STARTS: Final = (ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)
+_TRANSACTIONAL_ID: Final = 1
+
+
+class Node(NamedTuple):
+    """A broker of the cluster."""
+
+    node_id: int
+    host: str
+    port: int
+
+    def ask(self, api: str, version: int, /, **fields: Any) -> Any:
+        """The answer to one request, by kio's names. Raises UsageError when the broker gives none."""
+        try:
+            return self._exchange(api, version, fields)
+        except (OSError, EOFError, MalformedRequestError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise UsageError(
+                f"broker {self.node_id} at {self.host}:{self.port} does not answer {api} version {version}, asked over "
+                f"a plain connection: {reason}"
+            ) from None
+
+    def _exchange(self, api: str, version: int, fields: cold.Answer) -> Any:
+        flexible = _KEYS[api].is_flexible(version)
+        header = _HEADER.pack(_KEYS[api].key, version, 1, _NO_CLIENT_ID) + (b"\0" if flexible else b"")
+        request = header + cold.encode_request(api, version, fields)
+        with socket.create_connection((self.host, self.port), CONNECT_TIMEOUT_S) as connection:
+            connection.settimeout(REQUEST_TIMEOUT_S)
+            connection.sendall(_LENGTH.pack(len(request)) + request)
+            (size,) = _LENGTH.unpack(_receive(connection, _LENGTH.size))
+            if not _CORRELATION_ID.size <= size <= _MAX_ANSWER_BYTES:
+                raise EOFError(f"an answer of {size} bytes")
+            decoder = Decoder(memoryview(_receive(connection, size)), _CORRELATION_ID.size, flexible=flexible)
+        decoder.skip_tags()
+        return cold.decode_response(api, version, decoder)
+
+
+def nodes_of(cluster: Cluster) -> list[Node]:
+    return sorted(Node(int(node.id), str(node.host), int(node.port)) for node in cluster.metadata.brokers.values())
+
+
+def coordinator_of(cluster: Cluster, transactional_id: str) -> Node:
+    """Waits for one that starts. Raises CommandError when there is none."""
+    deadline = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        answer = nodes_of(cluster)[0].ask("find_coordinator", 1, key=transactional_id, key_type=_TRANSACTIONAL_ID)
+        if answer.error_code is ErrorCode.none:
+            return Node(answer.node_id, answer.host, answer.port)
+        if answer.error_code not in _WHILE_A_COORDINATOR_STARTS or time.monotonic() >= deadline:
+            raise CommandError(f"{transactional_id}: no coordinator of it can be found ({answer.error_code.name})")
+        time.sleep(_RETRY_S)
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise EOFError("it closed the connection")
+        data += piece
+    return bytes(data)
