@@ -119,7 +119,7 @@ class Node:
         )
         self.fetch_sessions = FetchSessions(config.integer("max.incremental.fetch.session.cache.slots"))
         self.has_deleted_logs = False
-        """Whether folders of deleted partitions wait for `LogDirectories.purge_deleted`, which may take long."""
+        """Whether folders of deleted partitions wait for `LogDirectory.purge_deleted`, which may take long."""
         self.request_checkpoint = request_checkpoint
         """Have the logs' checkpoints written soon; the callback is told the failure, if any."""
         self._request_flush = request_flush

@@ -20,7 +20,6 @@ Versions 0 to 2 are told by ApiVersions and not served: see broker.protocol.apis
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import Final
 
@@ -51,7 +50,6 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 
 ABORTABLE_FROM: Final = 11
 
-_logger = logging.getLogger(__name__)
 _MESSAGES = {
     ErrorCode.message_too_large: "The record batch is larger than max.message.bytes of the topic allows.",
     ErrorCode.invalid_record: "The records are not one whole batch that a producer may write.",
@@ -151,8 +149,7 @@ def _append(
         return PartitionProduced(wanted.partition, ErrorCode.invalid_required_acks), None
     try:
         appended = partition.append(wanted.records, acks, now_ms, verify=verify)
-    except OSError as error:
-        _logger.error("cannot append to %s-%d: %s", partition.topic, partition.index, error)
+    except OSError:
         return PartitionProduced(wanted.partition, ErrorCode.kafka_storage_error), None
     if isinstance(appended, ErrorCode):
         start = -1 if appended in _TELLS_NO_START else partition.log.log_start_offset

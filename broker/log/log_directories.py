@@ -74,10 +74,6 @@ class LogDirectories:
         for directory in self.live:
             directory.set_aside_unfinished(topic)
 
-    def purge_deleted(self) -> None:
-        for directory in self.live:
-            directory.purge_deleted()
-
     def expire_producers(self) -> None:
         for directory in self.live:
             directory.expire_producers()
@@ -87,6 +83,12 @@ class LogDirectories:
         self._failed.add(directory)
 
     def close(self, *, clean: bool = True) -> None:
-        """Give all back. Those that failed get no mark of a clean stop, so the next start recovers them."""
+        """Give all back. Those that failed, or fail now, get no mark of a clean stop: the next start recovers them."""
+        failure: OSError | None = None
         for directory in self.all:
-            directory.close(clean=clean and directory not in self._failed)
+            try:
+                directory.close(clean=clean and directory not in self._failed)
+            except OSError as error:
+                failure = error
+        if failure is not None:
+            raise failure

@@ -12,8 +12,10 @@ a power cut could take back.
 from __future__ import annotations
 
 import errno
+import logging
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -25,6 +27,11 @@ from broker.records.produced import RefusedRecords, conform
 from broker.records.record import TransactionMarker
 from broker.replica.waiters import FetchWaiter
 
+_LOG: Final = logging.getLogger(__name__)
+
+TELL_FAILURES_MS: Final = 10_000
+"""A full disk refuses thousands of batches a second; the log tells of the first, and then how many more."""
+
 Acknowledge = Callable[[ErrorCode], None]
 Verify = Callable[[int, int], ErrorCode]
 """Whether a producer's (id, epoch) transaction has this partition, as its coordinator knows (KIP-890)."""
@@ -34,6 +41,8 @@ class Partition:
     __slots__ = (
         "_acknowledgements",
         "_appended_bytes",
+        "_failed_appends",
+        "_failure_told_ms",
         "_published_bytes",
         "_request_flush",
         "_stable_bytes",
@@ -82,6 +91,7 @@ class Partition:
         """Those of its topic."""
         self.fetch_waiters: set[FetchWaiter] = set()
         self._request_flush = request_flush
+        self._failed_appends = self._failure_told_ms = 0
         self._storage_failed = storage_failed
         self._acknowledgements: deque[tuple[int, Acknowledge]] = deque()
         # Bytes are counted from here on: appended, told to those who read below the high watermark, told to those who
@@ -143,7 +153,7 @@ class Partition:
                 records, headers, leader_epoch=self.leader_epoch, now_ms=now_ms, has_sequence=not by_coordinator
             )
         except OSError as failure:
-            self._append_failed(failure)
+            self._append_failed(failure, now_ms)
             raise
         if isinstance(appended, ErrorCode) or appended.duplicate:
             return appended
@@ -162,7 +172,7 @@ class Partition:
         try:
             appended = self.log.append_marker(marker, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except OSError as failure:
-            self._append_failed(failure)
+            self._append_failed(failure, now_ms)
             raise
         if not isinstance(appended, ErrorCode):
             self._appended(appended, self.log.size_bytes - size_bytes)
@@ -181,7 +191,13 @@ class Partition:
             states.refuse(header, now_ms)
         return error
 
-    def _append_failed(self, failure: OSError) -> None:
+    def _append_failed(self, failure: OSError, now_ms: int) -> None:
+        self._failed_appends += 1
+        if abs(now_ms - self._failure_told_ms) >= TELL_FAILURES_MS:
+            _LOG.error(
+                "cannot append to %s-%d: %s (times: %d)", self.topic, self.index, failure.strerror, self._failed_appends
+            )
+            self._failed_appends, self._failure_told_ms = 0, now_ms
         # A full disk takes nothing with it: what was there is whole, and there may be space again. So it is with
         # descriptors.
         if failure.errno not in (*DISK_IS_FULL, errno.EMFILE, errno.ENFILE):

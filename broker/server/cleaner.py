@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import broker
+from broker.log.checkpoint import CLEANER_OFFSET_CHECKPOINT
 from broker.log.compaction import CleanedGroup, Dirtiness
+from broker.log.files import DISK_IS_FULL
 from broker.log.log_directory import LogDirectory
 from broker.node import Node
 from broker.replica.partition import Partition
@@ -118,7 +120,12 @@ class Cleaner:
         await self._run_in_thread(log.sync_names)
         directory = self._node.log_directories.of(log)
         directory.clean_offsets[partition.topic, partition.index] = done["clean_up_to"]
-        await self._run_in_thread(directory.begin_cleaner_checkpoint().write)
+        try:
+            await self._run_in_thread(directory.begin_cleaner_checkpoint().write)
+        except OSError as error:
+            if error.errno not in DISK_IS_FULL:
+                raise
+            _logger.warning("%s is not written: %s; trying again later", CLEANER_OFFSET_CHECKPOINT, error.strerror)
         _logger.info(
             "%s-%d: compacted up to offset %d: %d of %d records stay, %.1f of %.1f MB",
             partition.topic,

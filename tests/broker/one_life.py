@@ -121,7 +121,7 @@ class Broker:
             for partition in self.node.partitions():
                 for path in partition.log.take_removable(self.clock.now_ms()):
                     self.files.remove(path)
-            self.node.log_directories.purge_deleted()
+            self.directory.purge_deleted()
         except OSError as error:
             self._unless_full(error)
 

@@ -92,3 +92,21 @@ def test_a_full_disk_is_told_and_outlived(tmp_path: Path, monkeypatch: pytest.Mo
         assert broker.process.poll() is None
     finally:
         broker.kill()
+
+
+def test_a_stop_on_a_full_disk_says_so_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = start_on_small_disk(tmp_path / "log", monkeypatch)
+    try:
+        create(broker, "t", segment_bytes="1000000")
+        acknowledged, errors = send(broker, 0, 50)
+        assert errors == []
+        in_broker(broker, "sh", "-c", f"cat /dev/zero > {tmp_path}/log/filler 2>/dev/null || true")
+        later, errors = send(broker, 100, 1500)
+        assert errors
+        assert {value for _, _, value in consume_all(broker, "t")} == acknowledged | later
+        assert broker.stop() == 1
+        assert "cannot bring the logs to the disk" in broker.log_text()
+        assert "Traceback" not in broker.log_text()
+        assert broker.log_text().count("cannot append to t-0") <= 3
+    finally:
+        broker.kill()

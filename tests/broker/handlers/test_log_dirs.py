@@ -13,6 +13,7 @@ from broker.log.errors import LogDirectoryError
 from broker.log.files import RealFiles
 from broker.records.batch import ReadableBuffer
 from broker.records.record import decode_batch
+from broker.replica.partition import TELL_FAILURES_MS
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 
@@ -130,7 +131,9 @@ def test_those_who_wait_for_a_broken_disk_are_told(node: NodeHarness, files: Bre
     assert [entry.index for entry in node.node.partitions() if entry.topic == "t"] == [0]
 
 
-def test_a_full_disk_is_no_broken_one(node: NodeHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_no_broken_one_and_told_once(
+    node: NodeHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     node.create_topic("t", 2)
 
     def no_space(*_: object) -> None:
@@ -138,7 +141,14 @@ def test_a_full_disk_is_no_broken_one(node: NodeHarness, tmp_path: Path, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(BreakingFiles, "pwrite", no_space)
+        for _ in range(100):
+            assert node.produce("t", b"x", partition=1).error_code is ErrorCode.kafka_storage_error
+        node.clock.advance_ms(TELL_FAILURES_MS)
         assert node.produce("t", b"x", partition=1).error_code is ErrorCode.kafka_storage_error
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "cannot append to t-1: No space left on device (times: 1)",
+        "cannot append to t-1: No space left on device (times: 100)",
+    ]
     assert node.produce("t", b"x", partition=1).base_offset == 0
 
 
