@@ -55,6 +55,20 @@ def encode_response(schema: str, version: int, answer: Answer) -> bytes:
     return buffer.getvalue()
 
 
+def encode_request(schema: str, version: int, fields: Answer) -> bytes:
+    """What a client sends, written as answers are."""
+    buffer = io.BytesIO()
+    entity_writer(_entity(schema, version, EntityType.request))(
+        buffer, builder(schema, version, EntityType.request)(fields)
+    )
+    return buffer.getvalue()
+
+
+def decode_response(schema: str, version: int, decoder: Decoder) -> Any:
+    """What a client reads. A point in time is left as it is sent, in ms, as it may be the -1 of none at all."""
+    return _entity_reader(_entity(schema, version, EntityType.response))(decoder)
+
+
 @functools.cache
 def _entity(schema: str, version: int, kind: EntityType) -> type[Any]:
     newer = older_schemas.newer_version(schema, version)
@@ -143,6 +157,8 @@ _MAX_TIMEDELTA_MS: Final = datetime.timedelta.max // datetime.timedelta(millisec
 _PRIMITIVES: Final[dict[str, Read]] = {
     "bool": Decoder.boolean,
     "bytes": _read_bytes,
+    "datetime_i64": Decoder.int64,
+    "error_code": lambda decoder: _error_code(decoder.int16()),
     "float64": lambda decoder: decoder.fields(_FLOAT64)[0],
     "int8": Decoder.int8,
     "int16": Decoder.int16,
@@ -153,7 +169,14 @@ _PRIMITIVES: Final[dict[str, Read]] = {
     "timedelta_i32": lambda decoder: datetime.timedelta(milliseconds=decoder.int32()),
     "uuid": _read_uuid,
 }
-"""What requests of the APIs in our table consist of."""
+"""What requests and answers of the APIs in our table consist of."""
+
+
+def _error_code(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.unknown_server_error  # One of a broker that is newer than we are.
 
 
 @functools.cache
