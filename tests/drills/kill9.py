@@ -29,6 +29,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.broker.running import COMMAND, start_broker
 from tests.drills.actors import Actor, Churner, Committer, Lost, Trimmer, client
 from tests.drills.reading import DEADLINE_S, Place, Seen, read
+from tests.drills.transactor import Transactor
 from tests.drills.writers import KeyedWriter, Writer, value_of
 
 ROUNDS_PER_LIFE: Final = 25
@@ -44,6 +45,8 @@ PROPERTIES: Final = (
     "log.cleaner.min.cleanable.ratio=0.05",
     "offsets.topic.num.partitions=4",
     "offsets.topic.segment.bytes=30000",
+    "transaction.state.log.num.partitions=4",
+    "transaction.state.log.segment.bytes=30000",
     "group.initial.rebalance.delay.ms=0",
     "auto.create.topics.enable=false",
 )
@@ -51,6 +54,7 @@ TOPICS: Final[dict[str, tuple[int, dict[str, str]]]] = {
     "plain": (3, {}),
     "synced": (2, {"flush.messages": "1"}),
     "compacted": (2, {"cleanup.policy": "compact", "delete.retention.ms": "500", "segment.bytes": "20000"}),
+    "ledger": (3, {}),
     "short": (2, {"retention.bytes": str(RETENTION_BYTES), "segment.bytes": "40000"}),
 }
 GROWING: Final = ("plain", "synced", "short")
@@ -93,6 +97,10 @@ class Life:
             KeyedWriter("keyed", self._address, "compacted", TOPICS["compacted"][0]),
             Committer("committer", self._address, self._admin, "plain", TOPICS["plain"][0]),
             Churner(CHURN, self._address, value_of),
+            *(
+                Transactor(f"transactor-{number}", self._address, self._admin, "ledger", TOPICS["ledger"][0])
+                for number in range(2)
+            ),
         ]
         for actor in self.actors:
             actor.start()
@@ -160,7 +168,8 @@ class Life:
         return [(name, index) for name, topic in found.items() if name[0] != "_" for index in topic.partitions]
 
     def _check(self) -> None:
-        seen = read(self._admin, self._address, self._places(), self._read_up_to)
+        places = [place for place in self._places() if place[0] != "ledger"]
+        seen = read(self._admin, self._address, places, self._read_up_to)
         for (topic, partition), found in seen.items():
             if topic in GROWING:
                 self._check_offsets(topic, partition, found)
