@@ -74,10 +74,10 @@ _UNDECIDED: Final = (
 
 def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Reply:
     now_ms = node.clock.now_ms()
-    acks = request.acks
+    transactional_id, acks, _, wanted_topics = request
     answers: list[tuple[str, list[PartitionProduced]]] = []
     waiting: list[tuple[Partition, int, list[PartitionProduced], int]] = []
-    for topic, partitions in request.topics:
+    for topic, partitions in wanted_topics:
         produced: list[PartitionProduced] = []
         answers.append((topic, produced))
         for wanted in partitions:
@@ -89,7 +89,7 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Repl
                 counters.produces += 1
                 _count_failure(node, counters, unfit)
                 continue
-            verify = _verifier(node, context, request.transactional_id, partition)
+            verify = None if transactional_id is None else _verifier(node, context, transactional_id, partition)
             answer, appended = _append(partition, wanted, acks, now_ms, verify)
             produced.append(answer)
             partition.counters.produces += 1
@@ -128,9 +128,7 @@ def _count_failure(node: Node, counters: TopicCounters, error_code: ErrorCode) -
     node.counters.failed(PRODUCE, error_code)
 
 
-def _verifier(node: Node, context: RequestContext, transactional_id: str | None, partition: Partition) -> Verify | None:
-    if transactional_id is None:
-        return None
+def _verifier(node: Node, context: RequestContext, transactional_id: str, partition: Partition) -> Verify:
     verify = verifier(
         node, transactional_id, partition.topic, partition.index, knows_abortable=context.version >= ABORTABLE_FROM
     )

@@ -18,7 +18,7 @@ class Api(NamedTuple):
     """The lowest version served, where it is higher than the lowest told."""
 
     def serves(self, version: int) -> bool:
-        return max(self.min_version, self.served_from) <= version <= self.max_version
+        return self.min_version <= version <= self.max_version and version >= self.served_from
 
     def is_flexible(self, version: int) -> bool:
         return version >= self.flexible_from
@@ -67,6 +67,7 @@ APIS: Final = {
         Api(31, "delete_acls", 0, 3, 2),
         Api(32, "describe_configs", 0, 4, 4),
         Api(33, "alter_configs", 0, 2, 2),
+        Api(34, "alter_replica_log_dirs", 0, 2, 2),
         Api(35, "describe_log_dirs", 0, 4, 2),
         Api(SASL_AUTHENTICATE, "sasl_authenticate", 0, 2, 2),
         Api(37, "create_partitions", 0, 3, 2),

@@ -13,10 +13,13 @@ from uuid import UUID
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-_read_int8 = struct.Struct(">b").unpack_from
-_read_int16 = _INT16.unpack_from
-_read_int32 = _INT32.unpack_from
-_read_int64 = struct.Struct(">q").unpack_from
+_ReadInteger = Callable[[memoryview, int], tuple[int]]
+_read_int8: Final[_ReadInteger] = struct.Struct(">b").unpack_from
+_read_int16: Final[_ReadInteger] = _INT16.unpack_from
+_read_int32: Final[_ReadInteger] = _INT32.unpack_from
+_read_int64: Final[_ReadInteger] = struct.Struct(">q").unpack_from
+_VARINT_SHIFTS: Final = (0, 7, 14, 21, 28)
+_SHORT_VARINTS: Final = tuple(bytes((value,)) for value in range(0x80))
 
 NO_TAGS: Final = b"\x00"
 """An empty tagged-field section, which ends every structure of a flexible version (KIP-482)."""
@@ -46,17 +49,39 @@ class Decoder:
     def remaining(self) -> int:
         return self._end - self.position
 
+    # One integer is read with no further call: what a hot request consists of are mostly these.
+
     def int8(self) -> int:
-        return self._integer(_read_int8, 1)
+        position = self.position
+        self.position = position + 1
+        try:
+            return _read_int8(self._buffer, position)[0]
+        except struct.error:
+            raise _cut_off(1, position) from None
 
     def int16(self) -> int:
-        return self._integer(_read_int16, 2)
+        position = self.position
+        self.position = position + 2
+        try:
+            return _read_int16(self._buffer, position)[0]
+        except struct.error:
+            raise _cut_off(2, position) from None
 
     def int32(self) -> int:
-        return self._integer(_read_int32, 4)
+        position = self.position
+        self.position = position + 4
+        try:
+            return _read_int32(self._buffer, position)[0]
+        except struct.error:
+            raise _cut_off(4, position) from None
 
     def int64(self) -> int:
-        return self._integer(_read_int64, 8)
+        position = self.position
+        self.position = position + 8
+        try:
+            return _read_int64(self._buffer, position)[0]
+        except struct.error:
+            raise _cut_off(8, position) from None
 
     def fields(self, form: struct.Struct) -> tuple[Any, ...]:
         """Several fields of fixed size at once."""
@@ -73,14 +98,6 @@ class Decoder:
     def uuid(self) -> UUID:
         return UUID(bytes=bytes(self.take(16)))
 
-    def _integer(self, read: Callable[[memoryview, int], tuple[int]], size: int) -> int:
-        position = self.position
-        self.position = position + size
-        try:
-            return read(self._buffer, position)[0]
-        except struct.error:
-            raise MalformedRequestError(f"the request ends inside a {size}-byte integer at byte {position}") from None
-
     def unsigned_varint(self) -> int:
         position = self.position
         if position < self._end and (byte := self._buffer[position]) < 0x80:
@@ -89,14 +106,18 @@ class Decoder:
         return self._long_unsigned_varint()
 
     def _long_unsigned_varint(self) -> int:
-        value = shift = 0
-        for position in range(self.position, min(self._end, self.position + 5)):
-            byte = self._buffer[position]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                self.position = position + 1
-                return value
-            shift += 7
+        buffer, position = self._buffer, self.position
+        value = 0
+        try:
+            for shift in _VARINT_SHIFTS:
+                byte = buffer[position]
+                position += 1
+                value |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    self.position = position
+                    return value
+        except IndexError:
+            pass
         raise MalformedRequestError(f"a varint at byte {self.position} has no end")
 
     def take(self, length: int) -> memoryview:
@@ -135,12 +156,19 @@ class Decoder:
 
     def nullable_bytes(self) -> memoryview | None:
         length = self.unsigned_varint() - 1 if self.flexible else self.int32()
-        return None if length == -1 else self.take(length)
+        if length == -1:
+            return None
+        position = self.position
+        end = position + length
+        if length < 0 or end > self._end:
+            raise self._overrun(length)
+        self.position = end
+        return self._buffer[position:end]
 
     def array_length(self, least_item_bytes: int = 1) -> int:
         """The item count of an array, -1 for null. A count that cannot fit in what is left is refused here."""
         count = self.unsigned_varint() - 1 if self.flexible else self.int32()
-        if count < -1 or count * least_item_bytes > self.remaining:
+        if count < -1 or count * least_item_bytes > self._end - self.position:
             raise MalformedRequestError(f"an array before byte {self.position} claims {count} items")
         self._take_items(count)
         return count
@@ -170,9 +198,13 @@ class Decoder:
             yield tag, Decoder(self.take(self.unsigned_varint()), flexible=True)
 
 
+def _cut_off(size: int, position: int) -> MalformedRequestError:
+    return MalformedRequestError(f"the request ends inside a {size}-byte integer at byte {position}")
+
+
 def unsigned_varint(value: int) -> bytes:
     if value < 0x80:
-        return bytes((value,))
+        return _SHORT_VARINTS[value]
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

@@ -29,6 +29,8 @@ FLEXIBLE_FROM: Final = 9
 _ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
 _PARTITION: Final = struct.Struct(">ihqqq")
 _PARTITION_BEFORE_V5: Final = struct.Struct(">ihqq")
+# With no record errors, no message and no tags behind it, as nearly all answers are.
+_FLEXIBLE_PARTITION: Final = struct.Struct(">ihqqqbbb")
 _INT32: Final = struct.Struct(">i")
 
 
@@ -89,6 +91,9 @@ def encode_response(
         out += array_length(len(partitions), flexible)
         for answer in partitions:
             partition, error_code, base_offset, time_ms, log_start_offset, error_message, record_errors = answer
+            if flexible and error_message is None and not record_errors:
+                out += _FLEXIBLE_PARTITION.pack(partition, error_code, base_offset, time_ms, log_start_offset, 1, 0, 0)
+                continue
             if version >= 5:
                 out += _PARTITION.pack(partition, error_code, base_offset, time_ms, log_start_offset)
             else:

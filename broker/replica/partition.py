@@ -108,8 +108,9 @@ class Partition:
     def last_stable_offset(self) -> int:
         """Below it every transaction is decided. Without transactions that is everything that can be read."""
         unstable = self.log.producer_states.first_unstable_offset
-        if unstable >= self.high_watermark:
-            return self.high_watermark
+        high_watermark = self.high_watermark
+        if unstable >= high_watermark:
+            return high_watermark
         return max(unstable, self.log.log_start_offset)
 
     def append(
@@ -300,9 +301,10 @@ class Partition:
             self._published_bytes = self._appended_bytes
         # Otherwise some of the bytes are told again with the next step: a fetch that wakes for less than it wanted is
         # better than one that misses what it waits for.
-        for waiter in tuple(self.fetch_waiters):
-            if not waiter.read_committed:
-                waiter.bytes_added(byte_count)
+        if self.fetch_waiters:
+            for waiter in tuple(self.fetch_waiters):
+                if not waiter.read_committed:
+                    waiter.bytes_added(byte_count)
         self._advance_last_stable_offset()
         waiting = self._acknowledgements
         while waiting and waiting[0][0] < offset:
@@ -324,9 +326,10 @@ class Partition:
         # Otherwise the bytes are told again, as above.
         while starts and (first_offset := next(iter(starts))) < offset:
             del starts[first_offset]
-        for waiter in tuple(self.fetch_waiters):
-            if waiter.read_committed:
-                waiter.bytes_added(byte_count)
+        if self.fetch_waiters:
+            for waiter in tuple(self.fetch_waiters):
+                if waiter.read_committed:
+                    waiter.bytes_added(byte_count)
 
     def fail(self) -> None:
         """The log directory failed. What waits is told; what was not flushed may or may not be on the disk."""
