@@ -10,10 +10,15 @@ from pathlib import Path
 
 from bench.errors import UsageError
 from tests.broker.running import running_broker
-from tests.compat.apache_kafka.cases import CASES
+from tests.compat.apache_kafka import cases, directory_cases
+from tests.compat.apache_kafka.case import CASES
 from tests.compat.apache_kafka.dump import complaints, dumpable_files
 from tests.compat.apache_kafka.tools import close_hosts, jars_3_9, jars_4
 from tests.compat.suite import AllowList, Report, choose
+
+CASE_MODULES = (cases, directory_cases)
+"""Imported for the cases that they have."""
+PROPERTIES = ("group.initial.rebalance.delay.ms=0",)
 
 
 def dump(log_directory: Path) -> int:
@@ -47,7 +52,7 @@ def main(arguments: list[str]) -> int:
             log_directory = Path(temporary) / "log"
             log_directory.mkdir()
             try:
-                with running_broker(log_directory) as broker:
+                with running_broker(log_directory, properties=PROPERTIES) as broker:
                     CASES[name](broker)
             except (AssertionError, EOFError, subprocess.TimeoutExpired) as error:
                 message = str(error) or repr(error)

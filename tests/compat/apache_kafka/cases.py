@@ -1,114 +1,73 @@
-"""The cases: each takes a fresh broker of ours; AssertionError when Kafka's tool does not do its work on it."""
+"""Kafka's tools, one by one: AssertionError when one does not do its work on our broker."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 
 from broker.commands.log_files import Options, inspect
 from tests.broker.running import RunningBroker
+from tests.compat.apache_kafka.case import CODECS, case, consume, create_topic, produce, succeed
 from tests.compat.apache_kafka.dump import complaints
-from tests.compat.apache_kafka.tools import kafka_tool
-
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-CASES: dict[str, Callable[[RunningBroker], None]] = {}
-
-
-def case(check: Callable[[RunningBroker], None]) -> Callable[[RunningBroker], None]:
-    CASES[check.__name__.replace("_", "-")] = check
-    return check
-
-
-def _succeed(main_class: str, *arguments: str, stdin: str = "") -> str:
-    result = kafka_tool(main_class, *arguments, stdin=stdin)
-    printed = result.stdout + result.stderr
-    assert result.returncode == 0, f"{main_class} {' '.join(arguments)}: exit {result.returncode}: {printed[-800:]}"
-    # Some tools print the exception and exit with 0 all the same.
-    assert "Exception" not in printed, f"{main_class} {' '.join(arguments)}: {printed[-800:]}"
-    return result.stdout
-
-
-def _create_topic(broker: RunningBroker, topic: str, partitions: int = 1) -> None:
-    _succeed(
-        "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", broker.address,
-        "--create", "--topic", topic, "--partitions", str(partitions), "--replication-factor", "1",
-    )  # fmt: skip
-
-
-def _produce(broker: RunningBroker, topic: str, lines: list[str], *properties: str) -> None:
-    options = [argument for text in properties for argument in ("--producer-property", text)]
-    _succeed(
-        "kafka.tools.ConsoleProducer", "--bootstrap-server", broker.address,
-        "--topic", topic, *options, stdin="\n".join(lines) + "\n",
-    )  # fmt: skip
-
-
-def _consume(broker: RunningBroker, topic: str, count: int, offset: str = "earliest") -> list[str]:
-    return _succeed(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address,
-        "--topic", topic, "--partition", "0", "--offset", offset,
-        "--max-messages", str(count), "--timeout-ms", "20000",
-    ).splitlines()  # fmt: skip
 
 
 @case
 def api_versions(broker: RunningBroker) -> None:
-    output = _succeed("kafka.admin.BrokerApiVersionsCommand", "--bootstrap-server", broker.address)
+    output = succeed("kafka.admin.BrokerApiVersionsCommand", "--bootstrap-server", broker.address)
     assert "Produce(0):" in output, output
     assert "Fetch(1):" in output, output
 
 
 @case
 def topics_create_list_describe_alter_delete(broker: RunningBroker) -> None:
-    _create_topic(broker, "orders", 3)
+    create_topic(broker, "orders", 3)
     command = ("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", broker.address)
-    assert _succeed(*command, "--list").split() == ["orders"]
-    described = _succeed(*command, "--describe", "--topic", "orders")
+    assert succeed(*command, "--list").split() == ["orders"]
+    described = succeed(*command, "--describe", "--topic", "orders")
     assert "PartitionCount: 3" in described, described
     assert described.count("Leader: 0") == 3, described
-    _succeed(*command, "--alter", "--topic", "orders", "--partitions", "5")
-    assert "PartitionCount: 5" in _succeed(*command, "--describe", "--topic", "orders")
-    _succeed(*command, "--delete", "--topic", "orders")
-    assert _succeed(*command, "--list").split() == []
+    succeed(*command, "--alter", "--topic", "orders", "--partitions", "5")
+    assert "PartitionCount: 5" in succeed(*command, "--describe", "--topic", "orders")
+    succeed(*command, "--delete", "--topic", "orders")
+    assert succeed(*command, "--list").split() == []
 
 
 @case
 def console_producer_to_console_consumer_in_every_codec(broker: RunningBroker) -> None:
     for codec in CODECS:
         topic = f"console-{codec}"
-        _create_topic(broker, topic)
+        create_topic(broker, topic)
         lines = [f"{codec} line {number} " + "x" * (number % 50) for number in range(500)]
-        _produce(broker, topic, lines, f"compression.type={codec}", "acks=all")
-        assert _consume(broker, topic, 500) == lines, f"{codec}: not what was produced"
+        produce(broker, topic, lines, f"compression.type={codec}", "acks=all")
+        assert consume(broker, topic, 500) == lines, f"{codec}: not what was produced"
     assert complaints(broker.log_dir) == []
 
 
 @case
 def consume_from_the_middle(broker: RunningBroker) -> None:
-    _create_topic(broker, "middle")
+    create_topic(broker, "middle")
     lines = [f"line {number}" for number in range(300)]
-    _produce(broker, "middle", lines, "batch.size=65536")
-    assert _consume(broker, "middle", 100, offset="200") == lines[200:]
+    produce(broker, "middle", lines, "batch.size=65536")
+    assert consume(broker, "middle", 100, offset="200") == lines[200:]
 
 
 @case
 def get_offsets(broker: RunningBroker) -> None:
-    _create_topic(broker, "offsets")
-    _produce(broker, "offsets", ["a", "b", "c"])
+    create_topic(broker, "offsets")
+    produce(broker, "offsets", ["a", "b", "c"])
     tool = ("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", broker.address, "--topic", "offsets")
-    assert _succeed(*tool, "--time", "earliest").strip() == "offsets:0:0"
-    assert _succeed(*tool, "--time", "latest").strip() == "offsets:0:3"
+    assert succeed(*tool, "--time", "earliest").strip() == "offsets:0:0"
+    assert succeed(*tool, "--time", "latest").strip() == "offsets:0:3"
     # Records that share the greatest timestamp are told apart by nothing, so any of their offsets is right.
-    topic, partition, offset = _succeed(*tool, "--time", "max-timestamp").strip().split(":")
+    topic, partition, offset = succeed(*tool, "--time", "max-timestamp").strip().split(":")
     assert (topic, partition) == ("offsets", "0")
     assert 0 <= int(offset) <= 2
 
 
 @case
 def describe_configs(broker: RunningBroker) -> None:
-    _create_topic(broker, "configured")
-    output = _succeed(
+    create_topic(broker, "configured")
+    output = succeed(
         "kafka.admin.ConfigCommand", "--bootstrap-server", broker.address,
         "--describe", "--all", "--entity-type", "topics", "--entity-name", "configured",
     )  # fmt: skip
@@ -117,40 +76,40 @@ def describe_configs(broker: RunningBroker) -> None:
 
 @case
 def alter_configs(broker: RunningBroker) -> None:
-    _create_topic(broker, "altered")
+    create_topic(broker, "altered")
     tool = ("kafka.admin.ConfigCommand", "--bootstrap-server", broker.address)
     topic = ("--entity-type", "topics", "--entity-name", "altered")
-    _succeed(*tool, *topic, "--alter", "--add-config", "flush.messages=3,cleanup.policy=[compact,delete]")
-    assert "flush.messages=3" in _succeed(*tool, *topic, "--describe")
-    _succeed(*tool, *topic, "--alter", "--delete-config", "flush.messages")
-    output = _succeed(*tool, *topic, "--describe")
+    succeed(*tool, *topic, "--alter", "--add-config", "flush.messages=3,cleanup.policy=[compact,delete]")
+    assert "flush.messages=3" in succeed(*tool, *topic, "--describe")
+    succeed(*tool, *topic, "--alter", "--delete-config", "flush.messages")
+    output = succeed(*tool, *topic, "--describe")
     assert "flush.messages" not in output, output
     assert "cleanup.policy=compact,delete" in output, output
     for entity in (("--entity-default",), ("--entity-name", "0")):
         brokers = ("--entity-type", "brokers", *entity)
-        _succeed(*tool, *brokers, "--alter", "--add-config", "log.roll.ms=70000000")
-        assert "log.roll.ms=70000000" in _succeed(*tool, *brokers, "--describe")
-        _succeed(*tool, *brokers, "--alter", "--delete-config", "log.roll.ms")
-        assert "log.roll.ms=70000000" not in _succeed(*tool, *brokers, "--describe")
+        succeed(*tool, *brokers, "--alter", "--add-config", "log.roll.ms=70000000")
+        assert "log.roll.ms=70000000" in succeed(*tool, *brokers, "--describe")
+        succeed(*tool, *brokers, "--alter", "--delete-config", "log.roll.ms")
+        assert "log.roll.ms=70000000" not in succeed(*tool, *brokers, "--describe")
 
 
 @case
 def client_quotas(broker: RunningBroker) -> None:
     tool = ("kafka.admin.ConfigCommand", "--bootstrap-server", broker.address)
     limits = "producer_byte_rate=1024,consumer_byte_rate=2048"
-    _succeed(*tool, "--alter", "--entity-type", "clients", "--entity-name", "a b", "--add-config", limits)
-    _succeed(*tool, "--alter", "--entity-type", "clients", "--entity-default", "--add-config", "producer_byte_rate=7")
-    output = _succeed(*tool, "--describe", "--entity-type", "clients")
+    succeed(*tool, "--alter", "--entity-type", "clients", "--entity-name", "a b", "--add-config", limits)
+    succeed(*tool, "--alter", "--entity-type", "clients", "--entity-default", "--add-config", "producer_byte_rate=7")
+    output = succeed(*tool, "--describe", "--entity-type", "clients")
     assert "client-id 'a b' are consumer_byte_rate=2048.0, producer_byte_rate=1024.0" in output, output
     assert "the default client-id are producer_byte_rate=7.0" in output, output
-    _succeed(*tool, "--alter", "--entity-type", "clients", "--entity-default", "--delete-config", "producer_byte_rate")
-    assert "default" not in _succeed(*tool, "--describe", "--entity-type", "clients")
+    succeed(*tool, "--alter", "--entity-type", "clients", "--entity-default", "--delete-config", "producer_byte_rate")
+    assert "default" not in succeed(*tool, "--describe", "--entity-type", "clients")
 
 
 @case
 def elect_leaders(broker: RunningBroker) -> None:
-    _create_topic(broker, "elected", 2)
-    output = _succeed(
+    create_topic(broker, "elected", 2)
+    output = succeed(
         "org.apache.kafka.tools.LeaderElectionCommand", "--bootstrap-server", broker.address,
         "--election-type", "preferred", "--topic", "elected", "--partition", "1",
     )  # fmt: skip
@@ -160,11 +119,11 @@ def elect_leaders(broker: RunningBroker) -> None:
 @case
 def many_partitions_through_fetch_sessions(broker: RunningBroker) -> None:
     """The Java consumer follows a hundred partitions by an incremental session, and misses nothing in any of them."""
-    _create_topic(broker, "many", 100)
+    create_topic(broker, "many", 100)
     lines = [f"{number}" for number in range(5000)]
-    _produce(broker, "many", lines, "batch.size=200", "partitioner.ignore.keys=true", "partitioner.class="
+    produce(broker, "many", lines, "batch.size=200", "partitioner.ignore.keys=true", "partitioner.class="
              "org.apache.kafka.clients.producer.RoundRobinPartitioner")  # fmt: skip
-    output = _succeed(
+    output = succeed(
         "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address,
         "--topic", "many", "--from-beginning", "--max-messages", "5000", "--timeout-ms", "30000",
     )  # fmt: skip
@@ -173,9 +132,9 @@ def many_partitions_through_fetch_sessions(broker: RunningBroker) -> None:
 
 @case
 def describe_log_dirs(broker: RunningBroker) -> None:
-    _create_topic(broker, "measured", 2)
-    _produce(broker, "measured", ["x" * 1000] * 10)
-    output = _succeed("org.apache.kafka.tools.LogDirsCommand", "--bootstrap-server", broker.address, "--describe")
+    create_topic(broker, "measured", 2)
+    produce(broker, "measured", ["x" * 1000] * 10)
+    output = succeed("org.apache.kafka.tools.LogDirsCommand", "--bootstrap-server", broker.address, "--describe")
     answer = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
     partitions = answer["brokers"][0]["logDirs"][0]["partitions"]
     assert {p["partition"] for p in partitions} == {"measured-0", "measured-1"}, answer
@@ -184,21 +143,21 @@ def describe_log_dirs(broker: RunningBroker) -> None:
 
 @case
 def delete_records(broker: RunningBroker) -> None:
-    _create_topic(broker, "shortened")
-    _produce(broker, "shortened", ["a", "b", "c"])
+    create_topic(broker, "shortened")
+    produce(broker, "shortened", ["a", "b", "c"])
     path = broker.log_dir.with_name("delete-records.json")
     path.write_text(json.dumps({"version": 1, "partitions": [{"topic": "shortened", "partition": 0, "offset": 2}]}))
-    output = _succeed(
+    output = succeed(
         "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", broker.address,
         "--offset-json-file", str(path),
     )  # fmt: skip
     assert "low_watermark: 2" in output, output
-    assert _consume(broker, "shortened", 1) == ["c"]
+    assert consume(broker, "shortened", 1) == ["c"]
 
 
 @case
 def compacted_files_are_kafkas(broker: RunningBroker) -> None:
-    _succeed(
+    succeed(
         "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", broker.address, "--create", "--topic", "compacted",
         "--config", "cleanup.policy=compact", "--config", "segment.bytes=20000",
         "--config", "min.cleanable.dirty.ratio=0", "--config", "delete.retention.ms=0",
@@ -209,7 +168,7 @@ def compacted_files_are_kafkas(broker: RunningBroker) -> None:
     )  # fmt: skip
     for codec in CODECS:
         lines = [f"{i % 20}:{'NULL' if i % 60 == 7 else f'value {i} of {codec}'}" for i in range(2000)]
-        _succeed(*command, "--producer-property", f"compression.type={codec}", "--producer-property", "batch.size=2000",
+        succeed(*command, "--producer-property", f"compression.type={codec}", "--producer-property", "batch.size=2000",
                  stdin="\n".join(lines) + "\n")  # fmt: skip
     deadline = time.monotonic() + 60
     while "compacted up to offset" not in broker.log_text():
@@ -224,14 +183,14 @@ def compacted_files_are_kafkas(broker: RunningBroker) -> None:
 
 @case
 def producer_performance(broker: RunningBroker) -> None:
-    _create_topic(broker, "performance", 4)
-    output = _succeed(
+    create_topic(broker, "performance", 4)
+    output = succeed(
         "org.apache.kafka.tools.ProducerPerformance", "--topic", "performance", "--num-records", "50000",
         "--record-size", "100", "--throughput", "-1", "--producer-props",
         f"bootstrap.servers={broker.address}", "acks=all",
     )  # fmt: skip
     assert "50000 records sent" in output, output
-    offsets = _succeed(
+    offsets = succeed(
         "org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", broker.address, "--topic", "performance"
     )
     assert sum(int(line.rpartition(":")[2]) for line in offsets.split()) == 50_000, offsets
@@ -240,8 +199,8 @@ def producer_performance(broker: RunningBroker) -> None:
 
 @case
 def verifiable_producer(broker: RunningBroker) -> None:
-    _create_topic(broker, "verified")
-    output = _succeed(
+    create_topic(broker, "verified")
+    output = succeed(
         "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", broker.address,
         "--topic", "verified", "--max-messages", "2000", "--acks", "-1",
     )  # fmt: skip
@@ -252,11 +211,11 @@ def verifiable_producer(broker: RunningBroker) -> None:
 @case
 def console_consumers_share_a_group(broker: RunningBroker) -> None:
     """One after the other: each goes on where the one before stopped."""
-    _create_topic(broker, "grouped", 3)
-    _produce(broker, "grouped", [f"{number}" for number in range(300)])
+    create_topic(broker, "grouped", 3)
+    produce(broker, "grouped", [f"{number}" for number in range(300)])
     seen: list[str] = []
     for _ in range(3):
-        seen += _succeed(
+        seen += succeed(
             "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address,
             "--topic", "grouped", "--group", "readers", "--from-beginning", "--max-messages", "100",
             "--timeout-ms", "20000",
@@ -266,10 +225,10 @@ def console_consumers_share_a_group(broker: RunningBroker) -> None:
 
 @case
 def verifiable_consumer(broker: RunningBroker) -> None:
-    _create_topic(broker, "verified", 2)
-    _produce(broker, "verified", ["x"] * 500)
+    create_topic(broker, "verified", 2)
+    produce(broker, "verified", ["x"] * 500)
     for strategy in ("RangeAssignor", "RoundRobinAssignor", "StickyAssignor", "CooperativeStickyAssignor"):
-        output = _succeed(
+        output = succeed(
             "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", broker.address, "--topic", "verified",
             "--group-id", strategy, "--max-messages", "500", "--reset-policy", "earliest", "--enable-autocommit",
             "--assignment-strategy", f"org.apache.kafka.clients.consumer.{strategy}",
@@ -279,7 +238,7 @@ def verifiable_consumer(broker: RunningBroker) -> None:
 
 
 def _consume_as(broker: RunningBroker, group: str, topic: str, count: int) -> None:
-    _succeed(
+    succeed(
         "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address, "--topic", topic,
         "--group", group, "--from-beginning", "--max-messages", str(count), "--timeout-ms", "20000",
     )  # fmt: skip
@@ -287,42 +246,42 @@ def _consume_as(broker: RunningBroker, group: str, topic: str, count: int) -> No
 
 @case
 def consumer_groups_list_describe_reset_delete(broker: RunningBroker) -> None:
-    _create_topic(broker, "administered", 1)
-    _produce(broker, "administered", ["x"] * 50)
+    create_topic(broker, "administered", 1)
+    produce(broker, "administered", ["x"] * 50)
     _consume_as(broker, "readers", "administered", 50)
     command = ("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", broker.address)
 
     def described() -> list[str]:
-        output = _succeed(*command, "--describe", "--group", "readers")
+        output = succeed(*command, "--describe", "--group", "readers")
         return next(line.split() for line in output.splitlines() if line.startswith("readers"))
 
-    assert _succeed(*command, "--list").split() == ["readers"]
-    states = _succeed(*command, "--list", "--state", "Empty", "--type", "classic")
+    assert succeed(*command, "--list").split() == ["readers"]
+    states = succeed(*command, "--list", "--state", "Empty", "--type", "classic")
     assert "readers" in states, states
     assert described()[:6] == ["readers", "administered", "0", "50", "50", "0"]
-    assert "Empty" in _succeed(*command, "--describe", "--group", "readers", "--state")
-    _succeed(*command, "--describe", "--group", "readers", "--members", "--verbose")
+    assert "Empty" in succeed(*command, "--describe", "--group", "readers", "--state")
+    succeed(*command, "--describe", "--group", "readers", "--members", "--verbose")
     reset = ("--reset-offsets", "--group", "readers", "--topic", "administered", "--execute")
-    _succeed(*command, *reset, "--to-offset", "7")
+    succeed(*command, *reset, "--to-offset", "7")
     assert described()[3:6] == ["7", "50", "43"]
-    _succeed(*command, *reset, "--shift-by", "3")
+    succeed(*command, *reset, "--shift-by", "3")
     assert described()[3:6] == ["10", "50", "40"]
-    _succeed(*command, "--delete-offsets", "--group", "readers", "--topic", "administered")
-    _succeed(*command, *reset, "--to-earliest")
+    succeed(*command, "--delete-offsets", "--group", "readers", "--topic", "administered")
+    succeed(*command, *reset, "--to-earliest")
     assert described()[3:6] == ["0", "50", "50"]
-    _succeed(*command, "--delete", "--group", "readers")
-    assert _succeed(*command, "--list").split() == []
+    succeed(*command, "--delete", "--group", "readers")
+    assert succeed(*command, "--list").split() == []
 
 
 @case
 def offsets_topic_read_by_formatters_and_dump(broker: RunningBroker) -> None:
     """What the broker keeps of a group is read by Kafka's own tools."""
-    _create_topic(broker, "kept", 1)
-    _produce(broker, "kept", ["x"] * 20)
+    create_topic(broker, "kept", 1)
+    produce(broker, "kept", ["x"] * 20)
     _consume_as(broker, "keepers", "kept", 20)
 
     def formatted(formatter: str, partition: int) -> str:
-        return _succeed(
+        return succeed(
             "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address,
             "--topic", "__consumer_offsets", "--partition", str(partition), "--offset", "earliest",
             "--max-messages", "3", "--timeout-ms", "20000", "--formatter", formatter,
@@ -335,7 +294,7 @@ def offsets_topic_read_by_formatters_and_dump(broker: RunningBroker) -> None:
     groups = formatted("kafka.coordinator.group.GroupMetadataManager$GroupMetadataMessageFormatter", partition)
     assert "keepers::GroupMetadata(groupId=keepers, generation=1, protocolType=Some(consumer)" in groups, groups
     segment = broker.log_dir / f"__consumer_offsets-{partition}" / f"{0:020}.log"
-    dumped = _succeed("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment))
+    dumped = succeed("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment))
     assert '"group":"keepers","topic":"kept","partition":0' in dumped.replace(" ", ""), dumped
     assert complaints(broker.log_dir) == []
 
@@ -343,8 +302,8 @@ def offsets_topic_read_by_formatters_and_dump(broker: RunningBroker) -> None:
 @case
 def dump_after_kill(broker: RunningBroker) -> None:
     """What a broker leaves behind when killed is read by Kafka's tool after our recovery."""
-    _create_topic(broker, "killed", 2)
-    _produce(broker, "killed", [f"{number}" for number in range(2000)], "compression.type=lz4", "batch.size=500")
+    create_topic(broker, "killed", 2)
+    produce(broker, "killed", [f"{number}" for number in range(2000)], "compression.type=lz4", "batch.size=500")
     broker.kill()
     log_directory = broker.log_dir
     again = RunningBroker(log_directory, "--port", "0")
@@ -357,14 +316,12 @@ def dump_after_kill(broker: RunningBroker) -> None:
 
 @case
 def dump_log_prints_the_batches_that_kafka_prints(broker: RunningBroker) -> None:
-    _create_topic(broker, "dumped")
+    create_topic(broker, "dumped")
     for codec in CODECS:
-        _produce(
-            broker, "dumped", [f"{number}" for number in range(500)], f"compression.type={codec}", "batch.size=700"
-        )
+        produce(broker, "dumped", [f"{number}" for number in range(500)], f"compression.type={codec}", "batch.size=700")
     assert broker.stop() == 0
     path = broker.log_dir / "dumped-0" / f"{0:020d}.log"
-    printed = _succeed("kafka.tools.DumpLogSegments", "--files", str(path))
+    printed = succeed("kafka.tools.DumpLogSegments", "--files", str(path))
     kafka = [
         {name: fields[name] for name in _DUMPED_FIELDS}
         for line in printed.splitlines()

@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from tests.compat.apache_kafka.tools import jars_3_9
 
 START_DEADLINE_S: Final = 120.0
 STOP_DEADLINE_S: Final = 60.0
+_ATTEMPTS: Final = 3
 
 
 def free_port() -> int:
@@ -29,41 +30,44 @@ def _write_properties(path: Path, properties: Mapping[str, object]) -> Path:
     return path
 
 
-def _start(main_class: str, properties: Path, heap: str, port: int) -> subprocess.Popen[bytes]:
-    """Returns when somebody listens on the port."""
-    with properties.with_suffix(".log").open("wb") as log:
-        java = ("java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars_3_9()}/*")
-        process = subprocess.Popen([*java, main_class, str(properties)], stdout=log, stderr=subprocess.STDOUT)
-    deadline = time.monotonic() + START_DEADLINE_S
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return process
-        except OSError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                process.kill()
-                process.wait()
-                raise AssertionError(
-                    f"{main_class} does not start: {properties.with_suffix('.log').read_text()[-2000:]}"
-                ) from None
-            time.sleep(0.1)
+def _start(main_class: str, heap: str, configure: Callable[[int], Path]) -> tuple[subprocess.Popen[bytes], int]:
+    """Returns when it listens on a port of its own: another one if somebody took the first before it came to it."""
+    for _ in range(_ATTEMPTS):
+        port = free_port()
+        properties = configure(port)
+        with properties.with_suffix(".log").open("wb") as log:
+            java = ("java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars_3_9()}/*")
+            process = subprocess.Popen([*java, main_class, str(properties)], stdout=log, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + START_DEADLINE_S
+        while process.poll() is None and time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+            except OSError:
+                time.sleep(0.1)
+            else:
+                return process, port
+        process.kill()
+        process.wait()
+    raise AssertionError(f"{main_class} does not start: {properties.with_suffix('.log').read_text()[-2000:]}")
 
 
 @contextmanager
 def running_zookeeper(directory: Path) -> Iterator[str]:
     """A ZooKeeper of one, its data below `directory`; its address."""
-    port = free_port()
     data = directory / "zookeeper"
     data.mkdir(exist_ok=True)
-    properties = {
-        "dataDir": data,
-        "clientPort": port,
-        "clientPortAddress": "127.0.0.1",
-        "admin.enableServer": "false",
-        "maxClientCnxns": 0,
-    }
-    path = _write_properties(directory / "zookeeper.properties", properties)
-    process = _start("org.apache.zookeeper.server.quorum.QuorumPeerMain", path, "128m", port)
+
+    def configure(port: int) -> Path:
+        properties = {
+            "dataDir": data,
+            "clientPort": port,
+            "clientPortAddress": "127.0.0.1",
+            "admin.enableServer": "false",
+            "maxClientCnxns": 0,
+        }
+        return _write_properties(directory / "zookeeper.properties", properties)
+
+    process, port = _start("org.apache.zookeeper.server.quorum.QuorumPeerMain", "128m", configure)
     try:
         yield f"127.0.0.1:{port}"
     finally:
@@ -75,21 +79,23 @@ class KafkaServer:
     """One broker of Kafka's with id 0, its files in `log_dir`."""
 
     def __init__(self, log_dir: Path, zookeeper: str, properties: Mapping[str, object] | None = None) -> None:
-        self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
         self.log_dir = log_dir
-        defaults = {
-            "broker.id": 0,
-            "listeners": f"PLAINTEXT://{self.address}",
-            "zookeeper.connect": zookeeper,
-            "log.dirs": log_dir,
-            "offsets.topic.replication.factor": 1,
-            "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.min.isr": 1,
-            "group.initial.rebalance.delay.ms": 0,
-        }
-        path = _write_properties(log_dir.with_name("kafka.properties"), defaults | dict(properties or {}))
-        self._process = _start("kafka.Kafka", path, "512m", self.port)
+
+        def configure(port: int) -> Path:
+            defaults = {
+                "broker.id": 0,
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                "zookeeper.connect": zookeeper,
+                "log.dirs": log_dir,
+                "offsets.topic.replication.factor": 1,
+                "transaction.state.log.replication.factor": 1,
+                "transaction.state.log.min.isr": 1,
+                "group.initial.rebalance.delay.ms": 0,
+            }
+            return _write_properties(log_dir.with_name("kafka.properties"), defaults | dict(properties or {}))
+
+        self._process, self.port = _start("kafka.Kafka", "512m", configure)
+        self.address = f"127.0.0.1:{self.port}"
 
     def stop(self) -> None:
         """Stop it cleanly."""
@@ -111,3 +117,14 @@ def running_kafka(
         yield server
     finally:
         server.kill()
+
+
+def zookeeper_commands(zookeeper: str, *commands: str) -> str:
+    """What ZooKeeper's own client prints when it is given these."""
+    client = ("java", "-cp", f"{jars_3_9()}/*", "org.apache.zookeeper.ZooKeeperMain", "-server", zookeeper)
+    text = "".join(f"{command}\n" for command in commands)
+    done = subprocess.run(
+        client, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    return done.stdout
