@@ -54,6 +54,10 @@ compat: setup-dev ## What others wrote, run against our broker and files (needs 
 drills: setup-dev ## Kill a broker 200 times under load and see that it keeps its promises (about 10 minutes)
 	$(BIN)/python -m tests.drills.kill9 --rounds 200
 
+.PHONY: bench-broker
+bench-broker: setup ## Compare the broker with Apache Kafka (about 40 minutes; ARGS="--quick" to try it; Java, Maven, npm, gcc)
+	@$(BIN)/python -m bench.comparison $(ARGS)
+
 .PHONY: clean
 clean: ## Remove .venv and what tools left behind
 	rm -rf .venv build ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from bench.client_properties import as_text
 from bench.errors import TrialError, UsageError
@@ -25,6 +25,11 @@ _REFUSALS: Final = (
     KafkaError.INVALID_REPLICATION_FACTOR,
     KafkaError.POLICY_VIOLATION,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
+)
+_NOT_YET: Final = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
 _UNTOLD: Final = (
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -51,17 +56,23 @@ class BrokerClient:
                 f"no broker answers at {self._bootstrap_servers} within {_TIMEOUT_S:.0f} s ({_text(error)})"
             ) from None
 
-    def create_topic(self, name: str, partitions: int, config: Mapping[str, str | int | float | bool]) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        config: Mapping[str, str | int | float | bool],
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
         """Make a topic and wait until every partition has a leader. Raises UsageError when it is refused."""
         topic = NewTopic(name, num_partitions=partitions, config={key: as_text(value) for key, value in config.items()})
         try:
-            self._admin.create_topics([topic], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)[name].result()
+            self._admin.create_topics([topic], operation_timeout=timeout_s, request_timeout=timeout_s)[name].result()
         except KafkaException as error:
             if error.args[0].code() in _REFUSALS:
                 raise UsageError(f"the broker refuses the topic: {_text(error)}") from None
             raise TrialError(f"cannot create the topic {name}: {_text(error)}") from None
         deadline = time.monotonic() + _LEADERS_WITHIN_S
-        while not self._has_leaders(name, partitions):
+        while not (self._has_leaders(name, partitions) and self._leaders_answer(name, partitions)):
             if time.monotonic() > deadline:
                 raise TrialError(f"topic {name}: not every partition has a leader within {_LEADERS_WITHIN_S:.0f} s")
             time.sleep(0.02)
@@ -72,6 +83,19 @@ class BrokerClient:
         except KafkaException as error:
             raise TrialError(f"cannot describe the topic {name}: {_text(error)}") from None
         return len(topic.partitions) == partitions and all(p.leader >= 0 for p in topic.partitions.values())
+
+    def _leaders_answer(self, name: str, partitions: int) -> bool:
+        """Apache Kafka's metadata names a leader a moment before that leader knows of it."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(name, partition): latest for partition in range(partitions)}
+        try:
+            for answer in self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_S).values():
+                answer.result()
+        except KafkaException as error:
+            if error.args[0].code() in _NOT_YET:
+                return False
+            raise TrialError(f"cannot read the offsets of the topic {name}: {_text(error)}") from None
+        return True
 
     def delete_topic(self, name: str) -> None:
         try:

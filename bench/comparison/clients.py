@@ -30,11 +30,13 @@ _CONSUMED: Final = re.compile(r"(?P<consumed>\d+) messages \((?P<bytes>\d+) byte
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a client did, by its own clock."""
+    """What a client did, by its own clock. Latencies are known of prepared requests, each from when it was due."""
 
     records: int
     record_bytes: int
     seconds: float
+    p50_ns: int | None = None
+    p99_ns: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -68,9 +70,11 @@ def one_record_per_request(record_bytes: int) -> Production:
     return Production(record_bytes, {"batch.num.messages": "1", "linger.ms": "0"})
 
 
-def produce(address: str, topic: str, production: Production, records: int) -> Load:
-    """Raises TrialError unless every record was acknowledged."""
+def produce(address: str, topic: str, partitions: int, production: Production, records: int) -> Load:
+    """Each record goes to a partition drawn by the client. Raises TrialError unless every record was acknowledged."""
     options = ["-P", "-s", str(production.record_bytes), "-a", str(production.acks), "-c", str(records)]
+    if partitions == 1:
+        options += ["-p", "0"]
     printed = _rdkafka_performance(address, topic, options, production.properties)
     match = _last(_PRODUCED, printed)
     if int(match["delivered"]) != records or int(match["failed"]) != 0:
@@ -104,23 +108,6 @@ def _last(pattern: re.Pattern[str], printed: str) -> re.Match[str]:
     return matches[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """What `wire_load` measured. Its latencies run from the moment each request was due."""
-
-    requests: int
-    seconds: float
-    held_back: int
-    p50_ns: int
-    p99_ns: int
-    p999_ns: int
-    max_ns: int
-
-    @property
-    def requests_per_s(self) -> float:
-        return self.requests / self.seconds
-
-
 class PreparedRequests:
     """One Produce request (version 7), encoded once and sent many times by `wire_load`."""
 
@@ -140,20 +127,26 @@ class PreparedRequests:
     def send(
         self,
         port: int,
+        records: int,
         *,
-        requests: int,
         connections: int,
         in_flight: int,
         partitions: int = 1,
-        requests_per_s: float = 0.0,
-    ) -> Answers:
-        """Raises TrialError when an answer is missing, out of turn or an error."""
-        numbers = (partitions, connections, in_flight, requests, requests_per_s)
+        records_per_s: float = 0.0,
+    ) -> Load:
+        """At least `records`, in whole requests; as fast as they are answered unless a rate is given.
+
+        Raises TrialError when an answer is missing, out of turn or an error.
+        """
+        requests = -(-records // self.records)
+        numbers = (partitions, connections, in_flight, requests, records_per_s / self.records)
         command = [str(program("wire_load")), str(port), str(self._template), *self._places, *map(str, numbers)]
-        answers = Answers(**json.loads(_run(command)))
-        if answers.requests != requests:
-            raise TrialError(f"{requests} requests were sent and {answers.requests} answered")
-        return answers
+        answers = json.loads(_run(command))
+        if answers["requests"] != requests:
+            raise TrialError(f"{requests} requests were sent and {answers['requests']} answered")
+        return Load(
+            requests * self.records, self.record_bytes, answers["seconds"], answers["p50_ns"], answers["p99_ns"]
+        )
 
 
 def record_batch(records: int, record_bytes: int) -> bytes:

@@ -187,7 +187,7 @@ int main(int argc, char **argv) {
     latency_ns = calloc((size_t)requests, sizeof *latency_ns);
     connect_all(count, (uint16_t)atoi(argv[1]), atoi(argv[6]));
 
-    int64_t started = now_ns(), scheduled = 0, late = 0;
+    int64_t started = now_ns(), scheduled = 0;
     while (answered < requests) {
         int64_t next_due = INT64_MAX;
         if (rate > 0) {
@@ -198,10 +198,8 @@ int main(int argc, char **argv) {
                     next_due = due;
                     break;
                 }
-                if (!has_room(c)) {
-                    late++;
+                if (!has_room(c))
                     break;
-                }
                 ask(c, due);
             }
         } else {
@@ -230,9 +228,7 @@ int main(int argc, char **argv) {
     }
     double seconds = (double)(now_ns() - started) / 1e9;
     qsort(latency_ns, (size_t)answered, sizeof *latency_ns, by_value);
-    printf("{\"requests\": %lld, \"seconds\": %.6f, \"held_back\": %lld, \"p50_ns\": %lld, \"p99_ns\": %lld, "
-           "\"p999_ns\": %lld, \"max_ns\": %lld}\n",
-           (long long)answered, seconds, (long long)late, percentile(0.5), percentile(0.99), percentile(0.999),
-           percentile(1.0));
+    printf("{\"requests\": %lld, \"seconds\": %.6f, \"p50_ns\": %lld, \"p99_ns\": %lld, \"max_ns\": %lld}\n",
+           (long long)answered, seconds, percentile(0.5), percentile(0.99), percentile(1.0));
     return 0;
 }
