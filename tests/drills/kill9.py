@@ -54,7 +54,9 @@ TOPICS: Final[dict[str, tuple[int, dict[str, str]]]] = {
     "plain": (3, {}),
     "synced": (2, {"flush.messages": "1"}),
     "compacted": (2, {"cleanup.policy": "compact", "delete.retention.ms": "500", "segment.bytes": "20000"}),
-    "ledger": (3, {}),
+    # Each has its own, for an undecided transaction of the other would hold up its reader.
+    "ledger-0": (3, {}),
+    "ledger-1": (3, {}),
     "short": (2, {"retention.bytes": str(RETENTION_BYTES), "segment.bytes": "40000"}),
 }
 GROWING: Final = ("plain", "synced", "short")
@@ -98,8 +100,8 @@ class Life:
             Committer("committer", self._address, self._admin, "plain", TOPICS["plain"][0]),
             Churner(CHURN, self._address, value_of),
             *(
-                Transactor(f"transactor-{number}", self._address, self._admin, "ledger", TOPICS["ledger"][0])
-                for number in range(2)
+                Transactor(topic, self._address, self._admin, topic, TOPICS[topic][0])
+                for topic in ("ledger-0", "ledger-1")
             ),
         ]
         for actor in self.actors:
@@ -168,7 +170,7 @@ class Life:
         return [(name, index) for name, topic in found.items() if name[0] != "_" for index in topic.partitions]
 
     def _check(self) -> None:
-        places = [place for place in self._places() if place[0] != "ledger"]
+        places = [place for place in self._places() if not place[0].startswith("ledger")]
         seen = read(self._admin, self._address, places, self._read_up_to)
         for (topic, partition), found in seen.items():
             if topic in GROWING:
