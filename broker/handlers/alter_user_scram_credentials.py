@@ -2,8 +2,8 @@
 
 Behaviour (KIP-554):
 * Sets and removes credentials of users; of each user all that is asked happens, or nothing.
-* UNSUPPORTED_SASL_MECHANISM, UNACCEPTABLE_CREDENTIAL (no name, 4096 to 16384 iterations, a salt that is too short, no
-  password), RESOURCE_NOT_FOUND to remove what is not there, DUPLICATE_RESOURCE for a user and mechanism named twice.
+* UNSUPPORTED_SASL_MECHANISM, UNACCEPTABLE_CREDENTIAL (no name, 4096 to 16384 iterations, no salt, no password),
+  RESOURCE_NOT_FOUND to remove what is not there, DUPLICATE_RESOURCE for a user and mechanism named twice.
 * In force for the next client that authenticates.
 """
 
@@ -19,7 +19,6 @@ from broker.handlers.reply import Reply, RequestContext
 from broker.node import Node, Problem
 from broker.security.scram import (
     LEAST_ITERATIONS,
-    LEAST_SALT_BYTES,
     MOST_ITERATIONS,
     ScramCredential,
     ScramMechanism,
@@ -92,8 +91,8 @@ def _unfit(entry: Any, times: int) -> Problem | None:
         return Problem(ErrorCode.unacceptable_credential, "Too few iterations")
     if entry.iterations > MOST_ITERATIONS:
         return Problem(ErrorCode.unacceptable_credential, "Too many iterations")
-    if len(entry.salt) < LEAST_SALT_BYTES:
-        return Problem(ErrorCode.unacceptable_credential, f"The salt is shorter than {LEAST_SALT_BYTES} bytes")
+    if not entry.salt:
+        return Problem(ErrorCode.unacceptable_credential, "Salt must not be empty")
     if not entry.salted_password:
         return Problem(ErrorCode.unacceptable_credential, "Password must not be empty")
     return None

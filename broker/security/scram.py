@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 16384
-LEAST_SALT_BYTES: Final = 12
 
 
 class ScramMechanism(IntEnum):
