@@ -51,7 +51,8 @@ compat: setup-dev ## What others wrote, run against our broker and files (needs 
 	@$(BIN)/python -m tests.compat $(SUITES)
 
 .PHONY: drills
-drills: setup-dev ## Kill a broker 200 times under load and see that it keeps its promises (about 10 minutes)
+drills: setup-dev ## Let every file operation fail, kill a broker 200 times under load, hold it to its promises (15 minutes)
+	$(BIN)/python -m tests.drills.every_operation
 	$(BIN)/python -m tests.drills.kill9 --rounds 200
 
 .PHONY: bench-broker
