@@ -286,6 +286,7 @@ class GroupCoordinator:
             group = self._groups.get(group_id)
             if group is not None:
                 group.offsets.end_transaction(producer_id, is_commit=is_commit)
+                self._bury(group_id, group, [])
         if not groups:
             self._undecided.pop(producer_id, None)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from broker.internal_topic import OFFSETS_TOPIC
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 
@@ -82,6 +83,43 @@ class GroupHarness(NodeHarness):
         if isinstance(answer, Pending):
             return answer
         return {(topic.name, p.partition_index): p.error_code for topic in answer.topics for p in topic.partitions}
+
+    def commit_in_transaction(
+        self,
+        offsets: dict[tuple[str, int], int],
+        *,
+        producer_id: int = 1,
+        producer_epoch: int = 0,
+        group: str = "g",
+        version: int = 3,
+        transactional_id: str = "x",
+        **fields: Any,
+    ) -> Any:
+        """The outcomes by partition, or Pending."""
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for (topic, partition), offset in offsets.items():
+            entry = {"partition_index": partition, "committed_offset": offset, "committed_metadata": None}
+            topics.setdefault(topic, []).append(entry)
+        answer = self.ask(
+            "txn_offset_commit", version, group_id=group, transactional_id=transactional_id, producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            topics=[{"name": name, "partitions": partitions} for name, partitions in topics.items()], **fields,
+        )  # fmt: skip
+        if isinstance(answer, Pending):
+            return answer
+        return {(topic.name, p.partition_index): p.error_code for topic in answer.topics for p in topic.partitions}
+
+    def end_transaction(self, is_commit: bool, *, producer_id: int = 1, producer_epoch: int = 0) -> set[ErrorCode]:
+        """Write markers into all partitions of the topic of offsets; what comes of it."""
+        marker = {
+            "producer_id": producer_id,
+            "producer_epoch": producer_epoch,
+            "transaction_result": is_commit,
+            "topics": [{"name": OFFSETS_TOPIC, "partition_indexes": [0, 1, 2]}],
+            "coordinator_epoch": 0,
+        }
+        answer = self.ask("write_txn_markers", 1, markers=[marker])
+        return {partition.error_code for partition in answer.markers[0].topics[0].partitions}
 
     def fetch_offsets(self, *partitions: tuple[str, int], group: str = "g", version: int = 7, **fields: Any) -> Any:
         """(offset, metadata) by partition of those that have an offset, or the error; of all when none is named."""
