@@ -265,13 +265,12 @@ class GroupCoordinator:
         if not accepted:
             answer(outcomes)
             return
-        undecided = group.offsets
-        order = undecided.add_undecided(producer_id, accepted)
+        take_back = group.offsets.add_undecided(producer_id, accepted)
         self._undecided.setdefault(producer_id, set()).add(group_id)
 
         def written(error: ErrorCode) -> None:
             if error:
-                undecided.refuse_undecided(producer_id, order)
+                take_back()
             answer(outcomes | dict.fromkeys(accepted, _COMMIT_ERRORS.get(error, error)))
 
         self._append(group_id, _offset_records(group_id, accepted), written, producer)

@@ -92,17 +92,25 @@ class GroupOffsets:
             if is_written:
                 self._commit(partition, offset, order)
 
-    def add_undecided(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
-        """These are handed to the log, or were found there, as part of the producer's open transaction."""
+    def add_undecided(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> Callable[[], None]:
+        """These are handed to the log, or were found there, as part of the producer's open transaction.
+
+        If the log does not take them call what is returned: what was there before (of the producer itself, when it is
+        a fenced instance of it that is refused) is there again.
+        """
         self._order += 1
         undecided = self._undecided.setdefault(producer_id, {})
-        undecided.update({partition: _Undecided(self._order, offset) for partition, offset in offsets.items()})
-        return self._order
+        before = {partition: undecided[partition] for partition in offsets if partition in undecided}
+        added = {partition: _Undecided(self._order, offset) for partition, offset in offsets.items()}
+        undecided.update(added)
 
-    def refuse_undecided(self, producer_id: int, order: int) -> None:
-        """The log did not take what was added."""
-        undecided = self._undecided.get(producer_id, {})
-        self._keep_undecided(producer_id, {key: entry for key, entry in undecided.items() if entry.order != order})
+        def take_back() -> None:
+            now = self._undecided.get(producer_id, {})
+            refused = {partition for partition, entry in added.items() if now.get(partition) is entry}
+            kept = {partition: entry for partition, entry in now.items() if partition not in refused}
+            self._keep_undecided(producer_id, kept | {key: before[key] for key in refused if key in before})
+
+        return take_back
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         undecided = self._undecided.pop(producer_id, {})

@@ -178,6 +178,32 @@ class TestAddPartitions:
         assert node.add_offsets(producer, version=2) == ErrorCode.producer_fenced
 
 
+class TestTxnOffsetCommit:
+    def test_a_fenced_producer_does_not_undo_what_its_successor_commits(self, node: TransactionHarness) -> None:
+        zombie = node.init()
+        successor = node.init()
+        node.find(key_type=0)
+        for producer, offset, expected in (
+            (successor, 1, NONE),
+            (zombie, 2, ErrorCode.invalid_producer_epoch),
+        ):
+            node.add_offsets(producer)
+            answer = node.ask(
+                "txn_offset_commit",
+                3,
+                transactional_id="x",
+                group_id="g",
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                topics=[{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": offset}]}],
+            )
+            assert answer.topics[0].partitions[0].error_code == expected
+        assert node.end(successor) == NONE
+        wanted = [{"name": "t", "partition_indexes": [0]}]
+        answer = node.ask("offset_fetch", 7, group_id="g", topics=wanted, require_stable=True)
+        assert answer.topics[0].partitions[0].committed_offset == 1
+
+
 class TestEndTxn:
     @pytest.mark.parametrize("version", versions("end_txn"))
     @pytest.mark.parametrize(("commit", "state"), [(True, "CompleteCommit"), (False, "CompleteAbort")])
