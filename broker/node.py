@@ -24,11 +24,12 @@ from broker.config import BrokerConfig, TopicConfig, check_topic_overrides, topi
 from broker.config_table import INT64_MAX
 from broker.group.coordinator import GroupCoordinator
 from broker.internal_topic import OFFSETS_TOPIC, plan_of
-from broker.log.checkpoint import encode_topic_id
+from broker.log.checkpoint import TopicPartition, encode_topic_id
 from broker.log.config import LogConfig
 from broker.log.errors import LogDirectoryError
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
+from broker.log.moving import Move, is_too_long
 from broker.log.partition_log import PartitionLog
 from broker.metrics.counters import BrokerCounters, TopicCounters
 from broker.quota.client_quotas import ClientQuotas
@@ -122,6 +123,8 @@ class Node:
         """Whether folders of deleted partitions wait for `LogDirectory.purge_deleted`, which may take long."""
         self.request_checkpoint = request_checkpoint
         """Have the logs' checkpoints written soon; the callback is told the failure, if any."""
+        self.moves: dict[TopicPartition, Move] = {}
+        """Logs that are to go to another log directory."""
         self._request_flush = request_flush
         self._storage_failed = storage_failed
         self._topics: dict[str, Topic] = {}
@@ -131,6 +134,9 @@ class Node:
         self._producer_ids = ProducerIdBlock(broker_id, 0, -1)
         self.groups = GroupCoordinator(self, self._take_up_topics())
         self.transactions = TransactionCoordinator(self)
+        for (topic, index), directory in log_directories.interrupted_moves:
+            self.has_deleted_logs = True
+            self.move_log(topic, index, str(directory.path))
 
     @property
     def leader_epoch(self) -> int:
@@ -431,6 +437,28 @@ class Node:
             log.write_metadata()
         log.config = log_config
         return log
+
+    # Log directories
+
+    def move_log(self, topic: str, index: int, path: str) -> ErrorCode:
+        """Have the log of a partition moved to another log directory; ask for the one where it is to call that off."""
+        partition = self.partition(topic, index)
+        if partition is None:
+            return ErrorCode.unknown_topic_or_partition
+        destination = next((known for known in self.log_directories.all if str(known.path) == path), None)
+        if destination is None:
+            return ErrorCode.log_dir_not_found
+        if partition.has_failed or destination not in self.log_directories.live:
+            return ErrorCode.kafka_storage_error
+        if is_too_long(topic, index):
+            return ErrorCode.invalid_topic_exception
+        source = self.log_directories.of(partition.log)
+        under_way = self.moves.get((topic, index))
+        if source is destination:
+            self.moves.pop((topic, index), None)
+        elif under_way is None or under_way.destination is not destination:
+            self.moves[topic, index] = Move(partition.log, source, destination)
+        return ErrorCode.none
 
     # Producers
 

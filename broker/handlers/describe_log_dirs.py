@@ -1,8 +1,8 @@
 """DescribeLogDirs: v0-v4 (key 35)
 
 Behaviour: each log directory with the size of each partition in it, of all topics when null is asked for; one that
-failed with KAFKA_STORAGE_ERROR. Nothing lags here and nothing moves between directories. The sizes of the volume (v4,
-KIP-827) are told as unknown.
+failed with KAFKA_STORAGE_ERROR. A partition that is being moved is told of its future directory too, with how many
+bytes are there and how many offsets it lags. The sizes of the volume (v4, KIP-827) are told as unknown.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import Reply, RequestContext
+from broker.log.checkpoint import TopicPartition
 from broker.log.log_directory import LogDirectory
+from broker.log.moving import Move
 from broker.node import Node, Topic
 from broker.protocol.cold import Answer
 
@@ -32,29 +34,39 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 def _describe_directory(node: Node, directory: LogDirectory, wanted: list[tuple[Topic, list[int]]]) -> Answer:
     has_failed = directory not in node.log_directories.live
     here = [
-        (topic, [index for index in indexes if (topic.name, index) in directory.logs])
+        (topic, [index for index in indexes if _is_in(node, directory, (topic.name, index))])
         for topic, indexes in wanted
         if not has_failed
     ]
     return {
         "error_code": ErrorCode.kafka_storage_error if has_failed else ErrorCode.none,
         "log_dir": str(directory.path),
-        "topics": [_describe(topic, indexes) for topic, indexes in here if indexes],
+        "topics": [_describe(node, directory, topic, indexes) for topic, indexes in here if indexes],
         "total_bytes": -1,
         "usable_bytes": -1,
     }
 
 
-def _describe(topic: Topic, indexes: list[int]) -> dict[str, Any]:
-    return {
-        "name": topic.name,
-        "partitions": [
+def _is_in(node: Node, directory: LogDirectory, key: TopicPartition) -> bool:
+    return key in directory.logs or _move_to(node, directory, key) is not None
+
+
+def _move_to(node: Node, directory: LogDirectory, key: TopicPartition) -> Move | None:
+    move = node.moves.get(key)
+    return move if move is not None and move.destination is directory else None
+
+
+def _describe(node: Node, directory: LogDirectory, topic: Topic, indexes: list[int]) -> Answer:
+    partitions = []
+    for index in indexes:
+        log = topic.partitions[index].log
+        move = _move_to(node, directory, (topic.name, index))
+        partitions.append(
             {
                 "partition_index": index,
-                "partition_size": topic.partitions[index].log.size_bytes,
-                "offset_lag": 0,
-                "is_future_key": False,
+                "partition_size": log.size_bytes if move is None else move.copied_bytes,
+                "offset_lag": 0 if move is None else max(log.log_end_offset - move.copied_to_offset, 0),
+                "is_future_key": move is not None,
             }
-            for index in indexes
-        ],
-    }
+        )
+    return {"name": topic.name, "partitions": partitions}

@@ -5,9 +5,11 @@ At the start all of them must be there: a broker that went on without one would 
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from broker.log.checkpoint import TopicPartition
 from broker.log.config import LogConfig
@@ -15,11 +17,15 @@ from broker.log.errors import LogDirectoryError
 from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import PartitionLog
 
+_LOG: Final = logging.getLogger(__name__)
+
 
 class LogDirectories:
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
         self.all = tuple(directories)
         self._failed: set[LogDirectory] = set()
+        self.interrupted_moves: list[tuple[TopicPartition, LogDirectory]] = []
+        """Logs that were on their way to a directory when the last run ended; they begin anew."""
 
     @property
     def live(self) -> list[LogDirectory]:
@@ -39,17 +45,39 @@ class LogDirectories:
         try:
             for directory in self.all:
                 directory.load(config_of, progress)
-            places: dict[TopicPartition, LogDirectory] = {}
-            for directory in self.all:
-                for key in directory.logs:
-                    if (other := places.setdefault(key, directory)) is not directory:
-                        raise LogDirectoryError(
-                            f"{other.path} and {directory.path} both hold {key[0]}-{key[1]}; "
-                            "move one of the folders away"
-                        )
+            if len(self.all) > 1:
+                self._finish_moves()
         except LogDirectoryError:
             self.close(clean=False)
             raise
+        except OSError as error:
+            self.close(clean=False)
+            raise LogDirectoryError(f"{error.filename} cannot be used: {error.strerror}") from error
+
+    def _finish_moves(self) -> None:
+        """Take up what a crash left of logs that were being moved from one directory to another."""
+        places: dict[TopicPartition, LogDirectory] = {}
+        for directory in self.all:
+            for key in tuple(directory.logs):
+                other = places.setdefault(key, directory)
+                if other is directory:
+                    continue
+                if directory.has_moved_here(key) == other.has_moved_here(key):
+                    raise LogDirectoryError(
+                        f"{other.path} and {directory.path} both hold {key[0]}-{key[1]}; move one of the folders away"
+                    )
+                old, places[key] = (other, directory) if directory.has_moved_here(key) else (directory, other)
+                old.delete_partition(*key)
+        for key, directory in places.items():
+            if directory.has_moved_here(key):
+                directory.forget_move(directory.logs[key].directory)
+        for directory in self.all:
+            for key, future in directory.futures:
+                if key in places:
+                    directory.give_up_future(future, *key)
+                    self.interrupted_moves.append((key, directory))
+                else:
+                    _LOG.warning("%s is left as it is: the log is nowhere else", future)
 
     def get(self, key: TopicPartition) -> PartitionLog | None:
         return next((directory.logs[key] for directory in self.live if key in directory.logs), None)

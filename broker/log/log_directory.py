@@ -50,8 +50,11 @@ DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
 _LOCK: Final = ".lock"
 _PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 _DELETED_NAME: Final = re.compile(r"\S+-\d+\.[0-9a-f]{32}-delete")
-# Kafka's names of folders that hold a partition in an unusual state; they are kept as they are.
-_SET_ASIDE_NAME: Final = re.compile(r"\S+-\d+\.[0-9a-f]{32}-(future|stray)")
+# Kafka's name of a folder that holds a partition in an unusual state; it is kept as it is.
+_SET_ASIDE_NAME: Final = re.compile(r"\S+-\d+\.[0-9a-f]{32}-stray")
+_FUTURE_NAME: Final = re.compile(r"(\S+)-(\d+)\.[0-9a-f]{32}-future")
+MOVED: Final = ".moved"
+"""In the folder of a log that has just come here from another directory, where it may be still."""
 _FOREIGN_BUT_HARMLESS: Final = ("lost+found",)
 _MAX_NAME_LENGTH: Final = 255
 
@@ -113,6 +116,8 @@ class LogDirectory:
         """As the last checkpoint had them, from `load` on."""
         self.clean_offsets: dict[TopicPartition, int] = {}
         """How far compaction came in each log; true only of what is on the disk."""
+        self.futures: list[tuple[TopicPartition, Path]] = []
+        """Folders of logs that were being moved here when the last run ended."""
         self._files = files
         self._clock = clock
         self._open_segments = OpenSegments(max_open_segments)
@@ -265,6 +270,57 @@ class LogDirectory:
                     self._files.remove(directory / file.name)
                 self._files.remove_directory(directory)
 
+    # Logs that come from another directory, or go to one (broker.log.moving)
+
+    @property
+    def files(self) -> FileOperations:
+        return self._files
+
+    @property
+    def open_segments(self) -> OpenSegments:
+        return self._open_segments
+
+    def take_in(
+        self, key: TopicPartition, log: PartitionLog, future: Path, high_watermarks: Mapping[TopicPartition, int]
+    ) -> Path:
+        """Give a future folder the log's name, once its offsets are in the checkpoints here; the folder.
+
+        It keeps the mark MOVED until `forget_move`, and is sure to be there after `sync_names`. An OSError leaves all
+        as it was.
+        """
+        place = self.path / f"{key[0]}-{key[1]}"
+        self.logs[key] = log
+        try:
+            self.checkpoint(high_watermarks)
+            self._files.rename(future, place)
+        except OSError:
+            del self.logs[key]
+            raise
+        return place
+
+    def sync_names(self) -> None:
+        self._files.sync_directory(self.path)
+
+    def let_go(self, key: TopicPartition) -> dict[TopicPartition, int]:
+        """The log goes on elsewhere: set its folder aside; how far it is clean."""
+        del self.logs[key]
+        self.high_watermarks.pop(key, None)
+        clean_offset = self.clean_offsets.pop(key, None)
+        self._set_aside(self.path / f"{key[0]}-{key[1]}", *key)
+        return {} if clean_offset is None else {key: clean_offset}
+
+    def has_moved_here(self, key: TopicPartition) -> bool:
+        return self._files.exists(self.logs[key].directory / MOVED)
+
+    def forget_move(self, place: Path) -> None:
+        self._files.remove(place / MOVED)
+        self._files.sync_directory(place)
+
+    def give_up_future(self, future: Path, topic: str, partition: int) -> None:
+        """Have a future folder removed by the next `purge_deleted`."""
+        if self._files.exists(future):
+            self._set_aside(future, topic, partition)
+
     # Checkpoints and the end
 
     def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> Checkpoint:
@@ -349,6 +405,9 @@ class LogDirectory:
         names: dict[TopicPartition, str] = {}
         for entry in sorted(self._files.list(self.path)):
             if not entry.is_directory or entry.name in _FOREIGN_BUT_HARMLESS:
+                continue
+            if (future := _FUTURE_NAME.fullmatch(entry.name)) is not None:
+                self.futures.append(((future[1], int(future[2])), self.path / entry.name))
                 continue
             if _SET_ASIDE_NAME.fullmatch(entry.name):
                 _LOG.warning("%s is left as it is", self.path / entry.name)

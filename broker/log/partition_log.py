@@ -566,6 +566,29 @@ class PartitionLog:
             self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
         return removable
 
+    # Moving to another log directory
+
+    @property
+    def segment_sizes(self) -> list[tuple[int, int]]:
+        """(base offset, bytes of records) of each segment, the active one last."""
+        return [(segment.base_offset, segment.size_bytes) for segment in self._segments]
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether somebody holds on to its files at this moment."""
+        return self._ticket is not None or any(segment.is_pinned for segment in self._segments)
+
+    def go_on_in(self, directory: Path, open_segments: OpenSegments) -> None:
+        """Go on in a folder that has all that this one's has, on the disk. Only while nobody uses the log."""
+        if self.is_in_use:
+            raise RuntimeError(f"{self!r} is moved while it is in use")
+        for segment in self._segments:
+            segment.go_on_in(directory, open_segments)
+        self.directory = directory
+        self._open_segments = open_segments
+        self._unsynced_paths = [directory / path.name for path in self._unsynced_paths]
+        self._deleted = []  # These go with the old folder.
+
     # Housekeeping
 
     def write_indexes(self) -> None:

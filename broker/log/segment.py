@@ -388,6 +388,17 @@ class Segment:
         if self._pins == 0 and self._release_when_unpinned:
             self.release()
 
+    @property
+    def is_pinned(self) -> bool:
+        return self._pins > 0
+
+    def go_on_in(self, directory: Path, open_segments: OpenSegments) -> None:
+        """Use the files of another folder from here on, which are the same; not while it is pinned."""
+        self.release()
+        self._directory = directory
+        self._path = self.file(LOG_SUFFIX)
+        self._open_segments = open_segments
+
     def release(self) -> None:
         self._open_segments.released(self)
         if self.is_sealed:

@@ -41,6 +41,7 @@ from broker.server.connection import Connection
 from broker.server.flusher import Flusher
 from broker.server.listeners import BoundListener, ListenError, bind, endpoints_of, metrics_endpoint_of
 from broker.server.log_keeper import CheckpointDone, LogKeeper
+from broker.server.log_mover import LogMover
 from broker.server.metrics_endpoint import MetricsEndpoint, endpoint_url
 from broker.server.process_metrics import ProcessMetrics
 from broker.server.sasl import sasl_of
@@ -384,6 +385,8 @@ class _Broker:
         retention_ms = config.integer("log.retention.check.interval.ms")
         self._every(retention_ms, self._log_keeper.delete_expired, first_ms=FIRST_RETENTION_CHECK_MS)
         self._every(HOUSEKEEPING_MS, self._log_keeper.remove_deleted)
+        mover = LogMover(self._node, self._flusher.run_in_thread, self._on_directory_failure)
+        self._every(HOUSEKEEPING_MS, mover.move_what_is_due)
         if config.boolean("log.cleaner.enable"):
             backoff_ms = max(config.integer("log.cleaner.backoff.ms"), HOUSEKEEPING_MS)
             for _ in range(config.integer("log.cleaner.threads")):

@@ -1,0 +1,27 @@
+"""AlterReplicaLogDirs: v0-v2 (key 34)
+
+Behaviour (KIP-113):
+* Moves partitions to another log directory of this broker, in the background and while they are used; answered when
+  that is taken note of. DescribeLogDirs shows how far it is.
+* The directory where a partition is calls off a move of it; another one than asked for before begins anew there.
+* A path that is no log directory: LOG_DIR_NOT_FOUND; one that failed: KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+from broker.protocol.cold import Answer
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    results: dict[str, list[Answer]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            results.setdefault(topic.name, []).extend(
+                {"partition_index": index, "error_code": node.move_log(topic.name, index, directory.path)}
+                for index in topic.partitions
+            )
+    return {"results": [{"topic_name": name, "partitions": partitions} for name, partitions in results.items()]}

@@ -1,0 +1,174 @@
+"""Moving a log to another log directory of the same broker while it goes on being written (KIP-113).
+
+1. Its files are copied into a folder `<topic>-<partition>.<id>-future` in the other directory: round by round, in a
+   thread, each time what came since. Compaction and retention leave the log alone meanwhile.
+2. When little is left, that is copied in one go with 3, so nothing can come in between. All that is in the future
+   folder is on the disk before it counts, and so are the log's offsets in the checkpoints of its new directory.
+3. The future folder gets the log's name, with a mark in it; the log goes on there; the old folder is set aside; the
+   mark goes.
+
+A crash before 3 leaves the log where it was. A crash within it leaves two folders of one name, and the one with the
+mark counts (broker.log.log_directories). Either is whole: nothing is written between the first step of 3 and the last.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker.log.checkpoint import TopicPartition
+from broker.log.files import FileOperations, write_durably
+from broker.log.log_directory import MOVED, LogDirectory
+from broker.log.partition_log import PartitionLog
+from broker.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
+
+ROUND_BYTES: Final = 16 * 1024 * 1024
+"""How much one round copies: the thread is not the move's alone."""
+LAST_BYTES: Final = 256 * 1024
+"""How much may be left for the event loop to copy."""
+
+_CHUNK_BYTES: Final = 1024 * 1024
+_NOT_MOVED: Final = (LOG_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, ".cleaned", ".tmp", MOVED)
+_MAX_NAME_LENGTH: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Bytes to copy; `copy` blocks, any thread."""
+
+    files: FileOperations
+    source: Path
+    target: Path
+    parts: list[tuple[str, int, int]]
+    """(name, from, to) of files that only grow."""
+    whole: list[str]
+    end_offset: int
+    """All below it is in the future folder after this round, if the round takes all that is left."""
+
+    def copy(self) -> None:
+        for name, start, end in self.parts:
+            self._copy(name, start, end)
+        for name in self.whole:
+            self._copy(name, 0, None)
+
+    def _copy(self, name: str, position: int, end: int | None) -> None:
+        source = self.files.open(self.source / name)
+        try:
+            target = self.files.open(self.target / name, create=True)
+            try:
+                while end is None or position < end:
+                    size = _CHUNK_BYTES if end is None else min(_CHUNK_BYTES, end - position)
+                    data = self.files.pread(source, size, position)
+                    if not data:
+                        break
+                    self.files.pwrite(target, data, position)
+                    position += len(data)
+                self.files.sync(target)
+            finally:
+                self.files.close(target)
+        finally:
+            self.files.close(source)
+
+
+class Move:
+    """One log on its way. All but the rounds' copying belongs to the thread that the log belongs to."""
+
+    def __init__(self, log: PartitionLog, source: LogDirectory, destination: LogDirectory) -> None:
+        self.log = log
+        self.source = source
+        self.destination = destination
+        self.path = destination.path / future_name(log.topic, log.partition)
+        self.copied_to_offset = log.log_start_offset
+        self._files = destination.files
+        self._copied: dict[str, int] = {}
+        self._whole: set[str] = set()
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.log.topic, self.log.partition
+
+    @property
+    def copied_bytes(self) -> int:
+        return sum(self._copied.values())
+
+    @property
+    def left_bytes(self) -> int:
+        return self.log.size_bytes - self.copied_bytes
+
+    def begin(self) -> None:
+        self._files.make_directory(self.path)
+        self._files.sync_directory(self.destination.path)
+
+    def next_round(self) -> Round:
+        """What to copy next: sealed segments' files once, and of the logs what is not there yet."""
+        *_, (active, _) = sizes = self.log.segment_sizes
+        unfinished = file_name(active, "")
+        parts = []
+        left = ROUND_BYTES
+        for base_offset, size in sizes:
+            name = file_name(base_offset, LOG_SUFFIX)
+            start = self._copied.get(name, 0)
+            end = min(size, start + left)
+            if end > start or name not in self._copied:
+                parts.append((name, start, end))
+                left -= end - start
+        names = [entry.name for entry in self._files.list(self.log.directory) if entry.name[0].isdigit()]
+        whole = [
+            name
+            for name in names
+            if not name.endswith(_NOT_MOVED) and not name.startswith(unfinished) and name not in self._whole
+        ]
+        return Round(self._files, self.log.directory, self.path, parts, whole, self.log.log_end_offset)
+
+    def completed(self, done: Round) -> None:
+        self._copied.update({name: end for name, _, end in done.parts})
+        self._whole.update(done.whole)
+        if not self.left_bytes:
+            self.copied_to_offset = done.end_offset
+
+    @property
+    def can_finish(self) -> bool:
+        return self.left_bytes <= LAST_BYTES and not self.log.is_in_use
+
+    def finish(self, high_watermarks: Mapping[TopicPartition, int]) -> tuple[LogDirectory, OSError] | None:
+        """Copy what is left and let the log go on in its new place. An OSError leaves it where it was.
+
+        `high_watermarks` are those of the destination's partitions and of this one. What is given back is a directory
+        that failed when the log was already in its new place.
+        """
+        self.log.write_indexes()
+        last = self.next_round()
+        last.copy()
+        self.completed(last)
+        names = [entry.name for entry in self._files.list(self.log.directory) if not entry.is_directory]
+        rest = [name for name in names if not name.endswith(_NOT_MOVED) and name not in self._whole]
+        Round(self._files, self.log.directory, self.path, [], rest, self.log.log_end_offset).copy()
+        write_durably(self._files, self.path / MOVED, b"")
+        place = self.destination.take_in(self.key, self.log, self.path, high_watermarks)
+        self.log.go_on_in(place, self.destination.open_segments)
+        directory = self.destination
+        try:
+            # The old folder stays until the new one's name is safe.
+            self.destination.sync_names()
+            directory = self.source
+            self.destination.clean_offsets.update(self.source.let_go(self.key))
+            directory = self.destination
+            self.destination.forget_move(place)
+        except OSError as error:
+            return directory, error
+        return None
+
+    def give_up(self) -> None:
+        self.destination.give_up_future(self.path, *self.key)
+
+
+def future_name(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}.{uuid.uuid4().hex}-future"
+
+
+def is_too_long(topic: str, partition: int) -> bool:
+    """Whether there is no room for the name of the future folder."""
+    return len(future_name(topic, partition)) > _MAX_NAME_LENGTH
