@@ -20,6 +20,7 @@ from typing import Any, Final
 from broker.cluster import znodes
 from broker.cluster.store import MetadataError, TopicRecord
 from broker.cluster.znodes import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
+from broker.log.checkpoint import MalformedFile
 from broker.log.files import FileOperations, write_durably
 from broker.quota.entities import Entity, Quotas
 from broker.security.scram import Credentials
@@ -46,38 +47,52 @@ class EmbeddedMetadataStore:
             self._load()
 
     def _load(self) -> None:
+        path = ""
         try:
-            tree: dict[str, Any] = json.loads(self._files.read(self._path))
-            cluster_id = str(tree[znodes.CLUSTER_ID]["id"])
-            self.controller_epoch = int(tree[znodes.CONTROLLER_EPOCH])
+            tree = json.loads(self._files.read(self._path))
+            if not isinstance(tree, dict):
+                raise ValueError("it does not hold paths and their values")
+            path = znodes.CLUSTER_ID
+            cluster_id = znodes.parse_cluster_id(tree[path])
+            path = znodes.CONTROLLER_EPOCH
+            self.controller_epoch = znodes.parse_controller_epoch(tree[path])
             for path, value in tree.items():
-                parent, _, name = path.rpartition("/")
-                if parent == znodes.TOPICS:
-                    topic_id, assignment = znodes.parse_topic(value)
-                    config = tree.get(f"{znodes.TOPIC_CONFIGS}/{name}", {"config": {}})["config"]
-                    self._topics[name] = TopicRecord(name, topic_id, assignment, config)
-                elif parent == znodes.DELETE_TOPICS:
-                    self._marked.add(name)
-                elif parent == znodes.BROKER_CONFIGS:
-                    self._broker_configs["" if name == znodes.DEFAULT_ENTITY else name] = dict(value["config"])
-                elif (entity := znodes.parse_quota_path(path)) is not None:
-                    if limits := znodes.parse_quotas(value):
-                        self._client_quotas[entity] = limits
-                    if credentials := znodes.parse_scram_credentials(value):
-                        self._scram_credentials[str(entity.user)] = credentials
-            if znodes.PRODUCER_ID_BLOCK in tree:
-                self._producer_id_block = znodes.parse_producer_id_block(tree[znodes.PRODUCER_ID_BLOCK])
+                self._load_znode(path, value, tree)
         except OSError as error:
             raise MetadataError(f"cannot read {self._path}: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise MetadataError(
-                f"{self._path} is damaged ({type(error).__name__}: {error}); restore it from a copy"
-            ) from None
+        except znodes.NewerZnode as error:
+            raise MetadataError(f"{self._path}: {path}: {error}; start the newer broker that wrote it") from None
+        except (ValueError, KeyError, TypeError, AttributeError, MalformedFile) as error:
+            what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            where = f"{path}: " if path else ""
+            raise MetadataError(f"{self._path} is damaged: {where}{what}; restore it from a copy") from None
         if cluster_id != self.cluster_id:
             raise MetadataError(
                 f"{self._path} belongs to cluster {cluster_id}, and its directory to cluster {self.cluster_id}; "
                 "put the file back where it comes from"
             )
+
+    def _load_znode(self, path: str, value: object, tree: Mapping[str, Any]) -> None:
+        parent, _, name = path.rpartition("/")
+        if parent == znodes.TOPICS:
+            topic_id, assignment = znodes.parse_topic(value)
+            config_path = f"{znodes.TOPIC_CONFIGS}/{name}"
+            config = znodes.parse_config(tree[config_path]) if config_path in tree else {}
+            self._topics[name] = TopicRecord(name, topic_id, assignment, config)
+        elif parent == znodes.DELETE_TOPICS:
+            self._marked.add(name)
+        elif parent == znodes.BROKER_CONFIGS:
+            self._broker_configs["" if name == znodes.DEFAULT_ENTITY else name] = znodes.parse_config(value)
+        elif (entity := znodes.parse_quota_path(path)) is not None:
+            if limits := znodes.parse_quotas(value):
+                self._client_quotas[entity] = limits
+            if credentials := znodes.parse_scram_credentials(value):
+                self._scram_credentials[str(entity.user)] = credentials
+        elif path == znodes.PRODUCER_ID_BLOCK:
+            self._producer_id_block = znodes.parse_producer_id_block(value)
+        elif path not in (znodes.CLUSTER_ID, znodes.CONTROLLER_EPOCH) and parent != znodes.TOPIC_CONFIGS:
+            # It would be lost with the next write.
+            raise znodes.NewerZnode("this broker does not know what that is")
 
     def begin_epoch(self) -> None:
         """Become the controller once more; the first write of a run. Raises MetadataError when it fails."""

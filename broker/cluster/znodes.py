@@ -28,6 +28,10 @@ Assignment = Mapping[int, list[int]]
 """Replicas by partition, the preferred leader first."""
 
 
+class NewerZnode(ValueError):  # noqa: N818 - it names the thing found
+    """A value of a version that this broker does not know, so somebody newer wrote it."""
+
+
 class ProducerIdBlock(NamedTuple):
     broker_id: int
     first: int
@@ -40,6 +44,35 @@ def random_topic_id() -> UUID:
         topic_id = uuid4()
         if not encode_topic_id(topic_id).startswith("-"):
             return topic_id
+
+
+def _fields(value: object, version: object) -> Mapping[str, Any]:
+    """The fields of a value of this version; ValueError if it is something else."""
+    if not isinstance(value, dict) or "version" not in value:
+        raise ValueError(f"{value!r} is not a value with a version")
+    if value["version"] != version:
+        raise NewerZnode(f"its version is {value['version']!r}, and this broker knows {version!r}")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")
+    return value
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value < 2**31 - 1:
+        raise ValueError(f"{value!r} is not a number from 0 to {2**31 - 2}")
+    return int(value)
+
+
+def parse_cluster_id(value: object) -> str:
+    return _text(_fields(value, "1")["id"])
+
+
+def parse_controller_epoch(value: object) -> int:
+    return _number(value)
 
 
 def cluster_id_value(cluster_id: str) -> dict[str, Any]:
@@ -56,13 +89,23 @@ def topic_value(topic_id: UUID, assignment: Assignment) -> dict[str, Any]:
     }
 
 
-def parse_topic(value: Mapping[str, Any]) -> tuple[UUID, dict[int, list[int]]]:
-    assignment = {int(partition): list(replicas) for partition, replicas in value["partitions"].items()}
-    return decode_topic_id(value["topic_id"]), dict(sorted(assignment.items()))
+def parse_topic(value: object) -> tuple[UUID, dict[int, list[int]]]:
+    fields = _fields(value, 3)
+    assignment = {
+        int(partition): [_number(replica) for replica in replicas]
+        for partition, replicas in fields["partitions"].items()
+    }
+    if sorted(assignment) != list(range(len(assignment))) or not all(assignment.values()):
+        raise ValueError(f"the partitions {sorted(assignment)} are not numbered from 0 on, each with its replicas")
+    return decode_topic_id(_text(fields["topic_id"])), dict(sorted(assignment.items()))
 
 
 def config_value(config: Mapping[str, str]) -> dict[str, Any]:
     return {"version": 1, "config": dict(config)}
+
+
+def parse_config(value: object) -> dict[str, str]:
+    return {name: _text(text) for name, text in _fields(value, 1)["config"].items()}
 
 
 def quota_path(entity: Entity) -> str:
@@ -96,8 +139,8 @@ def quota_config(limits: Mapping[str, float]) -> dict[str, str]:
     return {name: str(int(limit)) for name, limit in limits.items()}
 
 
-def parse_quotas(value: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(limit) for name, limit in value["config"].items() if name not in _SCRAM_MECHANISMS}
+def parse_quotas(value: object) -> dict[str, float]:
+    return {name: float(limit) for name, limit in parse_config(value).items() if name not in _SCRAM_MECHANISMS}
 
 
 _SCRAM_MECHANISMS: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
@@ -108,11 +151,10 @@ def scram_config(credentials: Credentials) -> dict[str, str]:
     return {mechanism.text: encode_credential(credential) for mechanism, credential in credentials.items()}
 
 
-def parse_scram_credentials(value: Mapping[str, Any]) -> Credentials:
+def parse_scram_credentials(value: object) -> Credentials:
+    config = parse_config(value)
     return {
-        mechanism: decode_credential(value["config"][name])
-        for name, mechanism in _SCRAM_MECHANISMS.items()
-        if name in value["config"]
+        mechanism: decode_credential(config[name]) for name, mechanism in _SCRAM_MECHANISMS.items() if name in config
     }
 
 
@@ -120,5 +162,9 @@ def producer_id_block_value(block: ProducerIdBlock) -> dict[str, Any]:
     return {"version": 1, "broker": block.broker_id, "block_start": str(block.first), "block_end": str(block.last)}
 
 
-def parse_producer_id_block(value: Mapping[str, Any]) -> ProducerIdBlock:
-    return ProducerIdBlock(int(value["broker"]), int(value["block_start"]), int(value["block_end"]))
+def parse_producer_id_block(value: object) -> ProducerIdBlock:
+    fields = _fields(value, 1)
+    first, last = int(_text(fields["block_start"])), int(_text(fields["block_end"]))
+    if not 0 <= first <= last < 2**63 - PRODUCER_ID_BLOCK_SIZE:
+        raise ValueError(f"{first} to {last} are no producer ids")
+    return ProducerIdBlock(_number(fields["broker"]), first, last)

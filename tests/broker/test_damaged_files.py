@@ -1,0 +1,144 @@
+"""Any file of a log directory damaged in any way: the broker starts, or says in one line what cannot be understood."""
+
+from __future__ import annotations
+
+import json
+import random
+from contextlib import suppress
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker.clock import ManualClock
+from broker.cluster.store import MetadataError
+from broker.log.errors import LogDirectoryError
+from broker.log.partition_log import Appended
+from tests.broker.log.building import batch
+from tests.broker.log.simulated_files import Killed, SimulatedFiles
+from tests.broker.one_life import ROOT, Broker, Life
+
+METADATA = ROOT / "embedded-metadata.json"
+# What JSON may hold instead of what is expected.
+OTHER_VALUES: tuple[Any, ...] = (None, True, -1, 2**70, 1.5, "", "x", "\ud800", [], [[]], {}, {"": {}}, {"version": 99})
+
+
+def lived(at: int | None) -> SimulatedFiles:
+    """The disk after a life: whole, or up to a kill."""
+    files = SimulatedFiles()
+    files.kill_at = at
+    with suppress(Killed):
+        Life(files).live()
+    return files.restarted()
+
+
+def files_below(files: SimulatedFiles, path: Path = ROOT) -> list[Path]:
+    found = []
+    for entry in sorted(files.list(path)):
+        place = path / entry.name
+        found += files_below(files, place) if entry.is_directory else [place]
+    return found
+
+
+def started(files: SimulatedFiles) -> tuple[Broker | None, str]:
+    try:
+        return Broker(files, ManualClock()), ""
+    except (LogDirectoryError, MetadataError) as refusal:
+        return None, str(refusal)
+
+
+def start_and_use(files: SimulatedFiles, what: str) -> bool:
+    """Whether the broker starts; what it says if not is one line, and what it serves if so are answers."""
+    broker, refusal = started(files)
+    if broker is None:
+        assert "\n" not in refusal, what
+        assert str(ROOT) in refusal, what
+        assert files.open_descriptors == 0, what
+        return False
+    for partition in list(broker.node.partitions()):
+        log = partition.log
+        offset = log.log_start_offset
+        assert offset <= log.log_end_offset, what
+        for at in {offset, (offset + log.log_end_offset) // 2, log.log_end_offset}:
+            assert isinstance(log.read(at, 1000, end_offset=log.log_end_offset), bytes | ErrorCode), what
+        if not log.config.compacts:
+            assert isinstance(partition.append(memoryview(batch(b"more")), 1, 0), Appended), what
+    broker.directory.close()
+    return True
+
+
+def damages(content: bytes, rng: random.Random) -> dict[str, bytes]:
+    at = rng.randrange(len(content) + 1)
+    flipped = bytearray(content or b"\0")
+    flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
+    return {
+        "empty": b"",
+        "cut off": content[:at],
+        "followed by garbage": content + rng.randbytes(60),
+        "followed by zeros": content + bytes(60),
+        "zeros": bytes(len(content)),
+        "garbage": rng.randbytes(len(content) + 1),
+        "bytes lacking": content[:at] + content[at + rng.randrange(1, 20) :],
+        "one bit": bytes(flipped),
+    }
+
+
+@pytest.mark.parametrize("at", [150, 330, 430, None], ids=lambda at: f"killed at {at}" if at else "stopped")
+def test_a_damaged_file(at: int | None) -> None:
+    disk = lived(at)
+    rng = random.Random(at)
+    outlived = 0
+    paths = files_below(disk)
+    for path in paths:
+        for what, content in damages(disk.read(path), rng).items():
+            files = deepcopy(disk)
+            files.overwrite(path, content)
+            outlived += start_and_use(files, f"{path}: {what}")
+    assert outlived > len(paths), "most damage is outlived"
+
+
+def test_a_missing_file() -> None:
+    disk = lived(430)
+    for path in files_below(disk):
+        files = deepcopy(disk)
+        files.remove(path)
+        start_and_use(files, f"{path} is missing")
+
+
+def test_metadata_that_says_something_else() -> None:
+    disk = lived(None)
+    tree = json.loads(disk.read(METADATA))
+    for path in tree:
+        for other in OTHER_VALUES:
+            check_metadata(disk, tree | {path: other}, f"{path}: {other!r}")
+        if isinstance(tree[path], dict):
+            for key in tree[path]:
+                for other in OTHER_VALUES:
+                    check_metadata(disk, tree | {path: tree[path] | {key: other}}, f"{path} {key}: {other!r}")
+                lacking = {name: value for name, value in tree[path].items() if name != key}
+                check_metadata(disk, tree | {path: lacking}, f"{path} without {key}")
+        check_metadata(disk, {name: value for name, value in tree.items() if name != path}, f"without {path}")
+
+
+def test_metadata_of_a_newer_broker_is_left_alone() -> None:
+    disk = lived(None)
+    tree = json.loads(disk.read(METADATA))
+    for newer, place in (
+        ({"/something/newer": 1}, "/something/newer"),
+        ({"/brokers/topics/t": tree["/brokers/topics/t"] | {"version": 4}}, "/brokers/topics/t"),
+    ):
+        content = json.dumps(tree | newer).encode()
+        files = deepcopy(disk)
+        files.overwrite(METADATA, content)
+        _, refusal = started(files)
+        assert refusal.startswith(f"{METADATA}: {place}: ")
+        assert refusal.endswith("; start the newer broker that wrote it")
+        assert files.read(METADATA) == content
+
+
+def check_metadata(disk: SimulatedFiles, tree: Any, what: str) -> None:
+    files = deepcopy(disk)
+    files.overwrite(METADATA, json.dumps(tree).encode())
+    start_and_use(files, what)
