@@ -45,6 +45,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     31: (1, 1, range(4)),
     32: (1, 1, range(5)),
     33: (1, 0, range(3)),
+    34: (None, 1, range(3)),
     35: (None, 1, range(5)),
     36: (1, 0, range(3)),
     37: (1, 0, range(4)),
