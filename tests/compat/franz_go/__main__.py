@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from bench.comparison.cache import cached, need, run_step
+from bench.errors import UsageError
 from tests.broker.running import running_broker
 from tests.compat.suite import AllowList, Report, choose
 
@@ -30,16 +32,13 @@ _OUTCOME: Final = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
 
 def test_program() -> Path:
     """The tests of the version that go.mod pins, as one program."""
+    need("go", "golang", "builds franz-go's tests")
+
+    def build(directory: Path) -> None:
+        run_step(["go", "test", "-c", "-o", directory / "kgo.test", PACKAGE], HERE)
+
     pinned = hashlib.sha256((HERE / "go.sum").read_bytes()).hexdigest()[:12]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highwater"
-    program = cache / f"franz-go-kgo-{pinned}.test"
-    if not program.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        print(f"==> franz-go's tests into {program}", file=sys.stderr, flush=True)
-        unfinished = program.with_suffix(f".{os.getpid()}")
-        subprocess.run(["go", "test", "-c", "-o", unfinished, PACKAGE], cwd=HERE, check=True)
-        unfinished.rename(program)
-    return program
+    return cached(f"franz-go-{pinned}", "franz-go's tests: built, about a minute", build) / "kgo.test"
 
 
 def all_cases(program: Path) -> tuple[str, ...]:
@@ -49,10 +48,7 @@ def all_cases(program: Path) -> tuple[str, ...]:
 
 def sources() -> Path:
     """Some cases read the sources of the client, so they must run where those are."""
-    listed = subprocess.run(
-        ["go", "list", "-f", "{{.Dir}}", PACKAGE], cwd=HERE, stdout=subprocess.PIPE, text=True, check=True
-    )
-    return Path(listed.stdout.strip())
+    return Path(run_step(["go", "list", "-f", "{{.Dir}}", PACKAGE], HERE).strip())
 
 
 def run_case(program: Path, directory: Path, case: str, seeds: str) -> str:
@@ -77,7 +73,11 @@ def run_case(program: Path, directory: Path, case: str, seeds: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    program, directory = test_program(), sources()
+    try:
+        program, directory = test_program(), sources()
+    except UsageError as error:
+        print(f"franz_go/run: {error}", file=sys.stderr)
+        return 2
     allowed = AllowList.of(HERE)
     wanted = all_cases(program) if arguments == ["--all"] else choose(allowed, arguments)
     report = Report(allowed)
