@@ -531,6 +531,16 @@ def _compression_level(topic: TopicConfig, compression: Codec | None) -> int | N
     return None if name is None else topic.integer(name)
 
 
+def log_configs_of(config: BrokerConfig, topics: Iterable[TopicRecord]) -> dict[str, LogConfig]:
+    """The settings of the logs of all topics; raises MetadataError where a topic has one that this broker refuses."""
+    for topic in topics:
+        if reason := check_topic_overrides(topic.config):
+            raise MetadataError(
+                f"the metadata of topic {topic.name}: {reason}; mend that, or start the broker it is of"
+            )
+    return {topic.name: log_config_of(TopicConfig(config, topic.config)) for topic in topics}
+
+
 def log_config_of(topic: TopicConfig) -> LogConfig:
     """The settings of the logs of a topic."""
     append_time = topic.value("message.timestamp.type") == "LogAppendTime"

@@ -32,7 +32,7 @@ from broker.log.files import FileOperations, RealFiles
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
 from broker.metrics.page import page
-from broker.node import Node, log_config_of
+from broker.node import Node, log_config_of, log_configs_of
 from broker.replica.partition import Partition
 from broker.replica.waiters import Timer
 from broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
@@ -105,7 +105,7 @@ def run(config: BrokerConfig) -> int:
             bound.append(bind(endpoint, advertised.get(endpoint.name), config)._replace(tls=tls, sasl=sasl))
         if metrics_endpoint is not None:
             metrics = bind(metrics_endpoint, None, config)
-        log_configs = {topic.name: log_config_of(TopicConfig(config, topic.config)) for topic in store.topics()}
+        log_configs = log_configs_of(config, store.topics())
         defaults = log_config_of(TopicConfig(config, {}))
         log_directories.load(lambda topic: log_configs.get(topic, defaults), _RecoveryProgress())
         store.begin_epoch()

@@ -26,7 +26,7 @@ from broker.log.files import DISK_IS_FULL
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import Appended, PartitionLog
-from broker.node import NewTopic, Node, Problem, log_config_of
+from broker.node import NewTopic, Node, Problem, log_config_of, log_configs_of
 from broker.records.batch import headers
 from broker.replica.partition import Partition
 from tests.broker.handlers.harness import ManualScheduler
@@ -64,7 +64,7 @@ class Broker:
         self.directory = LogDirectory(files, ROOT, DEFAULTS, broker_id=0, clock=clock)
         try:
             store = EmbeddedMetadataStore(files, ROOT, self.directory.cluster_id)
-            configs = {topic.name: log_config_of(TopicConfig(CONFIG, topic.config)) for topic in store.topics()}
+            configs = log_configs_of(CONFIG, store.topics())
             directories = LogDirectories([self.directory])
             directories.load(lambda topic: configs.get(topic, DEFAULTS), lambda done, total: None)
             store.begin_epoch()
