@@ -109,7 +109,7 @@ def test_topics_take_the_brokers_values_in_kafkas_order_of_precedence() -> None:
         ({"segment.bytes": None}, "Null value not supported"),
         ({"cleanup.policy": "compact,shred"}, "is not one of compact, delete"),
         ({"remote.storage.enable": "true"}, "not supported"),
-        ({"compression.type": "gzip"}, "not one of producer"),
+        ({"compression.type": "brotli"}, "is not one of uncompressed, zstd"),
     ],
 )
 def test_bad_topic_overrides(overrides: dict[str, str | None], reason: str) -> None:

@@ -491,11 +491,9 @@ class TestDescribing:
         assert [p.partition_index for topic in some.topics for p in topic.partitions] == [1]
 
     @pytest.mark.parametrize("version", versions("init_producer_id"))
-    def test_transactional_producers_are_refused(self, node: NodeHarness, version: int) -> None:
+    def test_a_producer_without_transactions_gets_an_id(self, node: NodeHarness, version: int) -> None:
         plain = node.ask("init_producer_id", version, transactional_id=None, transaction_timeout=1000)
         assert (plain.error_code, plain.producer_id, plain.producer_epoch) == (ErrorCode.none, 0, 0)
-        refused = node.ask("init_producer_id", version, transactional_id="x", transaction_timeout=1000)
-        assert (refused.error_code, refused.producer_id) == (ErrorCode.invalid_request, -1)
 
 
 def test_folders_that_the_metadata_does_not_know_stop_the_start(tmp_path: Path) -> None:
