@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
+from broker.clock import ClockGuard
 from broker.group.classic import ClassicGroup
 from broker.group.events import (
     NO_MEMBER_ID,
@@ -110,6 +111,7 @@ class GroupCoordinator:
         self._retention_ms = config.integer("offsets.retention.minutes") * 60_000
         self._is_closed = False
         self._expiry_timer: Timer | None = None
+        self._clock_guard = ClockGuard(node.clock)
         self._topic.take_up()
 
     # The topic
@@ -363,9 +365,10 @@ class GroupCoordinator:
 
     def _expire_offsets(self) -> None:
         self._expiry_timer = None
-        now_ms = self._node.clock.now_ms()
-        for group_id, group in tuple(self._groups.items()):
-            self._bury(group_id, group, group.offsets.expire(group.members, now_ms, self._retention_ms))
+        now_ms = self._clock_guard.now_ms()
+        if now_ms is not None:
+            for group_id, group in tuple(self._groups.items()):
+                self._bury(group_id, group, group.offsets.expire(group.members, now_ms, self._retention_ms))
         self._schedule_expiry()
 
     def _schedule_expiry(self) -> None:

@@ -8,13 +8,10 @@ as long as they say. The active segment goes too when all of it is past its time
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from broker.log.config import LogConfig
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 class Ageing(Protocol):
@@ -55,28 +52,3 @@ def count_expired(
         ):
             return slot
     return len(segments)
-
-
-class ClockGuard:
-    """Keeps a wall clock that jumps ahead from taking everything for old.
-
-    The first reading after a jump is not believed; one that stands at the next reading is. So a clock that was set
-    wrong for a moment deletes nothing, and one that was set right at last counts from the next check on.
-    """
-
-    def __init__(self, tolerance_ms: int = 60_000) -> None:
-        self._tolerance_ms = tolerance_ms
-        self._last: tuple[int, int] | None = None
-
-    def check(self, now_ms: int, monotonic_ns: int) -> int | None:
-        """`now_ms`, or None if it is not to be believed yet."""
-        last, self._last = self._last, (now_ms, monotonic_ns)
-        if last is None:
-            return now_ms
-        jump_ms = (now_ms - last[0]) - (monotonic_ns - last[1]) // 1_000_000
-        if jump_ms <= self._tolerance_ms:
-            return now_ms
-        _LOG.warning(
-            "the clock jumped %d s ahead: records are not deleted by age before the next check", jump_ms // 1000
-        )
-        return None

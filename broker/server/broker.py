@@ -22,7 +22,7 @@ from typing import Final
 
 import uvloop
 
-from broker.clock import SystemClock
+from broker.clock import ClockGuard, SystemClock
 from broker.cluster.embedded import FILE_NAME, EmbeddedMetadataStore
 from broker.cluster.store import MetadataError
 from broker.config import BrokerConfig, ConfigError, TopicConfig, check_broker_overrides
@@ -234,6 +234,7 @@ class _Broker:
         )
         self._flusher = Flusher(loop, self._on_partition_failure, self._node.counters.log_flush)
         self._log_keeper = LogKeeper(self._node, RealFiles(), self._flusher.run_in_thread, self._on_directory_failure)
+        self._clock_guard = ClockGuard(self._node.clock)
         dispatcher = Dispatcher(self._node)
         # What a crash left unflushed is below no high watermark yet: readers must not find less than was acknowledged.
         await self._flush_what_is_due()
@@ -439,7 +440,8 @@ class _Broker:
         self._log_keeper.request_checkpoint(done)
 
     async def _expire_producers(self) -> None:
-        self._log_directories.expire_producers()
+        if self._clock_guard.now_ms() is not None:
+            self._log_directories.expire_producers()
 
     async def _sweep_connections(self, max_idle_ms: int) -> None:
         now_ms = _monotonic_ms()

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
+from broker.clock import ClockGuard
 from broker.log.files import DISK_IS_FULL, FileOperations
 from broker.log.log_directory import LogDirectory
-from broker.log.retention import ClockGuard
 from broker.node import Node
 from broker.replica.partition import Partition
 
@@ -40,7 +40,7 @@ class LogKeeper:
         self._files = files
         self._run_in_thread = run_in_thread
         self._lock = asyncio.Lock()
-        self._clock_guard = ClockGuard()
+        self._clock_guard = ClockGuard(node.clock)
         self._waiting: list[CheckpointDone] = []
         self._checkpointing: asyncio.Task[None] | None = None
 
@@ -94,7 +94,7 @@ class LogKeeper:
     async def delete_expired(self) -> None:
         """Retention: the start offsets are safe before the first file goes."""
         clock = self._node.clock
-        by_age = self._clock_guard.check(clock.now_ms(), clock.monotonic_ns()) is not None
+        by_age = self._clock_guard.now_ms() is not None
         async with self._lock:
             deleted = 0
             turn_ends_ns = clock.monotonic_ns() + SLICE_NS

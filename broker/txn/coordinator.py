@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from broker.clock import ClockGuard
 from broker.internal_topic import TRANSACTIONS_TOPIC, InternalTopic, keep_last
 from broker.records.record import TransactionMarker, decode_batch
 from broker.replica.partition import Partition
@@ -66,6 +67,7 @@ class TransactionCoordinator:
             read_bytes=config.integer("transaction.state.log.load.buffer.size"),
         )
         self._transactions: dict[str, Transaction] = {}
+        self._clock_guard = ClockGuard(node.clock)
         self._ongoing: dict[str, Transaction] = {}
         """Those that may run out of time."""
         self._timers: dict[str, Timer] = {}
@@ -196,11 +198,11 @@ class TransactionCoordinator:
 
     def _expire(self) -> None:
         """Forget ids that were not used for long."""
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._clock_guard.now_ms()
         expired = [
             transactional_id
             for transactional_id, transaction in self._transactions.items()
-            if transaction.is_expired(now_ms, self._expiration_ms)
+            if now_ms is not None and transaction.is_expired(now_ms, self._expiration_ms)
         ]
         self._bury(expired)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
-from broker.log.retention import ClockGuard, count_expired
+from broker.log.retention import count_expired
 from tests.broker.log.building import NOW_MS, SMALL, append, batch, flush, new_log, open_directory, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 
@@ -219,14 +219,3 @@ def test_segments_that_began_together_do_not_roll_together() -> None:
                 break
     assert len(rolled_at) > 1
     assert 100 <= min(rolled_at) <= max(rolled_at) <= 1020
-
-
-def test_a_clock_that_jumps_ahead_is_believed_the_second_time() -> None:
-    guard = ClockGuard(tolerance_ms=1000)
-    second_ns = 10**9
-    assert guard.check(10_000, 0) == 10_000
-    assert guard.check(310_500, 300 * second_ns) == 310_500
-    assert guard.check(10**9, 600 * second_ns) is None
-    assert guard.check(910_500, 900 * second_ns) == 910_500  # it was set back: nothing is older than it was
-    assert guard.check(10**9, 1200 * second_ns) is None
-    assert guard.check(10**9 + 300_000, 1500 * second_ns) == 10**9 + 300_000
