@@ -57,7 +57,7 @@ class LeaderEpochs:
         (NO_EPOCH, NO_OFFSET) where nothing is known. For an epoch below the first entry, its records are gone and the
         first start offset is the answer, so that a follower goes on from there (LeaderEpochFileCache.endOffsetFor).
         """
-        if epoch == NO_EPOCH or epoch > self.latest:
+        if epoch == NO_EPOCH or epoch > self.latest or not self._epochs:
             return NO_EPOCH, NO_OFFSET
         if epoch == self.latest:
             return epoch, log_end_offset

@@ -19,6 +19,7 @@ def test_end_offsets() -> None:
     assert epochs.end_offset_of(8, 50) == (-1, -1)  # ahead of this replica
     assert epochs.end_offset_of(-1, 50) == (-1, -1)
     assert LeaderEpochs().end_offset_of(0, 50) == (-1, -1)
+    assert LeaderEpochs().end_offset_of(-70, 50) == (-1, -1)
 
 
 def test_epoch_at_an_offset() -> None:
