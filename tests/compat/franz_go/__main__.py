@@ -24,11 +24,11 @@ from tests.compat.suite import AllowList, Report, choose
 HERE: Final = Path(__file__).parent
 PACKAGE: Final = "github.com/twmb/franz-go/pkg/kgo"
 PROPERTIES: Final = ("num.partitions=4", "group.initial.rebalance.delay.ms=0")
-# One broker, so one replica; so many records in the cases that read and write in chains of groups and transactions, over
-# connections that break and stall at random.
+# One broker, so one replica; so many records in the cases that read and write in chains of groups and transactions,
+# over connections that break at random.
 ENVIRONMENT: Final = {
     "KGO_TEST_RF": "1",
-    "KGO_TEST_RECORDS": "10000",
+    "KGO_TEST_RECORDS": "100000",
     "KGO_TEST_CHAOS": "1",
     "KGO_LOG_LEVEL": "none",
 }
