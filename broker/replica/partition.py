@@ -183,11 +183,11 @@ class Partition:
         return self.log.producer_states.has_open_transaction(producer_id)
 
     def _verify(self, header: BatchHeader, verify: Verify | None, now_ms: int) -> ErrorCode:
+        if verify is None:
+            return ErrorCode.transactional_id_authorization_failed
         states = self.log.producer_states
         if states.has_open_transaction(header.producer_id):
             return ErrorCode.none
-        if verify is None:
-            return ErrorCode.transactional_id_authorization_failed
         if error := verify(header.producer_id, header.producer_epoch):
             states.refuse(header, now_ms)
         return error

@@ -193,6 +193,7 @@ def test_what_a_transactional_producer_may_write(node: NodeHarness) -> None:
     missing = ErrorCode.transactional_id_authorization_failed
     assert producers.produce(1, b"x", transactional_id=None).error_code == missing
     assert producers.produce(1, b"x").error_code == ErrorCode.none
+    assert producers.produce(1, b"x", transactional_id=None).error_code == missing
     assert producers.produce(1, b"x", is_transactional=False).error_code == ErrorCode.invalid_txn_state
     assert producers.produce(1, b"x", sequence=5).error_code == ErrorCode.out_of_order_sequence_number
     assert producers.end(1, True, epoch=3) == ErrorCode.none
