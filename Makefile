@@ -59,6 +59,12 @@ drills: setup-dev ## Let every file operation fail, kill a broker 200 times unde
 bench-broker: setup ## Compare the broker with Apache Kafka (about 40 minutes; ARGS="--quick" to try it; Java, Maven, npm, gcc)
 	@$(BIN)/python -m bench.comparison $(ARGS)
 
+.PHONY: bench-micro
+bench-micro: setup-dev ## Time steps of the broker's hot path and compare with the stored baseline
+	@mkdir -p results && rm -f results/micro.json
+	@$(BIN)/python -m bench.micro $(ARGS) -o results/micro.json
+	@$(BIN)/python -m pyperf compare_to --table bench/micro/baseline.json results/micro.json
+
 .PHONY: clean
 clean: ## Remove .venv and what tools left behind
 	rm -rf .venv build ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -44,7 +44,12 @@ class BrokerClient:
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
         # Its complaints come back as exceptions; librdkafka's log lines would only garble the terminal.
-        self._config: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+        self._config: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap_servers,
+            "log_level": 0,
+            # The most; each request here has a limit of its own, and making many thousand partitions takes a while.
+            "socket.timeout.ms": 300_000,
+        }
         self._admin = AdminClient(self._config)
 
     def check_reachable(self) -> None:

@@ -1,0 +1,30 @@
+"""`python -m bench.micro`: every benchmark of `bench.micro.steps`, run by pyperf in processes of their own."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import pyperf
+
+from bench.micro.steps import STEPS, Step
+
+
+def timed(loops: int, step: Step) -> float:
+    """Seconds that `loops` calls took; what a step needs is made before and removed after."""
+    with step() as call:
+        numbers = range(loops)
+        started = perf_counter()
+        for _ in numbers:
+            call()
+        return perf_counter() - started
+
+
+def main() -> None:
+    runner = pyperf.Runner(program_args=("-m", "bench.micro"))
+    runner.metadata["description"] = "Steps of the broker's hot path"
+    for name, step in STEPS.items():
+        runner.bench_time_func(name, timed, step)
+
+
+if __name__ == "__main__":
+    main()
