@@ -69,7 +69,6 @@ _NO_NEW_GROUPS: Final = "groups are of the classic protocol"
 _NO_REPLICATION: Final = "this version runs one broker"
 _ONE_LZ4: Final = "LZ4 has one speed here"
 _COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-_NO_LIMIT: Final = "this version does not limit how fast connections are made"
 _NO_MECHANISM: Final = "the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; remove it"
 _JAAS_OF_A_MECHANISM: Final = "write it as listener.name.<listener>.<mechanism>.sasl.jaas.config"
 _NO_ZOOKEEPER: Final = "this version runs one broker with embedded metadata; remove it"
@@ -99,6 +98,7 @@ BROKER_PROPERTIES: Final = {
         _honoured("connections.max.idle.ms", LONG, 600_000),
         _honoured("max.connections", INT, INT32_MAX, 0),
         _honoured("max.connections.per.ip", INT, INT32_MAX, 0),
+        _honoured("max.connection.creation.rate", INT, INT32_MAX, 0),
         _honoured("max.connections.per.ip.overrides", STRING, ""),
         _honoured("metrics.listener", STRING, None),
         # Who clients are. Each may be set for one listener, as listener.name.<listener>.<property>.
@@ -235,7 +235,6 @@ BROKER_PROPERTIES: Final = {
                 ("offsets.topic.replication.factor", SHORT, 3, _NO_REPLICATION),
                 ("transaction.state.log.min.isr", INT, 2, _NO_REPLICATION),
                 ("transaction.state.log.replication.factor", SHORT, 3, _NO_REPLICATION),
-                ("max.connection.creation.rate", INT, INT32_MAX, _NO_LIMIT),
                 ("max.request.partition.size.limit", INT, 2000, "DescribeTopicPartitions is not served"),
                 ("metrics.num.samples", INT, 2, "there is no JMX"),
                 ("metrics.recording.level", STRING, "INFO", "there is no JMX"),

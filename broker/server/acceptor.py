@@ -1,5 +1,5 @@
 """Takes new connections, within limits: those above the limit of one address are closed, those above the limit of the
-broker wait in the kernel's queue until others go, as with Kafka.
+broker, or that come faster than it may take them, wait in the kernel's queue, as with Kafka.
 
 When the process has no descriptor left, or the kernel no memory, accepting pauses and goes on: what is connected stays.
 """
@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from broker.config import BrokerConfig, ConfigError
+from broker.config_table import INT32_MAX
 from broker.metrics.counters import BrokerCounters
+from broker.quota.rate import WindowedRate
 from broker.server.connection import Connection
 
 _logger = logging.getLogger(__name__)
@@ -32,6 +36,7 @@ class Limits(NamedTuple):
     most_per_host: int
     overrides: Mapping[str, int]
     """Instead of `most_per_host`, by address."""
+    most_per_second: int = INT32_MAX
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
@@ -40,13 +45,16 @@ class Limits(NamedTuple):
             config.integer("max.connections"),
             config.integer("max.connections.per.ip"),
             parse_overrides(config.string("max.connections.per.ip.overrides") or ""),
+            config.integer("max.connection.creation.rate"),
         )
 
 
 class ConnectionLimits:
     """The connections there are, counted against the limits."""
 
-    def __init__(self, limits: Limits, counters: BrokerCounters) -> None:
+    def __init__(self, limits: Limits, counters: BrokerCounters, rate: WindowedRate | None = None) -> None:
+        """`rate` measures how fast connections come."""
+        self._rate = rate or WindowedRate(count=11, size_ms=1000)
         self._limits = limits
         self._counters = counters
         self._by_host: dict[str, int] = {}
@@ -58,6 +66,15 @@ class ConnectionLimits:
     async def room(self) -> None:
         """Wait until the broker may have one connection more."""
         await self._has_room.wait()
+
+    def pause_ms(self, now_ms: int) -> int:
+        """How long to take no other connection after the one that comes now (KIP-612)."""
+        most = self._limits.most_per_second
+        if most == INT32_MAX:
+            return 0
+        self._rate.record(1, now_ms)
+        excess = self._rate.per_second(now_ms) - most
+        return math.ceil(excess / max(most, 1) * self._rate.span_ms(now_ms)) if excess > 0 else 0
 
     def admit(self, host: str) -> bool:
         """Count a connection in, unless its host has as many as it may."""
@@ -146,6 +163,9 @@ class Acceptor:
                 _logger.warning("cannot accept a connection: %s", error.strerror)
                 await asyncio.sleep(PAUSE_S)
                 continue
+            pause_ms = self._limits.pause_ms(time.monotonic_ns() // 1_000_000)
+            if pause_ms:
+                await asyncio.sleep(pause_ms / 1000)
             await self._take(client, plain_address(str(address[0])))
 
     async def _take(self, client: socket.socket, host: str) -> None:

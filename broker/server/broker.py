@@ -33,6 +33,7 @@ from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
 from broker.metrics.page import page
 from broker.node import Node, log_config_of, log_configs_of
+from broker.quota.rate import WindowedRate
 from broker.replica.partition import Partition
 from broker.replica.waiters import Timer
 from broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
@@ -239,7 +240,8 @@ class _Broker:
         # What a crash left unflushed is below no high watermark yet: readers must not find less than was acknowledged.
         await self._flush_what_is_due()
         await self._flusher.idle()
-        limits = ConnectionLimits(self._limits, self._node.counters)
+        windows = self._config.integer("quota.window.num"), self._config.integer("quota.window.size.seconds") * 1000
+        limits = ConnectionLimits(self._limits, self._node.counters, WindowedRate(*windows))
         acceptors = [
             Acceptor(
                 loop, listening, limits, self._connection_factory(dispatcher, bound), bound.tls and bound.tls.context

@@ -12,6 +12,7 @@ import pytest
 
 from broker.config import ConfigError
 from broker.metrics.counters import BrokerCounters
+from broker.quota.rate import WindowedRate
 from broker.server.acceptor import ConnectionLimits, Limits, parse_overrides, plain_address
 from tests.broker.handlers.harness import request_frame
 from tests.broker.running import RunningBroker, running_broker
@@ -54,6 +55,15 @@ def test_a_full_broker_has_room_again_when_one_leaves() -> None:
         await waiting
 
     asyncio.run(scenario())
+
+
+def test_connections_that_come_too_fast_are_taken_one_by_one() -> None:
+    limits = ConnectionLimits(Limits(100, 100, {}, most_per_second=10), BrokerCounters(), WindowedRate(2, 1000))
+    assert [limits.pause_ms(0) for _ in range(10)] == [0] * 10
+    assert [limits.pause_ms(0) for _ in range(3)] == [100, 200, 300]
+    assert limits.pause_ms(3000) == 0
+    unlimited = ConnectionLimits(Limits(100, 100, {}), BrokerCounters())
+    assert [unlimited.pause_ms(0) for _ in range(1000)] == [0] * 1000
 
 
 def test_overrides() -> None:
