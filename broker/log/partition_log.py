@@ -161,11 +161,13 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         has_sequence: bool = True,
+        marker: EndMarker | None = None,
     ) -> Appended | ErrorCode:
         """Append the one batch at the beginning of `records`, which `validate_produced` has passed, and stamp it there.
 
-        Without `has_sequence` a coordinator of this broker writes it in the name of the producer. An OSError (a full
-        disk, a broken one) leaves the log as it was.
+        Without `has_sequence` a coordinator of this broker writes it in the name of the producer. With `marker` it ends
+        the producer's transaction, and is checked already. An OSError (a full disk, a broken one) leaves the log as it
+        was.
         """
         (header,) = headers
         config = self.config
@@ -174,38 +176,14 @@ class PartitionLog:
             return ErrorCode.record_list_too_large
         takes_broker_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         has_producer = header.producer_id != NO_PRODUCER_ID
-        if has_producer and (known := self.producer_states.check(header, has_sequence=has_sequence)) is not None:
+        if has_producer and marker is None:
+            known = self.producer_states.check(header, has_sequence=has_sequence)
             if isinstance(known, ErrorCode):
                 return known
-            # Kafka tells the time of a duplicate whatever the topic's timestamps are (UnifiedLog.append).
-            return Appended(known.base_offset, known.last_offset, known.timestamp_ms, duplicate=True)
+            if known is not None:
+                # Kafka tells the time of a duplicate whatever the topic's timestamps are (UnifiedLog.append).
+                return Appended(known.base_offset, known.last_offset, known.timestamp_ms, duplicate=True)
 
-        appended = self._append(records, header, leader_epoch, now_ms)
-        if has_producer:
-            max_timestamp_ms = now_ms if takes_broker_time else header.max_timestamp_ms
-            self.producer_states.append(header, appended.base_offset, max_timestamp_ms)
-        return appended
-
-    def append_marker(self, marker: TransactionMarker, *, leader_epoch: int, now_ms: int) -> Appended | ErrorCode:
-        """End a transaction. A marker goes into the log where the transaction has nothing, too: it fences old epochs.
-
-        An OSError leaves the log as it was.
-        """
-        if (error := self.producer_states.check_marker(marker)) is not None:
-            return error
-        batch = encode_end_marker(marker, now_ms)
-        appended = self._append(batch, read_header(batch), leader_epoch, now_ms)
-        aborted = self.producer_states.end_transaction(
-            read_header(batch), EndMarker(marker.is_commit, marker.coordinator_epoch)
-        )
-        if aborted is not None:
-            self._segments[-1].note_aborted(aborted)
-        return appended
-
-    def _append(self, records: WritableBuffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
-        config = self.config
-        size_bytes = header.size_bytes
-        takes_broker_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         max_timestamp_ms = header.max_timestamp_ms
@@ -221,12 +199,30 @@ class PartitionLog:
 
         self.log_end_offset = last_offset + 1
         self.size_bytes += size_bytes
+        if marker is not None:
+            appended = header._replace(base_offset=base_offset, max_timestamp_ms=max_timestamp_ms)
+            if (aborted := self.producer_states.end_transaction(appended, marker)) is not None:
+                segment.note_aborted(aborted)
+        elif has_producer:
+            self.producer_states.append(header, base_offset, max_timestamp_ms)
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base_offset)
         self._is_changed = True
         if self._dirty_since_ms is None:
             self._dirty_since_ms = now_ms
         return Appended(base_offset, last_offset, now_ms if takes_broker_time else NO_TIMESTAMP, duplicate=False)
+
+    def append_marker(self, marker: TransactionMarker, *, leader_epoch: int, now_ms: int) -> Appended | ErrorCode:
+        """End a transaction. A marker goes into the log where the transaction has nothing, too: it fences old epochs.
+
+        An OSError leaves the log as it was.
+        """
+        if (error := self.producer_states.check_marker(marker)) is not None:
+            return error
+        self._segments[-1].load_transaction_index()  # While nothing has happened yet: its file may fail to be read.
+        batch = encode_end_marker(marker, now_ms)
+        end_marker = EndMarker(marker.is_commit, marker.coordinator_epoch)
+        return self.append(batch, [read_header(batch)], leader_epoch=leader_epoch, now_ms=now_ms, marker=end_marker)
 
     def _roll(self, now_ms: int) -> Segment:
         """Begin a new segment at the end of the log. If anything fails the old one stays the active one."""

@@ -130,6 +130,9 @@ class LogLoader:
                     self.files, self.directory, log_start_offset, self.open_segments, self.config, self.now_ms
                 )
             )
+            if log_start_offset > 0:
+                # From the next checkpoint on nothing but its name tells where the log starts.
+                self.files.sync_directory(self.directory)
         leader_epochs.truncate_from_end(log_end_offset)
         leader_epochs.truncate_from_start(log_start_offset)
         for segment in segments[:-1]:

@@ -188,6 +188,10 @@ class Segment:
             self._first_batch_timestamp_ms = max_timestamp_ms
         self._index(position, len(batch), last_offset, max_timestamp_ms)
 
+    def load_transaction_index(self) -> None:
+        """Have it in memory. OSError, or CorruptIndex, if that fails."""
+        self._transaction_index = self.transaction_index
+
     def note_aborted(self, transaction: AbortedTransaction) -> None:
         """Its marker is the last batch."""
         self.transaction_index.append(transaction)

@@ -158,8 +158,8 @@ class Partition:
             raise
         if isinstance(appended, ErrorCode) or appended.duplicate:
             return appended
-        if header.is_transactional and log.producer_states.begins_at(appended.base_offset):
-            self._transaction_starts[appended.base_offset] = self._appended_bytes
+        if header.is_transactional:
+            self._note_transaction(appended.base_offset)
         self._appended(appended, header.size_bytes)
         return appended
 
@@ -191,6 +191,14 @@ class Partition:
         if error := verify(header.producer_id, header.producer_epoch):
             states.refuse(header, now_ms)
         return error
+
+    def _note_transaction(self, offset: int) -> None:
+        states = self.log.producer_states
+        if states.begins_at(offset):
+            self._transaction_starts[offset] = self._appended_bytes
+        if states.first_unstable_offset == offset:
+            # All before it is stable, and was told to everybody.
+            self._stable_offset, self._stable_bytes = self.high_watermark, self._published_bytes
 
     def _append_failed(self, failure: OSError, now_ms: int) -> None:
         self._failed_appends += 1
@@ -301,11 +309,13 @@ class Partition:
             self._published_bytes = self._appended_bytes
         # Otherwise some of the bytes are told again with the next step: a fetch that wakes for less than it wanted is
         # better than one that misses what it waits for.
+        is_stable = self.log.producer_states.first_unstable_offset >= offset
         if self.fetch_waiters:
             for waiter in tuple(self.fetch_waiters):
-                if not waiter.read_committed:
+                if is_stable or not waiter.read_committed:
                     waiter.bytes_added(byte_count)
-        self._advance_last_stable_offset()
+        if not is_stable:
+            self._advance_last_stable_offset()
         waiting = self._acknowledgements
         while waiting and waiting[0][0] < offset:
             waiting.popleft()[1](ErrorCode.none)

@@ -230,7 +230,7 @@ def test_a_batch_that_its_coordinator_does_not_know_is_refused_and_so_are_those_
     assert appended is ErrorCode.out_of_order_sequence_number
     first = bytearray(one_batch(b"x", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True))
     assert not isinstance(partition.append(memoryview(first), -1, 0, verify=lambda *_: ErrorCode.none), ErrorCode)
-    assert not isinstance(partition.append(memoryview(late), -1, 0), ErrorCode)
+    assert not isinstance(partition.append(memoryview(late), -1, 0, verify=lambda *_: ErrorCode.none), ErrorCode)
 
 
 def test_what_partitions_remember_of_producers(node: NodeHarness) -> None:

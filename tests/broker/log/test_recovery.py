@@ -368,3 +368,41 @@ def test_few_descriptors_are_enough() -> None:
     assert files.open_descriptors <= 4
     directory.close()
     assert files.open_descriptors == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_log_that_starts_behind_its_lost_end_does_so_after_the_next_cut_too(seed: int) -> None:
+    files = SimulatedFiles()
+    directory, log = new_log(files)
+    append(log, batch(b"a", b"b"))
+    directory.close()
+    directory = open_directory(files)
+    log = directory.logs["t", 0]
+    append(log, batch(b"lost"))
+    log.advance_log_start_offset(3)
+    directory.checkpoint()
+    for life in range(2):
+        files = files.after_power_cut(10 * seed + life)
+        directory = open_directory(files)
+        log = directory.logs["t", 0]
+        assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+        directory.checkpoint()
+
+
+def test_where_a_log_starts_survives_though_its_records_did_not() -> None:
+    """Deleted records are told in the checkpoint, which leaves it to the first file's name once there is one."""
+    for seed in range(20):
+        files = SimulatedFiles()
+        directory, log = new_log(files)
+        append(log, batch(b"a", b"b"))
+        directory.close()
+        directory = open_directory(files)
+        log = directory.logs["t", 0]
+        append(log, batch(b"c"))
+        log.advance_log_start_offset(3)
+        directory.checkpoint()
+        for cut in range(3):
+            files = files.after_power_cut(100 * seed + cut)
+            directory = open_directory(files)
+            assert directory.logs["t", 0].log_end_offset == 3, f"seed {seed}, cut {cut}"
+            directory.checkpoint()
