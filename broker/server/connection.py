@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 from collections import deque
 from collections.abc import Callable
 from time import monotonic_ns
@@ -300,8 +301,21 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         self._abort()
 
+    def _client_has_left(self) -> bool:
+        """The transport does not look while reading is paused, and what was not read yet hides the end from a peek."""
+        own_socket = self._transport.get_extra_info("socket")
+        if own_socket is None or own_socket.fileno() < 0:
+            return False
+        poller = select.poll()
+        poller.register(own_socket.fileno(), select.POLLRDHUP)
+        return bool(poller.poll(0))
+
     def sweep(self, now_ms: int, max_idle_ms: int) -> None:
-        """Called from time to time: closes a connection that was idle for too long, and frees what it does not need."""
+        """Called from time to time: closes a connection that was idle for too long, or whose client left while nothing
+        was read of it, and frees what it does not need."""
+        if self._reading_paused and self._client_has_left():
+            self._transport.abort()
+            return
         if self.was_active or self._slots or self._mute_timer is not None:
             self.was_active = False
             self.idle_since_ms = now_ms

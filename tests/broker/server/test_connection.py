@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import struct
 from collections.abc import Callable
 from typing import Any, cast
@@ -24,12 +25,13 @@ class Transport:
         self.is_reading = True
         self.is_closing = False
         self.is_aborted = False
+        self.socket: socket.socket | None = None
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
         assert high > low
 
     def get_extra_info(self, name: str) -> Any:
-        return ("192.0.2.7", 4711) if name == "peername" else None
+        return {"peername": ("192.0.2.7", 4711), "socket": self.socket}.get(name)
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -320,3 +322,16 @@ def test_many_bytes_waiting_in_line_stop_the_reading(client: Client) -> None:
     client.complete(b"later 1")
     client.loop.run()
     assert len(client.received) == len(b"later 1;") + 901 * count
+
+
+def test_a_client_that_leaves_while_nothing_is_read_of_it_is_noticed(client: Client) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        client.transport.socket = ours
+        client.send(b"mute")
+        theirs.sendall(b"not read yet")
+        client.connection.sweep(1000, 60_000)
+        assert not client.transport.is_aborted
+        theirs.close()
+        client.connection.sweep(2000, 60_000)
+        assert client.transport.is_aborted
