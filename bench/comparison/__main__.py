@@ -29,6 +29,10 @@ RESULTS: Final = "broker-versus-kafka"
 SYSTEMS: Final = (HIGHWATER, *KAFKA_LINES, BARE_LOOP)
 
 
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
 def compare(
     only: Annotated[list[str] | None, typer.Option(metavar="CELL", help="Measure this cell; may be repeated.")] = None,
     systems: Annotated[list[str] | None, typer.Option(metavar="SYSTEM", help="Measure only these systems.")] = None,
@@ -144,4 +148,4 @@ def _write(out: Path, measured: dict[str, CellResult]) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(compare)
+    app()

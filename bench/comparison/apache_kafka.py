@@ -12,10 +12,10 @@ from bench.comparison.cache import cached, main_of, need, run_step
 def jars(pom: Path) -> Path:
     """What `pom` depends on, fetched on first use. Raises UsageError when this host lacks what that takes."""
     need("java", "openjdk-17-jre-headless", "runs Apache Kafka")
-    maven = need("mvn", "maven", "fetches Apache Kafka")
     text = pom.read_bytes()
 
     def fetch(directory: Path) -> None:
+        maven = need("mvn", "maven", "fetches Apache Kafka")
         goal = "dependency:copy-dependencies"
         run_step([maven, "-q", "-B", "-f", pom.absolute(), goal, f"-DoutputDirectory={directory}"], directory)
 

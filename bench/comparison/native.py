@@ -14,9 +14,9 @@ _SOURCES: Final = Path(__file__).parent / "native"
 def program(name: Literal["bare_loop", "wire_load"]) -> Path:
     """Raises UsageError when this host has no compiler."""
     source = _SOURCES / f"{name}.c"
-    compiler = need("gcc", "gcc", f"compiles {source.name}")
 
     def compile_it(directory: Path) -> None:
+        compiler = need("gcc", "gcc", f"compiles {source.name}")
         run_step([compiler, "-O2", "-std=gnu11", "-Wall", "-Wextra", "-o", directory / name, source], directory)
 
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]

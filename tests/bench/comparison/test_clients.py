@@ -1,0 +1,125 @@
+"""A load is believed only when it adds up, and prepared requests are what a broker takes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.broker_client import BrokerClient
+from bench.comparison import clients
+from bench.comparison.clients import PreparedRequests, batches_of, consume, produce, record_batch
+from bench.comparison.contenders import BareLoop, Broker, Highwater
+from bench.errors import TrialError
+from broker.records.batch import read_header, validate_produced
+from broker.records.record import decode_batch
+
+compiled = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here to compile bench/comparison/native")
+
+
+@pytest.fixture
+def printing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let a program stand in for rdkafka_performance that prints this and nothing else."""
+
+    def stand_in(text: str) -> None:
+        program = tmp_path / "rdkafka_performance"
+        program.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(clients, "rdkafka_performance", lambda: program)
+
+    return stand_in
+
+
+PRODUCED = (
+    "% 7 backpressures for 1000 produce calls: 0.700% backpressure rate\n"
+    "% 1000 messages produced (1024000 bytes), {delivered} delivered (offset 999, {failed} failed) in 500ms: "
+    "2000 msgs/s and 2.04 MB/s, 7 produce failures, 0 in queue, no compression"
+)
+CONSUMED = "% {count} messages ({size} bytes) consumed in 250ms: 4000 msgs/s (4.09 MB/s)"
+
+
+def test_a_producers_figures_are_read(printing: Callable[[str], None]) -> None:
+    printing(PRODUCED.format(delivered=1000, failed=0))
+    load = produce("localhost:1", "t", 1, batches_of(16384, 1024), 1000)
+    assert (load.records, load.seconds, load.mb_per_s) == (1000, 0.5, 2.048)
+
+
+@pytest.mark.parametrize(("delivered", "failed"), [(999, 0), (999, 1), (1000, 1)])
+def test_a_producer_that_lost_a_record_is_not_believed(
+    printing: Callable[[str], None], delivered: int, failed: int
+) -> None:
+    printing(PRODUCED.format(delivered=delivered, failed=failed))
+    with pytest.raises(TrialError, match="was to deliver 1000 records"):
+        produce("localhost:1", "t", 1, batches_of(16384, 1024), 1000)
+
+
+def test_a_consumers_figures_are_read(printing: Callable[[str], None]) -> None:
+    printing(CONSUMED.format(count=1000, size=1024000))
+    assert consume("localhost:1", "t", 1, 1024, 1000).records_per_s == 4000
+
+
+@pytest.mark.parametrize(("count", "size"), [(999, 999 * 1024), (1000, 1000 * 1023)])
+def test_a_consumer_that_missed_a_record_or_a_byte_is_not_believed(
+    printing: Callable[[str], None], count: int, size: int
+) -> None:
+    printing(CONSUMED.format(count=count, size=size))
+    with pytest.raises(TrialError, match="was to read 1000 records"):
+        consume("localhost:1", "t", 1, 1024, 1000)
+
+
+def test_a_client_without_figures_is_told_by_its_last_line(printing: Callable[[str], None]) -> None:
+    printing("% Unknown topic")
+    with pytest.raises(TrialError, match="gave no figures: % Unknown topic"):
+        produce("localhost:1", "t", 1, batches_of(16384, 1024), 1000)
+
+
+def test_the_prepared_batch_is_a_record_batch() -> None:
+    batch = record_batch(15, 1024)
+    headers = validate_produced(batch, max_message_bytes=1 << 20)
+    assert isinstance(headers, list)
+    assert headers[0].size_bytes == len(batch)
+    assert [record.value for record in decode_batch(batch, read_header(batch))] == [bytes(1024)] * 15
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Highwater().start(tmp_path / "log", {}) as running:
+        yield running
+
+
+@compiled
+@pytest.mark.clients
+@pytest.mark.parametrize("records_per_s", [0.0, 20_000.0])
+def test_every_prepared_request_stands_in_the_log(tmp_path: Path, broker: Broker, records_per_s: float) -> None:
+    client = BrokerClient(broker.address)
+    client.create_topic("bench", 3, {"flush.messages": "1"})
+    requests = PreparedRequests(tmp_path, "bench", acks=-1, records=2, record_bytes=100)
+    load = requests.send(broker.port, 2001, connections=8, in_flight=4, partitions=3, records_per_s=records_per_s)
+    assert load.records == 2002, "whole requests"
+    assert client.count_records("bench", 3) == 2002
+    assert load.p50_ns is not None
+    assert load.p99_ns is not None
+    assert 0 < load.p50_ns <= load.p99_ns
+    assert broker.usage().cpu_s > 0
+
+
+@compiled
+@pytest.mark.clients
+def test_an_error_in_an_answer_is_a_failed_load(tmp_path: Path, broker: Broker) -> None:
+    requests = PreparedRequests(tmp_path, "missing", acks=1, records=1, record_bytes=100)
+    with pytest.raises(TrialError, match="error code 3"):
+        requests.send(broker.port, 10, connections=1, in_flight=1)
+
+
+@compiled
+@pytest.mark.clients
+def test_the_bare_loop_writes_what_it_is_sent(tmp_path: Path) -> None:
+    with BareLoop().start(tmp_path / "log", {"num.partitions": "2"}) as loop:
+        requests = PreparedRequests(tmp_path, "bench", acks=1, records=1, record_bytes=1024)
+        requests.send(loop.port, 100, connections=4, in_flight=8, partitions=2)
+        batch = record_batch(1, 1024)
+        written = [(loop.directory / name).read_bytes() for name in ("0.log", "1.log")]
+    assert len(written[0]) + len(written[1]) == 100 * len(batch)
+    assert written[0] == batch * (len(written[0]) // len(batch))
