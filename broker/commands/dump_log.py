@@ -174,6 +174,10 @@ def _producer_text(producer: dict[str, Any]) -> str:
 _TEXTS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "batch": _batch_text,
     "record": _record_text,
+    "end_marker": lambda marker: (
+        f"  {marker['offset']} {time_text(marker['timestamp_ms'])} {'COMMIT' if marker['is_commit'] else 'ABORT'} "
+        f"coordinator epoch: {marker['coordinator_epoch']}"
+    ),
     "summary": _summary_text,
     "producer": _producer_text,
     "index_entry": lambda entry: f"offset {entry['offset']} at {entry['position']}",

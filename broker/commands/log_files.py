@@ -34,7 +34,7 @@ from broker.records.batch import (
     crc_is_valid,
     read_header,
 )
-from broker.records.record import Record, decode_batch
+from broker.records.record import Record, decode_batch, read_end_marker
 
 _INDEX_ENTRY: Final = struct.Struct(">ii")
 _TIME_INDEX_ENTRY: Final = struct.Struct(">qi")
@@ -186,12 +186,25 @@ def _open_batch(file: IO[bytes], position: int, header: BatchHeader, options: Op
         return
     try:
         records = decode_batch(batch, header)
+        marker = read_end_marker(batch, header) if header.is_control else None
     except CorruptBatch as error:
         yield problem(f"the records of the batch at {position} cannot be read: {error}")
         return
     if options.records:
         for record in records:
-            yield Row("record", _record_fields(record))
+            yield (
+                Row("record", _record_fields(record))
+                if marker is None
+                else Row(
+                    "end_marker",
+                    {
+                        "offset": record.offset,
+                        "timestamp_ms": record.timestamp_ms,
+                        "is_commit": marker.is_commit,
+                        "coordinator_epoch": marker.coordinator_epoch,
+                    },
+                )
+            )
     offsets = [record.offset for record in records]
     if offsets and (offsets != sorted(set(offsets)) or offsets[0] < header.base_offset):
         yield problem(f"the offsets in the batch at {position} do not rise")

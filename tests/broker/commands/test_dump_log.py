@@ -17,8 +17,8 @@ from broker.log.files import RealFiles
 from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import Appended
 from broker.log.producer_state import ProducerStates
-from broker.records.batch import Codec, validate_produced
-from broker.records.record import Record, encode_batch
+from broker.records.batch import Codec, read_header, validate_produced
+from broker.records.record import Record, TransactionMarker, encode_batch
 from tests.broker.commands.calling import call
 
 VERIFY = Options(verify=True)
@@ -235,3 +235,26 @@ def test_what_is_no_file_of_a_log_is_refused(tmp_path: Path) -> None:
         assert (result.exit_code, result.output) == (2, "")
         assert result.errors.count("\n") == 1
         assert str(argument) in result.errors
+
+
+def test_markers_of_transactions_are_told_as_such(tmp_path: Path) -> None:
+    directory = LogDirectory(RealFiles(), tmp_path / "log", LogConfig(), broker_id=1, clock=ManualClock())
+    directory.load()
+    log = directory.create_partition("t", 0, TOPIC_ID)
+    for producer_id, is_commit in ((1, True), (2, False)):
+        batch = encode_batch(
+            [Record(b"x")], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+        )
+        log.append(batch, [read_header(batch)], leader_epoch=0, now_ms=0)
+        log.append_marker(TransactionMarker(producer_id, 0, 7, is_commit), leader_epoch=0, now_ms=0)
+    directory.close()
+    path = tmp_path / "log" / "t-0" / f"{0:020d}.log"
+    markers = [row.fields for row in inspect(path, Options(records=True)) if row.kind == "end_marker"]
+    assert [(marker["offset"], marker["is_commit"], marker["coordinator_epoch"]) for marker in markers] == [
+        (1, True, 7),
+        (3, False, 7),
+    ]
+    printed = call("dump-log", "--print-data", "--verify", str(path.parent)).output
+    assert "COMMIT coordinator epoch: 7" in printed
+    assert "ABORT coordinator epoch: 7" in printed
+    assert "producer 2 aborted 2..3" in printed
