@@ -40,7 +40,7 @@ from broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from broker.server.cleaner import Cleaner
 from broker.server.connection import Connection
 from broker.server.flusher import Flusher
-from broker.server.listeners import BoundListener, ListenError, bind, endpoints_of, metrics_endpoint_of
+from broker.server.listeners import BoundListener, Endpoint, ListenError, bind, endpoints_of, metrics_endpoint_of
 from broker.server.log_keeper import CheckpointDone, LogKeeper
 from broker.server.log_mover import LogMover
 from broker.server.metrics_endpoint import MetricsEndpoint, endpoint_url
@@ -89,23 +89,22 @@ def run(config: BrokerConfig) -> int:
     metrics_endpoint = metrics_endpoint_of(config)
     limits = Limits.of(config)
     files = RealFiles()
-    log_directories = _open_directories(config, files, paths)
     bound: list[BoundListener] = []
     metrics: BoundListener | None = None
+    log_directories: LogDirectories | None = None
     try:
-        store = EmbeddedMetadataStore(files, paths[0], log_directories.all[0].cluster_id)
-        _take_up_dynamic_settings(config, store)
-        # Before the recovery, which may take long: a taken port should be told at once.
+        # Before the recovery, which may take long, and before anything is written: a taken port should be told at once
+        # and leave nothing behind.
         for endpoint in endpoints:
-            tls = None
-            if endpoint.has_tls:
-                from broker.server.tls import tls_of  # here, as most brokers never need the memory that it takes
-
-                tls = tls_of(config, endpoint.name)
-            sasl = sasl_of(config, endpoint.name, store) if endpoint.has_sasl else None
-            bound.append(bind(endpoint, advertised.get(endpoint.name), config)._replace(tls=tls, sasl=sasl))
+            bound.append(bind(endpoint, advertised.get(endpoint.name), config))  # noqa: PERF401 - to close those bound
         if metrics_endpoint is not None:
             metrics = bind(metrics_endpoint, None, config)
+        log_directories = _open_directories(config, files, paths)
+        store = EmbeddedMetadataStore(files, paths[0], log_directories.all[0].cluster_id)
+        _take_up_dynamic_settings(config, store)
+        bound = [
+            _secured(listener, endpoint, config, store) for listener, endpoint in zip(bound, endpoints, strict=True)
+        ]
         log_configs = log_configs_of(config, store.topics())
         defaults = log_config_of(TopicConfig(config, {}))
         log_directories.load(lambda topic: log_configs.get(topic, defaults), _RecoveryProgress())
@@ -116,8 +115,20 @@ def run(config: BrokerConfig) -> int:
         for listener in [*bound, *([] if metrics is None else [metrics])]:
             for listening in listener.sockets:
                 listening.close()
-        log_directories.close(clean=False)
+        if log_directories is not None:
+            log_directories.close(clean=False)
         raise
+
+
+def _secured(
+    listener: BoundListener, endpoint: Endpoint, config: BrokerConfig, store: EmbeddedMetadataStore
+) -> BoundListener:
+    tls = None
+    if endpoint.has_tls:
+        from broker.server.tls import tls_of  # here, as most brokers never need the memory that it takes
+
+        tls = tls_of(config, endpoint.name)
+    return listener._replace(tls=tls, sasl=sasl_of(config, endpoint.name, store) if endpoint.has_sasl else None)
 
 
 def _allow_many_files() -> None:

@@ -44,6 +44,7 @@ def test_a_taken_port_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"port {port} is taken" in start_and_fail("--log-dir", str(tmp_path / "log"), "--port", str(port))
+    assert not (tmp_path / "log").exists()
 
 
 def test_no_log_directory() -> None:
@@ -76,7 +77,7 @@ def test_a_log_directory_that_may_not_be_written() -> None:
         (["--property", "zookeeper.connect=x:2181"], "zookeeper.connect is not supported"),
         (["--property", "broker.id=1", "--property", "node.id=2"], "set one of them"),
         (["--property", "log.dirs=/a,/a"], "a directory is named twice"),
-        (["--property", "listeners=SSL://:9093"], "PLAINTEXT only"),
+        (["--property", "listeners=SSL://127.0.0.1:0"], "a listener with TLS needs a key"),
         (["--property", "listeners=nonsense"], "PLAINTEXT://host:port"),
         (["--property", "advertised.listeners=PLAINTEXT://0.0.0.0:1"], "name a host"),
         (["--property", "advertised.listeners=OTHER://h:1"], "OTHER is not one of the listeners"),
