@@ -184,14 +184,16 @@ class LogDirectory:
         for done, ((topic, partition), name) in enumerate(names.items()):
             if progress is not None:
                 progress(done, len(names))
+            recovery_point = recovery_points.get((topic, partition), 0)
+            may_be_torn = not is_clean and recovery_point == 0
             self.logs[topic, partition] = self._open_log(
                 topic,
                 partition,
                 self.path / name,
                 config_of(topic) if config_of is not None else self.defaults,
-                topic_id=self._read_topic_id(self.path / name),
+                topic_id=self._read_topic_id(self.path / name, may_be_torn=may_be_torn),
                 is_clean=is_clean,
-                recovery_point=recovery_points.get((topic, partition), 0),
+                recovery_point=recovery_point,
                 log_start_offset=log_start_offsets.get((topic, partition), 0),
             )
         if progress is not None:
@@ -202,7 +204,10 @@ class LogDirectory:
     def create_partition(
         self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig | None = None
     ) -> PartitionLog:
-        """Make a new, empty log. If that fails nothing of it stays under its name."""
+        """Make a new, empty log. If that fails nothing of it stays under its name.
+
+        Nothing is synced before the first flush: after a power cut it may be there, or not, or in part.
+        """
         directory = self.path / f"{topic}-{partition}"
         if (topic, partition) in self.logs:
             raise ValueError(f"{directory} is there already")
@@ -214,7 +219,6 @@ class LogDirectory:
         self._files.make_directory(directory)
         log = None
         try:
-            self._files.sync_directory(self.path)
             log = self._open_log(
                 topic,
                 partition,
@@ -434,13 +438,17 @@ class LogDirectory:
             _LOG.warning("%s: %s; going on without it", path, error)
             return {}
 
-    def _read_topic_id(self, directory: Path) -> uuid.UUID | None:
+    def _read_topic_id(self, directory: Path, *, may_be_torn: bool) -> uuid.UUID | None:
         path = directory / PARTITION_METADATA
         if not self._files.exists(path):
             return None
         try:
             return decode_partition_metadata(self._files.read(path))
         except MalformedFile as error:
+            if may_be_torn and not isinstance(error, NewerVersion):
+                _LOG.warning("%s: %s; the log was new when the broker stopped, so it is written anew", path, error)
+                self._files.remove(path)
+                return None
             raise LogDirectoryError(
                 f"{path}: {error}; restore the file, or remove it if the topic id is lost"
             ) from error

@@ -71,6 +71,8 @@ class FlushTicket:
     paths: list[Path]
     leader_epochs: bytes | None
     has_new_names: bool
+    is_new: bool
+    """The name of the folder itself has to reach the disk."""
     dirty_since_ms: int | None
     is_synced: bool = False
     """Not so after a `sync` on a disk too full for the leader epochs: it is tried again with the next flush."""
@@ -102,6 +104,8 @@ class FlushTicket:
                 return False
         elif self.has_new_names:
             self.files.sync_directory(self.directory)
+        if self.is_new:
+            self.files.sync_directory(self.directory.parent)
         return True
 
 
@@ -135,8 +139,11 @@ class PartitionLog:
         self._snapshot_offset = state.snapshot_offset
         self._unsynced_paths: list[Path] = []
         self._has_new_names = self._is_changed = not state.is_clean
+        self._is_new = not state.is_clean and state.recovery_point == 0
         for segment in state.segments[self._first_unsynced_slot() : -1]:
             self._note_index_files(segment)
+        if self._is_new:
+            self._unsynced_paths.append(directory / PARTITION_METADATA)
         self._dirty_since_ms: int | None = None
         self._ticket: FlushTicket | None = None
         self._is_closed = False
@@ -396,6 +403,7 @@ class PartitionLog:
             paths=self._unsynced_paths,
             leader_epochs=encode_epochs(self.leader_epochs.entries) if self.leader_epochs.is_dirty else None,
             has_new_names=self._has_new_names,
+            is_new=self._is_new,
             dirty_since_ms=self._dirty_since_ms,
         )
         self._unsynced_paths = []
@@ -413,6 +421,7 @@ class PartitionLog:
             segment.unpin()
         self._ticket = None
         if ticket.is_synced:
+            self._is_new = False
             self.recovery_point = max(self.recovery_point, ticket.end_offset)
             return
         self._unsynced_paths = ticket.paths + self._unsynced_paths
@@ -595,10 +604,15 @@ class PartitionLog:
         self.producer_states.expire(now_ms, expiration_ms)
 
     def write_metadata(self) -> None:
-        """Keep the topic's id beside the data."""
-        if self.topic_id is not None:
-            path = self.directory / PARTITION_METADATA
-            write_durably(self._files, path, encode_partition_metadata(self.topic_id))
+        """Keep the topic's id beside the data; that of a new log is on the disk with its first flush."""
+        if self.topic_id is None:
+            return
+        path = self.directory / PARTITION_METADATA
+        text = encode_partition_metadata(self.topic_id)
+        if self._is_new:
+            write_file(self._files, path, text)
+        else:
+            write_durably(self._files, path, text)
 
     def close(self, *, clean: bool = True) -> None:
         """Release all files; a clean close first brings everything to the disk, blocking."""

@@ -43,6 +43,11 @@ def new_log(files: FileOperations, config: LogConfig = SMALL, root: Path = ROOT)
     return directory, directory.create_partition("t", 0, TOPIC_ID)
 
 
+def log_after_power_cut(directory: LogDirectory) -> PartitionLog:
+    """One that was never flushed may be gone: the node makes it anew, since its topic is known."""
+    return directory.logs.get(("t", 0)) or directory.create_partition("t", 0, TOPIC_ID)
+
+
 def batch(
     *values: bytes,
     timestamp_ms: int = NOW_MS,

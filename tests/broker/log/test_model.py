@@ -13,7 +13,7 @@ from broker.log.config import LogConfig
 from broker.log.partition_log import FlushTicket
 from broker.records.batch import Codec, headers
 from broker.records.record import Record, decode_batch, encode_batch
-from tests.broker.log.building import TOPIC_ID, append, open_directory, read_all
+from tests.broker.log.building import TOPIC_ID, append, log_after_power_cut, open_directory, read_all
 from tests.broker.log.simulated_files import SimulatedFiles
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, segment_ms=5000)
@@ -126,7 +126,7 @@ class LogMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.ticket = None
         self.directory = open_directory(self.files, config=CONFIG, max_open_segments=2)
-        self.log = self.directory.logs["t", 0]
+        self.log = log_after_power_cut(self.directory)
 
     @invariant()
     def the_log_is_the_list(self) -> None:

@@ -6,7 +6,16 @@ import random
 
 import pytest
 
-from tests.broker.log.building import NOW_MS, append, batch, flush, new_log, open_directory, read_all
+from tests.broker.log.building import (
+    NOW_MS,
+    append,
+    batch,
+    flush,
+    log_after_power_cut,
+    new_log,
+    open_directory,
+    read_all,
+)
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 
 # Those past the range each find a fault that was here once: an emptied segment dropped, a removed one that comes back,
@@ -43,7 +52,7 @@ def test_what_was_flushed_survives_a_power_cut_at_any_moment(seed: int) -> None:
             pass
         files = files.after_power_cut(rng.randrange(2**32))
         directory = open_directory(files)
-        log = directory.logs["t", 0]
+        log = log_after_power_cut(directory)
         end = log.log_end_offset
         assert flushed <= end <= len(written)
         assert read_all(log) == list(enumerate(written[:end]))
