@@ -6,17 +6,18 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 from bench.errors import UsageError
 from tests.broker.running import running_broker
-from tests.compat.apache_kafka import cases, directory_cases
+from tests.compat.apache_kafka import cases, directory_cases, load_cases, newest_cases, transaction_cases
 from tests.compat.apache_kafka.case import CASES
 from tests.compat.apache_kafka.dump import complaints, dumpable_files
 from tests.compat.apache_kafka.tools import close_hosts, jars_3_9, jars_4
 from tests.compat.suite import AllowList, Report, choose
 
-CASE_MODULES = (cases, directory_cases)
+CASE_MODULES = (cases, directory_cases, load_cases, newest_cases, transaction_cases)
 """Imported for the cases that they have."""
 PROPERTIES = ("group.initial.rebalance.delay.ms=0",)
 
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> int:
                 with running_broker(log_directory, properties=PROPERTIES) as broker:
                     CASES[name](broker)
             except (AssertionError, EOFError, subprocess.TimeoutExpired) as error:
-                message = str(error) or repr(error)
+                message = str(error) or repr(traceback.extract_tb(error.__traceback__)[-1].line)
         report.tell(name, not message, time.monotonic() - started, message)
     return report.exit_status(names)
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from tests.broker.handlers.harness import decode_answer, request_frame
 from tests.broker.running import RunningBroker
+from tests.compat.apache_kafka.golden import Connection
 from tests.compat.apache_kafka.server import KafkaServer
 from tests.compat.apache_kafka.tools import TIMEOUT_S, kafka_tool
 
@@ -59,6 +61,19 @@ def consume(broker: Server, topic: str, count: int, offset: str = "earliest") ->
 def produced_and_consumed(broker: Server, topic: str, lines: list[str], *properties: str) -> None:
     produce(broker, topic, lines, *properties)
     assert consume(broker, topic, len(lines)) == lines, f"{topic}: not what was produced"
+
+
+def raw_produce(
+    server: Server, topic: str, batch: bytes | bytearray, transactional_id: str | None = None
+) -> tuple[int, int]:
+    """(error code, base offset) of one batch, sent as it is to partition 0."""
+    data = [{"name": topic, "partition_data": [{"index": 0, "records": bytes(batch)}]}]
+    connection = Connection(server.port)
+    frame = request_frame("produce", 9, transactional_id=transactional_id, acks=-1, timeout=30_000, topic_data=data)
+    answer = connection.exchange(frame)
+    connection.close()
+    (produced,) = decode_answer("produce", 9, [answer]).responses[0].partition_responses
+    return int(produced.error_code), int(produced.base_offset)
 
 
 def wait_until(holds: Callable[[], bool], what: str, deadline_s: float = 60) -> None:

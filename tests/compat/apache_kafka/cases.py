@@ -8,7 +8,7 @@ import time
 from broker.commands.log_files import Options, inspect
 from tests.broker.running import RunningBroker
 from tests.compat.apache_kafka.case import CODECS, case, consume, create_topic, produce, succeed
-from tests.compat.apache_kafka.dump import complaints
+from tests.compat.apache_kafka.dump import assert_no_complaints
 
 
 @case
@@ -40,7 +40,7 @@ def console_producer_to_console_consumer_in_every_codec(broker: RunningBroker) -
         lines = [f"{codec} line {number} " + "x" * (number % 50) for number in range(500)]
         produce(broker, topic, lines, f"compression.type={codec}", "acks=all")
         assert consume(broker, topic, 500) == lines, f"{codec}: not what was produced"
-    assert complaints(broker.log_dir) == []
+    assert_no_complaints(broker.log_dir)
 
 
 @case
@@ -177,35 +177,7 @@ def compacted_files_are_kafkas(broker: RunningBroker) -> None:
     assert broker.stop() == 0, broker.log_text()[-2000:]
     kept = sum(path.stat().st_size for path in (broker.log_dir / "compacted-0").glob("*.log"))
     assert kept < 60_000, f"{kept} bytes are left"
-    found = complaints(broker.log_dir)
-    assert found == [], found[:5]
-
-
-@case
-def producer_performance(broker: RunningBroker) -> None:
-    create_topic(broker, "performance", 4)
-    output = succeed(
-        "org.apache.kafka.tools.ProducerPerformance", "--topic", "performance", "--num-records", "50000",
-        "--record-size", "100", "--throughput", "-1", "--producer-props",
-        f"bootstrap.servers={broker.address}", "acks=all",
-    )  # fmt: skip
-    assert "50000 records sent" in output, output
-    offsets = succeed(
-        "org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", broker.address, "--topic", "performance"
-    )
-    assert sum(int(line.rpartition(":")[2]) for line in offsets.split()) == 50_000, offsets
-    assert complaints(broker.log_dir) == []
-
-
-@case
-def verifiable_producer(broker: RunningBroker) -> None:
-    create_topic(broker, "verified")
-    output = succeed(
-        "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", broker.address,
-        "--topic", "verified", "--max-messages", "2000", "--acks", "-1",
-    )  # fmt: skip
-    acked = [json.loads(line) for line in output.splitlines() if '"producer_send_success"' in line]
-    assert [line["offset"] for line in acked] == list(range(2000))
+    assert_no_complaints(broker.log_dir)
 
 
 @case
@@ -221,20 +193,6 @@ def console_consumers_share_a_group(broker: RunningBroker) -> None:
             "--timeout-ms", "20000",
         ).splitlines()  # fmt: skip
     assert sorted(seen, key=int) == [f"{number}" for number in range(300)], len(seen)
-
-
-@case
-def verifiable_consumer(broker: RunningBroker) -> None:
-    create_topic(broker, "verified", 2)
-    produce(broker, "verified", ["x"] * 500)
-    for strategy in ("RangeAssignor", "RoundRobinAssignor", "StickyAssignor", "CooperativeStickyAssignor"):
-        output = succeed(
-            "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", broker.address, "--topic", "verified",
-            "--group-id", strategy, "--max-messages", "500", "--reset-policy", "earliest", "--enable-autocommit",
-            "--assignment-strategy", f"org.apache.kafka.clients.consumer.{strategy}",
-        )  # fmt: skip
-        events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-        assert sum(event["count"] for event in events if event["name"] == "records_consumed") == 500, output[-800:]
 
 
 def _consume_as(broker: RunningBroker, group: str, topic: str, count: int) -> None:
@@ -266,6 +224,21 @@ def consumer_groups_list_describe_reset_delete(broker: RunningBroker) -> None:
     assert described()[3:6] == ["7", "50", "43"]
     succeed(*command, *reset, "--shift-by", "3")
     assert described()[3:6] == ["10", "50", "40"]
+    succeed(*command, *reset, "--to-latest")
+    assert described()[3:6] == ["50", "50", "0"]
+    succeed(*command, *reset, "--by-duration", "PT1H")
+    assert described()[3:6] == ["0", "50", "50"]
+    succeed(*command, *reset, "--to-datetime", "2100-01-01T00:00:00.000")
+    assert described()[3:6] == ["50", "50", "0"]
+    succeed(*command, *reset, "--to-current")
+    assert described()[3:6] == ["50", "50", "0"]
+    plan = broker.log_dir.with_name("offsets.csv")
+    plan.write_text("administered,0,33\n")
+    succeed(*command, "--reset-offsets", "--group", "readers", "--from-file", str(plan), "--execute")
+    assert described()[3:6] == ["33", "50", "17"]
+    exported = succeed(*command, "--reset-offsets", "--group", "readers", "--all-topics", "--to-current", "--export",
+                       "--dry-run")  # fmt: skip
+    assert "administered,0,33" in exported.replace('"', ""), exported
     succeed(*command, "--delete-offsets", "--group", "readers", "--topic", "administered")
     succeed(*command, *reset, "--to-earliest")
     assert described()[3:6] == ["0", "50", "50"]
@@ -296,7 +269,7 @@ def offsets_topic_read_by_formatters_and_dump(broker: RunningBroker) -> None:
     segment = broker.log_dir / f"__consumer_offsets-{partition}" / f"{0:020}.log"
     dumped = succeed("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment))
     assert '"group":"keepers","topic":"kept","partition":0' in dumped.replace(" ", ""), dumped
-    assert complaints(broker.log_dir) == []
+    assert_no_complaints(broker.log_dir)
 
 
 @case
@@ -311,7 +284,7 @@ def dump_after_kill(broker: RunningBroker) -> None:
         assert again.stop() == 0
     finally:
         again.kill()
-    assert complaints(log_directory) == []
+    assert_no_complaints(log_directory)
 
 
 @case

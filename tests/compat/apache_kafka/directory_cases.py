@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.records.record import Record, encode_batch
-from tests.broker.handlers.harness import decode_answer, request_frame
 from tests.broker.running import RunningBroker, running_broker
-from tests.compat.apache_kafka.case import CODECS, Server, case, consume, create_topic, produce, succeed
-from tests.compat.apache_kafka.dump import complaints
-from tests.compat.apache_kafka.golden import Connection
+from tests.compat.apache_kafka.case import CODECS, Server, case, consume, create_topic, produce, raw_produce, succeed
+from tests.compat.apache_kafka.dump import assert_no_complaints
 from tests.compat.apache_kafka.server import (
     KafkaServer,
     running_kafka,
@@ -89,12 +87,7 @@ def _produce_idempotent(server: Server, sequence: int) -> tuple[int, int]:
     """(error code, base offset) of a batch of two records."""
     records = [Record(b"record %d" % (sequence + i), timestamp_ms=time.time_ns() // 1_000_000) for i in range(2)]
     batch = encode_batch(records, producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=sequence)
-    data = [{"name": "moved-idempotent", "partition_data": [{"index": 0, "records": bytes(batch)}]}]
-    connection = Connection(server.port)
-    answer = connection.exchange(request_frame("produce", 9, acks=-1, timeout=30_000, topic_data=data))
-    connection.close()
-    (produced,) = decode_answer("produce", 9, [answer]).responses[0].partition_responses
-    return int(produced.error_code), int(produced.base_offset)
+    return raw_produce(server, "moved-idempotent", batch)
 
 
 def _create_znodes(metadata: Mapping[str, Any], leader_epoch: int) -> Iterator[str]:
@@ -139,8 +132,7 @@ def _kafka(directory: Path, metadata: Mapping[str, Any] | None = None) -> Iterat
 def kafka_takes_over_our_log_directory(broker: RunningBroker) -> None:
     _fill(broker)
     assert broker.stop() == 0, broker.log_text()[-2000:]
-    found = complaints(broker.log_dir)
-    assert found == [], found[:5]
+    assert_no_complaints(broker.log_dir)
     directory = broker.log_dir.with_name("kafka")
     directory.mkdir()
     copy = _copy_without_lock(broker.log_dir, directory / "log")
@@ -148,8 +140,7 @@ def kafka_takes_over_our_log_directory(broker: RunningBroker) -> None:
     with _kafka(directory, metadata) as (kafka, _):
         _check(kafka)
         kafka.stop()
-    found = complaints(copy)
-    assert found == [], found[:5]
+    assert_no_complaints(copy)
 
 
 @case
@@ -167,8 +158,7 @@ def our_broker_takes_over_kafkas_log_directory(broker: RunningBroker) -> None:
     with running_broker(copy, properties=properties) as ours:
         _check(ours)
         assert ours.stop() == 0, ours.log_text()[-2000:]
-    found = complaints(copy)
-    assert found == [], found[:5]
+    assert_no_complaints(copy)
 
 
 def _read_znodes(zookeeper: str) -> dict[str, Any]:

@@ -1,0 +1,55 @@
+"""The newest tools and clients of Apache Kafka, which have dropped what brokers before 2.1 needed (KIP-896)."""
+
+from __future__ import annotations
+
+from tests.broker.running import RunningBroker
+from tests.compat.apache_kafka.case import CODECS, case, succeed
+from tests.compat.apache_kafka.dump import assert_no_complaints
+from tests.compat.apache_kafka.tools import jars_4
+
+TOOLS = "org.apache.kafka.tools"
+
+
+def _succeed(broker: RunningBroker, tool: str, *arguments: str, stdin: str = "") -> str:
+    return succeed(f"{TOOLS}.{tool}", "--bootstrap-server", broker.address, *arguments, stdin=stdin, jars=jars_4())
+
+
+@case
+def newest_topics_produce_consume_groups(broker: RunningBroker) -> None:
+    for codec in CODECS:
+        topic = f"newest-{codec}"
+        _succeed(broker, "TopicCommand", "--create", "--topic", topic, "--partitions", "2")
+        lines = [f"{codec} line {number}" for number in range(300)]
+        produce = ("ConsoleProducer", "--topic", topic, "--command-property", f"compression.type={codec}")
+        _succeed(broker, *produce, stdin="\n".join(lines) + "\n")
+        consume = ("consumer.ConsoleConsumer", "--topic", topic, "--group", "newest", "--from-beginning")
+        read = _succeed(broker, *consume, "--max-messages", "300", "--timeout-ms", "20000")
+        assert sorted(read.splitlines()) == sorted(lines), codec
+    described = _succeed(broker, "TopicCommand", "--describe", "--topic", "newest-zstd")
+    assert "PartitionCount: 2" in described, described
+    groups = _succeed(broker, "consumer.group.ConsumerGroupCommand", "--describe", "--group", "newest")
+    assert sum(int(line.split()[5]) for line in groups.splitlines() if line.startswith("newest")) == 0, groups
+    offsets = _succeed(broker, "GetOffsetShell", "--topic", "newest-none")
+    assert sum(int(line.rpartition(":")[2]) for line in offsets.split()) == 300, offsets
+    assert "newest-none" in _succeed(broker, "LogDirsCommand", "--describe")
+    _succeed(broker, "TopicCommand", "--delete", "--topic", "newest-.*")
+    assert_no_complaints(broker.log_dir)
+
+
+@case
+def newest_transactional_message_copier(broker: RunningBroker) -> None:
+    lines = [f"{number}" for number in range(1000)]
+    _succeed(broker, "TopicCommand", "--create", "--topic", "input")
+    _succeed(broker, "ConsoleProducer", "--topic", "input", stdin="\n".join(lines) + "\n")
+    _succeed(broker, "TopicCommand", "--create", "--topic", "output")
+    succeed(
+        f"{TOOLS}.TransactionalMessageCopier", "--broker-list", broker.address, "--input-topic", "input",
+        "--input-partition", "0", "--output-topic", "output", "--transactional-id", "copier", "--consumer-group", "g",
+        "--transaction-size", "50", "--enable-random-aborts", "--use-group-metadata", jars=jars_4(),
+    )  # fmt: skip
+    consume = ("consumer.ConsoleConsumer", "--topic", "output", "--from-beginning", "--timeout-ms", "3000")
+    isolation = ("--isolation-level", "read_committed")
+    assert _succeed(broker, *consume, *isolation).splitlines() == lines
+    assert "CompleteCommit" in _succeed(broker, "TransactionsCommand", "describe", "--transactional-id", "copier")
+    assert broker.stop() == 0
+    assert_no_complaints(broker.log_dir)
