@@ -48,6 +48,7 @@ BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
+LATE_AFTER_MS: Final = 5 * 60_000
 ALL_STABLE: Final = 2**63 - 1
 """The first unstable offset of a log without open transactions: past every offset."""
 
@@ -125,6 +126,11 @@ class ProducerStates:
     def has_open_transaction(self, producer_id: int) -> bool:
         state = self._states.get(producer_id)
         return state is not None and state.transaction_first_offset != NO_OFFSET
+
+    def has_late_transaction(self, now_ms: int, longest_ms: int) -> bool:
+        """Whether the first open one had nothing written for longer than any may be open: nobody will end it."""
+        first = next(iter(self._open.values()), None)
+        return first is not None and now_ms - self._states[first].last_timestamp_ms > longest_ms + LATE_AFTER_MS
 
     def begins_at(self, offset: int) -> bool:
         """Whether an open transaction has its first record there."""

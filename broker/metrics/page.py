@@ -42,6 +42,11 @@ _LOG_GAUGES: Final[tuple[tuple[str, Callable[[Partition], int], str], ...]] = (
         "Segments of the partition's log.",
     ),
     (
+        "kafka_cluster_partition_laststableoffsetlag",
+        lambda partition: partition.high_watermark - partition.last_stable_offset,
+        "Offsets that readers of committed records do not see yet.",
+    ),
+    (
         "highwater_partition_high_watermark",
         lambda partition: partition.high_watermark,
         "Consumers read below this offset.",
@@ -108,11 +113,20 @@ def _broker(node: Node) -> Iterator[str]:
     partitions = list(node.partitions())
     parked = {waiter for partition in partitions for waiter in partition.fetch_waiters}
     behind = sum(len(partition.in_sync_replicas) < len(partition.replicas) for partition in partitions)
+    producers = sum(len(partition.log.producer_states) for partition in partitions)
+    now_ms, longest_ms = node.clock.now_ms(), node.config.integer("transaction.max.timeout.ms")
+    late = sum(partition.log.producer_states.has_late_transaction(now_ms, longest_ms) for partition in partitions)
     gauges = (
         ("kafka_server_socketservermetrics_connection_count", counters.connections, "Clients connected."),
         ("kafka_server_replicamanager_partitioncount", len(partitions), "Partitions on this broker."),
         ("kafka_server_replicamanager_leadercount", len(partitions), "Partitions this broker leads."),
         ("kafka_server_replicamanager_underreplicatedpartitions", behind, "Partitions with replicas out of sync."),
+        ("kafka_server_replicamanager_produceridcount", producers, "Producers that partitions remember."),
+        (
+            "kafka_server_replicamanager_partitionswithlatetransactionscount",
+            late,
+            "Partitions with a transaction open for longer than any may be.",
+        ),
         ("kafka_controller_kafkacontroller_activecontrollercount", 1, "1 where the controller is."),
         ("kafka_controller_kafkacontroller_globaltopiccount", sum(1 for _ in node.topics()), "Topics."),
         ("kafka_controller_kafkacontroller_globalpartitioncount", len(partitions), "Partitions of all topics."),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker.metrics.page import page
 from broker.records.batch import headers
 from broker.replica.partition import Partition
 from tests.broker.handlers.harness import NodeHarness, Pending, one_batch, request_frame
@@ -297,3 +298,22 @@ def test_open_transactions_and_aborted_ones_outlive_a_restart(
 
 def test_a_request_without_markers_is_answered(node: NodeHarness) -> None:
     assert node.send(request_frame("write_txn_markers", 0, markers=[])) is not None
+
+
+def test_metrics_tell_what_readers_wait_for_and_of_transactions_that_hang(node: NodeHarness) -> None:
+    def told(name: str) -> float:
+        lines = "".join(page(node.node)).splitlines()
+        (value,) = [line.rsplit(" ", 1)[1] for line in lines if line.startswith(name)]
+        return float(value)
+
+    late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+    lag = "kafka_cluster_partition_laststableoffsetlag"
+    producers = Producers(node)
+    producers.produce(1, b"a", b"b")
+    written_ms = 1_700_000_000_000
+    node.clock.advance_ms(written_ms - node.clock.now_ms() + 900_000 + 300_000)
+    assert (told(lag), told("kafka_server_replicamanager_produceridcount"), told(late)) == (2, 1, 0)
+    node.clock.advance_ms(1)
+    assert told(late) == 1
+    producers.end(1, False)
+    assert (told(lag), told(late)) == (0, 0)
