@@ -26,12 +26,12 @@ COMMAND: Final = (sys.executable, "-m", "highwater", "broker", "start")
 class RunningBroker:
     """One broker process. Its log goes to `<log_dir>.log`, appended over restarts."""
 
-    def __init__(self, log_dir: Path, *arguments: str) -> None:
+    def __init__(self, log_dir: Path, *arguments: str, more_log_dirs: Sequence[Path] = ()) -> None:
         self.log_dir = log_dir
         self.stderr_path = log_dir.with_name(log_dir.name + ".log")
         with self.stderr_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [*COMMAND, "--log-dir", str(log_dir), *arguments],
+                [*COMMAND, "--log-dir", ",".join(map(str, [log_dir, *more_log_dirs])), *arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
