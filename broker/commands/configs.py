@@ -13,6 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigSource,
     ResourceType,
 )
+from kio.schema.errors import ErrorCode
 
 from broker.commands.client import (
     DEFAULT_BOOTSTRAP,
@@ -25,8 +26,10 @@ from broker.commands.client import (
     result_of,
 )
 from broker.commands.terminal import CommandError, JsonOption, UsageError, print_json, print_table, reporting, say
+from broker.commands.wire import nodes_of
 
 _ENTITY_TYPES: Final = {"topics": "topic", "brokers": "broker"}
+_BROKER: Final = 4  # the protocol's number of this type of resource
 _SOURCES: Final = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",
     ConfigSource.DYNAMIC_BROKER_CONFIG.value: "dynamic broker",
@@ -56,6 +59,10 @@ def configs(
     entity_name: Annotated[
         str | None, typer.Option("--entity-name", help="The topic's name or the broker's id.")
     ] = None,
+    entity_default: Annotated[
+        bool,
+        typer.Option("--entity-default", help="What was set of all brokers; over plain connections."),
+    ] = False,
     topic: Annotated[str | None, typer.Option("--topic", help="Short for --entity-type topics --entity-name.")] = None,
     broker: Annotated[
         str | None, typer.Option("--broker", help="Short for --entity-type brokers --entity-name.")
@@ -68,6 +75,8 @@ def configs(
     with reporting():
         action = only_action({"--describe": describe, "--alter": alter})
         kind, name = _entity(entity_type, entity_name, topic, broker)
+        if entity_default and (kind != "broker" or name is not None):
+            raise UsageError("--entity-default goes with --entity-type brokers, without --entity-name")
         refuse_options(
             action,
             {
@@ -78,11 +87,14 @@ def configs(
         )
         changes = [] if describe else _changes(add_config or (), delete_config or ())
         cluster = Cluster(bootstrap_server, command_config)
+        if entity_default:
+            _alter_defaults(cluster, changes, as_json) if alter else _print_defaults(cluster, as_json)
+            return
         if name is not None:
             _require(cluster, kind, name)
         if action == "--alter":
             if name is None:
-                raise UsageError("--alter needs --entity-name")
+                raise UsageError("--alter needs --entity-name or --entity-default")
             _alter(cluster, kind, name, changes, as_json)
             return
         names = [name] if name is not None else _every(cluster, kind)
@@ -143,14 +155,56 @@ def _describe(cluster: Cluster, kind: str, name: str, show_all: bool) -> list[di
     return [row for row in rows if show_all or row["source"] in _OWN_SOURCES[kind]]
 
 
+def _print_defaults(cluster: Cluster, as_json: bool) -> None:
+    resource = {"resource_type": _BROKER, "resource_name": "", "configuration_keys": None}
+    (result,) = nodes_of(cluster)[0].ask("describe_configs", 1, resources=[resource], include_synonyms=False).results
+    if result.error_code is not ErrorCode.none:
+        raise CommandError(f"all brokers: {result.error_message or result.error_code.name}")
+    rows = [
+        {
+            "name": entry.name,
+            "value": entry.value,
+            "source": "dynamic default",
+            "read_only": entry.read_only,
+            "sensitive": entry.is_sensitive,
+        }
+        for entry in sorted(result.configs, key=lambda entry: str(entry.name))
+    ]
+    if as_json:
+        print_json([{"entity_type": "brokers", "entity_name": None, "configs": rows}])
+    elif rows:
+        _print_rows("all brokers", rows)
+    else:
+        say("Nothing is set of all brokers.")
+
+
+def _alter_defaults(cluster: Cluster, changes: list[Any], as_json: bool) -> None:
+    entries = [
+        {"name": entry.name, "config_operation": entry.incremental_operation.value, "value": entry.value}
+        for entry in changes
+    ]
+    resource = {"resource_type": _BROKER, "resource_name": "", "configs": entries}
+    (response,) = nodes_of(cluster)[0].ask("incremental_alter_configs", 0, resources=[resource]).responses
+    if response.error_code is not ErrorCode.none:
+        raise CommandError(f"all brokers: {response.error_message or response.error_code.name}")
+    if as_json:
+        print_json({"entity_type": "brokers", "entity_name": None, "changed": [entry.name for entry in changes]})
+    else:
+        say("Changed the settings of all brokers.")
+
+
 def _print(kind: str, name: str, rows: list[dict[str, Any]], show_all: bool) -> None:
     if not rows:
         say(f"Nothing is set of {kind} {name}." + ("" if show_all else " With --all: what is in force."))
         return
+    _print_rows(f"{kind} {name}", rows)
+
+
+def _print_rows(whose: str, rows: list[dict[str, Any]]) -> None:
     print_table(
         ("Setting", "Value", "From"),
         [(row["name"], "(hidden)" if row["sensitive"] else row["value"], row["source"]) for row in rows],
-        title=f"Settings of {kind} {name}",
+        title=f"Settings of {whose}",
     )
 
 

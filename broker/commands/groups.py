@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
+from kio.schema.errors import ErrorCode
 
 from broker.commands.client import (
     DEFAULT_BOOTSTRAP,
@@ -31,6 +32,7 @@ from broker.commands.terminal import (
     say,
     say_all,
 )
+from broker.commands.wire import GROUP, coordinator_of
 
 
 def groups(
@@ -40,6 +42,9 @@ def groups(
     reset_offsets: Annotated[
         bool, typer.Option("--reset-offsets", help="Set committed offsets, of a group without members.")
     ] = False,
+    delete_offsets: Annotated[
+        bool, typer.Option("--delete-offsets", help="Forget offsets of topics that no member reads.")
+    ] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Delete groups without members, and their offsets.")] = False,
     group: Annotated[list[str] | None, typer.Option("--group", help="A group's name; may be repeated.")] = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group there is.")] = False,
@@ -47,7 +52,7 @@ def groups(
     state: Annotated[bool, typer.Option("--state", help="Describe the state instead of offsets.")] = False,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC[:P,P...]", help="Reset this one, or some partitions; may be repeated."),
+        typer.Option("--topic", metavar="TOPIC[:P,P...]", help="This one, or some of its partitions; may be repeated."),
     ] = None,
     all_topics: Annotated[bool, typer.Option("--all-topics", help="Reset all that the group has committed.")] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest")] = False,
@@ -68,10 +73,16 @@ def groups(
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List, describe, reset or delete consumer groups. Exit code: 0 done, 1 the broker said no, 2 wrong usage."""
+    """List, describe, reset or delete consumer groups, or offsets. Exit code: 0 done, 1 the broker said no, 2 wrong usage."""
     with reporting():
         action = only_action(
-            {"--list": list_, "--describe": describe, "--reset-offsets": reset_offsets, "--delete": delete}
+            {
+                "--list": list_,
+                "--describe": describe,
+                "--reset-offsets": reset_offsets,
+                "--delete-offsets": delete_offsets,
+                "--delete": delete,
+            }
         )
         goals = {
             "--to-earliest": to_earliest or None,
@@ -89,10 +100,10 @@ def groups(
                 "--all-groups": all_groups and list_,
                 "--members": members and not describe,
                 "--state": state and not describe and not list_,
+                "--topic": bool(topic) and not reset_offsets and not delete_offsets,
                 **{
                     name: is_given and not reset_offsets
                     for name, is_given in (
-                        ("--topic", bool(topic)),
                         ("--all-topics", all_topics),
                         ("--dry-run", dry_run),
                         ("--execute", execute),
@@ -110,6 +121,8 @@ def groups(
         target = parse_target(goals) if reset_offsets else None
         if reset_offsets and bool(topic) == all_topics:
             raise UsageError("--reset-offsets needs --topic or --all-topics")
+        if delete_offsets and not topic:
+            raise UsageError("--delete-offsets needs --topic")
         cluster = Cluster(bootstrap_server, command_config)
         _ = cluster.metadata  # An answer, or one line that there is none.
         states = _states(cluster)
@@ -123,7 +136,9 @@ def groups(
         for name in names:
             if name not in states:
                 raise CommandError(f"there is no group {name}{nearest(name, list(states))}")
-        if delete:
+        if delete_offsets:
+            _delete_offsets(cluster, names, _scope(cluster, topic or []), as_json)
+        elif delete:
             _delete(cluster, names, as_json)
         elif members or state:
             _print_described(_describe(cluster, names), members, as_json)
@@ -342,6 +357,33 @@ def _delete(cluster: Cluster, names: list[str], as_json: bool) -> None:
                 say(f"Deleted group {name}.")
     if as_json:
         print_json([{"group": name, "deleted": True} for name in names])
+
+
+def _delete_offsets(cluster: Cluster, names: list[str], partitions: list[Partition], as_json: bool) -> None:
+    """By OffsetDelete (KIP-496), which confluent-kafka cannot ask for."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    wanted = [
+        {"name": topic, "partitions": [{"partition_index": index} for index in indexes]}
+        for topic, indexes in topics.items()
+    ]
+    for name in names:
+        answer = coordinator_of(cluster, name, GROUP).ask("offset_delete", 0, group_id=name, topics=wanted)
+        if answer.error_code is not ErrorCode.none:
+            raise CommandError(f"group {name}: {answer.error_code.name}")
+        for told in answer.topics:
+            for entry in told.partitions:
+                if entry.error_code is ErrorCode.group_subscribed_to_topic:
+                    raise CommandError(f"group {name} has members that read {told.name}: its offsets stay")
+                if entry.error_code is not ErrorCode.none:
+                    raise CommandError(f"group {name}, {told.name}-{entry.partition_index}: {entry.error_code.name}")
+        if not as_json:
+            say(f"Deleted the offsets of group {name} in {len(partitions)} partitions.")
+    if as_json:
+        print_json(
+            [{"group": name, "topic": topic, "partition": index} for name in names for topic, index in partitions]
+        )
 
 
 def _reset(

@@ -23,7 +23,9 @@ _MAX_ANSWER_BYTES: Final = 64 << 20
 _RETRY_S: Final = 0.2
 _KEYS: Final = {api.name: api for api in APIS.values()}
 _WHILE_A_COORDINATOR_STARTS: Final = (ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)
-_TRANSACTIONAL_ID: Final = 1
+GROUP: Final = 0
+TRANSACTIONAL_ID: Final = 1
+"""What has a coordinator."""
 
 
 class Node(NamedTuple):
@@ -63,15 +65,15 @@ def nodes_of(cluster: Cluster) -> list[Node]:
     return sorted(Node(int(node.id), str(node.host), int(node.port)) for node in cluster.metadata.brokers.values())
 
 
-def coordinator_of(cluster: Cluster, transactional_id: str) -> Node:
+def coordinator_of(cluster: Cluster, key: str, key_type: int = TRANSACTIONAL_ID) -> Node:
     """Waits for one that starts. Raises CommandError when there is none."""
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
-        answer = nodes_of(cluster)[0].ask("find_coordinator", 1, key=transactional_id, key_type=_TRANSACTIONAL_ID)
+        answer = nodes_of(cluster)[0].ask("find_coordinator", 1, key=key, key_type=key_type)
         if answer.error_code is ErrorCode.none:
             return Node(answer.node_id, answer.host, answer.port)
         if answer.error_code not in _WHILE_A_COORDINATOR_STARTS or time.monotonic() >= deadline:
-            raise CommandError(f"{transactional_id}: no coordinator of it can be found ({answer.error_code.name})")
+            raise CommandError(f"{key}: no coordinator of it can be found ({answer.error_code.name})")
         time.sleep(_RETRY_S)
 
 

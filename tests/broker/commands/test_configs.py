@@ -49,6 +49,23 @@ def test_a_brokers_settings_are_changed_and_shown(broker: RunningBroker) -> None
 
 
 @pytest.mark.clients
+def test_settings_of_all_brokers(broker: RunningBroker) -> None:
+    everyone = ("--entity-type", "brokers", "--entity-default")
+    assert settings(broker, *everyone) == {}
+    assert configs(broker, "--describe", *everyone).output == "Nothing is set of all brokers.\n"
+    changed = configs(broker, "--alter", *everyone, "--add-config", "log.roll.ms=70000000")
+    assert changed == Result(0, "Changed the settings of all brokers.\n", "")
+    assert settings(broker, *everyone) == {"log.roll.ms": ("70000000", "dynamic default")}
+    assert "log.roll.ms" in configs(broker, "--describe", *everyone).output
+    refused = configs(broker, "--alter", *everyone, "--add-config", "num.io.threads=1")
+    assert (refused.exit_code, len(refused.errors.splitlines())) == (1, 1)
+    assert configs(broker, "--alter", *everyone, "--delete-config", "log.roll.ms").exit_code == 0
+    assert settings(broker, *everyone) == {}
+    mistaken = configs(broker, "--describe", "--entity-default", "--topic", "t")
+    assert (mistaken.exit_code, len(mistaken.errors.splitlines())) == (2, 1)
+
+
+@pytest.mark.clients
 def test_mistakes_are_one_line_each(broker: RunningBroker) -> None:
     call("topics", "-b", broker.address, "--create", "--topic", "mistaken")
     topic = ("--topic", "mistaken")

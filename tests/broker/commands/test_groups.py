@@ -105,6 +105,22 @@ def test_offsets_are_reset(broker: RunningBroker) -> None:
 
 
 @pytest.mark.clients
+def test_offsets_are_deleted(broker: RunningBroker) -> None:
+    make_topic(broker, "forget", 2, 3)
+    make_group(broker, "forgetful", "forget", 5)
+    deleted = groups(broker, "--delete-offsets", "--group", "forgetful", "--topic", "forget:1")
+    assert deleted == Result(0, "Deleted the offsets of group forgetful in 1 partitions.\n", "")
+    assert {key: offset for key, (offset, _) in committed(broker, "forgetful").items() if offset is not None} == {
+        ("forget", 0): 2
+    }
+    with member(broker, "reader", "forget"):
+        refused = groups(broker, "--delete-offsets", "--group", "reader", "--topic", "forget")
+    assert (refused.exit_code, refused.errors.count("\n")) == (1, 1)
+    assert "has members that read forget" in refused.errors
+    assert groups(broker, "--delete-offsets", "--group", "forgetful").exit_code == 2
+
+
+@pytest.mark.clients
 def test_a_group_in_use_is_shown_and_left_alone(broker: RunningBroker) -> None:
     make_topic(broker, "used", 3)
     with member(broker, "used-group", "used"):
