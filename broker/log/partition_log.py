@@ -375,7 +375,8 @@ class PartitionLog:
         return (
             self.recovery_point < self._base_offsets[-1]
             or self.unflushed_messages >= self.config.flush_messages
-            or (self._dirty_since_ms is not None and now_ms - self._dirty_since_ms >= self.config.flush_ms)
+            # A clock that was set back may not put it off.
+            or (self._dirty_since_ms is not None and not 0 <= now_ms - self._dirty_since_ms < self.config.flush_ms)
         )
 
     def begin_flush(self) -> FlushTicket | None:

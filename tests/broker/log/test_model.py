@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from broker.log.config import LogConfig
 from broker.log.partition_log import FlushTicket
 from broker.records.batch import Codec, headers
 from broker.records.record import Record, decode_batch, encode_batch
-from tests.broker.log.building import TOPIC_ID, append, log_after_power_cut, open_directory, read_all
+from tests.broker.log.building import NOW_MS, TOPIC_ID, append, log_after_power_cut, open_directory, read_all
 from tests.broker.log.simulated_files import SimulatedFiles
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, segment_ms=5000)
@@ -90,6 +91,19 @@ class LogMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
         self.log.advance_log_start_offset(data.draw(st.integers(0, len(self.records))))
+
+    @rule(kept_bytes=st.integers(0, 8000), removes_files=st.booleans())
+    def expire(self, kept_bytes: int, removes_files: bool) -> None:
+        start_offset, size_bytes = self.log.log_start_offset, self.log.size_bytes
+        hides_segments = any(base_offset <= start_offset for base_offset in self.log.segment_base_offsets[1:])
+        self.log.config = replace(CONFIG, retention_bytes=kept_bytes, retention_ms=-1, file_delete_delay_ms=0)
+        self.log.delete_expired(self.log.log_end_offset, NOW_MS)
+        self.log.config = CONFIG
+        assert self.log.log_start_offset >= start_offset
+        assert hides_segments or self.log.size_bytes >= min(size_bytes, kept_bytes)
+        if removes_files:
+            for path in self.log.take_removable(NOW_MS):
+                self.files.remove(path)
 
     @precondition(lambda self: self.ticket is None)
     @rule()
