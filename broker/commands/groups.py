@@ -73,7 +73,7 @@ def groups(
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List, describe, reset or delete consumer groups, or offsets. Exit code: 0 done, 1 the broker said no, 2 wrong usage."""
+    """List, describe, reset or delete groups, or offsets. Exit code: 0 done, 1 the broker said no, 2 wrong usage."""
     with reporting():
         action = only_action(
             {
