@@ -25,7 +25,11 @@ METADATA: Final = "embedded-metadata.json"
 PRODUCER_ID: Final = 4711
 GROUP: Final = "movers"
 OFFSETS_PARTITIONS: Final = 2
-PROPERTIES: Final = {"offsets.topic.num.partitions": OFFSETS_PARTITIONS, "group.initial.rebalance.delay.ms": 0}
+PROPERTIES: Final = {
+    "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
+    "transaction.state.log.num.partitions": OFFSETS_PARTITIONS,
+    "group.initial.rebalance.delay.ms": 0,
+}
 
 
 def _lines(codec: str) -> list[str]:
@@ -47,6 +51,8 @@ def _fill(server: Server) -> None:
     create_topic(server, "moved-idempotent")
     assert _produce_idempotent(server, 0) == (0, 0)
     assert _produce_idempotent(server, 2) == (0, 2)
+    create_topic(server, "moved-copy")
+    _copy_in_transactions(server, 200)
 
 
 def _check(server: Server) -> None:
@@ -71,6 +77,12 @@ def _check(server: Server) -> None:
     assert _produce_idempotent(server, 2) == (0, 2), "a retry of the last batch is no duplicate"
     assert _produce_idempotent(server, 6)[0] == 45, "a gap is not seen"
     assert _produce_idempotent(server, 4) == (0, 4)
+    _copy_in_transactions(server, 200)
+    copied = succeed(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", server.address,
+        "--topic", "moved-copy", "--from-beginning", "--isolation-level", "read_committed", "--timeout-ms", "5000",
+    ).splitlines()  # fmt: skip
+    assert copied == _lines("none"), f"{len(copied)} are copied"
     produce(server, "moved-gzip", ["one more"], "compression.type=gzip")
     assert consume(server, "moved-gzip", 1, offset="400") == ["one more"]
 
@@ -81,6 +93,16 @@ def _consume_as_group(server: Server, count: int) -> list[str]:
         "--topic", "moved-none", "--group", GROUP, "--from-beginning", "--max-messages", str(count),
         "--timeout-ms", "20000", "--consumer-property", f"max.poll.records={count}",
     ).splitlines()  # fmt: skip
+
+
+def _copy_in_transactions(server: Server, count: int) -> None:
+    """The next messages of a topic, some of them in transactions that are aborted and repeated."""
+    succeed(
+        "org.apache.kafka.tools.TransactionalMessageCopier", "--broker-list", server.address,
+        "--input-topic", "moved-none", "--input-partition", "0", "--output-topic", "moved-copy",
+        "--transactional-id", "copier", "--consumer-group", "copiers", "--max-messages", str(count),
+        "--transaction-size", "20", "--enable-random-aborts", "--use-group-metadata",
+    )  # fmt: skip
 
 
 def _produce_idempotent(server: Server, sequence: int) -> tuple[int, int]:
