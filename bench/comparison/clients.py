@@ -108,6 +108,15 @@ def _last(pattern: re.Pattern[str], printed: str) -> re.Match[str]:
     return matches[-1]
 
 
+def fetch(port: int, topic: str, records: int) -> float:
+    """MB/s of record batches at which the broker hands out partition 0, to a client that looks at no record."""
+    command = [program("wire_fetch"), port, topic, 0, records, 1 << 20]
+    answers = json.loads(_run([str(part) for part in command]))
+    if answers["records"] != records:
+        raise TrialError(f"{records} records were to be fetched and {answers['records']} came")
+    return float(answers["bytes"] / 1e6 / answers["seconds"])
+
+
 class PreparedRequests:
     """One Produce request (version 7), encoded once and sent many times by `wire_load`."""
 

@@ -11,7 +11,7 @@ from bench.comparison.cache import cached, need, run_step
 _SOURCES: Final = Path(__file__).parent / "native"
 
 
-def program(name: Literal["bare_loop", "wire_load"]) -> Path:
+def program(name: Literal["bare_loop", "wire_fetch", "wire_load"]) -> Path:
     """Raises UsageError when this host has no compiler."""
     source = _SOURCES / f"{name}.c"
 

@@ -10,7 +10,7 @@ import pytest
 
 from bench.broker_client import BrokerClient
 from bench.comparison import clients
-from bench.comparison.clients import PreparedRequests, batches_of, consume, produce, record_batch
+from bench.comparison.clients import PreparedRequests, batches_of, consume, fetch, produce, record_batch
 from bench.comparison.contenders import BareLoop, Broker, Highwater
 from bench.errors import TrialError
 from broker.records.batch import read_header, validate_produced
@@ -111,6 +111,15 @@ def test_an_error_in_an_answer_is_a_failed_load(tmp_path: Path, broker: Broker) 
     requests = PreparedRequests(tmp_path, "missing", acks=1, records=1, record_bytes=100)
     with pytest.raises(TrialError, match="error code 3"):
         requests.send(broker.port, 10, connections=1, in_flight=1)
+
+
+@compiled
+@pytest.mark.clients
+def test_a_fetch_reads_to_the_end(tmp_path: Path, broker: Broker) -> None:
+    BrokerClient(broker.address).create_topic("bench", 1, {})
+    requests = PreparedRequests(tmp_path, "bench", acks=1, records=100, record_bytes=1024)
+    requests.send(broker.port, 5000, connections=2, in_flight=4)
+    assert fetch(broker.port, "bench", 5000) > 0
 
 
 @compiled
