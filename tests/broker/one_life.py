@@ -1,20 +1,23 @@
 """The life of a broker on a disk that fails at one operation, and what the next start makes of it.
 
 The life of a broker without its sockets runs over a simulated disk: start, topics made, grown and deleted, appends
-with rolls, flushes, checkpoints, DeleteRecords, retention, compaction, a clean stop and another start. The same life is
-lived again and again, and each time another file operation fails, is where the process is killed, or where the power
-goes. (The way SQLite is tested: sqlite.org/testing.html, on I/O error and crash testing.)
+with rolls, transactions, flushes, checkpoints, DeleteRecords, retention, compaction, a clean stop and another start.
+The same life is lived again and again, and each time another file operation fails, is where the process is killed, or
+where the power goes. (The way SQLite is tested: sqlite.org/testing.html, on I/O error and crash testing.)
 """
 
 from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from kio.schema.errors import ErrorCode
 
 from broker.clock import ManualClock
 from broker.cluster.embedded import EmbeddedMetadataStore
@@ -28,10 +31,12 @@ from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import Appended, PartitionLog
 from broker.node import NewTopic, Node, Problem, log_config_of, log_configs_of
 from broker.records.batch import headers
+from broker.records.record import Record, TransactionMarker, encode_batch
 from broker.replica.partition import Partition
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import batch, read_all
 from tests.broker.log.compacting import MAP_BYTES, keyed_batch, last_values, records_of
+from tests.broker.log.reading import visible_to_committed
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 
 ROOT = Path("/logs")
@@ -41,6 +46,8 @@ CONFIG = BrokerConfig(
 DEFAULTS = log_config_of(TopicConfig(CONFIG, {}))
 DAY_MS = 86_400_000
 KEYS = 4
+COMMIT: Final = b"commit"
+ABORT: Final = b"abort"
 
 
 FAILURES: Final = ("full once", "full a while", "broken once", "broken a while", "broken for good")
@@ -173,6 +180,10 @@ class Life:
         """What a reader of the compacted topic must come to."""
         self.flushed_state: dict[bytes | None, bytes] = {}
         self.keyed_count = 0
+        self.transactional: list[bytes] = []
+        """Acknowledged in topic x: values of one producer's transactions, and their ends; the index is the offset."""
+        self.transactional_unanswered: bytes | None = None
+        self.transactional_flushed = 0
         self.sequence = 0
         self.exists: dict[str, bool | None] = {}
 
@@ -181,16 +192,22 @@ class Life:
         broker = self.start()
         self.create(broker, "t")
         self.create(broker, "c", {"cleanup.policy": "compact", "delete.retention.ms": "0"})
+        self.create(broker, "x")
         self.create(broker, "gone", partitions=2)
         for _ in range(8):
             self.append(broker)
             self.put(broker)
+            self.write_in_transaction(broker)
+        self.end_transaction(broker, is_commit=False)
+        self.write_in_transaction(broker)
         self.flush(broker)
         broker.checkpoint()
         self.grow(broker, "gone", 3)
         for _ in range(7):
             self.append(broker)
             self.put(broker)
+        self.end_transaction(broker, is_commit=True)
+        self.write_in_transaction(broker)
         self.delete_records(broker, 5)
         self.flush(broker)
         self.compact(broker)
@@ -205,6 +222,7 @@ class Life:
         broker = self.start()
         self.append(broker)
         self.put(broker)
+        self.end_transaction(broker, is_commit=False)
         self.compact(broker)
         self.flush(broker)
         broker.checkpoint()
@@ -279,7 +297,49 @@ class Life:
         assert isinstance(appended, Appended), appended
         self.state[key] = value
 
+    def write_in_transaction(self, broker: Broker) -> None:
+        partition = broker.partition("x")
+        if partition is None:
+            return
+        value = b"%d " % len(self.transactional) * 60
+        state = partition.log.producer_states.get(9)
+        records = encode_batch(
+            [Record(value, timestamp_ms=self.clock.now_ms())],
+            producer_id=9,
+            producer_epoch=0,
+            base_sequence=0 if state is None else state.last_sequence + 1,
+            is_transactional=True,
+        )
+        self._in_transaction(
+            value,
+            lambda: partition.append(
+                memoryview(records), -1, self.clock.now_ms(), verify=lambda producer_id, epoch: ErrorCode.none
+            ),
+        )
+
+    def end_transaction(self, broker: Broker, *, is_commit: bool) -> None:
+        partition = broker.partition("x")
+        if partition is not None:
+            marker = TransactionMarker(9, 0, 0, is_commit)
+            self._in_transaction(
+                COMMIT if is_commit else ABORT, lambda: partition.append_marker(marker, self.clock.now_ms())
+            )
+
+    def _in_transaction(self, written: bytes, append: Callable[[], object]) -> None:
+        self.transactional_unanswered = written
+        try:
+            appended = append()
+        except OSError:
+            self.transactional_unanswered = None
+            return
+        assert isinstance(appended, Appended), appended
+        assert appended.base_offset == len(self.transactional)
+        self.transactional.append(written)
+        self.transactional_unanswered = None
+
     def flush(self, broker: Broker) -> None:
+        if (partition := broker.partition("x")) is not None and broker.flush(partition.log):
+            self.transactional_flushed = len(self.transactional)
         if (partition := broker.partition("t")) is not None and broker.flush(partition.log):
             self.flushed = len(self.values)
         if (partition := broker.partition("c")) is not None and broker.flush(partition.log):
@@ -314,6 +374,8 @@ class Life:
             assert exists is None or exists == (broker.node.topic(topic) is not None), topic
         if (partition := broker.partition("t")) is not None:
             self._check_records(partition, has_page_cache)
+        if (partition := broker.partition("x")) is not None:
+            self._check_transactions(partition, has_page_cache)
         if (partition := broker.partition("c")) is not None:
             found = last_values(records_of(partition.log, is_whole=has_page_cache))
             expected = self.state if has_page_cache else self.flushed_state
@@ -348,6 +410,35 @@ class Life:
             retried = partition.append(memoryview(again), -1, 0)
             assert isinstance(retried, Appended), f"the last batch sent again: {retried}"
             assert (retried.base_offset, retried.duplicate) == (end - 1, True)
+
+    def _check_transactions(self, partition: Partition, has_page_cache: bool) -> None:
+        log = partition.log
+        unanswered = self.transactional_unanswered
+        written = [*self.transactional, *([] if unanswered is None else [unanswered])]
+        end = log.log_end_offset
+        least = len(self.transactional) if has_page_cache else self.transactional_flushed
+        assert least <= end <= len(written)
+        committed: dict[int, bytes | None] = {}
+        open_: dict[int, bytes | None] = {}
+        for offset, value in enumerate(written[:end]):
+            if value not in (COMMIT, ABORT):
+                open_[offset] = value
+                continue
+            committed |= open_ if value == COMMIT else {}
+            open_ = {}
+        stable = min(open_, default=end)
+        assert partition.last_stable_offset == stable
+        data = log.read(0, 1 << 20, end_offset=stable, at_least_one_batch=True)
+        offset = 0
+        while data:
+            assert isinstance(data, bytes)
+            aborted = log.aborted_transactions(offset, len(data), stable)
+            assert not isinstance(aborted, ErrorCode)
+            visible, next_offset = visible_to_committed(data, aborted, offset)
+            assert visible == {at: value for at, value in committed.items() if offset <= at < next_offset}
+            offset = next_offset
+            data = log.read(offset, 1 << 20, end_offset=stable, at_least_one_batch=True)
+        assert offset == stable
 
 
 def number_of(value: bytes | None) -> int:
