@@ -14,15 +14,19 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from broker.clock import ManualClock
 from broker.handlers.dispatch import PendingResponse
 from broker.log.compaction import CleanedGroup, compact
+from broker.log.config import LogConfig
 from broker.log.files import RealFiles
+from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import PartitionLog
 from broker.protocol.frame import Part
 from broker.records.batch import headers, read_header
@@ -32,6 +36,9 @@ from tests.broker.log.building import flush
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-3.9"
 TOPICS = sorted(path.name for path in (GOLDEN / "log").iterdir() if path.is_dir())
+INDEX_INTERVALS = {"codecs-0": 500} | dict.fromkeys(
+    ("plain-0", "append-time-0", "idempotent-0", "transactional-0", "compacted-0"), 300
+)
 CHECKPOINTS = sorted(path.name for path in (GOLDEN / "log").iterdir() if path.is_file())
 
 
@@ -121,9 +128,7 @@ def test_the_files_of_a_partition_are_kafkas(replay: Replay, topic: str) -> None
         files["partition.metadata"] = re.sub(rb"topic_id: \S{22}\b", b"topic_id: x", files["partition.metadata"])
         if topic.startswith("__consumer_offsets"):
             files[f"{0:020}.log"] = _without_commit_times(files[f"{0:020}.log"])
-    assert sorted(ours) == sorted(kafkas)
-    different = [name for name in kafkas if ours[name] != kafkas[name]]
-    assert not different, f"{different[0]}: {ours[different[0]].hex(' ')} in place of {kafkas[different[0]].hex(' ')}"
+    _same_files(ours, kafkas)
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
@@ -159,3 +164,69 @@ def _error_codes(request: dict[str, Any]) -> Iterator[int]:
     if request["api"] == "produce":
         for response in _decoded(request, base64.b64decode(request["answer"])).responses:
             yield from (int(partition.error_code) for partition in response.partition_responses)
+
+
+@pytest.fixture
+def kafkas_directory(tmp_path: Path) -> Path:
+    """A copy of Kafka's log directory, with what ZooKeeper knew of its topics."""
+    log_dir = tmp_path / "log"
+    shutil.copytree(GOLDEN / "log", log_dir)
+    (log_dir / "meta.properties").write_text("version=0\ncluster.id=kafkas\nbroker.id=0\n")
+    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":24}')
+    tree: dict[str, Any] = {"/cluster/id": {"version": "1", "id": "kafkas"}, "/controller_epoch": 1}
+    for directory in TOPICS:
+        found = re.search(r"topic_id: (\S+)", (log_dir / directory / "partition.metadata").read_text())
+        assert found is not None
+        tree[f"/brokers/topics/{directory.removesuffix('-0')}"] = {
+            "version": 3,
+            "topic_id": found[1],
+            "partitions": {"0": [0]},
+            "adding_replicas": {},
+            "removing_replicas": {},
+        }
+    (log_dir / "embedded-metadata.json").write_text(json.dumps(tree))
+    return log_dir
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_what_kafka_wrote_is_served(kafkas_directory: Path, topic: str) -> None:
+    node = NodeHarness(kafkas_directory)
+    log = node.log_directory.logs[topic.removesuffix("-0"), 0]
+    wanted = b"".join(path.read_bytes() for path in sorted((GOLDEN / "log" / topic).glob("*.log")))
+    served = b""
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 1000, end_offset=log.log_end_offset, at_least_one_batch=True)
+        assert isinstance(data, bytes)
+        if not data:
+            break  # Compaction took the records at the end of a segment.
+        served += data
+        offset = [header.next_offset for _, header in headers(data)][-1]
+    assert served == wanted
+    node.close()
+    _same_files(_files(kafkas_directory / topic), _files(GOLDEN / "log" / topic))
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_indexes_are_rebuilt_as_kafka_had_them(kafkas_directory: Path, topic: str) -> None:
+    (kafkas_directory / ".kafka_cleanshutdown").unlink()
+    (kafkas_directory / "recovery-point-offset-checkpoint").unlink()
+    for suffix in ("index", "timeindex", "txnindex", "snapshot"):
+        for path in (kafkas_directory / topic).glob(f"*.{suffix}"):
+            path.unlink()
+    config = LogConfig(index_interval_bytes=INDEX_INTERVALS.get(topic, 4096), cleanup_policy=("compact",))
+    directory = LogDirectory(RealFiles(), kafkas_directory, config, broker_id=0, clock=ManualClock())
+    directory.load(lambda _: config, lambda done, total: None)
+    directory.close()
+    ours, kafkas = _files(kafkas_directory / topic), _files(GOLDEN / "log" / topic)
+    # Of producers only what they are at the end is found again, of aborted transactions those that have records yet.
+    last = max((name for name in kafkas if name.endswith(".snapshot")), default="")
+    gone = [name for name in kafkas if name.endswith(".snapshot") and name != last]
+    gone += [name for name in kafkas if name.endswith(".txnindex") and topic == "compacted-0"]
+    _same_files(ours, {name: data for name, data in kafkas.items() if name not in gone})
+
+
+def _same_files(ours: dict[str, bytes], kafkas: dict[str, bytes]) -> None:
+    assert sorted(ours) == sorted(kafkas)
+    different = [name for name in kafkas if ours[name] != kafkas[name]]
+    assert not different, f"{different[0]}: {ours[different[0]].hex(' ')} in place of {kafkas[different[0]].hex(' ')}"
