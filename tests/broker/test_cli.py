@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from broker.cli import app
 from tests.broker.running import COMMAND, RunningBroker, running_broker
+from tests.broker.test_stopping import create_topic
 
 DEADLINE_S = 30.0
 
@@ -105,6 +106,34 @@ def test_another_brokers_directory(tmp_path: Path) -> None:
         assert broker.stop() == 0
     line = start_and_fail("--log-dir", str(tmp_path / "log"), "--port", "0", "--property", "broker.id=5")
     assert "broker.id is 0, but this broker's is 5" in line
+
+
+def test_directories_of_two_clusters(tmp_path: Path) -> None:
+    for name in "ab":
+        with running_broker(tmp_path / name) as broker:
+            assert broker.stop() == 0
+            cluster_id = broker.cluster_id
+    line = start_and_fail("--log-dir", f"{tmp_path / 'a'},{tmp_path / 'b'}", "--port", "0")
+    assert f"{tmp_path / 'b' / 'meta.properties'}: cluster.id is {cluster_id}, but this broker's is" in line
+
+
+def test_metadata_of_another_cluster(tmp_path: Path) -> None:
+    for name in "ab":
+        with running_broker(tmp_path / name) as broker:
+            assert broker.stop() == 0
+    path = tmp_path / "b" / "embedded-metadata.json"
+    (tmp_path / "a" / "embedded-metadata.json").rename(path)
+    assert f"{path} belongs to cluster" in start_and_fail("--log-dir", str(tmp_path / "b"), "--port", "0")
+
+
+def test_a_directory_whose_metadata_is_gone_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "log") as broker:
+        create_topic(broker, "t")
+        assert broker.stop() == 0
+    (tmp_path / "log" / "embedded-metadata.json").unlink()
+    line = start_and_fail("--log-dir", str(tmp_path / "log"), "--port", "0")
+    assert "holds t-0 and 2 more, which the broker's metadata does not know" in line
+    assert (tmp_path / "log" / "t-0").is_dir()
 
 
 @pytest.mark.parametrize("contents", ["", "{", "[]", '{"/cluster/id": {"id": "x"}}', '{"/cluster/id": 7}'])
