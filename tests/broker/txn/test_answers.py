@@ -1,0 +1,21 @@
+"""The story of tests/broker/txn/answers.py goes here as it goes with Apache Kafka 3.9."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.commands.wire import Node
+from tests.broker.running import running_broker
+from tests.broker.txn.answers import PROPERTIES, tell
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-3.9-transactions.txt"
+
+
+@pytest.mark.clients
+def test_answers_are_kafkas(tmp_path: Path) -> None:
+    properties = [f"{name}={value}" for name, value in PROPERTIES.items()]
+    with running_broker(tmp_path / "log", properties=properties) as broker:
+        story = tell(Node(0, "127.0.0.1", broker.port).ask)
+    assert story == GOLDEN.read_text("utf-8")
