@@ -28,6 +28,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.broker.running import COMMAND, start_broker
 from tests.drills.actors import Actor, Churner, Committer, Lost, Trimmer, client
+from tests.drills.members import Members
 from tests.drills.reading import DEADLINE_S, Place, Seen, read
 from tests.drills.transactor import Transactor
 from tests.drills.writers import KeyedWriter, Writer, value_of
@@ -96,6 +97,7 @@ class Life:
         self.actors: list[Actor] = [
             *self.writers,
             self._trimmer,
+            Members("members", self._address, self._admin, "synced", TOPICS["synced"][0]),
             KeyedWriter("keyed", self._address, "compacted", TOPICS["compacted"][0]),
             Committer("committer", self._address, self._admin, "plain", TOPICS["plain"][0]),
             Churner(CHURN, self._address, value_of),

@@ -70,6 +70,10 @@ def read(
     return seen
 
 
+def end_offsets(admin: AdminClient, places: Iterable[Place]) -> dict[Place, int]:
+    return _offsets(admin, {place: TopicPartition(*place) for place in places}, OffsetSpec.latest())
+
+
 def _offsets(admin: AdminClient, partitions: Mapping[Place, TopicPartition], spec: Any) -> dict[Place, int]:
     if not partitions:
         return {}
