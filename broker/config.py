@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -139,6 +139,8 @@ class BrokerConfig(_TypedValues):
         self._set: dict[str, Value] = {}
         self._dynamic: dict[str, Value] = {}
         self._dynamic_default: dict[str, Value] = {}
+        self.when_changed: list[Callable[[], None]] = []
+        """Called after settings changed, for those who do not ask at each use."""
         for setting in settings:
             row = property_named(setting.name)
             if row is None:
@@ -164,6 +166,8 @@ class BrokerConfig(_TypedValues):
             self._dynamic = values
         else:
             self._dynamic_default = values
+        for tell in self.when_changed:
+            tell()
 
     def value(self, name: str) -> Value:
         for layer in (self._dynamic, self._dynamic_default, self._set):
@@ -255,11 +259,23 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> str | None:
 
 
 DYNAMIC_BROKER_PROPERTIES: Final = frozenset(
-    entry.broker_properties[0][0]
-    for entry in TOPIC_PROPERTIES.values()
-    if entry.broker_properties and entry.row.support is Support.HONOURED
+    {
+        *(
+            entry.broker_properties[0][0]
+            for entry in TOPIC_PROPERTIES.values()
+            if entry.broker_properties and entry.row.support is Support.HONOURED
+        ),
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.max.bytes.per.second",
+        "max.connection.creation.rate",
+        "max.connections",
+        "max.connections.per.ip",
+        "transaction.partition.verification.enable",
+    }
 )
-"""What can be set while the broker runs: the defaults of topics; of times those in milliseconds only, as in Kafka."""
+"""What can be set while the broker runs: the defaults of topics, of times those in milliseconds only, and limits; all
+of them Kafka's too."""
 
 
 def check_broker_overrides(overrides: Mapping[str, str]) -> str | None:

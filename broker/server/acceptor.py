@@ -55,13 +55,19 @@ class ConnectionLimits:
     def __init__(self, limits: Limits, counters: BrokerCounters, rate: WindowedRate | None = None) -> None:
         """`rate` measures how fast connections come."""
         self._rate = rate or WindowedRate(count=11, size_ms=1000)
-        self._limits = limits
         self._counters = counters
         self._by_host: dict[str, int] = {}
         self._told: set[str] = set()
         self._has_room = asyncio.Event()
-        if limits.most > 0:
+        self.change(limits)
+
+    def change(self, limits: Limits) -> None:
+        """Connections that are there stay, also above a limit that is lower now."""
+        self._limits = limits
+        if self._counters.connections < limits.most:
             self._has_room.set()
+        else:
+            self._has_room.clear()
 
     async def room(self) -> None:
         """Wait until the broker may have one connection more."""

@@ -87,7 +87,7 @@ def run(config: BrokerConfig) -> int:
     paths = log_directory_paths(config)
     endpoints, advertised = endpoints_of(config)
     metrics_endpoint = metrics_endpoint_of(config)
-    limits = Limits.of(config)
+    Limits.of(config)  # a mistake is told before anything is begun
     files = RealFiles()
     bound: list[BoundListener] = []
     metrics: BoundListener | None = None
@@ -110,7 +110,7 @@ def run(config: BrokerConfig) -> int:
         log_directories.load(lambda topic: log_configs.get(topic, defaults), _RecoveryProgress())
         store.begin_epoch()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_Broker(config, log_directories, store, bound, metrics, limits, started_ns).serve())
+            return runner.run(_Broker(config, log_directories, store, bound, metrics, started_ns).serve())
     except BaseException:
         for listener in [*bound, *([] if metrics is None else [metrics])]:
             for listening in listener.sockets:
@@ -213,7 +213,6 @@ class _Broker:
         store: EmbeddedMetadataStore,
         bound: list[BoundListener],
         metrics: BoundListener | None,
-        limits: Limits,
         started_ns: int,
     ) -> None:
         self._config = config
@@ -221,7 +220,6 @@ class _Broker:
         self._store = store
         self._bound = bound
         self._metrics = metrics
-        self._limits = limits
         self._started_ns = started_ns
         self._stop_asked_ms = 0
         self._connections: set[Connection] = set()
@@ -252,7 +250,8 @@ class _Broker:
         await self._flush_what_is_due()
         await self._flusher.idle()
         windows = self._config.integer("quota.window.num"), self._config.integer("quota.window.size.seconds") * 1000
-        limits = ConnectionLimits(self._limits, self._node.counters, WindowedRate(*windows))
+        limits = ConnectionLimits(Limits.of(self._config), self._node.counters, WindowedRate(*windows))
+        self._config.when_changed.append(lambda: limits.change(Limits.of(self._config)))
         acceptors = [
             Acceptor(
                 loop, listening, limits, self._connection_factory(dispatcher, bound), bound.tls and bound.tls.context

@@ -41,13 +41,8 @@ class Cleaner:
         self, node: Node, run_in_thread: RunInThread, on_failure: Callable[[OSError, LogDirectory], None]
     ) -> None:
         self._on_failure = on_failure
-        config = node.config
         self._node = node
         self._run_in_thread = run_in_thread
-        threads = max(1, config.integer("log.cleaner.threads"))
-        self._map_bytes = config.integer("log.cleaner.dedupe.buffer.size") // threads
-        self._map_load_factor = config.number("log.cleaner.io.buffer.load.factor")
-        self._max_bytes_per_s = config.number("log.cleaner.io.max.bytes.per.second") / threads
         self._process: asyncio.subprocess.Process | None = None
         self._uncleanable: set[Partition] = set()
 
@@ -100,8 +95,13 @@ class Cleaner:
         log = partition.log
         now_ms = self._node.clock.now_ms()
         size_bytes = log.size_bytes
-        job = log.compaction_job(dirt, now_ms, self._map_bytes, self._map_load_factor, "")
-        message = await self._ask({"job": job._asdict(), "max_bytes_per_s": self._max_bytes_per_s})
+        config = self._node.config
+        threads = max(1, config.integer("log.cleaner.threads"))
+        map_bytes = config.integer("log.cleaner.dedupe.buffer.size") // threads
+        map_load_factor = config.number("log.cleaner.io.buffer.load.factor")
+        max_bytes_per_s = config.number("log.cleaner.io.max.bytes.per.second") / threads
+        job = log.compaction_job(dirt, now_ms, map_bytes, map_load_factor, "")
+        message = await self._ask({"job": job._asdict(), "max_bytes_per_s": max_bytes_per_s})
         while "cleaned" in message:
             if partition.has_ended:
                 await self.stop()

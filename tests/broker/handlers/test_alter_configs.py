@@ -151,6 +151,17 @@ def test_the_brokers_settings_are_the_defaults_of_topics(make_node: Callable[...
     assert described(node, BROKER, "0", "message.max.bytes") == {"message.max.bytes": ("900", 4, False)}
 
 
+def test_limits_of_a_running_broker(node: NodeHarness) -> None:
+    told: list[int] = []
+    node.config.when_changed.append(lambda: told.append(node.config.integer("max.connections")))
+    for value in ("7", "9"):
+        assert incrementally(node, BROKER, "0", ("max.connections", SET, value)).error_code == ErrorCode.none
+    refused = incrementally(node, BROKER, "0", ("max.connections", SET, "-1"))
+    assert refused.error_code == ErrorCode.invalid_config
+    assert told == [7, 9]
+    assert described(node, BROKER, "0", "max.connections") == {"max.connections": ("9", 2, False)}
+
+
 def test_what_a_running_broker_cannot_change(node: NodeHarness) -> None:
     for name, error_code in (
         ("num.partitions", ErrorCode.invalid_request),

@@ -57,6 +57,29 @@ def test_a_full_broker_has_room_again_when_one_leaves() -> None:
     asyncio.run(scenario())
 
 
+def test_limits_that_change() -> None:
+    async def scenario() -> None:
+        counters = BrokerCounters()
+        limits = ConnectionLimits(Limits(1, 1, {}), counters)
+        assert limits.admit("192.0.2.1")
+        waiting = asyncio.ensure_future(limits.room())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        limits.change(Limits(3, 2, {}))
+        await waiting
+        assert [limits.admit("192.0.2.1") for _ in range(2)] == [True, False]
+        limits.change(Limits(1, 2, {}))
+        waiting = asyncio.ensure_future(limits.room())
+        await asyncio.sleep(0)
+        limits.release("192.0.2.1")
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        limits.release("192.0.2.1")
+        await waiting
+
+    asyncio.run(scenario())
+
+
 def test_connections_that_come_too_fast_are_taken_one_by_one() -> None:
     limits = ConnectionLimits(Limits(100, 100, {}, most_per_second=10), BrokerCounters(), WindowedRate(2, 1000))
     assert [limits.pause_ms(0) for _ in range(10)] == [0] * 10
@@ -100,3 +123,25 @@ def test_connections_above_the_limit_of_the_broker_wait_their_turn(tmp_path: Pat
         first.close()
         assert is_served(third)
         assert broker.stop() == 0
+
+
+def test_limits_set_while_the_broker_runs_hold_after_a_restart_too(tmp_path: Path) -> None:
+    frame = request_frame(
+        "incremental_alter_configs",
+        1,
+        resources=[
+            {
+                "resource_type": 4,
+                "resource_name": "0",
+                "configs": [{"name": "max.connections.per.ip", "config_operation": 0, "value": "2"}],
+            }
+        ],
+    )
+    for is_first in (True, False):
+        with running_broker(tmp_path / "log") as broker, ExitStack() as stack:
+            client = stack.enter_context(connect(broker))
+            if is_first:
+                client.sendall(struct.pack(">i", len(frame)) + frame)
+                assert client.recv(1)
+            assert is_served(stack.enter_context(connect(broker)))
+            assert not is_served(stack.enter_context(connect(broker)))
