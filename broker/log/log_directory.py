@@ -61,11 +61,11 @@ _MAX_NAME_LENGTH: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The text of the checkpoint files as of one moment; `write` blocks and may run in any thread."""
+    """The content of the checkpoint files as of one moment; `write` blocks and may run in any thread."""
 
     files: FileOperations
     path: Path
-    texts: Mapping[str, bytes]
+    offsets: Mapping[str, Mapping[TopicPartition, int]]
     number: int
     sequence: CheckpointSequence
 
@@ -73,8 +73,8 @@ class Checkpoint:
         with self.sequence.lock:
             if self.number < self.sequence.last_written:
                 return
-            for name, text in self.texts.items():
-                write_durably(self.files, self.path / name, text)
+            for name, offsets in self.offsets.items():
+                write_durably(self.files, self.path / name, encode_offsets(offsets))
             self.sequence.last_written = self.number
 
 
@@ -185,13 +185,12 @@ class LogDirectory:
             if progress is not None:
                 progress(done, len(names))
             recovery_point = recovery_points.get((topic, partition), 0)
-            may_be_torn = not is_clean and recovery_point == 0
             self.logs[topic, partition] = self._open_log(
                 topic,
                 partition,
                 self.path / name,
                 config_of(topic) if config_of is not None else self.defaults,
-                topic_id=self._read_topic_id(self.path / name, may_be_torn=may_be_torn),
+                topic_id=self._read_topic_id(self.path / name, was_flushed=recovery_point > 0),
                 is_clean=is_clean,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offsets.get((topic, partition), 0),
@@ -331,8 +330,6 @@ class LogDirectory:
         """Take down the offsets as they are now; without `high_watermarks` all that a log has counts as replicated."""
         if high_watermarks is None:
             high_watermarks = {key: log.log_end_offset for key, log in self.logs.items()}
-        for log in self.logs.values():
-            log.write_indexes()
         self.high_watermarks = dict(high_watermarks)
         self._checkpointed.update(self.logs)
         offsets = {
@@ -342,17 +339,18 @@ class LogDirectory:
                 for key, log in self.logs.items()
                 if log.log_start_offset > log.segment_base_offsets[0]
             },
-            REPLICATION_OFFSET_CHECKPOINT: high_watermarks,
+            REPLICATION_OFFSET_CHECKPOINT: self.high_watermarks.copy(),
         }
-        texts = {name: encode_offsets(values) for name, values in offsets.items()}
-        return Checkpoint(self._files, self.path, texts, self._checkpoints.next(), self._checkpoints)
+        return Checkpoint(self._files, self.path, offsets, self._checkpoints.next(), self._checkpoints)
 
     def begin_cleaner_checkpoint(self) -> Checkpoint:
         offsets = {key: offset for key, offset in self.clean_offsets.items() if key in self.logs}
-        texts = {CLEANER_OFFSET_CHECKPOINT: encode_offsets(offsets)}
-        return Checkpoint(self._files, self.path, texts, self._cleaner_checkpoints.next(), self._cleaner_checkpoints)
+        content = {CLEANER_OFFSET_CHECKPOINT: offsets}
+        return Checkpoint(self._files, self.path, content, self._cleaner_checkpoints.next(), self._cleaner_checkpoints)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        for log in self.logs.values():
+            log.write_indexes()
         self.begin_checkpoint(high_watermarks).write()
 
     def expire_producers(self) -> None:
@@ -438,14 +436,14 @@ class LogDirectory:
             _LOG.warning("%s: %s; going on without it", path, error)
             return {}
 
-    def _read_topic_id(self, directory: Path, *, may_be_torn: bool) -> uuid.UUID | None:
+    def _read_topic_id(self, directory: Path, *, was_flushed: bool) -> uuid.UUID | None:
         path = directory / PARTITION_METADATA
         if not self._files.exists(path):
             return None
         try:
             return decode_partition_metadata(self._files.read(path))
         except MalformedFile as error:
-            if may_be_torn and not isinstance(error, NewerVersion):
+            if not was_flushed and not isinstance(error, NewerVersion):
                 _LOG.warning("%s: %s; the log was new when the broker stopped, so it is written anew", path, error)
                 self._files.remove(path)
                 return None

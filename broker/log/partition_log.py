@@ -139,11 +139,9 @@ class PartitionLog:
         self._snapshot_offset = state.snapshot_offset
         self._unsynced_paths: list[Path] = []
         self._has_new_names = self._is_changed = not state.is_clean
-        self._is_new = not state.is_clean and state.recovery_point == 0
+        self._is_new = state.recovery_point == 0
         for segment in state.segments[self._first_unsynced_slot() : -1]:
             self._note_index_files(segment)
-        if self._is_new:
-            self._unsynced_paths.append(directory / PARTITION_METADATA)
         self._dirty_since_ms: int | None = None
         self._ticket: FlushTicket | None = None
         self._is_closed = False
@@ -401,7 +399,9 @@ class PartitionLog:
             end_offset=self.log_end_offset,
             segments=segments,
             descriptors=descriptors,
-            paths=self._unsynced_paths,
+            paths=[self.directory / PARTITION_METADATA, *self._unsynced_paths]
+            if self._is_new
+            else self._unsynced_paths,
             leader_epochs=encode_epochs(self.leader_epochs.entries) if self.leader_epochs.is_dirty else None,
             has_new_names=self._has_new_names,
             is_new=self._is_new,
@@ -567,6 +567,8 @@ class PartitionLog:
 
     def take_removable(self, now_ms: int) -> list[Path]:
         """Files set aside long enough ago: the caller removes them, in any thread. A start does so with all."""
+        if not self._deleted:
+            return []
         removable = [path for due_ms, path in self._deleted if due_ms <= now_ms]
         if removable:
             self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
@@ -616,8 +618,8 @@ class PartitionLog:
             write_durably(self._files, path, text)
 
     def close(self, *, clean: bool = True) -> None:
-        """Release all files; a clean close first brings everything to the disk, blocking."""
-        if clean and self._is_changed:
+        """Release all files; a clean close first brings all that was written to the disk, blocking."""
+        if clean and self._is_changed and self.log_end_offset > 0:
             if self._ticket is not None:
                 raise RuntimeError(f"{self!r} is closed in the middle of a flush")
             active = self._segments[-1]

@@ -41,7 +41,7 @@ from broker.server.cleaner import Cleaner
 from broker.server.connection import Connection
 from broker.server.flusher import Flusher
 from broker.server.listeners import BoundListener, Endpoint, ListenError, bind, endpoints_of, metrics_endpoint_of
-from broker.server.log_keeper import CheckpointDone, LogKeeper
+from broker.server.log_keeper import CheckpointDone, LogKeeper, in_slices
 from broker.server.log_mover import LogMover
 from broker.server.metrics_endpoint import MetricsEndpoint, endpoint_url
 from broker.server.process_metrics import ProcessMetrics
@@ -437,7 +437,7 @@ class _Broker:
 
     async def _flush_what_is_due(self) -> None:
         now_ms = self._node.clock.now_ms()
-        for partition in self._node.partitions():
+        async for partition in in_slices(self._node.partitions()):
             if partition.log.flush_is_due(now_ms):
                 self._flusher.request(partition)
         if self._node.has_deleted_logs:

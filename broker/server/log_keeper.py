@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +23,19 @@ _logger = logging.getLogger(__name__)
 SLICE_NS: Final = 2_000_000
 """How long one turn on the event loop may take."""
 
+SLICE_LOGS: Final = 100
+"""How many logs one turn may look at, where a look is cheap."""
+
 RunInThread = Callable[[Callable[[], None]], Awaitable[None]]
 CheckpointDone = Callable[[OSError | None], None]
+
+
+async def in_slices(partitions: Iterable[Partition]) -> AsyncIterator[Partition]:
+    """Each in turn, and other work of the event loop in between; some may have ended by their turn."""
+    for count, partition in enumerate(tuple(partitions), 1):
+        yield partition
+        if count % SLICE_LOGS == 0:
+            await asyncio.sleep(0)
 
 
 class LogKeeper:
@@ -50,10 +61,19 @@ class LogKeeper:
 
     async def checkpoint(self) -> None:
         """The periodic one: on a full disk the last one stands, and a start reads more of the logs."""
+        await self._write_indexes()
         try:
             await self.write_checkpoints()
         except OSError as error:
             _logger.warning("the checkpoints are not written: %s; trying again later", error.strerror)
+
+    async def _write_indexes(self) -> None:
+        async for partition in in_slices(self._node.partitions()):
+            if not (partition.has_ended or partition.has_failed):
+                try:
+                    partition.log.write_indexes()
+                except OSError as error:
+                    self._cannot_write(error, partition)
 
     async def _write_checkpoints(self) -> None:
         high_watermarks = {
@@ -115,17 +135,22 @@ class LogKeeper:
         try:
             return partition.log.delete_expired(partition.high_watermark, now_ms, by_age=by_age)
         except OSError as error:
-            if error.errno not in DISK_IS_FULL:
-                self._on_failure(error, self._node.log_directories.of(partition.log))
-            else:
-                _logger.warning("%s-%d: %s", partition.topic, partition.index, error)
+            self._cannot_write(error, partition)
             return 0
+
+    def _cannot_write(self, error: OSError, partition: Partition) -> None:
+        if error.errno not in DISK_IS_FULL:
+            self._on_failure(error, self._node.log_directories.of(partition.log))
+        else:
+            _logger.warning("%s-%d: %s", partition.topic, partition.index, error)
 
     async def remove_deleted(self) -> None:
         """Remove the files whose delay is over."""
         now_ms = self._node.clock.now_ms()
         async with self._lock:
-            paths = [path for partition in self._node.partitions() for path in partition.log.take_removable(now_ms)]
+            paths: list[Path] = []
+            async for partition in in_slices(self._node.partitions()):
+                paths += partition.log.take_removable(now_ms)
             if paths:
                 await self._run_in_thread(lambda: self._remove(paths))
 

@@ -176,7 +176,7 @@ def test_checkpoints(tmp_path: Path, name: str) -> None:
 
 def test_newer_or_malformed_files_of_a_partition_are_refused(tmp_path: Path) -> None:
     directory = open_directory(RealFiles(), tmp_path)
-    directory.create_partition("t", 0, TOPIC_ID)
+    append(directory.create_partition("t", 0, TOPIC_ID), batch(b"x"))
     directory.close()
     for name, text in [("partition.metadata", "version: 1\n"), ("leader-epoch-checkpoint", "1\n0\n")]:
         path = tmp_path / "t-0" / name
@@ -184,6 +184,18 @@ def test_newer_or_malformed_files_of_a_partition_are_refused(tmp_path: Path) -> 
         path.write_text(text)
         assert str(path) in refusal(tmp_path)
         path.write_bytes(before)
+
+
+def test_torn_metadata_of_a_log_in_which_nothing_was_flushed_is_written_anew(tmp_path: Path) -> None:
+    directory = open_directory(RealFiles(), tmp_path)
+    directory.create_partition("t", 0, TOPIC_ID)
+    directory.close()
+    (tmp_path / "t-0" / "partition.metadata").write_text("version: 0\ntop")
+    again = open_directory(RealFiles(), tmp_path)
+    assert again.logs["t", 0].topic_id is None
+    again.close()
+    (tmp_path / "t-0" / "partition.metadata").write_text("version: 1\ntopic_id: 1")
+    assert "partition.metadata: its version is 1" in refusal(tmp_path)
 
 
 def test_a_folder_without_metadata_has_no_topic_id(tmp_path: Path) -> None:
