@@ -56,7 +56,7 @@ drills: setup-dev ## Let every file operation fail, kill a broker 200 times unde
 	$(BIN)/python -m tests.drills.kill9 --rounds 200
 
 .PHONY: bench-broker
-bench-broker: setup ## Compare the broker with Apache Kafka (about 40 minutes; ARGS="--quick" to try it; Java, Maven, npm, gcc)
+bench-broker: setup ## Compare the broker with Apache Kafka (about an hour; ARGS="--quick" to try it; Java, Maven, npm, gcc)
 	@$(BIN)/python -m bench.comparison $(ARGS)
 
 .PHONY: bench-micro
