@@ -533,6 +533,7 @@ def _compression_level(topic: TopicConfig, compression: Codec | None) -> int | N
 
 def log_configs_of(config: BrokerConfig, topics: Iterable[TopicRecord]) -> dict[str, LogConfig]:
     """The settings of the logs of all topics; raises MetadataError where a topic has one that this broker refuses."""
+    topics = list(topics)
     for topic in topics:
         if reason := check_topic_overrides(topic.config):
             raise MetadataError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from broker.log.files import FileOperations
 from broker.txn.transaction import Producer
 from tests.broker.handlers.harness import NodeHarness, Pending
 
@@ -16,10 +17,9 @@ T0, T1 = ("t", 0), ("t", 1)
 class TransactionHarness(NodeHarness):
     """A node that is asked about transactions. It has a topic `t` of two partitions, and a small topic of states."""
 
-    def __init__(self, log_dir: Path, **properties: str) -> None:
-        super().__init__(
-            log_dir, **({"transaction_state_log_num_partitions": "2", "offsets_topic_num_partitions": "2"} | properties)
-        )
+    def __init__(self, log_dir: Path, files: FileOperations | None = None, /, **properties: str) -> None:
+        defaults = {"transaction_state_log_num_partitions": "2", "offsets_topic_num_partitions": "2"}
+        super().__init__(log_dir, (), files, **(defaults | properties))
         if self.node.topic("t") is None:
             self.create_topic("t", 2)
         self.scheduler.run()
