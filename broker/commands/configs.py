@@ -1,4 +1,4 @@
-"""`highwater broker configs`: the settings of topics and brokers, and changing them."""
+"""`highwater broker configs`: the settings of topics, brokers, users and clients, and changing them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from kio.schema.errors import ErrorCode
 
+from broker.commands import client_configs
 from broker.commands.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
@@ -28,7 +29,8 @@ from broker.commands.client import (
 from broker.commands.terminal import CommandError, JsonOption, UsageError, print_json, print_table, reporting, say
 from broker.commands.wire import nodes_of
 
-_ENTITY_TYPES: Final = {"topics": "topic", "brokers": "broker"}
+_ENTITY_TYPES: Final = {"topics": "topic", "brokers": "broker", "users": "user", "clients": "client"}
+_CLIENT_KINDS: Final = ("user", "client")
 _BROKER: Final = 4  # the protocol's number of this type of resource
 _SOURCES: Final = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",
@@ -55,28 +57,41 @@ def configs(
     delete_config: Annotated[
         list[str] | None, typer.Option("--delete-config", metavar="NAME,...", help="Go back to the default.")
     ] = None,
-    entity_type: Annotated[str | None, typer.Option("--entity-type", help="topics or brokers.")] = None,
+    entity_type: Annotated[str | None, typer.Option("--entity-type", help="topics, brokers, users or clients.")] = None,
     entity_name: Annotated[
-        str | None, typer.Option("--entity-name", help="The topic's name or the broker's id.")
+        str | None, typer.Option("--entity-name", help="The name of the topic, user or client, or the broker's id.")
     ] = None,
     entity_default: Annotated[
         bool,
-        typer.Option("--entity-default", help="What was set of all brokers; over plain connections."),
+        typer.Option("--entity-default", help="Of all brokers, or of users or clients without settings of their own."),
     ] = False,
     topic: Annotated[str | None, typer.Option("--topic", help="Short for --entity-type topics --entity-name.")] = None,
     broker: Annotated[
         str | None, typer.Option("--broker", help="Short for --entity-type brokers --entity-name.")
     ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option("--user", help="Short for --entity-type users --entity-name; may go with --client: only his."),
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option("--client", help="Short for --entity-type clients --entity-name: a client id.")
+    ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Describe every setting, and where it comes from.")] = False,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show or change the settings of topics and brokers. Exit code: 0 done, 1 the broker said no, 2 wrong usage."""
+    """Show or change the settings of topics and brokers, the quotas of users and clients, and who may log in by SCRAM.
+
+    Settings of all brokers and quotas are asked for over plain connections. Exit code: 0 done, 1 the broker said no, 2
+    wrong usage.
+    """
     with reporting():
         action = only_action({"--describe": describe, "--alter": alter})
-        kind, name = _entity(entity_type, entity_name, topic, broker)
-        if entity_default and (kind != "broker" or name is not None):
-            raise UsageError("--entity-default goes with --entity-type brokers, without --entity-name")
+        kind, name = _entity(entity_type, entity_name, topic, broker, user, client)
+        if entity_default and (kind == "topic" or name is not None):
+            raise UsageError(
+                "--entity-default goes with --entity-type brokers, users or clients, without --entity-name"
+            )
         refuse_options(
             action,
             {
@@ -87,6 +102,9 @@ def configs(
         )
         changes = [] if describe else _changes(add_config or (), delete_config or ())
         cluster = Cluster(bootstrap_server, command_config)
+        if kind in _CLIENT_KINDS:
+            _of_clients(cluster, kind, "" if entity_default else name, user, client, changes, as_json)
+            return
         if entity_default:
             _alter_defaults(cluster, changes, as_json) if alter else _print_defaults(cluster, as_json)
             return
@@ -107,19 +125,54 @@ def configs(
 
 
 def _entity(
-    entity_type: str | None, entity_name: str | None, topic: str | None, broker: str | None
+    entity_type: str | None,
+    entity_name: str | None,
+    topic: str | None,
+    broker: str | None,
+    user: str | None,
+    client: str | None,
 ) -> tuple[str, str | None]:
-    """What is meant: "topic" or "broker", and its name, or None for every one."""
-    if sum((entity_type is not None, topic is not None, broker is not None)) != 1:
-        raise UsageError("say whose settings: --entity-type topics|brokers with --entity-name, or --topic, or --broker")
+    """What is meant, as of `_ENTITY_TYPES`, and its name, or None for every one."""
+    named = {"topic": topic, "broker": broker, "user": user, "client": client}
+    given = [kind for kind, name in named.items() if name is not None]
+    if given == ["user", "client"]:
+        given = ["user"]
+    if len(given) + (entity_type is not None) != 1:
+        raise UsageError(
+            "say whose settings: --entity-type topics|brokers|users|clients with --entity-name, or --topic, or "
+            "--broker, or --user and --client"
+        )
     if entity_type is None:
         if entity_name is not None:
             raise UsageError("--entity-name goes with --entity-type")
-        return ("topic", topic) if topic is not None else ("broker", broker)
+        return given[0], named[given[0]]
     kind = _ENTITY_TYPES.get(entity_type)
     if kind is None:
-        raise UsageError(f"--entity-type {entity_type}: topics and brokers have settings here")
+        raise UsageError(f"--entity-type {entity_type}: {', '.join(_ENTITY_TYPES)} have settings here")
     return kind, entity_name
+
+
+def _of_clients(
+    cluster: Cluster,
+    kind: str,
+    name: str | None,
+    user: str | None,
+    client: str | None,
+    changes: list[Any],
+    as_json: bool,
+) -> None:
+    """Users and clients: see broker.commands.client_configs. Without a name every one of the kind is meant."""
+    every = name is None
+    if user is not None or client is not None:
+        whose = client_configs.Whose(user, client)
+    else:
+        whose = client_configs.Whose(user=name or "") if kind == "user" else client_configs.Whose(client_id=name or "")
+    if not changes:
+        client_configs.describe(cluster, whose, every=every, as_json=as_json)
+    elif every:
+        raise UsageError("--alter needs --entity-name or --entity-default")
+    else:
+        client_configs.alter(cluster, whose, [(entry.name, entry.value) for entry in changes], as_json=as_json)
 
 
 def _require(cluster: Cluster, kind: str, name: str) -> None:

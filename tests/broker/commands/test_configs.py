@@ -66,6 +66,56 @@ def test_settings_of_all_brokers(broker: RunningBroker) -> None:
 
 
 @pytest.mark.clients
+def test_quotas_of_users_and_clients(broker: RunningBroker) -> None:
+    def limits(*arguments: str) -> list[tuple[str | None, str | None, dict[str, str]]]:
+        rows = configs(broker, "--describe", "--json", *arguments).json
+        return [(row["user"], row["client_id"], row["configs"]) for row in rows]
+
+    alice_of_app = ("--user", "alice", "--client", "app")
+    assert configs(broker, "--describe", "--client", "app").output == "Nothing is set of client app.\n"
+    assert configs(broker, "--alter", "--client", "app", "--add-config", "producer_byte_rate=77").exit_code == 0
+    assert configs(broker, "--alter", *alice_of_app, "--add-config", "consumer_byte_rate=5").exit_code == 0
+    everyone = ("--entity-type", "users", "--entity-default")
+    assert configs(broker, "--alter", *everyone, "--add-config", "consumer_byte_rate=9").exit_code == 0
+    assert limits("--client", "app") == [(None, "app", {"producer_byte_rate": "77"})]
+    assert limits(*alice_of_app) == [("alice", "app", {"consumer_byte_rate": "5"})]
+    assert limits(*everyone) == [("", None, {"consumer_byte_rate": "9"})]
+    assert [row[:2] for row in limits("--entity-type", "clients")] == [(None, "app"), ("alice", "app")]
+    assert "client app of user alice" in configs(broker, "--describe", "--entity-type", "users").output
+    for whose, name in (
+        (("--client", "app"), "producer_byte_rate"),
+        (alice_of_app, "consumer_byte_rate"),
+        (everyone, "consumer_byte_rate"),
+    ):
+        assert configs(broker, "--alter", *whose, "--delete-config", name).exit_code == 0
+    assert limits("--entity-type", "users") == limits("--entity-type", "clients") == []
+
+
+@pytest.mark.clients
+def test_scram_credentials_of_users(broker: RunningBroker) -> None:
+    password = "SCRAM-SHA-512=[iterations=4096,password=with, and = in it]"  # noqa: S105
+    assert configs(broker, "--alter", "--user", "alice", "--add-config", password).exit_code == 0
+    shown = configs(broker, "--describe", "--entity-type", "users")
+    assert "iterations=4096" in shown.output
+    assert "in it" not in shown.output
+    assert configs(broker, "--alter", "--user", "alice", "--delete-config", "SCRAM-SHA-512").exit_code == 0
+    assert configs(broker, "--describe", "--user", "alice").output == "Nothing is set of user alice.\n"
+    for arguments, exit_code, word in (
+        (("--user", "alice", "--delete-config", "SCRAM-SHA-512"), 1, "does not exist"),
+        (("--user", "alice", "--add-config", "SCRAM-SHA-512=secret"), 2, "password=…"),
+        (("--user", "alice", "--add-config", "SCRAM-SHA-512=[iterations=1,password=x]"), 1, "iterations"),
+        (("--client", "app", "--add-config", "SCRAM-SHA-512=[password=x]"), 2, "belong to a user"),
+        (("--client", "app", "--add-config", "request_percentage=3"), 1, "does not enforce"),
+        (("--client", "app", "--add-config", "producer_byte_rate=many"), 2, "is a number"),
+        (("--entity-type", "users", "--add-config", "producer_byte_rate=1"), 2, "--entity-default"),
+        (("--entity-type", "ips", "--add-config", "producer_byte_rate=1"), 2, "users, clients have"),
+    ):
+        refused = configs(broker, "--alter", *arguments)
+        assert (refused.exit_code, len(refused.errors.splitlines())) == (exit_code, 1), refused
+        assert word in refused.errors
+
+
+@pytest.mark.clients
 def test_mistakes_are_one_line_each(broker: RunningBroker) -> None:
     call("topics", "-b", broker.address, "--create", "--topic", "mistaken")
     topic = ("--topic", "mistaken")
@@ -80,7 +130,7 @@ def test_mistakes_are_one_line_each(broker: RunningBroker) -> None:
         (("--alter", *topic, "--add-config", "flush.ms=1", "--delete-config", "flush.ms"), 2, "flush.ms"),
         (("--describe", *topic, "--add-config", "flush.ms=1"), 2, "--add-config"),
         (("--describe",), 2, "--entity-type"),
-        (("--describe", "--entity-type", "users"), 2, "users"),
+        (("--describe", "--entity-type", "user"), 2, "users"),
         (topic, 2, "--describe, --alter"),
     ):
         result = configs(broker, *arguments)

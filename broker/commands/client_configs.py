@@ -1,0 +1,158 @@
+"""What `highwater broker configs` does of users and clients: their quotas, and the users' SCRAM credentials."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from kio.schema.errors import ErrorCode
+
+from broker.commands.client import REQUEST_TIMEOUT_S, Cluster, result_of
+from broker.commands.terminal import CommandError, UsageError, print_json, print_table, say
+from broker.commands.wire import nodes_of
+
+_MECHANISMS: Final = {
+    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
+    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
+}
+_ITERATIONS: Final = 8192
+_SALT_BYTES: Final = 20
+_EXACT, _DEFAULT, _ANY = range(3)
+
+Change = tuple[str, str | None]
+"""A name with its value, None to delete it."""
+
+
+class Whose(NamedTuple):
+    """A user, a client id, or a client id of a user: "" is the default of its kind, None says nothing of it."""
+
+    user: str | None = None
+    client_id: str | None = None
+
+    def __str__(self) -> str:
+        return " of ".join(
+            f"{kind} {name}" if name else f"every {kind} without its own"
+            for kind, name in (("client", self.client_id), ("user", self.user))
+            if name is not None
+        )
+
+    @property
+    def entity(self) -> list[dict[str, Any]]:
+        """As the protocol names it."""
+        return [
+            {"entity_type": kind, "entity_name": name or None}
+            for kind, name in (("user", self.user), ("client-id", self.client_id))
+            if name is not None
+        ]
+
+
+def describe(cluster: Cluster, whose: Whose, *, every: bool, as_json: bool) -> None:
+    """Show the settings of one, or, with `every`, of all of the kinds that `whose` names."""
+    found = _quotas(cluster, whose, every=every)
+    if whose.client_id is None and (every or whose.user):
+        for user, credentials in _credentials(cluster, None if every else whose.user).items():
+            found.setdefault(Whose(user), {}).update(credentials)
+    if as_json:
+        print_json(
+            [
+                {"user": entity.user, "client_id": entity.client_id, "configs": found[entity]}
+                for entity in sorted(found, key=str)
+            ]
+        )
+    elif not found:
+        say("Nothing is set of users or clients." if every else f"Nothing is set of {whose}.")
+    else:
+        for entity in sorted(found, key=str):
+            print_table(("Setting", "Value"), sorted(found[entity].items()), title=f"Settings of {entity}")
+
+
+def _quotas(cluster: Cluster, whose: Whose, *, every: bool) -> dict[Whose, dict[str, str]]:
+    components = [
+        {
+            "entity_type": part["entity_type"],
+            "match_type": _ANY if every else _EXACT if part["entity_name"] else _DEFAULT,
+            "match": None if every else part["entity_name"],
+        }
+        for part in whose.entity
+    ]
+    answer = nodes_of(cluster)[0].ask("describe_client_quotas", 0, components=components, strict=not every)
+    if answer.error_code is not ErrorCode.none:
+        raise CommandError(f"quotas: {answer.error_message or answer.error_code.name}")
+    found = {}
+    for entry in answer.entries:
+        names = {part.entity_type: part.entity_name or "" for part in entry.entity}
+        limits = {value.key: f"{value.value:.0f}" for value in entry.values}
+        found[Whose(names.get("user"), names.get("client-id"))] = limits
+    return found
+
+
+def _credentials(cluster: Cluster, user: str | None) -> dict[str, dict[str, str]]:
+    """The SCRAM credentials of a user, or of all, as far as they may be told."""
+    future: Any = cluster.admin.describe_user_scram_credentials(request_timeout=REQUEST_TIMEOUT_S)
+    return {
+        name: {
+            info.mechanism.name.replace("_", "-"): f"iterations={info.iterations}"
+            for info in each.scram_credential_infos
+        }
+        for name, each in result_of("SCRAM credentials", future).items()
+        if user in (None, name)
+    }
+
+
+def alter(cluster: Cluster, whose: Whose, changes: Sequence[Change], *, as_json: bool) -> None:
+    """Credentials first: a mistake in them is found before anything has changed."""
+    scram = [(name.upper(), value) for name, value in changes if name.upper() in _MECHANISMS]
+    quotas = [change for change in changes if change[0].upper() not in _MECHANISMS]
+    if scram:
+        _alter_credentials(cluster, whose, scram)
+    if quotas:
+        operations = [
+            {"key": name, "value": 0.0 if value is None else _number(name, value), "remove": value is None}
+            for name, value in quotas
+        ]
+        entries = [{"entity": whose.entity, "ops": operations}]
+        (entry,) = nodes_of(cluster)[0].ask("alter_client_quotas", 0, entries=entries, validate_only=False).entries
+        if entry.error_code is not ErrorCode.none:
+            raise CommandError(f"{whose}: {entry.error_message or entry.error_code.name}")
+    if as_json:
+        print_json({"user": whose.user, "client_id": whose.client_id, "changed": [name for name, _ in changes]})
+    else:
+        say(f"Changed the settings of {whose}.")
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{name}={text}: a quota is a number of bytes a second") from None
+
+
+def _alter_credentials(cluster: Cluster, whose: Whose, changes: Sequence[Change]) -> None:
+    if not whose.user or whose.client_id is not None:
+        raise UsageError("SCRAM credentials belong to a user: --user NAME alone")
+    alterations = [
+        UserScramCredentialDeletion(whose.user, _MECHANISMS[name])
+        if value is None
+        else _upsertion(whose.user, name, value)
+        for name, value in changes
+    ]
+    future = cluster.admin.alter_user_scram_credentials(alterations, request_timeout=REQUEST_TIMEOUT_S)[whose.user]
+    result_of(f"user {whose.user}", future)
+
+
+def _upsertion(user: str, mechanism: str, text: str) -> Any:
+    """`password=…` or `iterations=…,password=…`, as Kafka's tool takes it in brackets."""
+    head, separator, password = text.partition("password=")
+    iterations_name, _, iterations = head.rstrip(",").partition("=")
+    is_fit = not head or (iterations_name == "iterations" and iterations.isdecimal())
+    if not separator or not password or not is_fit:
+        raise UsageError(f"write it as {mechanism}=[password=…] or {mechanism}=[iterations={_ITERATIONS},password=…]")
+    info = ScramCredentialInfo(_MECHANISMS[mechanism], int(iterations) if head else _ITERATIONS)
+    return UserScramCredentialUpsertion(user, info, password.encode(), secrets.token_bytes(_SALT_BYTES))
