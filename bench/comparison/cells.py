@@ -261,9 +261,9 @@ class ColdReadCell:
         return (
             f"One partition of {self.size_bytes // GIB} GiB (1 KiB records in batches of 1 MiB) is written to disk and "
             "dropped from the page cache, file by file (posix_fadvise; mincore shows that under 1 % is left); then "
-            "rdkafka_performance reads it from its beginning. In the same state a C program fetches it (1 MiB a time, one "
-            "request in flight) and looks at no record, for a consumer is slower than many a disk; and in the same state "
-            "dd (bs=1M) reads the same files."
+            "rdkafka_performance reads it from its beginning. In the same state a C program fetches it (1 MiB a time, "
+            "one request in flight) and looks at no record, for a consumer is slower than many a disk; and in the "
+            "same state dd (bs=1M) reads the same files."
         )
 
     def prepare(self, stage: Stage, brokers: Mapping[str, Broker]) -> None:
