@@ -29,13 +29,15 @@ from broker.log.files import RealFiles
 from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import PartitionLog
 from broker.protocol.frame import Part
-from broker.records.batch import headers, read_header
+from broker.records.batch import BatchHeader, headers, read_header
 from broker.records.record import decode_batch, encode_batch
 from tests.broker.handlers.harness import NodeHarness, decode_answer
 from tests.broker.log.building import flush
+from tests.compat.apache_kafka.golden import RETRIABLE, error_codes
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-3.9"
-TOPICS = sorted(path.name for path in (GOLDEN / "log").iterdir() if path.is_dir())
+TRANSACTION_STATE = "__transaction_state-0"
+TOPICS = sorted(path.name for path in (GOLDEN / "log").iterdir() if path.is_dir() and path.name != TRANSACTION_STATE)
 INDEX_INTERVALS = {"codecs-0": 500} | dict.fromkeys(
     ("plain-0", "append-time-0", "idempotent-0", "transactional-0", "compacted-0"), 300
 )
@@ -52,7 +54,12 @@ class Replay(NamedTuple):
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     """Our log directory after all requests, compacted and closed cleanly."""
     log_dir = tmp_path_factory.mktemp("replay") / "log"
-    node = NodeHarness(log_dir, offsets_topic_num_partitions="1", transaction_partition_verification_enable="false")
+    node = NodeHarness(
+        log_dir,
+        offsets_topic_num_partitions="1",
+        transaction_state_log_num_partitions="1",
+        transaction_partition_verification_enable="false",
+    )
     answers = [
         (request, _decoded(request, base64.b64decode(request["answer"])), _decoded(request, _answer(node, request)))
         for request in map(json.loads, (GOLDEN / "requests.jsonl").read_text().splitlines())
@@ -74,7 +81,7 @@ def _answer(node: NodeHarness, request: dict[str, Any]) -> bytes:
         assert reply is not None
         parts = _awaited(node, reply) if isinstance(reply, PendingResponse) else reply
         answer = b"".join(bytes(part) for part in parts)
-        if request["api"] != "find_coordinator" or _decoded(request, answer).error_code == 0:
+        if not error_codes(_decoded(request, answer)) & RETRIABLE:
             return answer
         node.scheduler.run(1)
 
@@ -131,6 +138,21 @@ def test_the_files_of_a_partition_are_kafkas(replay: Replay, topic: str) -> None
     _same_files(ours, kafkas)
 
 
+def test_the_states_of_transactions_are_written_as_kafka_writes_them(replay: Replay) -> None:
+    """But for the times, for which Kafka reads its clock twice for each record: at its end, and for its batch."""
+
+    def states(log_dir: Path) -> list[tuple[bytes | None, bytes, BatchHeader]]:
+        data = (log_dir / TRANSACTION_STATE / f"{0:020}.log").read_bytes()
+        return [
+            (record.key, (record.value or b"")[:-16], header._replace(crc=0, base_timestamp_ms=0, max_timestamp_ms=0))
+            for position, header in headers(data)
+            for record in decode_batch(data[position:], header)
+        ]
+
+    assert len(states(GOLDEN / "log")) > 8
+    assert states(replay.log_dir) == states(GOLDEN / "log")
+
+
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_the_checkpoints_are_kafkas(replay: Replay, name: str) -> None:
     assert sorted((replay.log_dir / name).read_text().splitlines()) == sorted(
@@ -174,7 +196,7 @@ def kafkas_directory(tmp_path: Path) -> Path:
     (log_dir / "meta.properties").write_text("version=0\ncluster.id=kafkas\nbroker.id=0\n")
     (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":24}')
     tree: dict[str, Any] = {"/cluster/id": {"version": "1", "id": "kafkas"}, "/controller_epoch": 1}
-    for directory in TOPICS:
+    for directory in (*TOPICS, TRANSACTION_STATE):
         found = re.search(r"topic_id: (\S+)", (log_dir / directory / "partition.metadata").read_text())
         assert found is not None
         tree[f"/brokers/topics/{directory.removesuffix('-0')}"] = {
@@ -188,7 +210,7 @@ def kafkas_directory(tmp_path: Path) -> Path:
     return log_dir
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("topic", [*TOPICS, TRANSACTION_STATE])
 def test_what_kafka_wrote_is_served(kafkas_directory: Path, topic: str) -> None:
     node = NodeHarness(kafkas_directory)
     log = node.log_directory.logs[topic.removesuffix("-0"), 0]
@@ -207,7 +229,7 @@ def test_what_kafka_wrote_is_served(kafkas_directory: Path, topic: str) -> None:
     _same_files(_files(kafkas_directory / topic), _files(GOLDEN / "log" / topic))
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("topic", [*TOPICS, TRANSACTION_STATE])
 def test_indexes_are_rebuilt_as_kafka_had_them(kafkas_directory: Path, topic: str) -> None:
     (kafkas_directory / ".kafka_cleanshutdown").unlink()
     (kafkas_directory / "recovery-point-offset-checkpoint").unlink()

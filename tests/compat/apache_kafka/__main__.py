@@ -19,7 +19,7 @@ from tests.compat.suite import AllowList, Report, choose
 
 CASE_MODULES = (cases, directory_cases, load_cases, newest_cases, transaction_cases)
 """Imported for the cases that they have."""
-PROPERTIES = ("group.initial.rebalance.delay.ms=0",)
+PROPERTIES = ("group.initial.rebalance.delay.ms=0", "log.cleaner.backoff.ms=500")
 
 
 def dump(log_directory: Path) -> int:

@@ -17,8 +17,9 @@ _COMPLAINT = re.compile(
 
 
 def dumpable_files(log_directory: Path) -> list[Path]:
-    """Files of all partitions below `log_directory` that the tool reads, in a stable order."""
-    return sorted(path for path in log_directory.rglob("*") if path.suffix in DUMPED_SUFFIXES)
+    """Files of all partitions below `log_directory` that the tool reads, in a stable order; not of deleted ones."""
+    files = (path for path in log_directory.rglob("*") if path.suffix in DUMPED_SUFFIXES)
+    return sorted(path for path in files if not path.parent.name.endswith("-delete"))
 
 
 def complaints(log_directory: Path) -> list[str]:

@@ -30,11 +30,12 @@ from tests.compat.apache_kafka.server import running_kafka, running_zookeeper
 GOLDEN: Final = Path(__file__).parents[2] / "golden" / "kafka-3.9"
 PROPERTIES: Final = {
     "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
     "log.cleaner.backoff.ms": 100,
     # Transactional batches come with no coordinator behind them, so that producer ids and epochs are the scenario's.
     "transaction.partition.verification.enable": "false",
 }
-_RETRIABLE: Final = {3, 5, 6, 14, 15, 16}
+RETRIABLE: Final = {3, 5, 6, 14, 15, 16, 51}
 _DEADLINE_S: Final = 60.0
 
 
@@ -49,6 +50,8 @@ class Topic(NamedTuple):
     config: dict[str, str]
 
 
+TRANSACTIONAL_ID: Final = "identity"
+COORDINATED: Final = {"name": "coordinated", "partitions": [0]}
 SMALL_SEGMENTS: Final = {"segment.bytes": "2000", "index.interval.bytes": "300"}
 TOPICS: Final = (
     Topic("plain", SMALL_SEGMENTS),
@@ -56,6 +59,7 @@ TOPICS: Final = (
     Topic("append-time", {"message.timestamp.type": "LogAppendTime", **SMALL_SEGMENTS}),
     Topic("idempotent", SMALL_SEGMENTS),
     Topic("transactional", SMALL_SEGMENTS),
+    Topic("coordinated", {}),
     Topic("shortened", {}),
     Topic("compacted", {"cleanup.policy": "compact", "min.compaction.lag.ms": str((1 << 63) - 1), **SMALL_SEGMENTS}),
 )
@@ -67,6 +71,7 @@ def scenario(start_ms: int) -> Iterator[Request]:
     yield from _codecs(start_ms)
     yield from _idempotent(start_ms)
     yield from _transactional(start_ms)
+    yield from _coordinated(start_ms)
     yield from _offsets()
     yield produce("shortened", encode_batch(_records(start_ms, 10)))
     partitions = [{"partition_index": 0, "offset": 4}]
@@ -167,6 +172,26 @@ def _transactional(start_ms: int) -> Iterator[Request]:
     yield batch(2)  # 0 and 2 stay open
 
 
+def _coordinated(start_ms: int) -> Iterator[Request]:
+    """Transactions through the coordinator, which is the first to be given a producer id of this cluster."""
+    yield Request("find_coordinator", 2, {"key": TRANSACTIONAL_ID, "key_type": 1})
+    for epoch, commits in enumerate((True, False)):
+        ids = {"transactional_id": TRANSACTIONAL_ID, "producer_id": 0, "producer_epoch": epoch}
+        yield Request("init_producer_id", 2, {"transactional_id": TRANSACTIONAL_ID, "transaction_timeout": 60_000})
+        yield Request("add_partitions_to_txn", 1, {**_v3(ids), "v3_and_below_topics": [COORDINATED]})
+        batch = encode_batch(
+            _records(start_ms, 3), producer_id=0, producer_epoch=epoch, base_sequence=0, is_transactional=True
+        )
+        yield produce("coordinated", batch, TRANSACTIONAL_ID)
+        yield Request("end_txn", 1, {**ids, "committed": commits})
+    # Answered only when the last transaction is over and done with.
+    yield Request("init_producer_id", 2, {"transactional_id": TRANSACTIONAL_ID, "transaction_timeout": 60_000})
+
+
+def _v3(ids: dict[str, Any]) -> dict[str, Any]:
+    return {f"v3_and_below_{name}": value for name, value in ids.items()}
+
+
 def _offsets() -> Iterator[Request]:
     yield Request("find_coordinator", 2, {"key": "group", "key_type": 0})
     for offset in (3, 7):
@@ -251,7 +276,7 @@ def _ask(connection: Connection, request: Request) -> dict[str, Any]:
     while True:
         now_ms = time.time_ns() // 1_000_000
         answer = connection.exchange(frame)
-        if not error_codes(decode_answer(request.api, request.version, [answer])) & _RETRIABLE:
+        if not error_codes(decode_answer(request.api, request.version, [answer])) & RETRIABLE:
             break
         if time.monotonic() > deadline:
             raise SystemExit(f"Kafka does not serve {request.api}: {answer!r}")
@@ -268,7 +293,7 @@ def _ask(connection: Connection, request: Request) -> dict[str, Any]:
 def _append_times(requests: list[Request], log_dir: Path) -> Iterator[tuple[int, int]]:
     """(number of the request, Kafka's time) where Kafka wrote its own time into a batch."""
     stamped: dict[str, list[int]] = {}
-    for topic in ("append-time", "transactional", "compacted", "__consumer_offsets"):
+    for topic in ("append-time", "transactional", "coordinated", "compacted", "__consumer_offsets"):
         files = sorted((log_dir / f"{topic}-0").glob("*.log"))
         stamped[topic] = [
             header.max_timestamp_ms
@@ -286,6 +311,8 @@ def _append_times(requests: list[Request], log_dir: Path) -> Iterator[tuple[int,
                     continue
             case "offset_commit":
                 topic = "__consumer_offsets"
+            case "end_txn":
+                topic = "coordinated"
             case _:
                 continue
         yield number, stamped[topic].pop(0)
