@@ -366,6 +366,7 @@ class _Broker:
         for connection in self._connections:
             connection.stop_reading()
         self._node.groups.close()
+        self._node.transactions.close()
         for partition in self._node.partitions():
             for waiter in tuple(partition.fetch_waiters):
                 waiter.wake()
