@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from broker.txn.transaction import Producer
-from tests.broker.handlers.harness import one_batch
+from tests.broker.handlers.harness import Pending, one_batch
 from tests.broker.log.reading import visible_to_committed
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 from tests.broker.txn.asking import T0, T1, TransactionHarness
@@ -21,6 +22,32 @@ STRIDE = 3
 
 class Interrupted(Exception):  # noqa: N818 - as Killed
     """The disk failed, and what the client asked for is not done; the broker stops."""
+
+
+class FlushingHarness(TransactionHarness):
+    """Has everything on the disk before it is answered."""
+
+    def __init__(self, files: SimulatedFiles) -> None:
+        super().__init__(ROOT, files, log_flush_interval_messages="1")
+        self.wanted_flushes += self.node.partitions()  # as a start does before it serves
+        self._settle()
+
+    def ask(self, name: str, version: int, /, **fields: Any) -> Any:
+        answer = super().ask(name, version, **fields)
+        if not isinstance(answer, Pending):
+            return answer
+        self._settle()
+        assert not answer.waits, f"{name} is not answered"
+        return answer.answer
+
+    def advance(self, duration_ms: int) -> None:
+        super().advance(duration_ms)
+        self._settle()
+
+    def _settle(self) -> None:
+        for _ in range(10):
+            self.flush()
+            self.scheduler.run()
 
 
 class Client:
@@ -79,8 +106,7 @@ class Client:
         (self.aborted if number == 1 else self.committed).add(number)
         node.scheduler.run()
 
-    def check(self, files: SimulatedFiles) -> None:
-        node = TransactionHarness(ROOT, files)
+    def check(self, node: TransactionHarness, files: SimulatedFiles) -> None:
         node.ask("find_coordinator", 3, key="g", key_type=0)
         node.find()
         node.advance(1000)
@@ -124,9 +150,27 @@ def test_a_transaction_is_whole_or_not_there(how: str) -> None:
         client = Client()
         with suppress(Killed, Interrupted):
             client.live(node)
-        client.check(files.restarted())
+        survivor = files.restarted()
+        client.check(TransactionHarness(ROOT, survivor), survivor)
         if files.changes_made <= at:
             assert client.committed == {0, 2}
             assert client.aborted == {1}
+            return
+    raise AssertionError("not all operations were tried")
+
+
+def test_with_flushed_topics_a_transaction_outlives_a_power_cut() -> None:
+    for operation in range(0, 10_000, STRIDE):
+        files = SimulatedFiles()
+        node = FlushingHarness(files)
+        at = files.kill_at = files.changes_made + operation
+        client = Client()
+        with suppress(Killed):
+            client.live(node)
+        for seed in range(3):
+            survivor = files.after_power_cut(seed)
+            client.check(FlushingHarness(survivor), survivor)
+        if files.changes_made <= at:
+            assert client.committed == {0, 2}
             return
     raise AssertionError("not all operations were tried")
