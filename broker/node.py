@@ -21,7 +21,6 @@ from broker.clock import Clock
 from broker.cluster.store import MetadataError, MetadataStore, TopicRecord
 from broker.cluster.znodes import ProducerIdBlock, random_topic_id
 from broker.config import BrokerConfig, TopicConfig, check_topic_overrides, topic_override_warnings
-from broker.config_table import INT64_MAX
 from broker.group.coordinator import GroupCoordinator
 from broker.internal_topic import OFFSETS_TOPIC, plan_of
 from broker.log.checkpoint import TopicPartition, encode_topic_id
@@ -31,9 +30,9 @@ from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
 from broker.log.moving import Move, is_too_long
 from broker.log.partition_log import PartitionLog
+from broker.log_settings import log_config_of
 from broker.metrics.counters import BrokerCounters, TopicCounters
 from broker.quota.client_quotas import ClientQuotas
-from broker.records.batch import Codec, TimestampType
 from broker.records.record import TransactionMarker
 from broker.replica.fetch_sessions import FetchSessions
 from broker.replica.partition import Partition
@@ -512,72 +511,4 @@ def _too_many_partitions(count: int) -> Problem:
     return Problem(
         ErrorCode.policy_violation,
         f"{count} partitions in one request; at most {MAX_PARTITIONS_PER_REQUEST} are made at once.",
-    )
-
-
-_CODECS: Final = {
-    "uncompressed": Codec.NONE,
-    "gzip": Codec.GZIP,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4,
-    "zstd": Codec.ZSTD,
-}
-"""By compression.type; `producer` leaves it to the producer."""
-_COMPRESSION_LEVELS: Final = {Codec.GZIP: "compression.gzip.level", Codec.ZSTD: "compression.zstd.level"}
-
-
-def _compression_level(topic: TopicConfig, compression: Codec | None) -> int | None:
-    name = None if compression is None else _COMPRESSION_LEVELS.get(compression)
-    return None if name is None else topic.integer(name)
-
-
-def log_configs_of(config: BrokerConfig, topics: Iterable[TopicRecord]) -> dict[str, LogConfig]:
-    """The settings of the logs of all topics; raises MetadataError where a topic has one that this broker refuses."""
-    topics = list(topics)
-    for topic in topics:
-        if reason := check_topic_overrides(topic.config):
-            raise MetadataError(
-                f"the metadata of topic {topic.name}: {reason}; mend that, or start the broker it is of"
-            )
-    return {topic.name: log_config_of(TopicConfig(config, topic.config)) for topic in topics}
-
-
-def log_config_of(topic: TopicConfig) -> LogConfig:
-    """The settings of the logs of a topic."""
-    append_time = topic.value("message.timestamp.type") == "LogAppendTime"
-    policy = topic.value("cleanup.policy")
-    cleanup_policy = tuple(policy) if isinstance(policy, list) else (str(policy),)
-    max_compaction_lag_ms = topic.integer("max.compaction.lag.ms")
-    difference_max_ms = topic.integer("message.timestamp.difference.max.ms")
-    before_max_ms = topic.integer("message.timestamp.before.max.ms")
-    after_max_ms = topic.integer("message.timestamp.after.max.ms")
-    compression = _CODECS.get(str(topic.value("compression.type")))
-    segment_ms = topic.integer("segment.ms")
-    if "compact" in cleanup_policy:
-        # Only sealed segments are compacted (KIP-354).
-        segment_ms = min(segment_ms, max_compaction_lag_ms)
-    return LogConfig(
-        segment_bytes=topic.integer("segment.bytes"),
-        segment_ms=segment_ms,
-        segment_jitter_ms=topic.integer("segment.jitter.ms"),
-        index_interval_bytes=topic.integer("index.interval.bytes"),
-        segment_index_bytes=topic.integer("segment.index.bytes"),
-        max_message_bytes=topic.integer("max.message.bytes"),
-        flush_messages=topic.integer("flush.messages"),
-        flush_ms=topic.integer("flush.ms"),
-        preallocate=bool(topic.value("preallocate")),
-        message_timestamp_type=TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME,
-        retention_ms=topic.integer("retention.ms"),
-        retention_bytes=topic.integer("retention.bytes"),
-        file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
-        cleanup_policy=cleanup_policy,
-        delete_retention_ms=topic.integer("delete.retention.ms"),
-        min_cleanable_dirty_ratio=topic.number("min.cleanable.dirty.ratio"),
-        min_compaction_lag_ms=topic.integer("min.compaction.lag.ms"),
-        max_compaction_lag_ms=max_compaction_lag_ms,
-        # The newer two hide the older one, which they replace (KIP-937).
-        message_timestamp_before_max_ms=difference_max_ms if before_max_ms == INT64_MAX else before_max_ms,
-        message_timestamp_after_max_ms=difference_max_ms if after_max_ms == INT64_MAX else after_max_ms,
-        compression=compression,
-        compression_level=_compression_level(topic, compression),
     )

@@ -17,7 +17,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.config import DYNAMIC_BROKER_PROPERTIES, TopicConfig, check_broker_overrides, check_topic_overrides, render
 from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind
-from broker.node import Node, Problem, log_config_of
+from broker.log_settings import log_config_of
+from broker.node import Node, Problem
 
 _logger = logging.getLogger(__name__)
 

@@ -31,8 +31,9 @@ from broker.log.errors import LogDirectoryError
 from broker.log.files import FileOperations, RealFiles
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
+from broker.log_settings import log_config_of, log_configs_of
 from broker.metrics.page import page
-from broker.node import Node, log_config_of, log_configs_of
+from broker.node import Node
 from broker.quota.rate import WindowedRate
 from broker.replica.partition import Partition
 from broker.replica.waiters import Timer

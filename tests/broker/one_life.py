@@ -29,7 +29,8 @@ from broker.log.files import DISK_IS_FULL
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import Appended, PartitionLog
-from broker.node import NewTopic, Node, Problem, log_config_of, log_configs_of
+from broker.log_settings import log_config_of, log_configs_of
+from broker.node import NewTopic, Node, Problem
 from broker.records.batch import headers
 from broker.records.record import Record, TransactionMarker, encode_batch
 from broker.replica.partition import Partition

@@ -17,7 +17,8 @@ from broker.config import BrokerConfig, TopicConfig
 from broker.log.checkpoint import encode_partition_metadata
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
-from broker.node import MAX_PARTITIONS_PER_REQUEST, NewTopic, Node, Problem, log_config_of
+from broker.log_settings import log_config_of
+from broker.node import MAX_PARTITIONS_PER_REQUEST, NewTopic, Node, Problem
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import ROOT, append, batch, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles

@@ -19,7 +19,8 @@ from broker.handlers.reply import Client, Listener
 from broker.log.files import FileOperations, RealFiles
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
-from broker.node import NewTopic, Node, Problem, Topic, log_config_of
+from broker.log_settings import log_config_of
+from broker.node import NewTopic, Node, Problem, Topic
 from broker.protocol import cold
 from broker.protocol.apis import API_VERSIONS, APIS
 from broker.protocol.frame import Part
