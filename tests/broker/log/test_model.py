@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kio.schema.errors import ErrorCode
 
 from broker.log.config import LogConfig
-from broker.log.partition_log import FlushTicket
+from broker.log.flush import FlushTicket
 from broker.records.batch import Codec, headers
 from broker.records.record import Record, decode_batch, encode_batch
 from tests.broker.log.building import NOW_MS, TOPIC_ID, append, log_after_power_cut, open_directory, read_all
