@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from typing import Final
 
@@ -70,7 +71,7 @@ def decompress(codec: Codec, data: ReadableBuffer, *, limit_bytes: int = DEFAULT
 def _decompress_bounded(codec: Codec, data: bytes, limit_bytes: int) -> bytes:
     """These formats need not tell their size beforehand: try a likely one, then the limit.
 
-    The buffer is zeroed pages that cost nothing until touched, so the second try is not paid for in memory either.
+    The large buffer is mapped: its pages cost nothing until they are written, where a bytearray's are all zeroed first.
     """
     into = {
         Codec.GZIP: cramjam.gzip.decompress_into,
@@ -84,8 +85,8 @@ def _decompress_bounded(codec: Codec, data: bytes, limit_bytes: int) -> bytes:
             return bytes(memoryview(output)[: into(data, output)])
         except cramjam.DecompressionError:
             pass  # Too small a guess or damaged: the second try tells which.
-    output = bytearray(limit_bytes)
-    return bytes(memoryview(output)[: into(data, output)])
+    with mmap.mmap(-1, limit_bytes) as pages:
+        return pages[: into(data, pages)]
 
 
 def _compress_xerial(data: memoryview) -> bytes:

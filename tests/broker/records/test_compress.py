@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import os
 import struct
+import tracemalloc
 
 import cramjam
 import pytest
@@ -51,6 +52,20 @@ def test_damaged_data_is_an_error_and_nothing_else(codec: Codec) -> None:
 def test_any_bytes_unfold_or_are_refused(codec: Codec, data: bytes) -> None:
     with contextlib.suppress(CorruptBatch):
         assert len(decompress(codec, data, limit_bytes=MEBIBYTE)) <= MEBIBYTE
+
+
+@pytest.mark.parametrize("codec", REAL_CODECS)
+def test_memory_is_not_taken_for_what_might_come(codec: Codec) -> None:
+    bomb = compress(codec, bytes(4 * MEBIBYTE))
+    tracemalloc.start()
+    try:
+        decompress(codec, bomb, limit_bytes=1024 * MEBIBYTE)
+        with contextlib.suppress(CorruptBatch):
+            decompress(codec, bomb[:-5], limit_bytes=1024 * MEBIBYTE)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 64 * MEBIBYTE
 
 
 def test_snappy_is_read_bare_and_with_xerial_framing() -> None:

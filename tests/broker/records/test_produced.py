@@ -118,6 +118,12 @@ def test_records_that_are_not_what_the_header_counts(codec: Codec, lie: dict[str
     assert (result.error_code, result.record_errors) == (ErrorCode.invalid_record, ())
 
 
+@pytest.mark.parametrize("rules", [RecordRules(needs_keys=True), RecordRules(codec=Codec.ZSTD)])
+def test_timestamps_past_the_last_that_can_be_written(rules: RecordRules) -> None:
+    batch = with_header(encode_batch(RECORDS), base_timestamp_ms=2**63 - 1)
+    assert refused(batch, rules).error_code is ErrorCode.invalid_record
+
+
 def test_records_that_are_not_numbered_from_0_on() -> None:
     body = bytearray(encode_batch(RECORDS))
     first_offset_delta = 61 + 2 + 1 + 1  # length (two bytes), attributes, timestamp delta
