@@ -67,7 +67,11 @@ class Proxy:
                 client, _ = self._listening.accept()
             except OSError:
                 return
-            broker = socket.create_connection(("127.0.0.1", self._broker_port))
+            try:
+                broker = socket.create_connection(("127.0.0.1", self._broker_port))
+            except OSError:
+                client.close()  # the broker is gone already
+                continue
             with self._lock:
                 self._open |= {client, broker}
             numbers: dict[bytes, int] = {}
