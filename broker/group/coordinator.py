@@ -28,19 +28,16 @@ from broker.group.events import (
     Leaver,
     Now,
     Store,
-    StoredGroup,
     SyncAnswer,
     SyncRequest,
 )
+from broker.group.kept import KeptGroups, kept_groups
 from broker.group.members import CONSUMER
 from broker.group.offsets import CommittedOffset, GroupOffsets, TopicPartition
 from broker.group.rebalance import GroupSettings, State
 from broker.group.schemas import (
     GroupKey,
     OffsetKey,
-    decode_group,
-    decode_key,
-    decode_offset,
     encode_group,
     encode_group_key,
     encode_offset,
@@ -457,57 +454,29 @@ class GroupCoordinator:
         for header, batch in self._topic.batches(partition):
             settled.take(header, batch)
             yield
-        self._restore(settled)
+        self._restore(kept_groups(settled))
 
-    def _restore(self, settled: SettledRecords) -> None:
+    def _restore(self, kept: KeptGroups) -> None:
         """Take up the groups of one partition, all or none."""
-        stored: dict[str, StoredGroup] = {}
-        committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
-        unknown = 0
-        for raw_key, value in settled.latest.items():
-            key = decode_key(raw_key)
-            if isinstance(key, OffsetKey):
-                committed.setdefault(key.group_id, {})[key.topic, key.partition] = decode_offset(value)
-            elif isinstance(key, GroupKey):
-                stored[key.group_id] = decode_group(value)
-            else:
-                unknown += 1
-        if unknown:
+        if kept.unknown_count:
             _logger.warning(
-                "%s: %d records are of other kinds of groups; they stay as they are", OFFSETS_TOPIC, unknown
+                "%s: %d records are of other kinds of groups; they stay as they are", OFFSETS_TOPIC, kept.unknown_count
             )
-        undecided = self._decode_undecided(settled)
         now = self._now()
-        for group_id in {**stored, **committed, **undecided}:
-            membership = stored.get(group_id)
+        for group_id in {**kept.members, **kept.committed, **kept.undecided}:
+            members = kept.members.get(group_id)
             group = self._add(group_id)
-            if membership is not None:
-                group.members = ClassicGroup.restored(group_id, self._settings, membership, now)
-            for partition, offset in committed.get(group_id, {}).items():
+            if members is not None:
+                group.members = ClassicGroup.restored(group_id, self._settings, members, now)
+            for partition, offset in kept.committed.get(group_id, {}).items():
                 group.offsets.restore(partition, offset)
-            for producer_id, partition, offset in undecided.get(group_id, ()):
-                group.offsets.add_undecided(producer_id, {partition: offset})
-                self._undecided.setdefault(producer_id, set()).add(group_id)
+            for undecided in kept.undecided.get(group_id, ()):
+                group.offsets.add_undecided(undecided.producer_id, {undecided.partition: undecided.offset})
+                self._undecided.setdefault(undecided.producer_id, set()).add(group_id)
             self._apply(group)
             removed = [key for topic in self._deleted_topics for key in group.offsets.remove_topic(topic)]
             if removed:
                 self._bury(group_id, group, removed)
-
-    @staticmethod
-    def _decode_undecided(settled: SettledRecords) -> dict[str, list[tuple[int, TopicPartition, CommittedOffset]]]:
-        """By group, in the order of the log, what producers' open transactions would commit."""
-        found: dict[str, list[tuple[int, TopicPartition, CommittedOffset]]] = {}
-        records = [
-            (record.offset, producer_id, raw_key, record.value)
-            for producer_id, of_producer in settled.undecided.items()
-            for raw_key, record in of_producer.items()
-        ]
-        for _, producer_id, raw_key, value in sorted(records):
-            key = decode_key(raw_key)
-            if isinstance(key, OffsetKey) and value is not None:
-                entry = producer_id, (key.topic, key.partition), decode_offset(value)
-                found.setdefault(key.group_id, []).append(entry)
-        return found
 
 
 def _offset_records(group_id: str, offsets: Offsets) -> list[KeyValue]:

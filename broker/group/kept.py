@@ -1,0 +1,60 @@
+"""The groups that the records of one partition of `__consumer_offsets` tell of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.group.events import StoredGroup
+from broker.group.offsets import CommittedOffset, TopicPartition
+from broker.group.schemas import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
+from broker.group.settling import SettledRecords
+
+
+class UndecidedOffset(NamedTuple):
+    """What the open transaction of a producer would commit."""
+
+    producer_id: int
+    partition: TopicPartition
+    offset: CommittedOffset
+
+
+class KeptGroups(NamedTuple):
+    """All by group."""
+
+    members: dict[str, StoredGroup]
+    committed: dict[str, dict[TopicPartition, CommittedOffset]]
+    undecided: dict[str, list[UndecidedOffset]]
+    """In the order of the log."""
+    unknown_count: int
+    """Records of kinds that this broker does not have."""
+
+
+def kept_groups(settled: SettledRecords) -> KeptGroups:
+    """Raises CorruptBatch."""
+    members: dict[str, StoredGroup] = {}
+    committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+    unknown_count = 0
+    for raw_key, value in settled.latest.items():
+        key = decode_key(raw_key)
+        if isinstance(key, OffsetKey):
+            committed.setdefault(key.group_id, {})[key.topic, key.partition] = decode_offset(value)
+        elif isinstance(key, GroupKey):
+            members[key.group_id] = decode_group(value)
+        else:
+            unknown_count += 1
+    return KeptGroups(members, committed, _undecided(settled), unknown_count)
+
+
+def _undecided(settled: SettledRecords) -> dict[str, list[UndecidedOffset]]:
+    found: dict[str, list[UndecidedOffset]] = {}
+    records = [
+        (record.offset, producer_id, raw_key, record.value)
+        for producer_id, of_producer in settled.undecided.items()
+        for raw_key, record in of_producer.items()
+    ]
+    for _, producer_id, raw_key, value in sorted(records):
+        key = decode_key(raw_key)
+        if isinstance(key, OffsetKey) and value is not None:
+            undecided = UndecidedOffset(producer_id, (key.topic, key.partition), decode_offset(value))
+            found.setdefault(key.group_id, []).append(undecided)
+    return found
