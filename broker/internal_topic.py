@@ -224,16 +224,6 @@ class InternalTopic:
             self._loading.discard(partition.index)
 
 
-def keep_last(records: Sequence[Record], latest: dict[bytes, bytes]) -> None:
-    """Let `latest` have the last value of every key after these records too. Raises CorruptBatch."""
-    for record in records:
-        if record.key is None:
-            raise CorruptBatch(f"the record at offset {record.offset} has no key")
-        latest.pop(record.key, None)
-        if record.value is not None:
-            latest[record.key] = record.value
-
-
 def partition_of(key: str, partition_count: int) -> int:
     """Where the records of a key are: by Java's hash of it, as Kafka has it."""
     hashed = 0

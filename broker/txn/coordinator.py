@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from broker.clock import ClockGuard
-from broker.internal_topic import TRANSACTIONS_TOPIC, InternalTopic, keep_last
-from broker.records.record import TransactionMarker, decode_batch
+from broker.internal_topic import TRANSACTIONS_TOPIC, InternalTopic
+from broker.records.batch import CorruptBatch
+from broker.records.record import Record, TransactionMarker, decode_batch
 from broker.replica.partition import Partition
 from broker.replica.waiters import Timer
 from broker.txn.schemas import decode_key, decode_transaction, encode_key, encode_transaction
@@ -282,7 +283,7 @@ class TransactionCoordinator:
         latest: dict[bytes, bytes] = {}
         for header, batch in self._topic.batches(partition):
             if not header.is_control:
-                keep_last(decode_batch(batch, header), latest)
+                _keep_last(decode_batch(batch, header), latest)
             yield
         transactions: dict[str, Transaction] = {}
         for raw_key, value in latest.items():
@@ -294,6 +295,16 @@ class TransactionCoordinator:
         for transactional_id, transaction in transactions.items():
             self._apply(transactional_id, transaction, transaction.complete(now_ms))
         self._schedule("expire", self._expire, _EXPIRE_INTERVAL)
+
+
+def _keep_last(records: Sequence[Record], latest: dict[bytes, bytes]) -> None:
+    """Let `latest` have the last value of every key after these records too. Raises CorruptBatch."""
+    for record in records:
+        if record.key is None:
+            raise CorruptBatch(f"the record at offset {record.offset} has no key")
+        latest.pop(record.key, None)
+        if record.value is not None:
+            latest[record.key] = record.value
 
 
 _STORE_ERRORS: Final = {
