@@ -39,7 +39,7 @@ PROPERTIES: Final = {"": _PROPERTIES, "noautocreate": (*_PROPERTIES, "auto.creat
 # batches, KIP-98): those it leaves out for Apache Kafka 4, which knows them as little as we do.
 BROKER_VERSION: Final = "3.9.1"
 WITHOUT_MESSAGE_SETS: Final = {"0052": "4.0.0"}
-CASE_DEADLINE_S: Final = 300.0
+CASE_DEADLINE_S: Final = 900.0
 # Where some tests look for Kafka's commands; ours take the same options.
 KAFKA_TOPICS: Final = '#!/bin/sh\nexec {python} -m highwater broker topics "$@"\n'
 # Its tests want three brokers for a few of their topics; that is all that is changed in them.
