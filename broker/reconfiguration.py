@@ -1,7 +1,7 @@
 """Changing the settings of topics and of the running broker: checked, kept in the metadata store, in force at once.
 
 A topic's logs take their new settings with the next append. Of the broker's properties those can change that Kafka
-changes too and this broker honours: the defaults of topics.
+changes too and this broker honours: the defaults of topics, and limits.
 """
 
 from __future__ import annotations

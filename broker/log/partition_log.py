@@ -96,8 +96,8 @@ class PartitionLog:
         self._ticket: FlushTicket | None = None
         self._is_closed = False
         self._deleted: list[tuple[int, Path]] = []
-        self.is_being_cleaned = False
-        """Its sealed segments must stay: a compaction reads them."""
+        self.segments_must_stay = False
+        """A compaction or a move to another directory reads the sealed ones."""
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -392,7 +392,7 @@ class PartitionLog:
             high_watermark=high_watermark,
             now_ms=now_ms if by_age else None,
         )
-        if count == 0 or self.is_being_cleaned:
+        if count == 0 or self.segments_must_stay:
             return 0
         if count == len(self._segments):
             self._roll(now_ms)

@@ -66,7 +66,7 @@ class Cleaner:
         best: tuple[Partition, Dirtiness] | None = None
         for partition in self._node.partitions():
             log = partition.log
-            if not log.config.compacts or log.is_being_cleaned or partition in self._uncleanable:
+            if not log.config.compacts or log.segments_must_stay or partition in self._uncleanable:
                 continue
             key = partition.topic, partition.index
             clean_offset = self._node.log_directories.of(log).clean_offsets.get(key, 0)
@@ -77,7 +77,7 @@ class Cleaner:
 
     async def _clean(self, partition: Partition, dirt: Dirtiness) -> bool:
         """One pass; whether to go on with others at once."""
-        partition.log.is_being_cleaned = True
+        partition.log.segments_must_stay = True
         try:
             await self._pass(partition, dirt)
         except OSError as error:
@@ -88,7 +88,7 @@ class Cleaner:
                 _logger.warning("%s-%d is not compacted now: %s", partition.topic, partition.index, error)
                 return False
         finally:
-            partition.log.is_being_cleaned = False
+            partition.log.segments_must_stay = False
         return True
 
     async def _pass(self, partition: Partition, dirt: Dirtiness) -> None:

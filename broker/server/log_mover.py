@@ -30,12 +30,12 @@ class LogMover:
             partition = self._node.partition(*key)
             if partition is None or partition.has_ended or partition.log is not move.log:
                 self._node.moves.pop(key, None)
-            elif not move.log.is_being_cleaned:
+            elif not move.log.segments_must_stay:
                 await self._move(partition, move)
 
     async def _move(self, partition: Partition, move: Move) -> None:
         name = f"{partition.topic}-{partition.index}"
-        move.log.is_being_cleaned = True
+        move.log.segments_must_stay = True
         try:
             move.begin()
             while self._is_wanted(partition, move):
@@ -51,7 +51,7 @@ class LogMover:
             _logger.error("%s cannot be moved to %s: %s", name, move.destination.path, error)
         finally:
             # When the broker stops the future folder stays, so that the next start begins anew.
-            move.log.is_being_cleaned = False
+            move.log.segments_must_stay = False
             if self._node.moves.get(move.key) is move:
                 del self._node.moves[move.key]
         await self._give_up(move)

@@ -239,9 +239,9 @@ def test_with_both_policies_records_also_go_by_age() -> None:
     put(log, (b"a", b"2"))
     roll(log)
     compact_once(files, directory)
-    log.is_being_cleaned = True
+    log.segments_must_stay = True
     assert log.delete_expired(log.log_end_offset, NOW_MS + 2 * DAY_MS) == 0
-    log.is_being_cleaned = False
+    log.segments_must_stay = False
     assert log.delete_expired(log.log_end_offset, NOW_MS + 2 * DAY_MS) == 2
     assert records_of(log) == []
 
