@@ -120,6 +120,8 @@ def run_case(tests: Path, case: str, broker: RunningBroker, *, is_local: bool) -
     if "PASSED" not in [state for name, state in states.items() if name != "<MAIN>"]:
         why = re.findall(r"SKIPPING TEST: (.*)", output)
         return f"it skips itself: {why[-1] if why else 'its flags or its scenario'}"
+    if subtests and not re.search(rf"\[ \w*{re.escape(subtests)}\w*:.*: PASS ", output):
+        return f"it has no part of the name {subtests}"
     return ""
 
 
