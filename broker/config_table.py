@@ -1,8 +1,8 @@
 """Kafka's property names: type, default and range of each, and whether this broker honours it.
 
 Names, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig and LogConfig print them); a test compares. Four
-defaults are our own: loopback instead of every interface, as there is no authentication; socket buffers left to the
-kernel's tuning; no log directory that is nobody's choice. One property is our own: metrics.listener.
+defaults are our own: loopback instead of every interface, as nobody need say who it is unless told so; socket buffers
+left to the kernel's tuning; no log directory that is nobody's choice. One property is our own: metrics.listener.
 """
 
 from __future__ import annotations
