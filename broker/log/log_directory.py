@@ -194,6 +194,7 @@ class LogDirectory:
                 is_clean=is_clean,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offsets.get((topic, partition), 0),
+                clean_offset=self.clean_offsets.get((topic, partition), 0),
             )
         if progress is not None:
             progress(len(names), len(names))
@@ -462,6 +463,7 @@ class LogDirectory:
         is_clean: bool,
         recovery_point: int,
         log_start_offset: int,
+        clean_offset: int = 0,
     ) -> PartitionLog:
         state = LogLoader(
             files=self._files,
@@ -472,6 +474,7 @@ class LogDirectory:
             is_clean=is_clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            clean_offset=clean_offset,
         ).load()
         state.producer_states.expire(self._clock.now_ms(), self._producer_expiration_ms)
         return PartitionLog(self._files, directory, topic, partition, topic_id, config, self._open_segments, state)

@@ -4,8 +4,8 @@ After a clean stop the files are what they were, and only the tail's end is look
 recovery point was synced and is trusted; every segment from the one that ends there on is read batch by batch:
 
 1. the first batch that is cut off, fails its CRC or is out of order ends the log: it and all segments after it go, and
-   so do all segments after a gap that reaches above the recovery point, unless compaction makes gaps: a power cut can
-   lose the end of one segment, whole batches of it, and keep the next;
+   so do all segments after a gap that reaches above the recovery point, unless compaction makes gaps, or made this one
+   before: a power cut can lose the end of one segment, whole batches of it, and keep the next;
 2. the indexes of those segments are made anew;
 3. leader epochs that the checkpoint missed are found in the batches, those past the end are forgotten;
 4. producers, and which of their transactions are open, are read from the latest snapshot not past the first of those
@@ -82,6 +82,8 @@ class LogLoader:
     is_clean: bool
     recovery_point: int
     log_start_offset: int
+    clean_offset: int = 0
+    """How far it is compacted, which it need not be by its present settings."""
 
     def load(self) -> LogState:
         self._remove_leftovers()
@@ -309,8 +311,9 @@ class LogLoader:
             size_bytes = segment.size_bytes
             damage = segment.recover(partial(observe, segment))
             rest = segments[slot + 1 :]
-            # What lay below the recovery point was on the disk: if it is missing, compaction took it, in former days.
-            if damage is None and rest and not self.config.compacts and rest[0].base_offset > self.recovery_point:
+            # What lay below these was on the disk: if it is missing, compaction took it, in former days.
+            known_offset = max(self.recovery_point, self.clean_offset)
+            if damage is None and rest and not self.config.compacts and rest[0].base_offset > known_offset:
                 end_offset, next_base_offset = segment.next_offset(), rest[0].base_offset
                 if end_offset != next_base_offset:
                     damage = CorruptBatch(f"it ends at offset {end_offset}, and the next begins at {next_base_offset}")

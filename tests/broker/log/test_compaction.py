@@ -405,6 +405,23 @@ def test_a_crash_at_every_operation_is_completed_or_undone(power_cut: bool) -> N
     assert kill_after > 60
 
 
+def test_a_kill_after_the_topic_ceased_to_be_compacted_costs_nothing() -> None:
+    """The recovery point on the disk is older than the pass, so the recovery reads over the gaps that it made."""
+    files, directory = compacting(replace(CONFIG, segment_ms=2500))
+    log = directory.logs["t", 0]
+    for i in range(24):
+        put(log, (b"key %d" % (i % 2), b"%d" % i * 30), timestamp_ms=NOW_MS + 1000 * i)
+    flush(log)
+    assert compact_once(files, directory) is not None
+    put(log, (None, b"acknowledged"), timestamp_ms=NOW_MS + 25_000)
+    flush(log)
+    expected = records_of(log)
+    ends = [end for _, end in zip(log.segment_base_offsets, log.segment_base_offsets[1:], strict=False)]
+    assert any(end - 1 not in {record.offset for record in expected} for end in ends)
+    found = open_directory(files.restarted(), config=replace(CONFIG, cleanup_policy=("delete",)))
+    assert records_of(found.logs["t", 0]) == expected
+
+
 def test_readers_are_served_between_any_two_steps_of_a_pass() -> None:
     files, directory, written = prepared(power_cut=False)
     log = directory.logs["t", 0]
