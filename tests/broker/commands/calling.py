@@ -11,8 +11,12 @@ from typer.testing import CliRunner
 
 import broker.cli
 
-COMMAND: Final = (sys.executable, "-c", "import highwater; highwater.main()", "broker")
-"""For tests that need a process of its own, with its signals and pipes."""
+_MAIN: Final = "import highwater, signal; signal.signal(signal.SIGINT, signal.default_int_handler); highwater.main()"
+COMMAND: Final = (sys.executable, "-c", _MAIN, "broker")
+"""For tests that need a process of its own, with its signals and pipes.
+
+A shell lets what it starts in the background ignore interrupts, the tests and their children too.
+"""
 
 _runner: Final = CliRunner()
 

@@ -111,12 +111,15 @@ def test_a_reader_who_has_enough_ends_it_quietly(broker: RunningBroker) -> None:
     assert produce(broker, "long", "".join(f"{number:0100d}\n" for number in range(20_000))).exit_code == 0
     command = [*COMMAND, "consume", "-b", broker.address, "--topic", "long", "--from-beginning"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline() == b"%0100d\n" % 0
-        process.stdout.close()
-        assert process.wait(30) == 0
-        assert process.stderr.read() == b""
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline() == b"%0100d\n" % 0
+            process.stdout.close()
+            assert process.wait(30) == 0
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
 
 
 @pytest.mark.clients
@@ -125,12 +128,15 @@ def test_an_interrupt_ends_it_quietly(broker: RunningBroker) -> None:
     assert produce(broker, "interrupted", "one\n").exit_code == 0
     command = [*COMMAND, "consume", "-b", broker.address, "--topic", "interrupted", "--from-beginning"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline() == b"one\n"
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        assert process.stderr.read() == b""
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline() == b"one\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
 
 
 def parse(line: bytes, **properties: str) -> InputRecord:
