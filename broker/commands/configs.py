@@ -71,7 +71,7 @@ def configs(
     ] = None,
     user: Annotated[
         str | None,
-        typer.Option("--user", help="Short for --entity-type users --entity-name; may go with --client: only his."),
+        typer.Option("--user", help="Short for --entity-type users --entity-name; may go with --client."),
     ] = None,
     client: Annotated[
         str | None, typer.Option("--client", help="Short for --entity-type clients --entity-name: a client id.")
