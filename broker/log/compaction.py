@@ -295,7 +295,7 @@ class _Compaction:
                 if len(self._map) + header.record_count > capacity:
                     self._mapped_end = header.base_offset
                     return
-                for record in outlines(uncompressed_records(batch, header), header.record_count):
+                for record in outlines(uncompressed_records(batch, header), header):
                     offset = header.base_offset + record.offset_delta
                     if record.key is not None and offset >= job.first_dirty_offset:
                         self._map.put(record.key, offset)
@@ -382,7 +382,7 @@ class _Compaction:
         has_tombstone = False
         if not drops_all:
             body = uncompressed_records(batch, header)
-            for record in outlines(body, header.record_count):
+            for record in outlines(body, header):
                 offset = header.base_offset + record.offset_delta
                 if header.is_control or offset >= self._mapped_end:
                     records.append(record)

@@ -40,7 +40,6 @@ MAX_RECORDS: Final = 500_000
 MAX_UNFOLDED_BYTES: Final = 128 * 1024 * 1024
 """What a batch that is opened may have; some hundred times what producers send."""
 _SHOWN_ERRORS: Final = 3
-_LAST_TIMESTAMP_MS: Final = 2**63 - 1
 
 
 class RecordRules(NamedTuple):
@@ -105,7 +104,7 @@ def _check(body: bytes, header: BatchHeader, rules: RecordRules, now_ms: int) ->
     error_code = ErrorCode.invalid_record
     earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     max_timestamp_ms = NO_TIMESTAMP
-    for position, record in enumerate(outlines(body, header.record_count)):
+    for position, record in enumerate(outlines(body, header)):
         if record.offset_delta != position:
             raise CorruptBatch(f"record {position} is numbered {record.offset_delta}")
         timestamp_ms = header.base_timestamp_ms + record.timestamp_delta
@@ -116,8 +115,6 @@ def _check(body: bytes, header: BatchHeader, rules: RecordRules, now_ms: int) ->
             error_code = ErrorCode.invalid_timestamp
             reason = f"Timestamp {timestamp_ms} of message with offset {position} is out of range. "
             errors.append((position, f"{reason}The timestamp should be within [{earliest}, {latest}]"))
-    if max_timestamp_ms > _LAST_TIMESTAMP_MS:
-        raise CorruptBatch(f"timestamp {max_timestamp_ms} cannot be")
     if not errors:
         return max_timestamp_ms
     if error_code is ErrorCode.invalid_timestamp:

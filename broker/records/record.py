@@ -34,6 +34,8 @@ from broker.records.batch import (
 )
 
 _MAX_VARINT_BITS: Final = 63
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _END_MARKER_VALUE: Final = struct.Struct(">hi")
 
@@ -180,10 +182,11 @@ def uncompressed_records(
     return compress.decompress(header.codec, payload, limit_bytes=limit_bytes) if header.record_count else b""
 
 
-def outlines(body: bytes, record_count: int) -> Iterator[RecordOutline]:
+def outlines(body: bytes, header: BatchHeader) -> Iterator[RecordOutline]:
     """Every record of `uncompressed_records`, without looking at headers; CorruptBatch if they do not fit together."""
     position = 0
-    for _ in range(record_count):
+    least_delta, most_delta = _INT64_MIN - header.base_timestamp_ms, _INT64_MAX - header.base_timestamp_ms
+    for _ in range(header.record_count):
         start = position
         length, position = read_varint(body, position)
         end = position + length
@@ -191,6 +194,10 @@ def outlines(body: bytes, record_count: int) -> Iterator[RecordOutline]:
             raise CorruptBatch(f"a record of {length} bytes does not fit")
         timestamp_delta, after_timestamp = read_varint(body, position + 1)
         offset_delta, position = read_varint(body, after_timestamp)
+        if not least_delta <= timestamp_delta <= most_delta:
+            raise CorruptBatch(f"a timestamp {timestamp_delta} ms after {header.base_timestamp_ms} cannot be")
+        if not 0 <= offset_delta <= header.last_offset_delta:
+            raise CorruptBatch(f"a record is numbered {offset_delta}, and the last {header.last_offset_delta}")
         key, position = _read_bytes(body, position)
         value_length, position = read_varint(body, position)
         if position + value_length > end:
@@ -198,11 +205,13 @@ def outlines(body: bytes, record_count: int) -> Iterator[RecordOutline]:
         yield RecordOutline(start, after_timestamp, end, timestamp_delta, offset_delta, key, value_length >= 0)
         position = end
     if position != len(body):
-        raise CorruptBatch(f"{len(body) - position} bytes follow the last of {record_count} records")
+        raise CorruptBatch(f"{len(body) - position} bytes follow the last of {header.record_count} records")
 
 
 def with_timestamp_delta(body: bytes, record: RecordOutline, timestamp_delta: int) -> bytes:
-    """The record's bytes with another timestamp delta."""
+    """The record's bytes with another timestamp delta; CorruptBatch for one that cannot be written."""
+    if not _INT64_MIN <= timestamp_delta <= _INT64_MAX:
+        raise CorruptBatch(f"a timestamp delta of {timestamp_delta} ms cannot be written")
     output = bytearray()
     varint = bytearray()
     write_varint(varint, timestamp_delta)
@@ -286,6 +295,8 @@ def _read_record(body: bytes, position: int, header: BatchHeader) -> tuple[Recor
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME
         else header.base_timestamp_ms + timestamp_delta
     )
+    if not _INT64_MIN <= timestamp_ms <= _INT64_MAX:
+        raise CorruptBatch(f"a timestamp of {timestamp_ms} ms cannot be")
     return Record(value, key, timestamp_ms, tuple(headers), header.base_offset + offset_delta), position
 
 

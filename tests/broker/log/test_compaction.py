@@ -17,7 +17,7 @@ from broker.log.offset_map import OffsetMap
 from broker.log.partition_log import Appended, PartitionLog
 from broker.log.segment import file_name
 from broker.log.transaction_index import AbortedTransaction, decode_aborted
-from broker.records.batch import Codec, CorruptBatch, headers
+from broker.records.batch import HEADER, HEADER_SIZE, Codec, CorruptBatch, headers, read_header, update_crc
 from broker.records.record import Record, TransactionMarker, decode_batch
 from tests.broker.log.building import NOW_MS, ROOT, append, flush, new_log, open_directory, try_append
 from tests.broker.log.compacting import compact_once, keyed_batch, last_values, put, records_of, roll
@@ -260,6 +260,37 @@ def test_damage_ends_the_pass_and_changes_nothing(position: int, complaint: str)
     with pytest.raises(CorruptBatch, match=complaint):
         compact_once(files, directory)
     assert files.read(path) == data
+
+
+LYING_NUMBER = keyed_batch([(b"a", b"1")])
+LYING_NUMBER[HEADER_SIZE + 3] = 2 * 60  # the first and only record is the 61st
+UNTIMELY = keyed_batch([(b"a", b"1"), (b"b", None)])
+HEADER.pack_into(UNTIMELY, 0, *read_header(UNTIMELY)._replace(base_timestamp_ms=2**63 - 1))
+TOO_EARLY = keyed_batch([(b"b", None)])
+HEADER.pack_into(TOO_EARLY, 0, *read_header(TOO_EARLY)._replace(base_timestamp_ms=-(2**63)))
+
+
+@pytest.mark.parametrize(
+    ("batch", "complaint"),
+    [
+        (LYING_NUMBER, "numbered 60"),
+        (UNTIMELY, "timestamp 1 ms after"),
+        (TOO_EARLY, "timestamp delta of -"),
+    ],
+)
+def test_lies_that_were_taken_unopened_end_the_pass_and_change_nothing(batch: bytearray, complaint: str) -> None:
+    """From before the topic was compacted: a record that claims a later offset would take the place of later ones."""
+    files, directory = compacting()
+    log = directory.logs["t", 0]
+    batch = bytearray(batch)
+    update_crc(batch, 0, len(batch))
+    append(log, batch)
+    put(log, (b"a", b"2"))
+    roll(log)
+    before = log.read(0, 1 << 20, end_offset=log.log_end_offset)
+    with pytest.raises(CorruptBatch, match=complaint):
+        compact_once(files, directory)
+    assert log.read(0, 1 << 20, end_offset=log.log_end_offset) == before
 
 
 def end(log: PartitionLog, producer_id: int, *, is_commit: bool) -> int:

@@ -103,6 +103,13 @@ def test_any_bytes_are_records_or_refused(body: bytes, count: int) -> None:
         assert len(decode_batch(batch)) == count
 
 
+def test_a_timestamp_past_the_last_that_can_be_told_is_refused() -> None:
+    batch = encode_batch([Record(b"", timestamp_ms=0), Record(b"", timestamp_ms=1)])
+    header = read_header(batch)._replace(base_timestamp_ms=2**63 - 1)
+    with pytest.raises(CorruptBatch, match="cannot be"):
+        decode_batch(batch, header)
+
+
 def test_a_batch_that_compaction_emptied_has_no_records() -> None:
     batch = encode_batch([Record(b"x")], codec=Codec.GZIP)[:HEADER_SIZE]
     struct.pack_into(">i", batch, 8, HEADER_SIZE - 12)
