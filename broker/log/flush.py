@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT
 from broker.log.files import DISK_IS_FULL, FileOperations, sync_file, write_durably
 from broker.log.segment import Segment
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -55,7 +54,9 @@ class FlushTicket:
             except OSError as error:
                 if error.errno not in DISK_IS_FULL:
                     raise
-                _LOG.warning("%s: the leader epochs are not written: %s; trying again", self.directory, error.strerror)
+                _logger.warning(
+                    "%s: the leader epochs are not written: %s; trying again", self.directory, error.strerror
+                )
                 return False
         elif self.has_new_names:
             self.files.sync_directory(self.directory)

@@ -9,7 +9,6 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
 from broker.log.checkpoint import TopicPartition
 from broker.log.config import LogConfig
@@ -17,7 +16,7 @@ from broker.log.errors import LogDirectoryError
 from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import PartitionLog
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class LogDirectories:
@@ -77,7 +76,7 @@ class LogDirectories:
                     directory.give_up_future(future, *key)
                     self.interrupted_moves.append((key, directory))
                 else:
-                    _LOG.warning("%s is left as it is: the log is nowhere else", future)
+                    _logger.warning("%s is left as it is: the log is nowhere else", future)
 
     def get(self, key: TopicPartition) -> PartitionLog | None:
         return next((directory.logs[key] for directory in self.live if key in directory.logs), None)

@@ -43,7 +43,7 @@ from broker.log.open_segments import DEFAULT_MAX_OPEN_SEGMENTS, OpenSegments
 from broker.log.partition_log import PartitionLog
 from broker.log.recovery import LogLoader
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
 
@@ -413,7 +413,7 @@ class LogDirectory:
                 self.futures.append(((future[1], int(future[2])), self.path / entry.name))
                 continue
             if _SET_ASIDE_NAME.fullmatch(entry.name):
-                _LOG.warning("%s is left as it is", self.path / entry.name)
+                _logger.warning("%s is left as it is", self.path / entry.name)
                 continue
             found = _PARTITION_NAME.fullmatch(entry.name)
             if found is None:
@@ -434,7 +434,7 @@ class LogDirectory:
         except NewerVersion as error:
             raise LogDirectoryError(f"{path}: {error}; start the newer broker that wrote it") from error
         except MalformedFile as error:
-            _LOG.warning("%s: %s; going on without it", path, error)
+            _logger.warning("%s: %s; going on without it", path, error)
             return {}
 
     def _read_topic_id(self, directory: Path, *, was_flushed: bool) -> uuid.UUID | None:
@@ -445,7 +445,7 @@ class LogDirectory:
             return decode_partition_metadata(self._files.read(path))
         except MalformedFile as error:
             if not was_flushed and not isinstance(error, NewerVersion):
-                _LOG.warning("%s: %s; the log was new when the broker stopped, so it is written anew", path, error)
+                _logger.warning("%s: %s; the log was new when the broker stopped, so it is written anew", path, error)
                 self._files.remove(path)
                 return None
             raise LogDirectoryError(

@@ -13,7 +13,7 @@ import logging
 import uuid
 from bisect import bisect_right
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -48,7 +48,7 @@ from broker.records.batch import (
 )
 from broker.records.record import EndMarker, TransactionMarker, encode_end_marker
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Appended(NamedTuple):
@@ -235,11 +235,11 @@ class PartitionLog:
                 if data is not None:
                     return data
         except (CorruptBatch, CorruptIndex) as error:
-            _LOG.error("%s-%d cannot be read at offset %d: %s", self.topic, self.partition, offset, error)
+            _logger.error("%s-%d cannot be read at offset %d: %s", self.topic, self.partition, offset, error)
             return ErrorCode.corrupt_message
         except OSError as error:
             # A bad sector, perhaps: that is no reason to take all else in the directory away.
-            _LOG.error("%s-%d cannot be read at offset %d: %s", self.topic, self.partition, offset, error)
+            _logger.error("%s-%d cannot be read at offset %d: %s", self.topic, self.partition, offset, error)
             return ErrorCode.kafka_storage_error
         return b""
 
@@ -263,10 +263,14 @@ class PartitionLog:
                     if aborted.last_stable_offset >= end_offset:
                         return found
         except (CorruptBatch, CorruptIndex) as error:
-            _LOG.error("%s-%d: the aborted transactions from offset %d: %s", self.topic, self.partition, offset, error)
+            _logger.error(
+                "%s-%d: the aborted transactions from offset %d: %s", self.topic, self.partition, offset, error
+            )
             return ErrorCode.corrupt_message
         except OSError as error:
-            _LOG.error("%s-%d: the aborted transactions from offset %d: %s", self.topic, self.partition, offset, error)
+            _logger.error(
+                "%s-%d: the aborted transactions from offset %d: %s", self.topic, self.partition, offset, error
+            )
             return ErrorCode.kafka_storage_error
         return found
 
@@ -402,7 +406,7 @@ class PartitionLog:
         self.advance_log_start_offset(self._base_offsets[0])
         self.size_bytes -= sum(segment.size_bytes for segment in gone)
         self._is_changed = True
-        _LOG.info(
+        _logger.info(
             "%s-%d: deleting %d segments; the log starts at %d",
             self.topic,
             self.partition,

@@ -49,7 +49,7 @@ from broker.log.transaction_index import AbortedTransaction
 from broker.records.batch import NO_PRODUCER_ID, BatchHeader, CorruptBatch, foreign_format
 from broker.records.record import read_end_marker
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 # What interrupted deletion and compaction leave behind; a `.swap` file, though, may be the only copy of its data.
 _LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
@@ -98,7 +98,7 @@ class LogLoader:
         if segments and not self.is_clean:
             recover_from = first_unsynced_slot([s.base_offset for s in segments], self.recovery_point)
         elif segments and not _tail_is_whole(segments[-1]):
-            _LOG.warning("%s does not end as a clean stop leaves it: recovering it", segments[-1])
+            _logger.warning("%s does not end as a clean stop leaves it: recovering it", segments[-1])
             recover_from = len(segments) - 1
 
         if recover_from < len(segments):
@@ -113,7 +113,7 @@ class LogLoader:
         is_whole = self.is_clean and recover_from == len(segments)
         log_end_offset = segments[-1].next_offset() if segments else log_start_offset
         if segments and log_end_offset < log_start_offset:
-            _LOG.warning(
+            _logger.warning(
                 "%s ends at offset %d, before its start offset %d: starting it there, empty",
                 self.directory,
                 log_end_offset,
@@ -168,7 +168,7 @@ class LogLoader:
         swapped = _offsets_of(entries, LOG_SUFFIX + SWAP_SUFFIX)
         sizes = {entry.name: entry.size_bytes for entry in entries}
         for base_offset in swapped:
-            _LOG.info("%s: finishing the compaction into the segment of offset %d", self.directory, base_offset)
+            _logger.info("%s: finishing the compaction into the segment of offset %d", self.directory, base_offset)
             swap = Segment(
                 self.files,
                 self.directory,
@@ -251,7 +251,7 @@ class LogLoader:
             try:
                 return ProducerStates.decode(self.files.read(path)), offset
             except CorruptSnapshot as error:
-                _LOG.warning("%s is damaged (%s): going back to an older one", path, error)
+                _logger.warning("%s is damaged (%s): going back to an older one", path, error)
                 self.files.remove(path)
                 snapshots.remove(offset)
         return ProducerStates(), log_start_offset
@@ -262,7 +262,7 @@ class LogLoader:
                 if segment.has_aborted:
                     segment.check_transaction_index()
             except CorruptIndex as error:
-                _LOG.warning("%s: making its index of aborted transactions anew: %s", segment, error)
+                _logger.warning("%s: making its index of aborted transactions anew: %s", segment, error)
                 states, offset = self._read_snapshot(snapshots, log_start_offset, segment.base_offset)
                 self._replay(segments[:slot], max(offset, log_start_offset), states)
                 segment.forget_aborted()
@@ -289,7 +289,7 @@ class LogLoader:
                     if is_noted and aborted is not None:
                         segment.note_aborted(aborted)
             except CorruptBatch as error:
-                _LOG.error("%s is damaged, so producers' last batches in it are forgotten: %s", segment, error)
+                _logger.error("%s is damaged, so producers' last batches in it are forgotten: %s", segment, error)
 
     def _recover(
         self, segments: list[Segment], first: int, leader_epochs: LeaderEpochs, producer_states: ProducerStates
@@ -319,7 +319,7 @@ class LogLoader:
                     damage = CorruptBatch(f"it ends at offset {end_offset}, and the next begins at {next_base_offset}")
             if damage is None:
                 continue
-            _LOG.warning(
+            _logger.warning(
                 "%s: %s; cut off %d bytes and %d later segments",
                 segment,
                 damage,
@@ -395,6 +395,6 @@ def _observe_producer(
     try:
         marker = read_end_marker(batch, header)
     except CorruptBatch as error:
-        _LOG.warning("the control batch at offset %d cannot be read: %s", header.base_offset, error)
+        _logger.warning("the control batch at offset %d cannot be read: %s", header.base_offset, error)
         return None
     return None if marker is None else producer_states.end_transaction(header, marker)

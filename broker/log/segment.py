@@ -50,7 +50,7 @@ SWAP_SUFFIX: Final = ".swap"
 _HEADER_WINDOW_BYTES: Final = 8 * 1024
 _BATCH_WINDOW_BYTES: Final = 1024 * 1024
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 
@@ -274,7 +274,7 @@ class Segment:
                 first = next(self.headers(), None)
                 self._first_batch_timestamp_ms = first[1].max_timestamp_ms if first is not None else NO_TIMESTAMP
             except CorruptBatch as error:
-                _LOG.error("%s is damaged: %s", self._path, error)
+                _logger.error("%s is damaged: %s", self._path, error)
                 self._first_batch_timestamp_ms = NO_TIMESTAMP
         return self._first_batch_timestamp_ms
 
@@ -494,7 +494,7 @@ class Segment:
         except (CorruptIndex, CorruptBatch) as error:
             if self._indexes_are_sound:
                 raise
-            _LOG.warning("%s: making the indexes anew: %s", self._path, error)
+            _logger.warning("%s: making the indexes anew: %s", self._path, error)
             self._rebuild_indexes()
             return look_up()
 
@@ -526,7 +526,7 @@ class Segment:
             self._time_index = TimeIndex.decode(time_data, self.base_offset)
             self._check_largest_timestamp(self._time_index)
         except (CorruptIndex, CorruptBatch, FileNotFoundError) as error:
-            _LOG.warning("%s: making the indexes anew: %s", self._path, error)
+            _logger.warning("%s: making the indexes anew: %s", self._path, error)
             self._rebuild_indexes()
 
     def _check_largest_timestamp(self, index: TimeIndex) -> None:
@@ -549,7 +549,7 @@ class Segment:
             for position, header in self.headers():
                 self._index(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
         except CorruptBatch as error:
-            _LOG.error("%s is damaged: %s", self._path, error)
+            _logger.error("%s is damaged: %s", self._path, error)
         self._rewrite_indexes()
         # The segment may lie below the recovery point, where files are trusted after a power cut.
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):

@@ -27,7 +27,7 @@ from broker.records.produced import RefusedRecords, conform
 from broker.records.record import TransactionMarker
 from broker.replica.waiters import FetchWaiter
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 TELL_FAILURES_MS: Final = 10_000
 """A full disk refuses thousands of batches a second; the log tells of the first, and then how many more."""
@@ -203,7 +203,7 @@ class Partition:
     def _append_failed(self, failure: OSError, now_ms: int) -> None:
         self._failed_appends += 1
         if abs(now_ms - self._failure_told_ms) >= TELL_FAILURES_MS:
-            _LOG.error(
+            _logger.error(
                 "cannot append to %s-%d: %s (times: %d)", self.topic, self.index, failure.strerror, self._failed_appends
             )
             self._failed_appends, self._failure_told_ms = 0, now_ms
