@@ -27,12 +27,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 SANS_IO = (
     "broker/clock.py",
     "broker/group",
+    "broker/handlers",
+    "broker/internal_topic.py",
+    "broker/log_settings.py",
     "broker/metrics",
     "broker/protocol",
     "broker/quota",
+    "broker/reconfiguration.py",
     "broker/records",
     "broker/replica",
     "broker/security",
+    "broker/txn",
 )
 EDGE_MODULES = {"asyncio", "os", "pathlib", "selectors", "shutil", "socket", "subprocess", "threading", "uvloop"}
 SANS_IO_EXCEPTIONS = {"broker/clock.py": {"time"}}
