@@ -87,7 +87,7 @@ class Job(NamedTuple):
     map_bytes: int
     map_load_factor: float
     aside: str
-    """What follows the names of the files that are written; it ends with ".cleaned"."""
+    """What follows the names of the files that are written; it ends with CLEANED_SUFFIX."""
 
 
 class CleanedGroup(NamedTuple):

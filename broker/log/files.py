@@ -19,6 +19,8 @@ from broker.records.batch import ReadableBuffer
 # linux/falloc.h: reserve blocks past the end of the file without moving the end.
 _FALLOC_FL_KEEP_SIZE: Final = 1
 DISK_IS_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+TEMPORARY_SUFFIX: Final = ".tmp"
+"""Of a file that is to take the place of another one: see `write_durably`."""
 # struct flock: type, whence, start, length (0: to the end), pid.
 _WHOLE_FILE_WRITE_LOCK: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
@@ -184,7 +186,7 @@ def write_file(files: FileOperations, path: Path, data: bytes) -> None:
 
 def write_durably(files: FileOperations, path: Path, data: bytes) -> None:
     """Replace a file: after a crash or a power cut at any moment either the old or the new one is there, whole."""
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     descriptor = files.open(temporary, create=True)
     try:
         files.truncate(descriptor, 0)

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from broker.log.checkpoint import TopicPartition
-from broker.log.files import FileOperations, write_durably
+from broker.log.files import TEMPORARY_SUFFIX, FileOperations, write_durably
 from broker.log.log_directory import MOVED, LogDirectory
 from broker.log.partition_log import PartitionLog
-from broker.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
+from broker.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
 
 ROUND_BYTES: Final = 16 * 1024 * 1024
 """How much one round copies: the thread is not the move's alone."""
@@ -31,7 +31,7 @@ LAST_BYTES: Final = 256 * 1024
 """How much may be left for the event loop to copy."""
 
 _CHUNK_BYTES: Final = 1024 * 1024
-_NOT_MOVED: Final = (LOG_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, ".cleaned", ".tmp", MOVED)
+_NOT_MOVED: Final = (LOG_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, MOVED)
 _MAX_NAME_LENGTH: Final = 255
 
 

@@ -29,11 +29,12 @@ from typing import Final
 from broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT, MalformedFile, decode_epochs
 from broker.log.config import LogConfig
 from broker.log.errors import CorruptIndex, CorruptSnapshot, LogDirectoryError
-from broker.log.files import Entry, FileOperations, sync_file
+from broker.log.files import TEMPORARY_SUFFIX, Entry, FileOperations, sync_file
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.open_segments import OpenSegments
 from broker.log.producer_state import ProducerStates
 from broker.log.segment import (
+    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -52,7 +53,7 @@ from broker.records.record import read_end_marker
 _logger = logging.getLogger(__name__)
 
 # What interrupted deletion and compaction leave behind; a `.swap` file, though, may be the only copy of its data.
-_LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
+_LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 _FORMAT_PROBE_BYTES: Final = 1 << 20
 
 

@@ -20,6 +20,7 @@ from broker.log.checkpoint import CLEANER_OFFSET_CHECKPOINT
 from broker.log.compaction import CleanedGroup, Dirtiness
 from broker.log.files import DISK_IS_FULL
 from broker.log.log_directory import LogDirectory
+from broker.log.segment import CLEANED_SUFFIX
 from broker.node import Node
 from broker.replica.partition import Partition
 from broker.server.log_keeper import RunInThread
@@ -138,7 +139,7 @@ class Cleaner:
         )
 
     def _remove_unfinished(self, partition: Partition) -> None:
-        for path in partition.log.directory.glob("*.cleaned"):
+        for path in partition.log.directory.glob(f"*{CLEANED_SUFFIX}"):
             path.unlink(missing_ok=True)
 
     async def _ask(self, order: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any, Final
 from broker.log.compaction import CleanedGroup, Job, compact
 from broker.log.errors import CorruptIndex
 from broker.log.files import RealFiles
+from broker.log.segment import CLEANED_SUFFIX
 from broker.records.batch import CorruptBatch
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -55,7 +56,7 @@ def main() -> None:
     for line in iter(sys.stdin.readline, ""):
         order = json.loads(line)
         throttle = Throttle(order["max_bytes_per_s"])
-        job = Job(**order["job"])._replace(aside=f".{os.getpid()}.cleaned")
+        job = Job(**order["job"])._replace(aside=f".{os.getpid()}{CLEANED_SUFFIX}")
         try:
             for step in compact(files, job, throttle.moved):
                 if not isinstance(step, CleanedGroup):
