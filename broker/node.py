@@ -131,6 +131,8 @@ class Node:
         self._half_gone: set[str] = set()
         """Topics that the disk did not let go: nobody sees them, though the store and the disk may know them still."""
         self._producer_ids = ProducerIdBlock(broker_id, 0, -1)
+        self._known_producer_ids: set[int] = set()
+        """Those of the block that logs know already."""
         self.groups = GroupCoordinator(self, self._take_up_topics())
         self.transactions = TransactionCoordinator(self)
         for (topic, index), directory in log_directories.interrupted_moves:
@@ -490,11 +492,19 @@ class Node:
         partition.call_when_safe(appended.last_offset, written)
 
     def next_producer_id(self) -> int:
-        if self._producer_ids.first > self._producer_ids.last:
-            self._producer_ids = self.store.next_producer_id_block(self.broker_id)
-        producer_id = self._producer_ids.first
-        self._producer_ids = self._producer_ids._replace(first=producer_id + 1)
-        return producer_id
+        """One that no log knows: metadata put back from a copy gives ids out twice, and what a log takes for the retry
+        of another producer is acknowledged and not written. Raises OSError.
+        """
+        while True:
+            if self._producer_ids.first > self._producer_ids.last:
+                self._producer_ids = self.store.next_producer_id_block(self.broker_id)
+                block = range(self._producer_ids.first, self._producer_ids.last + 1)
+                logs = (partition.log for partition in self.partitions())
+                self._known_producer_ids = {id_ for log in logs for id_, _ in log.producer_states if id_ in block}
+            producer_id = self._producer_ids.first
+            self._producer_ids = self._producer_ids._replace(first=producer_id + 1)
+            if producer_id not in self._known_producer_ids:
+                return producer_id
 
 
 def _in_metrics(topic: str) -> str:

@@ -12,6 +12,7 @@ replica. Each start counts as an election of it as the controller and of every l
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,11 @@ from broker.log.files import FileOperations, write_durably
 from broker.quota.entities import Entity, Quotas
 from broker.security.scram import Credentials
 
+_LOG: Final = logging.getLogger(__name__)
+
 FILE_NAME: Final = "embedded-metadata.json"
+_NO_REAL_EPOCH: Final = 2**30
+"""Nothing starts so often: a log that tells of such a leader epoch is damaged."""
 
 
 class EmbeddedMetadataStore:
@@ -94,10 +99,23 @@ class EmbeddedMetadataStore:
             # It would be lost with the next write.
             raise znodes.NewerZnode("this broker does not know what that is")
 
-    def begin_epoch(self) -> None:
-        """Become the controller once more; the first write of a run. Raises MetadataError when it fails."""
+    def begin_epoch(self, latest_leader_epoch: int = -1) -> None:
+        """Become the controller once more; the first write of a run. Raises MetadataError when it fails.
+
+        `latest_leader_epoch` is the latest that the logs tell of, and this run's is above it, though the file was put
+        back from a copy, or made for the logs of another broker: clients and transactions never go back to an epoch.
+        """
+        last_epoch = self.controller_epoch
+        if last_epoch <= latest_leader_epoch < _NO_REAL_EPOCH:
+            last_epoch = latest_leader_epoch + 1
+            _LOG.warning(
+                "%s tells of controller epoch %d, and the logs of leader epoch %d: it is older than they are",
+                self._path,
+                self.controller_epoch,
+                latest_leader_epoch,
+            )
         try:
-            self._commit(controller_epoch=self.controller_epoch + 1)
+            self._commit(controller_epoch=last_epoch + 1)
         except OSError as error:
             raise MetadataError(f"cannot write {self._path}: {error.strerror}") from error
 

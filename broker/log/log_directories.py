@@ -84,6 +84,11 @@ class LogDirectories:
     def keys(self) -> Iterator[TopicPartition]:
         return (key for directory in self.live for key in directory.logs)
 
+    @property
+    def latest_leader_epoch(self) -> int:
+        """The latest that any log tells of, or −1."""
+        return max((log.leader_epochs.latest for directory in self.live for log in directory.logs.values()), default=-1)
+
     def of(self, log: PartitionLog) -> LogDirectory:
         return next(directory for directory in self.all if directory.path == log.directory.parent)
 

@@ -109,7 +109,7 @@ def run(config: BrokerConfig) -> int:
         log_configs = log_configs_of(config, store.topics())
         defaults = log_config_of(TopicConfig(config, {}))
         log_directories.load(lambda topic: log_configs.get(topic, defaults), _RecoveryProgress())
-        store.begin_epoch()
+        store.begin_epoch(log_directories.latest_leader_epoch)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_Broker(config, log_directories, store, bound, metrics, started_ns).serve())
     except BaseException:

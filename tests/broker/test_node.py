@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker.clock import ManualClock
-from broker.cluster.embedded import EmbeddedMetadataStore
+from broker.cluster.embedded import FILE_NAME, EmbeddedMetadataStore
 from broker.cluster.store import MetadataError
 from broker.config import BrokerConfig, TopicConfig
 from broker.log.checkpoint import encode_partition_metadata
@@ -30,14 +30,15 @@ def start(files: SimulatedFiles) -> Node:
     directory = LogDirectory(files, ROOT, log_config_of(TopicConfig(config, {})), broker_id=0, clock=clock)
     store = EmbeddedMetadataStore(files, ROOT, directory.cluster_id)
     directory.load()
-    store.begin_epoch()
+    directories = LogDirectories([directory])
+    store.begin_epoch(directories.latest_leader_epoch)
     return Node(
         broker_id=0,
         config=config,
         clock=clock,
         scheduler=ManualScheduler(),
         store=store,
-        log_directories=LogDirectories([directory]),
+        log_directories=directories,
         storage_failed=lambda error, partition: None,
         request_flush=lambda partition: None,
         request_checkpoint=lambda done: None,
@@ -140,6 +141,29 @@ def test_the_records_of_another_topic_of_the_same_name_are_not_taken_for_its_own
     files.overwrite(path, encode_partition_metadata(UUID(int=7)))
     with pytest.raises(MetadataError, match=r"^/logs/t-0 is of topic id AAAAAAAAAAAAAAAAAAAABw, and [^\n]*$"):
         start(files.restarted())
+
+
+def test_metadata_put_back_from_a_copy_gives_nothing_out_twice() -> None:
+    """Neither a leader epoch, which clients and transactions would refuse, nor the id of a producer that a log knows:
+    the first batch of its new owner would be taken for a retry, and be lost."""
+    files = SimulatedFiles()
+    start(files).create_topic(NewTopic("t", 1, 1))
+    copy = files.read(ROOT / FILE_NAME)
+    for _ in range(3):
+        files = files.restarted()
+        node = start(files)
+        producer_id = node.next_producer_id()
+        log = node.log_directories.all[0].logs["t", 0]
+        batches = batch(b"record", producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        append(log, batches, leader_epoch=node.leader_epoch)
+    files = files.restarted()
+    files.overwrite(ROOT / FILE_NAME, copy)
+    again = start(files)
+    assert again.leader_epoch == node.leader_epoch + 1
+    log = again.log_directories.all[0].logs["t", 0]
+    batches = batch(b"record", producer_id=again.next_producer_id(), producer_epoch=0, base_sequence=0)
+    assert not append(log, batches, leader_epoch=again.leader_epoch).duplicate
+    assert len(read_all(log)) == 4
 
 
 def test_partitions_are_counted_over_all_topics_of_a_request() -> None:

@@ -123,7 +123,7 @@ class NodeHarness:
         self.log_directories = LogDirectories([self.log_directory, *others])
         self.store = EmbeddedMetadataStore(files, log_dir, self.log_directory.cluster_id)
         self.log_directories.load(lambda _: defaults, lambda done, total: None)
-        self.store.begin_epoch()
+        self.store.begin_epoch(self.log_directories.latest_leader_epoch)
         self.node = Node(
             broker_id=0,
             config=self.config,
