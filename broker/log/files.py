@@ -62,7 +62,8 @@ class FileOperations(Protocol):
 
     def exists(self, path: Path) -> bool: ...
 
-    def list(self, path: Path) -> list[Entry]: ...
+    def list(self, path: Path) -> list[Entry]:
+        """Without those that are removed meanwhile."""
 
     def modified_ms(self, path: Path) -> int:
         """The wall-clock time of the last change of the file's content."""
@@ -142,7 +143,10 @@ class RealFiles:
         with os.scandir(path) as found:
             for entry in found:
                 is_directory = entry.is_dir()
-                entries.append(Entry(entry.name, is_directory, 0 if is_directory else entry.stat().st_size))
+                try:
+                    entries.append(Entry(entry.name, is_directory, 0 if is_directory else entry.stat().st_size))
+                except FileNotFoundError:
+                    continue
         return entries
 
     def modified_ms(self, path: Path) -> int:

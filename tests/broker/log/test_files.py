@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
@@ -27,6 +29,22 @@ def test_short_writes_and_reads_are_continued(tmp_path: Path) -> None:
         assert FILES.pread(descriptor, 100, 9) == b"789"
         assert FILES.pread(descriptor, 5, 12) == b""
     FILES.close(descriptor)
+
+
+def test_a_file_that_goes_while_its_folder_is_listed_is_left_out(tmp_path: Path) -> None:
+    write_file(FILES, tmp_path / "goes", b"")
+    write_file(FILES, tmp_path / "stays", b"12")
+    real_scandir = os.scandir
+
+    @contextmanager
+    def scandir(path: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with real_scandir(path) as found:
+            entries = list(found)
+        (tmp_path / "goes").unlink()
+        yield iter(entries)
+
+    with patch("os.scandir", scandir):
+        assert FILES.list(tmp_path) == [Entry("stays", False, 2)]
 
 
 def test_a_lock_keeps_others_out_until_it_is_closed(tmp_path: Path) -> None:
