@@ -47,7 +47,7 @@ format: setup-dev ## Let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 .PHONY: compat
-compat: setup-dev ## What others wrote, run against our broker and files (needs Java and Maven)
+compat: setup-dev ## What others wrote, run against our broker and files (Java, Maven, npm, gcc, Go)
 	@$(BIN)/python -m tests.compat $(SUITES)
 
 .PHONY: drills
