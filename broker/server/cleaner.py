@@ -35,6 +35,10 @@ class CleaningFailed(Exception):  # noqa: N818 - it ends one pass, not the broke
     """A pass that did not come to its end; the log is as good as before."""
 
 
+class DiskFailed(CleaningFailed):
+    """So would other passes now."""
+
+
 class Cleaner:
     """One pass at a time, for one of `log.cleaner.threads`."""
 
@@ -46,8 +50,11 @@ class Cleaner:
         self._run_in_thread = run_in_thread
         self._process: asyncio.subprocess.Process | None = None
         self._uncleanable: set[Partition] = set()
+        self._failed: set[Partition] = set()
+        """They come again after all others have had their turn, or one bad log would keep those from being cleaned."""
 
     async def clean_what_is_due(self) -> None:
+        self._failed.clear()
         try:
             while (found := self._dirtiest()) is not None:
                 if not await self._clean(*found):
@@ -67,7 +74,7 @@ class Cleaner:
         best: tuple[Partition, Dirtiness] | None = None
         for partition in self._node.partitions():
             log = partition.log
-            if not log.config.compacts or log.segments_must_stay or partition in self._uncleanable:
+            if not log.config.compacts or log.segments_must_stay or partition in self._uncleanable | self._failed:
                 continue
             key = partition.topic, partition.index
             clean_offset = self._node.log_directories.of(log).clean_offsets.get(key, 0)
@@ -85,9 +92,10 @@ class Cleaner:
             self._on_failure(error, self._node.log_directories.of(partition.log))
             return False
         except CleaningFailed as error:
+            self._failed.add(partition)
             if not partition.has_ended:
                 _logger.warning("%s-%d is not compacted now: %s", partition.topic, partition.index, error)
-                return False
+                return not isinstance(error, DiskFailed)
         finally:
             partition.log.segments_must_stay = False
         return True
@@ -114,7 +122,7 @@ class Cleaner:
             raise CleaningFailed(f"{message['damage']}; it is left alone until the broker starts again")
         if "finished" not in message:
             self._remove_unfinished(partition)
-            raise CleaningFailed(f"{message['filename']}: {message['strerror']}")
+            raise DiskFailed(f"{message['filename']}: {message['strerror']}")
         if partition.has_ended:
             return
         done = message["finished"]
