@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Final, Protocol
+from typing import Protocol
 
-_logger: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Clock(Protocol):

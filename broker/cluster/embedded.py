@@ -26,7 +26,7 @@ from broker.log.files import FileOperations, write_durably
 from broker.quota.entities import Entity, Quotas
 from broker.security.scram import Credentials
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 FILE_NAME: Final = "embedded-metadata.json"
 _NO_REAL_EPOCH: Final = 2**30
@@ -108,7 +108,7 @@ class EmbeddedMetadataStore:
         last_epoch = self.controller_epoch
         if last_epoch <= latest_leader_epoch < _NO_REAL_EPOCH:
             last_epoch = latest_leader_epoch + 1
-            _LOG.warning(
+            _logger.warning(
                 "%s tells of controller epoch %d, and the logs of leader epoch %d: it is older than they are",
                 self._path,
                 self.controller_epoch,
