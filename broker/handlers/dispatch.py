@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Client, CloseConnection, Deferred, Reply, RequestContext
+from broker.handlers.reply import Client, CloseConnection, Deferred, Reply, RequestContext, answer_and_hang_up
 from broker.handlers.sasl_authenticate import take_token
 from broker.metrics.counters import RequestCounters
 from broker.node import Node
@@ -86,10 +86,15 @@ class Dispatcher:
         handler.counters.handled(version, received_ns, started_ns, handled_ns, not isinstance(reply, Deferred))
         return self._respond(handler, context, header.correlation_id, reply, received_ns)
 
-    def _take_bare_token(self, frame: memoryview, client: Client) -> list[Part]:
+    def _take_bare_token(self, frame: memoryview, client: Client) -> list[Part] | PendingResponse:
         outcome = take_token(self._node, client, bytes(frame))
         if outcome.error_code:
-            raise CloseConnection(outcome.error_message or outcome.error_code.name)
+            # There is no way to tell the client why, but it waits for that as others do.
+            assert client.authentication is not None
+            delay_ms = client.authentication.settings.failure_delay_ms
+            reason = outcome.error_message or outcome.error_code.name
+            deferred = answer_and_hang_up(client, {}, reason, delay_ms, self._node.scheduler)
+            return PendingResponse(deferred, lambda _: [])
         return [len(outcome.auth_bytes).to_bytes(4, "big"), outcome.auth_bytes]
 
     def _respond(
