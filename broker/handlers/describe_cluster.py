@@ -1,7 +1,8 @@
 """DescribeCluster: v0-v1 (key 60)
 
 Behaviour: the cluster's id, its controller and its one broker, at the listener the client came through. From v1 a
-client may ask for controllers instead of brokers (KIP-919), which only KRaft has: UNSUPPORTED_ENDPOINT_TYPE.
+client may ask for controllers instead of brokers (KIP-919): MISMATCHED_ENDPOINT_TYPE, as a broker of Kafka's answers;
+UNSUPPORTED_ENDPOINT_TYPE for what is neither.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from broker.node import Node
 from broker.protocol.metadata import OPERATIONS_NOT_ASKED
 
 _BROKERS: Final = 1
+_CONTROLLERS: Final = 2
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if context.version >= 1 and request.endpoint_type != _BROKERS:
+        is_known = request.endpoint_type == _CONTROLLERS
         return {
-            "error_code": ErrorCode.unsupported_endpoint_type,
+            "error_code": ErrorCode.mismatched_endpoint_type if is_known else ErrorCode.unsupported_endpoint_type,
             "error_message": "This cluster has no endpoints but those of brokers.",
             "cluster_id": node.store.cluster_id,
         }

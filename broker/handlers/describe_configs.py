@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 from broker.config import DYNAMIC_BROKER_PROPERTIES, BrokerConfig, Source, TopicConfig, render
 from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, Value
 from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
+from broker.node import Node, topic_name_problem
 from broker.protocol.cold import Answer
 
 _TOPIC: Final = 2
@@ -35,6 +35,9 @@ def _describe(node: Node, resource: Any, request: Any) -> Answer:
     answer = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     if resource.resource_type == _TOPIC:
         topic = node.topic(resource.resource_name)
+        problem = topic_name_problem(resource.resource_name)
+        if problem is not None:
+            return answer | _problem(ErrorCode.invalid_topic_exception, problem)
         if topic is None:
             return answer | _problem(ErrorCode.unknown_topic_or_partition, "This server does not host this topic.")
         entries = describe_topic_config(topic.config)

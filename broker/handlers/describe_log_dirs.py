@@ -2,12 +2,14 @@
 
 Behaviour: each log directory with the size of each partition in it, of all topics when null is asked for; one that
 failed with KAFKA_STORAGE_ERROR. A partition that is being moved is told of its future directory too, with how many
-bytes are there and how many offsets it lags. The sizes of the volume (v4, KIP-827) are told as unknown.
+bytes are there and how many offsets it lags. From v4 comes how much the volume holds and how much of it may still be
+written (KIP-827): -1, unknown, of a directory that failed or does not tell.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import shutil
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -17,6 +19,8 @@ from broker.log.log_directory import LogDirectory
 from broker.log.moving import Move
 from broker.node import Node, Topic
 from broker.protocol.cold import Answer
+
+_UNKNOWN: Final = (-1, -1)
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -38,13 +42,22 @@ def _describe_directory(node: Node, directory: LogDirectory, wanted: list[tuple[
         for topic, indexes in wanted
         if not has_failed
     ]
+    total_bytes, usable_bytes = _UNKNOWN if has_failed else _volume(directory)
     return {
         "error_code": ErrorCode.kafka_storage_error if has_failed else ErrorCode.none,
         "log_dir": str(directory.path),
         "topics": [_describe(node, directory, topic, indexes) for topic, indexes in here if indexes],
-        "total_bytes": -1,
-        "usable_bytes": -1,
+        "total_bytes": total_bytes,
+        "usable_bytes": usable_bytes,
     }
+
+
+def _volume(directory: LogDirectory) -> tuple[int, int]:
+    try:
+        total_bytes, _, usable_bytes = shutil.disk_usage(directory.path)
+    except OSError:
+        return _UNKNOWN
+    return total_bytes, usable_bytes
 
 
 def _is_in(node: Node, directory: LogDirectory, key: TopicPartition) -> bool:

@@ -5,6 +5,7 @@ Behaviour:
   timestamp (KIP-734), -4 for the earliest offset that is not tiered (KIP-405), which is the log start offset here.
 * Any other negative timestamp: UNSUPPORTED_VERSION for the partition, as Kafka answers.
 * A timestamp later than every record: offset -1, timestamp -1.
+* A partition named twice: INVALID_REQUEST for it, except in v0, where each is answered.
 
 Versions: v0 answers with as many offsets as asked for, the newest first: where segments begin, and the end. Kafka
 takes those whose file was last written before the timestamp; we those up to the first record that is not before it, as
@@ -15,6 +16,7 @@ a copied file is as new as the copy. v2 brings the isolation level, v4 the leade
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -39,18 +41,18 @@ _SPECIAL_FROM: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     read_committed = context.version >= 2 and request.isolation_level == READ_COMMITTED
+    named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+
+    def answer(topic: str, wanted: Any) -> Answer:
+        index = {"partition_index": wanted.partition_index}
+        if named[topic, wanted.partition_index] > 1 and context.version >= 1:
+            return index | _error(ErrorCode.invalid_request)
+        partition = node.partition(topic, wanted.partition_index)
+        return index | _answer(partition, wanted, read_committed, context.version)
+
     return {
         "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": wanted.partition_index}
-                    | _answer(
-                        node.partition(topic.name, wanted.partition_index), wanted, read_committed, context.version
-                    )
-                    for wanted in topic.partitions
-                ],
-            }
+            {"name": topic.name, "partitions": [answer(topic.name, wanted) for wanted in topic.partitions]}
             for topic in request.topics
         ]
     }

@@ -419,6 +419,15 @@ class TestListOffsets:
         assert self.ask(node, -1, partition_index=4).error_code == ErrorCode.unknown_topic_or_partition
         assert self.ask(node, -1, current_leader_epoch=3).error_code == ErrorCode.unknown_leader_epoch
 
+    def test_a_partition_named_twice_is_refused_and_others_are_not(self, node: NodeHarness) -> None:
+        node.create_topic("t", 2)
+        partitions = [{"partition_index": index, "timestamp": -1} for index in (0, 1, 0)]
+        for version in versions("list_offsets"):
+            answer = node.ask("list_offsets", version, replica_id=-1, topics=[{"name": "t", "partitions": partitions}])
+            refused = ErrorCode.invalid_request if version else ErrorCode.none
+            found = [partition.error_code for partition in answer.topics[0].partitions]
+            assert found == [refused, ErrorCode.none, refused]
+
 
 class TestDescribing:
     def test_version_0_tells_of_configs_only_whether_they_are_default(self, node: NodeHarness) -> None:
@@ -454,6 +463,7 @@ class TestDescribing:
             {"resource_type": 4, "resource_name": "0", "configuration_keys": ["num.partitions"]},
             {"resource_type": 4, "resource_name": "1", "configuration_keys": None},
             {"resource_type": 2, "resource_name": "nowhere", "configuration_keys": None},
+            {"resource_type": 2, "resource_name": "not a name", "configuration_keys": None},
             {"resource_type": 99, "resource_name": "x", "configuration_keys": None},
         ]
         answer = node.ask("describe_configs", 4, resources=resources)
@@ -461,6 +471,7 @@ class TestDescribing:
             ErrorCode.none,
             ErrorCode.invalid_request,
             ErrorCode.unknown_topic_or_partition,
+            ErrorCode.invalid_topic_exception,
             ErrorCode.invalid_request,
         ]
         assert [(entry.name, entry.value) for entry in answer.results[0].configs] == [("num.partitions", "1")]
@@ -472,8 +483,9 @@ class TestDescribing:
         assert [(broker.host, broker.port) for broker in answer.brokers] == [(LISTENER.host, LISTENER.port)]
 
     def test_controllers_are_not_to_be_had(self, node: NodeHarness) -> None:
-        answer = node.ask("describe_cluster", 1, endpoint_type=2)
-        assert answer.error_code == ErrorCode.unsupported_endpoint_type
+        controllers = node.ask("describe_cluster", 1, endpoint_type=2)
+        assert controllers.error_code == ErrorCode.mismatched_endpoint_type
+        assert node.ask("describe_cluster", 1, endpoint_type=3).error_code == ErrorCode.unsupported_endpoint_type
 
     @pytest.mark.parametrize("version", versions("describe_log_dirs"))
     def test_log_directories(self, node: NodeHarness, version: int) -> None:
@@ -489,6 +501,8 @@ class TestDescribing:
             topics=[{"topic": "t", "partitions": [1, 5]}, {"topic": "u", "partitions": [0]}],
         ).results
         assert [p.partition_index for topic in some.topics for p in topic.partitions] == [1]
+        if version >= 4:
+            assert 0 < some.usable_bytes < some.total_bytes
 
     @pytest.mark.parametrize("version", versions("init_producer_id"))
     def test_a_producer_without_transactions_gets_an_id(self, node: NodeHarness, version: int) -> None:
