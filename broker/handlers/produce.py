@@ -14,8 +14,8 @@ Behaviour:
   it answers otherwise is told, or NOT_ENOUGH_REPLICAS, which makes clients retry, if it cannot tell now. Transactional
   batches in a request without a transactional id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 
-Versions 0 to 2 are told by ApiVersions and not served: see broker.protocol.apis. v11 brings TRANSACTION_ABORTABLE
-(KIP-890); before it INVALID_TXN_STATE says so.
+Versions 0 to 2 are told by ApiVersions and not served: see broker.protocol.apis. v7 brings zstd (KIP-110); before it
+UNSUPPORTED_COMPRESSION_TYPE. v11 brings TRANSACTION_ABORTABLE (KIP-890); before it INVALID_TXN_STATE says so.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from broker.protocol.produce import (
     decode_request,
     encode_response,
 )
+from broker.records.batch import is_zstd
 from broker.records.produced import RefusedRecords
 from broker.replica.partition import Partition, Verify
 
@@ -48,6 +49,7 @@ decode = decode_request
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """Kafka lets tools of this name write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
 
+ZSTD_FROM: Final = 7
 ABORTABLE_FROM: Final = 11
 
 _MESSAGES = {
@@ -90,7 +92,10 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Repl
                 _count_failure(node, counters, unfit)
                 continue
             verify = None if transactional_id is None else _verifier(node, context, transactional_id, partition)
-            answer, appended = _append(partition, wanted, acks, now_ms, verify)
+            if context.version < ZSTD_FROM and is_zstd(wanted.records):
+                answer, appended = PartitionProduced(wanted.partition, ErrorCode.unsupported_compression_type), None
+            else:
+                answer, appended = _append(partition, wanted, acks, now_ms, verify)
             produced.append(answer)
             partition.counters.produces += 1
             if appended is None:

@@ -181,6 +181,14 @@ def crc_is_valid(buffer: ReadableBuffer, position: int, header: BatchHeader) -> 
     return computed == header.crc
 
 
+def is_zstd(records: ReadableBuffer | None) -> bool:
+    """Whether the first batch here, if there is one, says that it is compressed with zstd."""
+    if records is None or len(records) < HEADER_SIZE:
+        return False
+    (attributes,) = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_OFFSET)
+    return bool(attributes & CODEC_MASK == Codec.ZSTD)
+
+
 def validate_produced(records: ReadableBuffer, *, max_message_bytes: int) -> list[BatchHeader] | ErrorCode:
     """The checks a Kafka 3.9 leader makes on the records of one partition in a Produce request, without opening them.
 

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import CloseConnection
 from broker.protocol.apis import APIS
-from broker.records.batch import HEADER_SIZE, headers, update_crc
+from broker.records.batch import HEADER_SIZE, Codec, headers, update_crc
 from tests.broker.handlers.harness import NodeHarness, Pending, one_batch
 
 PRODUCE_VERSIONS = range(3, APIS[0].max_version + 1)
@@ -250,6 +250,13 @@ def test_other_acks_are_refused(node: NodeHarness, acks: int) -> None:
     node.create_topic("t")
     assert node.produce("t", b"a", acks=acks).error_code == ErrorCode.invalid_required_acks
     assert partition_of(node.fetch("t", 0)).high_watermark == 0
+
+
+def test_zstd_needs_a_version_that_knows_it(node: NodeHarness) -> None:
+    node.create_topic("t")
+    errors = [node.produce("t", b"a", codec=Codec.ZSTD, version=version).error_code for version in (3, 6, 7, 11)]
+    assert errors == [ErrorCode.unsupported_compression_type] * 2 + [ErrorCode.none] * 2
+    assert partition_of(node.fetch("t", 0)).high_watermark == 2
 
 
 def test_acks_all_needs_min_insync_replicas(node: NodeHarness) -> None:
