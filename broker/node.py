@@ -395,8 +395,9 @@ class Node:
                 self.log_directories.delete_partition(topic, partition)
                 self.has_deleted_logs = True
         self.log_directories.set_aside_unfinished(name)
-        self.store.remove_topic(name)
-        self._half_gone.discard(name)
+        if not self.log_directories.is_out_of_reach(name):
+            self.store.remove_topic(name)
+            self._half_gone.discard(name)
 
     def _open_topic(self, record: TopicRecord) -> Topic:
         topic = Topic(record, TopicConfig(self.config, record.config), self.counters.topic(record.name))

@@ -84,6 +84,10 @@ class LogDirectories:
     def keys(self) -> Iterator[TopicPartition]:
         return (key for directory in self.live for key in directory.logs)
 
+    def is_out_of_reach(self, topic: str) -> bool:
+        """Whether a directory that failed has partitions of it: they are there again with the next start."""
+        return any(name == topic for directory in self._failed for name, _ in directory.logs)
+
     @property
     def latest_leader_epoch(self) -> int:
         """The latest that any log tells of, or −1."""

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.errors import LogDirectoryError
 from broker.log.files import RealFiles
+from broker.node import NewTopic, Problem
 from broker.records.batch import ReadableBuffer
 from broker.records.record import decode_batch
 from broker.replica.partition import TELL_FAILURES_MS
@@ -111,6 +112,26 @@ def test_a_disk_that_breaks_takes_only_its_partitions_along(
     fetched = again.fetch("t", 0, partition=1).responses[0].partitions[0]
     assert [record.value for record in decode_batch(fetched.records)] == [b"before"]
     again.close()
+
+
+def test_a_topic_deleted_while_a_disk_is_broken_goes_from_it_with_the_next_start(
+    node: NodeHarness, files: BreakingFiles, tmp_path: Path
+) -> None:
+    """Or else that start would not know whose partitions the mended disk has, and refuse."""
+    node.create_topic("t", 2)
+    node.produce("t", b"before", partition=0)
+    node.produce("t", b"before", partition=1)
+    node.node.fail_directory(node.log_directories.all[1])
+    assert node.node.delete_topic("t") is None
+    assert node.node.topic("t") is None
+    again = node.node.create_topic(NewTopic("t", 1))
+    assert isinstance(again, Problem)
+    assert again.message == "Topic 't' is marked for deletion."
+    node.close()
+    mended = NodeHarness(tmp_path / "a", [tmp_path / "b"])
+    assert partitions_of(mended) == {"a": (ErrorCode.none, set()), "b": (ErrorCode.none, set())}
+    assert mended.create_topic("t").partitions[0].log.log_end_offset == 0
+    mended.close()
 
 
 def test_those_who_wait_for_a_broken_disk_are_told(node: NodeHarness, files: BreakingFiles, tmp_path: Path) -> None:
