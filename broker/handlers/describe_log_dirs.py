@@ -8,7 +8,6 @@ written (KIP-827): -1, unknown, of a directory that failed or does not tell.
 
 from __future__ import annotations
 
-import shutil
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -54,10 +53,9 @@ def _describe_directory(node: Node, directory: LogDirectory, wanted: list[tuple[
 
 def _volume(directory: LogDirectory) -> tuple[int, int]:
     try:
-        total_bytes, _, usable_bytes = shutil.disk_usage(directory.path)
+        return directory.files.volume_size(directory.path)
     except OSError:
         return _UNKNOWN
-    return total_bytes, usable_bytes
 
 
 def _is_in(node: Node, directory: LogDirectory, key: TopicPartition) -> bool:

@@ -65,6 +65,9 @@ class FileOperations(Protocol):
     def list(self, path: Path) -> list[Entry]:
         """Without those that are removed meanwhile."""
 
+    def volume_size(self, path: Path) -> tuple[int, int]:
+        """How many bytes the volume of a directory holds, and how many of them may still be written."""
+
     def modified_ms(self, path: Path) -> int:
         """The wall-clock time of the last change of the file's content."""
 
@@ -148,6 +151,10 @@ class RealFiles:
                 except FileNotFoundError:
                     continue
         return entries
+
+    def volume_size(self, path: Path) -> tuple[int, int]:
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
     def modified_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000

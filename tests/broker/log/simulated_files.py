@@ -175,6 +175,9 @@ class SimulatedFiles:
             for name, node in self._directory(path).nodes.items()
         ]
 
+    def volume_size(self, path: Path) -> tuple[int, int]:
+        return 1 << 40, 1 << 39
+
     def modified_ms(self, path: Path) -> int:
         self._node(path)
         return self.now_ms

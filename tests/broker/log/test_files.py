@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,6 +46,13 @@ def test_a_file_that_goes_while_its_folder_is_listed_is_left_out(tmp_path: Path)
 
     with patch("os.scandir", scandir):
         assert FILES.list(tmp_path) == [Entry("stays", False, 2)]
+
+
+def test_a_volume_tells_its_size_as_df_does(tmp_path: Path) -> None:
+    told = shutil.disk_usage(tmp_path)
+    size_bytes, free_bytes = FILES.volume_size(tmp_path)
+    assert size_bytes == told.total
+    assert 0 < free_bytes < size_bytes
 
 
 def test_a_lock_keeps_others_out_until_it_is_closed(tmp_path: Path) -> None:
