@@ -57,7 +57,8 @@ class LogMover:
         await self._give_up(move)
 
     def _is_wanted(self, partition: Partition, move: Move) -> bool:
-        return self._node.moves.get(move.key) is move and not partition.has_ended
+        is_live = move.destination in self._node.log_directories.live
+        return is_live and self._node.moves.get(move.key) is move and not partition.has_ended
 
     def _finish(self, partition: Partition, move: Move) -> None:
         own = {

@@ -122,6 +122,24 @@ def test_a_move_is_called_off_by_asking_for_where_the_partition_is(
     assert read(node) == 3
 
 
+def test_a_log_is_not_moved_to_a_directory_that_fails_meanwhile(
+    node: NodeHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may fail for another partition, and take what is copied to it without a complaint."""
+    monkeypatch.setattr(moving, "LAST_BYTES", 0)
+    node.create_topic("t")
+    produce(node, 3)
+    ask(node, tmp_path / "b")
+
+    def fail() -> None:
+        node.node.fail_directory(node.log_directories.all[1])
+
+    move_all(node, fail)
+    assert node.node.moves == {}
+    assert node.log_directories.all[0].logs["t", 0].directory.parent == tmp_path / "a"
+    assert read(node) == 3
+
+
 def test_a_topic_that_is_deleted_takes_its_move_along(
     node: NodeHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
