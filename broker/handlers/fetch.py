@@ -14,6 +14,7 @@ Behaviour:
 Versions:
 * v7 brings fetch sessions (KIP-227); broker.replica.fetch_sessions keeps them and says what of an answer is told.
 * v9 brings current_leader_epoch: FENCED_LEADER_EPOCH below ours, UNKNOWN_LEADER_EPOCH above (KIP-320).
+* v10 brings zstd (KIP-110): before it a topic with compression.type zstd is told UNSUPPORTED_COMPRESSION_TYPE.
 * v12 brings last_fetched_epoch: a reader whose log went another way gets diverging_epoch and no records (KIP-595).
 * v13 names topics by id: UNKNOWN_TOPIC_ID for an unknown one (KIP-516).
 """
@@ -21,6 +22,7 @@ Versions:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -39,11 +41,14 @@ from broker.protocol.fetch import (
     encode_response,
 )
 from broker.protocol.frame import Part
+from broker.records.batch import Codec
 from broker.replica.fetch_sessions import FetchContext, Fetched
 from broker.replica.partition import Partition
 from broker.replica.waiters import FetchWaiter
 
 decode = decode_request
+
+ZSTD_FROM: Final = 10
 
 
 def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
@@ -150,6 +155,8 @@ def _read(
                 if isinstance(topic, UUID) and node.topic(topic) is None:
                     unknown = ErrorCode.unknown_topic_id
                 answer = PartitionFetched(wanted.partition, unknown)
+            elif context.version < ZSTD_FROM and partition.log.config.compression is Codec.ZSTD:
+                answer = PartitionFetched(wanted.partition, ErrorCode.unsupported_compression_type)
             else:
                 answer = _read_partition(partition, wanted, left_bytes, total_bytes == 0, read_committed)
             fetched.append(answer)

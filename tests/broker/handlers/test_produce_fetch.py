@@ -259,6 +259,14 @@ def test_zstd_needs_a_version_that_knows_it(node: NodeHarness) -> None:
     assert partition_of(node.fetch("t", 0)).high_watermark == 2
 
 
+def test_a_topic_of_zstd_is_not_read_by_who_cannot_know_it(node: NodeHarness) -> None:
+    node.create_topic("t", compression_type="zstd")
+    node.produce("t", b"a")
+    found = [partition_of(node.fetch("t", 0, version=version)) for version in (4, 9, 10, 12)]
+    told = [(partition.error_code, bool(partition.records)) for partition in found]
+    assert told == [(ErrorCode.unsupported_compression_type, False)] * 2 + [(ErrorCode.none, True)] * 2
+
+
 def test_acks_all_needs_min_insync_replicas(node: NodeHarness) -> None:
     node.create_topic("t", min_insync_replicas="2")
     assert node.produce("t", b"a", acks=-1).error_code == ErrorCode.not_enough_replicas
