@@ -1,7 +1,8 @@
 """DescribeConfigs: v0-v4 (key 32)
 
 Behaviour:
-* Topics and this broker (resource types 2 and 4); every property that broker.config_table knows, or those asked for.
+* Topics and this broker (resource types 2 and 4); every property that broker.config_table knows, or those asked for;
+  a list of none asks for all, as null does.
 * Each value comes with its source, and with all values it hides when synonyms are asked for.
 * An empty broker name asks for what was set of all brokers while they ran.
 * Read-only is what cannot be changed while the broker runs.
@@ -52,12 +53,12 @@ def _describe(node: Node, resource: Any, request: Any) -> Answer:
         return answer | _problem(
             ErrorCode.invalid_request, f"Resource type {resource.resource_type} is neither a topic nor a broker."
         )
-    wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
+    wanted = set(resource.configuration_keys or ())
     include_synonyms = getattr(request, "include_synonyms", False)
     configs = [
         entry if include_synonyms else {key: value for key, value in entry.items() if key != "synonyms"}
         for entry in entries
-        if wanted is None or entry["name"] in wanted
+        if not wanted or entry["name"] in wanted
     ]
     return answer | {"configs": configs}
 

@@ -476,6 +476,16 @@ class TestDescribing:
         ]
         assert [(entry.name, entry.value) for entry in answer.results[0].configs] == [("num.partitions", "1")]
 
+    def test_a_list_of_no_names_asks_for_all_configs(self, node: NodeHarness) -> None:
+        node.create_topic("t")
+        for kind, name in ((2, "t"), (4, "0")):
+            by_null, by_none = (
+                {"resource_type": kind, "resource_name": name, "configuration_keys": k} for k in (None, ())
+            )
+            told, told_too = node.ask("describe_configs", 4, resources=[by_null, by_none]).results
+            assert told.configs
+            assert told == told_too
+
     @pytest.mark.parametrize("version", versions("describe_cluster"))
     def test_the_cluster(self, node: NodeHarness, version: int) -> None:
         answer = node.ask("describe_cluster", version, endpoint_type=1)
