@@ -70,6 +70,8 @@ _NO_REPLICATION: Final = "this version runs one broker"
 _ONE_LZ4: Final = "LZ4 has one speed here"
 _COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _NO_MECHANISM: Final = "the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; remove it"
+_NOT_JAVAS_TLS: Final = "TLS is OpenSSL's, not Java's"
+_NO_NEW_KEYS: Final = "a key store is read at the start only"
 _JAAS_OF_A_MECHANISM: Final = "write it as listener.name.<listener>.<mechanism>.sasl.jaas.config"
 _NO_ZOOKEEPER: Final = "this version runs one broker with embedded metadata; remove it"
 _NO_KRAFT: Final = "this broker does not speak KRaft; remove it"
@@ -211,6 +213,14 @@ BROKER_PROPERTIES: Final = {
                 ("inter.broker.protocol.version", STRING, "3.9-IV0", _NO_REPLICATION),
                 ("inter.broker.listener.name", STRING, None, _NO_REPLICATION),
                 ("security.inter.broker.protocol", STRING, "PLAINTEXT", _NO_REPLICATION),
+                ("ssl.allow.dn.changes", BOOLEAN, False, _NO_NEW_KEYS),
+                ("ssl.allow.san.changes", BOOLEAN, False, _NO_NEW_KEYS),
+                ("ssl.endpoint.identification.algorithm", STRING, "https", "the broker connects to nobody"),
+                ("ssl.keymanager.algorithm", STRING, "SunX509", _NOT_JAVAS_TLS),
+                ("ssl.protocol", STRING, "TLSv1.3", "ssl.enabled.protocols says which are spoken"),
+                ("ssl.provider", STRING, None, _NOT_JAVAS_TLS),
+                ("ssl.secure.random.implementation", STRING, None, _NOT_JAVAS_TLS),
+                ("ssl.trustmanager.algorithm", STRING, "PKIX", _NOT_JAVAS_TLS),
                 ("unclean.leader.election.enable", BOOLEAN, False, _NO_REPLICATION),
                 ("auto.leader.rebalance.enable", BOOLEAN, True, _NO_REPLICATION),
                 ("leader.imbalance.check.interval.seconds", LONG, 300, _NO_REPLICATION),
@@ -297,7 +307,6 @@ BROKER_PROPERTIES: Final = {
 }
 
 FAMILIES: Final = {
-    "ssl.": _no_effect("ssl.*", STRING, None, "TLS is OpenSSL's, not Java's"),
     "sasl.kerberos.": _refused("sasl.kerberos.*", STRING, None, _NO_MECHANISM),
     "sasl.oauthbearer.": _refused("sasl.oauthbearer.*", STRING, None, _NO_MECHANISM),
     "sasl.mechanism.": _no_effect("sasl.mechanism.*", STRING, None, _NO_REPLICATION),

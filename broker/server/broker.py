@@ -46,7 +46,7 @@ from broker.server.log_keeper import CheckpointDone, LogKeeper, in_slices
 from broker.server.log_mover import LogMover
 from broker.server.metrics_endpoint import MetricsEndpoint, endpoint_url
 from broker.server.process_metrics import ProcessMetrics
-from broker.server.sasl import sasl_of
+from broker.server.sasl import ScramCredentials, sasl_of
 
 _logger = logging.getLogger(__name__)
 
@@ -97,15 +97,14 @@ def run(config: BrokerConfig) -> int:
         # Before the recovery, which may take long, and before anything is written: a taken port should be told at once
         # and leave nothing behind.
         for endpoint in endpoints:
-            bound.append(bind(endpoint, advertised.get(endpoint.name), config))  # noqa: PERF401 - to close those bound
+            listener = bind(endpoint, advertised.get(endpoint.name), config)
+            bound.append(listener)
+            bound[-1] = _secured(listener, endpoint, config, lambda: store.scram_credentials())
         if metrics_endpoint is not None:
             metrics = bind(metrics_endpoint, None, config)
         log_directories = _open_directories(config, files, paths)
         store = EmbeddedMetadataStore(files, paths[0], log_directories.all[0].cluster_id)
         _take_up_dynamic_settings(config, store)
-        bound = [
-            _secured(listener, endpoint, config, store) for listener, endpoint in zip(bound, endpoints, strict=True)
-        ]
         log_configs = log_configs_of(config, store.topics())
         defaults = log_config_of(TopicConfig(config, {}))
         log_directories.load(lambda topic: log_configs.get(topic, defaults), _RecoveryProgress())
@@ -122,14 +121,15 @@ def run(config: BrokerConfig) -> int:
 
 
 def _secured(
-    listener: BoundListener, endpoint: Endpoint, config: BrokerConfig, store: EmbeddedMetadataStore
+    listener: BoundListener, endpoint: Endpoint, config: BrokerConfig, scram_credentials: ScramCredentials
 ) -> BoundListener:
     tls = None
     if endpoint.has_tls:
         from broker.server.tls import tls_of  # here, as most brokers never need the memory that it takes
 
         tls = tls_of(config, endpoint.name)
-    return listener._replace(tls=tls, sasl=sasl_of(config, endpoint.name, store) if endpoint.has_sasl else None)
+    sasl = sasl_of(config, endpoint.name, scram_credentials) if endpoint.has_sasl else None
+    return listener._replace(tls=tls, sasl=sasl)
 
 
 def _allow_many_files() -> None:

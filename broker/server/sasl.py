@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from broker.cluster.store import MetadataStore
 from broker.config import BrokerConfig, ConfigError
 from broker.security.jaas import parse_login_entry
 from broker.security.sasl import PLAIN, Exchange, PlainExchange, SaslSettings, ScramExchange
-from broker.security.scram import ScramCredential, ScramMechanism
+from broker.security.scram import Credentials, ScramCredential, ScramMechanism
 
 _SCRAM: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
 _USER_PREFIX: Final = "user_"
 _ADVICE: Final = "the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512"
 
 
-def sasl_of(config: BrokerConfig, listener: str, store: MetadataStore) -> SaslSettings:
+ScramCredentials = Callable[[], Mapping[str, Credentials]]
+"""All that are known at the time of the call, by user."""
+
+
+def sasl_of(config: BrokerConfig, listener: str, scram_credentials: ScramCredentials) -> SaslSettings:
     """Raises ConfigError that names the property and the way out."""
     mechanisms: dict[str, Callable[[], Exchange]] = {}
     enabled = config.of_listener(listener, "sasl.enabled.mechanisms")
@@ -26,7 +29,7 @@ def sasl_of(config: BrokerConfig, listener: str, store: MetadataStore) -> SaslSe
         if mechanism == PLAIN:
             mechanisms[PLAIN] = partial(PlainExchange, _passwords(config, listener))
         elif mechanism in _SCRAM:
-            mechanisms[mechanism] = _scram(_SCRAM[mechanism], store)
+            mechanisms[mechanism] = _scram(_SCRAM[mechanism], scram_credentials)
         else:
             raise ConfigError(f"listener {listener}: sasl.enabled.mechanisms: {name} is not supported; {_ADVICE}")
     if not mechanisms:
@@ -43,9 +46,9 @@ def sasl_of(config: BrokerConfig, listener: str, store: MetadataStore) -> SaslSe
     )
 
 
-def _scram(mechanism: ScramMechanism, store: MetadataStore) -> Callable[[], Exchange]:
+def _scram(mechanism: ScramMechanism, scram_credentials: ScramCredentials) -> Callable[[], Exchange]:
     def credential_of(user: str) -> ScramCredential | None:
-        return store.scram_credentials().get(user, {}).get(mechanism)
+        return scram_credentials().get(user, {}).get(mechanism)
 
     return partial(ScramExchange, mechanism, credential_of)
 

@@ -71,6 +71,8 @@ def test_unknown_properties_are_told_with_the_nearest_name() -> None:
         ("log.message.timestamp.type", "Now", "is not one of CreateTime, LogAppendTime"),
         ("zookeeper.connect", "zk:2181", "not supported"),
         ("ssl.cipher.suites", "A", "not supported"),
+        ("ssl.keystore.locatoin", "/k", "did you mean ssl.keystore.location"),
+        ("listener.name.x.num.partitions", "3", "not a property"),
         ("process.roles", "broker", "not supported"),
     ],
 )

@@ -55,6 +55,15 @@ def test_executors_that_do_not_come_are_not_waited_for(local: SparkLauncher, mon
         local._try_executors()
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell starts what runs in the background with interrupts ignored; this makes them count again."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_load_and_keeps_the_result(local: SparkLauncher, make_plan: PlanMaker) -> None:
     plan = make_plan(measure_s=60)
     handler = signal.getsignal(signal.SIGINT)

@@ -267,6 +267,13 @@ def test_a_key_with_a_password_that_is_not_told(tmp_path: Path) -> None:
         tls_of(config_of(ssl_keystore_location=str(path)), "SSL")
 
 
+def test_a_listener_that_cannot_be_secured_leaves_nothing_behind(tmp_path: Path) -> None:
+    log_dir = tmp_path / "log"
+    with pytest.raises(AssertionError, match="a listener with TLS needs a key"):
+        RunningBroker(log_dir, "--property", "listeners=SASL_SSL://127.0.0.1:0")
+    assert not log_dir.exists()
+
+
 def test_tls_needs_a_key() -> None:
     with pytest.raises(ConfigError, match="a listener with TLS needs a key"):
         tls_of(config_of(), "SSL")
