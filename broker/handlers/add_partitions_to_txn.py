@@ -20,6 +20,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from broker.handlers.fencing import as_known
 from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
 from broker.protocol.cold import Answer
@@ -98,11 +99,7 @@ def _verify(
 
 
 def _encode(outcomes: Outcomes, version: int) -> list[Answer]:
-    if version < 2:
-        outcomes = {
-            key: ErrorCode.invalid_producer_epoch if error is ErrorCode.producer_fenced else error
-            for key, error in outcomes.items()
-        }
+    outcomes = {key: as_known(error, knows_fenced=version >= 2) for key, error in outcomes.items()}
     return [
         {
             "name": topic,

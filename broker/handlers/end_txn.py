@@ -15,6 +15,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from broker.handlers.fencing import as_known
 from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
 from broker.txn.transaction import Producer
@@ -24,9 +25,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
     def answer(error: ErrorCode) -> None:
-        if context.version < 2 and error is ErrorCode.producer_fenced:
-            error = ErrorCode.invalid_producer_epoch
-        deferred.complete({"error_code": error})
+        deferred.complete({"error_code": as_known(error, knows_fenced=context.version >= 2)})
 
     producer = Producer(request.producer_id, request.producer_epoch)
     node.transactions.end(request.transactional_id, producer, request.committed, answer)

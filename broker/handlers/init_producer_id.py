@@ -19,6 +19,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from broker.handlers.fencing import as_known
 from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
 from broker.protocol.cold import Answer, milliseconds
@@ -49,11 +50,8 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 
 def _encode(context: RequestContext, value: InitAnswer) -> Answer:
-    error = value.error_code
-    if context.version < 4 and error is ErrorCode.producer_fenced:
-        error = ErrorCode.invalid_producer_epoch
     return {
-        "error_code": error,
+        "error_code": as_known(value.error_code, knows_fenced=context.version >= 4),
         "producer_id": value.producer.producer_id,
         "producer_epoch": value.producer.epoch,
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from broker.handlers.fencing import as_known
 from broker.node import Node
 from broker.replica.partition import Verify
 
@@ -18,10 +19,9 @@ def verifier(node: Node, transactional_id: str, topic: str, partition: int, *, k
         if not node.config.boolean("transaction.partition.verification.enable"):
             return ErrorCode.none
         error = node.transactions.verify(transactional_id, producer_id, producer_epoch, topic, partition)
-        if error is ErrorCode.producer_fenced:
-            return ErrorCode.invalid_producer_epoch
         if error is ErrorCode.transaction_abortable and not knows_abortable:
             return ErrorCode.invalid_txn_state
-        return error
+        # What writes records and offsets has no version that knows PRODUCER_FENCED.
+        return as_known(error, knows_fenced=False)
 
     return verify
