@@ -43,7 +43,6 @@ from broker.group.events import (
 from broker.group.rebalance import GroupSettings
 
 _WALL_MS: Final = 1_700_000_000_000
-_SEPARATOR: Final = "----"
 
 
 class Script:
@@ -205,19 +204,3 @@ def _tell_sync(value: JoinAnswer | SyncAnswer) -> str:
     if value.error_code:
         return value.error_code.name
     return f"assigned {value.assignment.decode() or '-'}"
-
-
-def outcome_of(text: str) -> str:
-    """The script with the outcome of each step as it is."""
-    script = Script()
-    out: list[str] = []
-    is_outcome = False
-    for line in text.splitlines():
-        if line == _SEPARATOR:
-            is_outcome = True
-        elif not line or line.startswith("#"):
-            is_outcome = False
-            out.append(line)
-        elif not is_outcome:
-            out += [line, _SEPARATOR, *script.run(line)]
-    return "\n".join(out) + "\n"

@@ -44,7 +44,6 @@ from broker.txn.transaction import (
 )
 
 _WALL_MS: Final = 1_700_000_000_000
-_SEPARATOR: Final = "----"
 
 
 class Script:
@@ -208,19 +207,3 @@ def _stored(transaction: StoredTransaction | None) -> str:
         return "a tombstone"
     partitions = " ".join(f"{topic}-{partition}" for topic, partition in sorted(transaction.partitions))
     return f"{transaction.state.kafka_name} {_text(transaction.producer)}{': ' if partitions else ''}{partitions}"
-
-
-def outcome_of(text: str) -> str:
-    """The script with the outcome of each step as it is."""
-    script = Script()
-    out: list[str] = []
-    is_outcome = False
-    for line in text.splitlines():
-        if line == _SEPARATOR:
-            is_outcome = True
-        elif not line or line.startswith("#"):
-            is_outcome = False
-            out.append(line)
-        elif not is_outcome:
-            out += [line, _SEPARATOR, *script.run(line)]
-    return "\n".join(out) + "\n"
