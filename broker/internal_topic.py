@@ -161,8 +161,7 @@ class InternalTopic:
         )
         try:
             appended = partition.append(memoryview(batch), -1, now_ms, by_coordinator=True)
-        except OSError as error:
-            _logger.error("cannot append to %s-%d: %s", self._name, partition.index, error)
+        except OSError:  # the partition tells of it
             then(ErrorCode.kafka_storage_error)
             return
         if not isinstance(appended, Appended):

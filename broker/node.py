@@ -477,8 +477,7 @@ class Node:
             return
         try:
             appended = partition.append_marker(marker, self.clock.now_ms())
-        except OSError as error:
-            _logger.error("cannot append to %s-%d: %s", topic, index, error)
+        except OSError:  # the partition tells of it
             then(ErrorCode.kafka_storage_error)
             return
         if isinstance(appended, ErrorCode):

@@ -13,7 +13,7 @@ from broker.log.errors import LogDirectoryError
 from broker.log.files import RealFiles
 from broker.node import NewTopic, Problem
 from broker.records.batch import ReadableBuffer
-from broker.records.record import decode_batch
+from broker.records.record import TransactionMarker, decode_batch
 from broker.replica.partition import TELL_FAILURES_MS
 from tests.broker.handlers.harness import NodeHarness, Pending
 
@@ -171,6 +171,24 @@ def test_a_full_disk_is_no_broken_one_and_told_once(
         "cannot append to t-1: No space left on device (times: 100)",
     ]
     assert node.produce("t", b"x", partition=1).base_offset == 0
+
+
+def test_what_the_broker_itself_cannot_write_is_told_once_too(
+    node: NodeHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.create_topic("t")
+    marker = TransactionMarker(producer_id=7, producer_epoch=0, coordinator_epoch=1, is_commit=True)
+    outcomes: list[ErrorCode] = []
+
+    def no_space(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(BreakingFiles, "pwrite", no_space)
+    for _ in range(100):
+        node.node.write_transaction_marker("t", 0, marker, outcomes.append)
+    assert outcomes == [ErrorCode.kafka_storage_error] * 100
+    told = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert told == ["cannot append to t-0: No space left on device (times: 1)"]
 
 
 def test_a_partition_that_is_in_two_directories_stops_the_start(node: NodeHarness, tmp_path: Path) -> None:
