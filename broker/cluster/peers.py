@@ -1,0 +1,78 @@
+"""How a broker talks to the others, as code below the server sees it (the sockets are in broker/server/peers.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from broker.protocol import cold
+from broker.protocol.apis import APIS
+from broker.protocol.frame import Parts
+from broker.protocol.primitives import Decoder
+
+
+class Endpoint(NamedTuple):
+    """Where one listener of a broker is reached."""
+
+    listener_name: str
+    security_protocol: str
+    host: str
+    port: int
+
+
+class PeerFailure(Enum):
+    """Why there is no answer; whether the request was carried out is not known unless it was REFUSED."""
+
+    REFUSED = "nobody listens there"
+    """The host answers and the port is closed: the process is gone (not: unreachable, not: slow)."""
+    DISCONNECTED = "the connection broke or could not be made"
+    TIMED_OUT = "no answer in time"
+
+
+class Peer(Protocol):
+    """A connection to one endpoint. Made with the first request, and anew after a failure; answers come in order."""
+
+    def send(
+        self,
+        api_key: int,
+        version: int,
+        body: Parts,
+        then: Callable[[memoryview | PeerFailure], None],
+        *,
+        timeout_ms: int,
+    ) -> None:
+        """Send a request and call back (never before this returns) with the body of its answer.
+
+        The view is good until the callback returns. After a failure every request under way is given it.
+        """
+
+    def close(self) -> None:
+        """Requests under way are called back no more."""
+
+
+class Peers(Protocol):
+    def connect(self, endpoint: Endpoint, client_id: str) -> Peer:
+        """A connection of its own, whoever else is connected there. The broker itself is a peer like others."""
+
+
+def ask(
+    peer: Peer,
+    api_key: int,
+    version: int,
+    fields: cold.Answer,
+    then: Callable[[Any | PeerFailure], None],
+    *,
+    timeout_ms: int,
+) -> None:
+    """Send a request that is not hot, given by kio's field names, and call back with the decoded answer."""
+    api = APIS[api_key]
+
+    def decode(body: memoryview | PeerFailure) -> None:
+        if isinstance(body, PeerFailure):
+            then(body)
+            return
+        decoder = Decoder(body, 0, flexible=api.is_flexible(version))
+        then(cold.decode_response(api.name, version, decoder))
+
+    peer.send(api_key, version, [cold.encode_request(api.name, version, fields)], decode, timeout_ms=timeout_ms)

@@ -1,0 +1,74 @@
+"""What a cluster knows of its brokers and partitions, as values."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from broker.cluster.peers import Endpoint
+
+NO_LEADER: Final = -1
+NO_BROKER: Final = -1
+
+
+class BrokerInfo(NamedTuple):
+    """A registered broker: /brokers/ids/N."""
+
+    broker_id: int
+    epoch: int
+    """The czxid of its node: a broker that registers anew has a greater one."""
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+
+    def endpoint(self, listener_name: str) -> Endpoint | None:
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener_name == listener_name), None)
+
+
+class LeaderAndIsr(NamedTuple):
+    """Who leads a partition: /brokers/topics/T/partitions/P/state."""
+
+    leader: int
+    leader_epoch: int
+    in_sync_replicas: tuple[int, ...]
+    controller_epoch: int
+    """Of the controller that wrote it."""
+    partition_epoch: int
+    """The version of the node: every change of it needs the one before (KIP-497)."""
+    is_recovering: bool = False
+    """Whether its leader came by an unclean election (KIP-704)."""
+
+
+class PartitionView(NamedTuple):
+    """What every broker knows of a partition, wherever it is."""
+
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    in_sync_replicas: list[int]
+    offline_replicas: list[int]
+
+
+class TopicView(NamedTuple):
+    name: str
+    topic_id: UUID
+    partitions: dict[int, PartitionView]
+
+
+class ClusterView(Protocol):
+    """What a broker knows of its cluster, and tells clients: what the controller last told it (UpdateMetadata)."""
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    @property
+    def controller_id(self) -> int:
+        """NO_BROKER while none is known."""
+
+    def brokers(self) -> list[BrokerInfo]:
+        """Those that live, by id."""
+
+    def broker(self, broker_id: int) -> BrokerInfo | None: ...
+
+    def topics(self) -> list[TopicView]: ...
+
+    def topic(self, name: str | UUID) -> TopicView | None: ...

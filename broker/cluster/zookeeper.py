@@ -1,0 +1,178 @@
+"""What a broker asks of ZooKeeper, as values. broker/server/zookeeper.py carries it out; tests simulate it.
+
+Code that needs several rounds with ZooKeeper is a generator: it yields requests and is sent their results, so that it
+reads from top to bottom and knows neither threads nor callbacks (`Steps`, `run`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+ANY_VERSION: Final = -1
+
+
+class ZooKeeperError(Enum):
+    """Why a request was not carried out. A lost connection is none of these: the bridge asks again in the session."""
+
+    NO_NODE = "no such node"
+    NODE_EXISTS = "the node exists"
+    NOT_EMPTY = "the node has children"
+    BAD_VERSION = "the node changed"
+    """Also what a conditional write gives that was carried out while the connection broke, and is asked again."""
+    SESSION_EXPIRED = "the session is over"
+    ROLLED_BACK = "another request of the transaction failed"
+    REFUSED = "not authorised"
+    MALFORMED = "ZooKeeper cannot understand it"
+
+
+class Stat(NamedTuple):
+    version: int
+    czxid: int
+    """The transaction that made the node; of /brokers/ids/N it is the broker's epoch."""
+    ephemeral_owner: int
+    """The session that the node ends with; 0 for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    path: str
+    watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    path: str
+    watch: bool = False
+    """Fires for the node's making too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    path: str
+    watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Its parents must be there."""
+
+    path: str
+    data: bytes = b""
+    is_ephemeral: bool = False
+    is_sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Only in a transaction: the node has this version."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """All or nothing."""
+
+    requests: tuple[Create | Set | Delete | Check, ...]
+
+
+Request = Get | Exists | Children | Create | Set | Delete | Transaction
+
+
+class Node(NamedTuple):
+    """What Get gives."""
+
+    data: bytes
+    stat: Stat
+
+
+class Created(NamedTuple):
+    """What Create gives."""
+
+    path: str
+    """With the number that ZooKeeper gave it, if it is sequential."""
+    stat: Stat
+
+
+Result = Node | Stat | list[str] | Created | None | ZooKeeperError | list[Any]
+"""Get: Node. Exists, Set: Stat. Children: names. Create: Created. Delete, Check: None. Transaction: a list with a
+result for each of its requests, in which every one is an error if any is (those not at fault ROLLED_BACK). Or an error.
+"""
+
+Steps = Generator[Sequence[Request], list[Any], Any]
+"""Work in rounds: yields requests, is sent their results in order, returns what it found."""
+
+
+class WatchEvent(Enum):
+    CREATED = "created"
+    DELETED = "deleted"
+    CHANGED = "changed"
+    CHILDREN = "children"
+
+
+class Session(Protocol):
+    """Who is told of the session. Calls come in the order of events, between the answers to requests."""
+
+    def session_began(self, session_id: int) -> None:
+        """A new session: nothing ephemeral of ours is there, and no watch stands."""
+
+    def session_ended(self) -> None:
+        """It expired; requests under way have been given SESSION_EXPIRED. `session_began` follows, maybe much later."""
+
+    def connection_changed(self, is_connected: bool) -> None:
+        """Within a session: requests wait while there is no connection."""
+
+    def watch_fired(self, path: str, event: WatchEvent) -> None:
+        """Once for each watch that was set, which is gone with it."""
+
+
+class ZooKeeper(Protocol):
+    """One client of one ensemble. All calls and callbacks are on the event loop; paths are without the chroot."""
+
+    @property
+    def session_id(self) -> int:
+        """0 while there is none."""
+
+    def execute(self, requests: Sequence[Request], then: Callable[[list[Any]], None]) -> None:
+        """Have these carried out in order, and call back (never before this returns) with a Result for each.
+
+        They wait while there is no connection. Without a session each gets SESSION_EXPIRED.
+        """
+
+
+T = TypeVar("T")
+
+
+def run(
+    zookeeper: ZooKeeper,
+    steps: Generator[Sequence[Request], list[Any], T],
+    then: Callable[[T], None] = lambda _: None,
+) -> None:
+    """Take the steps one round after another. What they raise comes out where ZooKeeper calls back: a bug of ours."""
+
+    def step(results: list[Any] | None) -> None:
+        try:
+            requests = next(steps) if results is None else steps.send(results)
+        except StopIteration as end:
+            then(end.value)
+            return
+        zookeeper.execute(requests, step)
+
+    step(None)
