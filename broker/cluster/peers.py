@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from broker.protocol import cold
-from broker.protocol.apis import APIS
+from broker.protocol.apis import api_of
 from broker.protocol.frame import Parts
 from broker.protocol.primitives import Decoder
 
@@ -66,7 +66,7 @@ def ask(
     timeout_ms: int,
 ) -> None:
     """Send a request that is not hot, given by kio's field names, and call back with the decoded answer."""
-    api = APIS[api_key]
+    api = api_of(api_key)
 
     def decode(body: memoryview | PeerFailure) -> None:
         if isinstance(body, PeerFailure):

@@ -10,7 +10,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.protocol.apis import APIS, Api
+from broker.protocol.apis import APIS, CLUSTER_APIS, Api
 
 BOUNDS_MS: Final = (
     *(0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500),
@@ -104,7 +104,7 @@ class TopicCounters:
 
 class BrokerCounters:
     def __init__(self) -> None:
-        self.requests = {api.key: RequestCounters(api) for api in APIS.values()}
+        self.requests = {api.key: RequestCounters(api) for api in (*APIS.values(), *CLUSTER_APIS.values())}
         self.topics: dict[str, TopicCounters] = {}
         self.unknown_topics = TopicCounters()
         """Requests for topics that are not there; they get no series, or anybody could make as many as he likes."""

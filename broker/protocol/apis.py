@@ -87,3 +87,30 @@ APIS: Final = {
         Api(66, "list_transactions", 0, 1, 0),
     )
 }
+
+LEADER_AND_ISR: Final = 4
+STOP_REPLICA: Final = 5
+UPDATE_METADATA: Final = 6
+CONTROLLED_SHUTDOWN: Final = 7
+OFFSET_FOR_LEADER_EPOCH: Final = 23
+ALTER_PARTITION: Final = 56
+ALLOCATE_PRODUCER_IDS: Final = 67
+
+CLUSTER_APIS: Final = {
+    api.key: api
+    for api in (
+        Api(LEADER_AND_ISR, "leader_and_isr", 0, 7, 4),
+        Api(STOP_REPLICA, "stop_replica", 0, 4, 2),
+        Api(UPDATE_METADATA, "update_metadata", 0, 8, 6),
+        # ControlledShutdown 0 has a request header of its own, without a client id; Kafka 0.9 was the last to send it.
+        Api(CONTROLLED_SHUTDOWN, "controlled_shutdown", 0, 3, 3, served_from=1),
+        Api(ALTER_PARTITION, "alter_partition", 0, 3, 0),
+        Api(ALLOCATE_PRODUCER_IDS, "allocate_producer_ids", 0, 0, 0),
+    )
+}
+"""What brokers of a cluster ask of each other and clients never do: served where there is a cluster."""
+
+
+def api_of(key: int) -> Api:
+    """Of the requests that brokers send too."""
+    return APIS.get(key) or CLUSTER_APIS[key]

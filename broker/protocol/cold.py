@@ -1,6 +1,7 @@
 """The codecs of the APIs that are not hot: kio's generated classes, loaded when a version is first asked for.
 
-Versions that kio lacks are made from those that it has, by broker.protocol.older_schemas.
+Versions that kio lacks are made from those that it has, by broker.protocol.older_schemas; APIs that it lacks stand in
+broker.protocol.cluster_schemas.
 
 Requests are read by our own bounds-checked decoder along kio's schemas, not by kio's: kio 0.6 reserves memory for as
 many items as an array claims, and a count of some billions aborts the process.
@@ -29,7 +30,7 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
-from broker.protocol import older_schemas
+from broker.protocol import cluster_schemas, older_schemas
 from broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError
 
 Answer = dict[str, Any]
@@ -74,6 +75,8 @@ def _entity(schema: str, version: int, kind: EntityType) -> type[Any]:
     newer = older_schemas.newer_version(schema, version)
     if newer is not None:
         return older_schemas.derive(schema, version, kind, _entity(schema, newer, kind))
+    if cluster_schemas.versions(schema):
+        return cluster_schemas.entity(schema, version, kind)
     module_name, class_name = schema_name_map[schema][version][kind].split(":")  # type: ignore[index]
     entity: type[Any] = getattr(import_module(module_name), class_name)
     return entity
@@ -191,7 +194,11 @@ def builder(schema: str, version: int, kind: EntityType) -> Build:
     """A function that makes the request or answer of a version out of mappings."""
 
     def other_versions() -> Iterator[type[Any]]:
-        versions = (*older_schemas.versions(schema), *schema_name_map[schema])
+        versions = (
+            *cluster_schemas.versions(schema),
+            *older_schemas.versions(schema),
+            *schema_name_map.get(schema, ()),
+        )
         for other in sorted(versions, reverse=True):
             yield _entity(schema, other, kind)
 

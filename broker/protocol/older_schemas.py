@@ -81,6 +81,14 @@ _OLDER: Final[Mapping[tuple[str, int], _Older]] = {
             "DescribeConfigsResourceResult.synonyms": (),
         },
     ),
+    ("alter_partition", 0): _Older(
+        1, {"PartitionData.leader_recovery_state": ()}, {"PartitionData.leader_recovery_state": ()}
+    ),
+    ("alter_partition", 1): _Older(
+        2,
+        {"TopicData.topic_id": (_Field("topic_name", str, "string"),)},
+        {"TopicData.topic_id": (_Field("topic_name", str, "string"),)},
+    ),
     ("alter_replica_log_dirs", 0): _Older(1),
     ("describe_log_dirs", 0): _Older(1),
 }
