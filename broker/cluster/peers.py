@@ -52,8 +52,13 @@ class Peer(Protocol):
 
 
 class Peers(Protocol):
-    def connect(self, endpoint: Endpoint, client_id: str) -> Peer:
-        """A connection of its own, whoever else is connected there. The broker itself is a peer like others."""
+    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: Callable[[], None] | None = None) -> Peer:
+        """A connection of its own, whoever else is connected there. The broker itself is a peer like others.
+
+        `on_break` is called (never from within `send` or `close`) when a connection that stood has broken, after the
+        requests under way were given their failure: also while none was, so that a broker whose process ended is
+        noticed at once.
+        """
 
 
 def ask(

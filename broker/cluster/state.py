@@ -38,6 +38,40 @@ class LeaderAndIsr(NamedTuple):
     """Whether its leader came by an unclean election (KIP-704)."""
 
 
+class ReplicaAssignment(NamedTuple):
+    """Who shall have a partition, the preferred leader first: /brokers/topics/T (KIP-455)."""
+
+    replicas: tuple[int, ...]
+    """With those that are being added and removed."""
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """Who had it when the reassignment began."""
+        return tuple(replica for replica in self.replicas if replica not in self.adding)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """Who has it when the reassignment is done."""
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
+
+    def reassigned_to(self, target: tuple[int, ...]) -> ReplicaAssignment:
+        origin = self.origin
+        return ReplicaAssignment(
+            tuple(dict.fromkeys(target + origin)),
+            tuple(dict.fromkeys(replica for replica in target if replica not in origin)),
+            tuple(replica for replica in origin if replica not in target),
+        )
+
+    def without(self, replica: int) -> ReplicaAssignment:
+        return ReplicaAssignment(*(tuple(other for other in part if other != replica) for part in self))
+
+
 class PartitionView(NamedTuple):
     """What every broker knows of a partition, wherever it is."""
 
