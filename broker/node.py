@@ -1,28 +1,25 @@
 """One broker without its sockets: all that a handler may ask of it.
 
-A node owns the topics of its metadata store and the partitions of its log directory, and keeps the two agreeing: a
-topic is in the store before its first folder exists, and is marked for deletion before its first folder goes, so what
-a crash interrupts is finished at the next start.
+A node owns the topics of its metadata store and the partitions of its log directory; who changes them keeps the two
+agreeing (broker/local_topics.py when it runs alone).
 """
 
 from __future__ import annotations
 
-import logging
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from broker.administration import Administration
 from broker.clock import Clock
 from broker.cluster.store import MetadataError, MetadataStore, TopicRecord
-from broker.cluster.znodes import ProducerIdBlock, random_topic_id
-from broker.config import BrokerConfig, TopicConfig, check_topic_overrides, topic_override_warnings
+from broker.cluster.znodes import ProducerIdBlock
+from broker.config import BrokerConfig, TopicConfig
 from broker.group.coordinator import GroupCoordinator
-from broker.internal_topic import OFFSETS_TOPIC, plan_of
+from broker.internal_topic import OFFSETS_TOPIC
+from broker.local_topics import LocalTopics
 from broker.log.checkpoint import TopicPartition, encode_topic_id
 from broker.log.config import LogConfig
 from broker.log.errors import LogDirectoryError
@@ -31,62 +28,14 @@ from broker.log.log_directory import LogDirectory
 from broker.log.moving import Move, is_too_long
 from broker.log.partition_log import PartitionLog
 from broker.log_settings import log_config_of
-from broker.metrics.counters import BrokerCounters, TopicCounters
+from broker.metrics.counters import BrokerCounters
 from broker.quota.client_quotas import ClientQuotas
 from broker.records.record import TransactionMarker
 from broker.replica.fetch_sessions import FetchSessions
 from broker.replica.partition import Partition
 from broker.replica.waiters import Scheduler
+from broker.topic import Topic
 from broker.txn.coordinator import TransactionCoordinator
-
-_logger = logging.getLogger(__name__)
-
-MAX_TOPIC_NAME_LENGTH: Final = 249
-MAX_PARTITIONS_PER_REQUEST: Final = 10_000
-"""Kafka's controller refuses more at once too; without a limit one request could fill the disk with folders."""
-_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-class Problem(NamedTuple):
-    """Why a request was not carried out, for the client."""
-
-    error_code: ErrorCode
-    message: str
-
-
-class NewTopic(NamedTuple):
-    """A topic somebody asks for. -1 for a count asks for the broker's default; an assignment excludes both counts."""
-
-    name: str
-    partition_count: int = -1
-    replication_factor: int = -1
-    assignment: Mapping[int, list[int]] | None = None
-    config: Mapping[str, str | None] | None = None
-
-
-class Topic:
-    __slots__ = ("config", "counters", "name", "partition_count", "partitions", "topic_id")
-
-    def __init__(self, record: TopicRecord, config: TopicConfig, counters: TopicCounters) -> None:
-        self.name = record.name
-        self.topic_id = record.topic_id
-        self.config = config
-        self.partition_count = len(record.assignment)
-        self.partitions: list[Partition] = []
-        self.counters = counters
-
-
-def topic_name_problem(name: str) -> str | None:
-    """Why this cannot be a topic's name, by Kafka's rules; None when it can."""
-    if not name:
-        return "Topic name is invalid: the empty string is not allowed"
-    if name in (".", ".."):
-        return f"Topic name is invalid: '{name}' is not allowed"
-    if len(name) > MAX_TOPIC_NAME_LENGTH:
-        return f"Topic name is invalid: it is longer than {MAX_TOPIC_NAME_LENGTH} characters"
-    if not _TOPIC_NAME.fullmatch(name):
-        return f"Topic name is invalid: '{name}' has characters other than ASCII letters, digits, '.', '_' and '-'"
-    return None
 
 
 class Node:
@@ -128,11 +77,14 @@ class Node:
         self._storage_failed = storage_failed
         self._topics: dict[str, Topic] = {}
         self._topics_by_id: dict[UUID, Topic] = {}
-        self._half_gone: set[str] = set()
+        self.half_gone: set[str] = set()
         """Topics that the disk did not let go: nobody sees them, though the store and the disk may know them still."""
         self._producer_ids = ProducerIdBlock(broker_id, 0, -1)
         self._known_producer_ids: set[int] = set()
         """Those of the block that logs know already."""
+        self.local_topics = LocalTopics(self)
+        self.administration: Administration = self.local_topics
+        """In a cluster the member replaces it by that of the cluster."""
         self.groups = GroupCoordinator(self, self._take_up_topics())
         self.transactions = TransactionCoordinator(self)
         for (topic, index), directory in log_directories.interrupted_moves:
@@ -158,9 +110,9 @@ class Node:
         marked = list(self.store.topics_marked_for_deletion())
         try:
             for name in marked:
-                self._remove(name)
+                self.remove_topic(name)
             for record in list(self.store.topics()):
-                self._open_topic(record)
+                self.open_topic(record)
         except OSError as error:
             where = error.filename or ", ".join(str(directory.path) for directory in self.log_directories.all)
             raise LogDirectoryError(f"{where} cannot be used: {error.strerror}; mend that and start again") from error
@@ -197,199 +149,20 @@ class Node:
             partition.fail()
         return len(failed)
 
-    # Changing topics
+    # What a topic's making, growing and deleting comes down to
 
-    def create_topic(self, wanted: NewTopic) -> Topic | Problem:
-        return self.create_topics([wanted])[0]
+    def forget_topic(self, topic: Topic) -> None:
+        """Serve it no more, while its folders are still there."""
+        del self._topics[topic.name]
+        del self._topics_by_id[topic.topic_id]
+        self.counters.topic_deleted(topic.name)
+        for partition in topic.partitions:
+            partition.end(ErrorCode.unknown_topic_or_partition)
+        self.groups.topic_deleted(topic.name)
+        self.transactions.topic_deleted(topic.name)
 
-    def create_topics(self, wanted: Sequence[NewTopic], *, validate_only: bool = False) -> list[Topic | Problem]:
-        """Create topics, each for itself. With `validate_only` nothing is made, and they are told as they would be."""
-        results: list[Topic | Problem] = []
-        records: list[TopicRecord] = []
-        partition_count = 0
-        names = {_in_metrics(name): name for name in self._topics}
-        for topic in wanted:
-            if topic.name in self._half_gone and not validate_only:
-                self._abandon(topic.name)
-            assignment = self._assign(topic, names)
-            if isinstance(assignment, Problem):
-                results.append(assignment)
-                continue
-            partition_count += len(assignment)
-            if partition_count > MAX_PARTITIONS_PER_REQUEST:
-                results.append(_too_many_partitions(partition_count))
-                continue
-            config = {name: text for name, text in (topic.config or {}).items() if text is not None}
-            record = TopicRecord(topic.name, random_topic_id(), assignment, config)
-            records.append(record)
-            results.append(Topic(record, TopicConfig(self.config, config), TopicCounters()))
-            names[_in_metrics(topic.name)] = topic.name
-        if validate_only or not records:
-            return results
-        try:
-            self.store.put_topics(records)
-        except OSError as error:
-            return [result if isinstance(result, Problem) else _cannot_write(result.name, error) for result in results]
-        opened = {record.name: self._open_new_topic(record) for record in records}
-        return [result if isinstance(result, Problem) else opened[result.name] for result in results]
-
-    def create_by_default(self, name: str) -> Topic | Problem:
-        """Create a topic that somebody uses before anybody has created it."""
-        return self.create_all_by_default([name])[name]
-
-    def create_all_by_default(self, names: Iterable[str]) -> dict[str, Topic | Problem]:
-        """Create several of them in one write, up to the limit of a request."""
-        wanted = [self._by_default(name) for name in dict.fromkeys(names)]
-        return {topic.name: result for topic, result in zip(wanted, self.create_topics(wanted), strict=True)}
-
-    def _by_default(self, name: str) -> NewTopic:
-        plan = plan_of(name, self.config)
-        return NewTopic(name) if plan is None else NewTopic(name, plan.partition_count, 1, config=plan.overrides)
-
-    def _open_new_topic(self, record: TopicRecord) -> Topic | Problem:
-        try:
-            topic = self._open_topic(record)
-        except OSError as error:
-            self._abandon(record.name)
-            return _cannot_write(record.name, error)
-        _logger.info("created topic %s with %d partitions", topic.name, topic.partition_count)
-        for warning in topic_override_warnings(record.config):
-            _logger.warning("topic %s: %s", topic.name, warning)
-        self.groups.topic_created(topic.name)
-        self.transactions.topic_created(topic.name)
-        return topic
-
-    def _assign(self, wanted: NewTopic, names: Mapping[str, str]) -> Problem | dict[int, list[int]]:
-        """The replicas of every partition of a new topic, if it may be made beside those of `names`."""
-        if reason := topic_name_problem(wanted.name):
-            return Problem(ErrorCode.invalid_topic_exception, reason)
-        if wanted.name in self._topics:
-            return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' already exists.")
-        if wanted.name in self._half_gone or wanted.name in self.store.topics_marked_for_deletion():
-            return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' is marked for deletion.")
-        twin = names.get(_in_metrics(wanted.name))
-        if twin is not None:
-            return Problem(
-                ErrorCode.invalid_topic_exception,
-                f"Topic '{wanted.name}' collides with existing topic {twin}: '.' and '_' are the same in metric names",
-            )
-        if reason := check_topic_overrides(wanted.config or {}):
-            return Problem(ErrorCode.invalid_config, reason)
-        if wanted.assignment:
-            if wanted.partition_count != -1 or wanted.replication_factor != -1:
-                return Problem(
-                    ErrorCode.invalid_request,
-                    "Both numPartitions or replicationFactor and replicasAssignments were set. "
-                    "Both cannot be used at the same time.",
-                )
-            return self._check_assignment(wanted.assignment, first=0)
-        count = self.config.integer("num.partitions") if wanted.partition_count == -1 else wanted.partition_count
-        replication_factor = (
-            self.config.integer("default.replication.factor")
-            if wanted.replication_factor == -1
-            else wanted.replication_factor
-        )
-        if count <= 0:
-            return Problem(ErrorCode.invalid_partitions, "Number of partitions must be larger than 0.")
-        if count > MAX_PARTITIONS_PER_REQUEST:
-            return _too_many_partitions(count)
-        if replication_factor <= 0:
-            return Problem(ErrorCode.invalid_replication_factor, "Replication factor must be larger than 0.")
-        if replication_factor > 1:
-            return Problem(
-                ErrorCode.invalid_replication_factor,
-                f"Replication factor: {replication_factor} larger than available brokers: 1.",
-            )
-        return {partition: [self.broker_id] for partition in range(count)}
-
-    def _check_assignment(self, assignment: Mapping[int, list[int]], *, first: int) -> Problem | dict[int, list[int]]:
-        if len(assignment) > MAX_PARTITIONS_PER_REQUEST:
-            return _too_many_partitions(len(assignment))
-        if sorted(assignment) != list(range(first, first + len(assignment))):
-            return Problem(
-                ErrorCode.invalid_replica_assignment,
-                f"The assignment must name the partitions from {first} on without gaps.",
-            )
-        for partition, replicas in assignment.items():
-            if replicas != [self.broker_id]:
-                return Problem(
-                    ErrorCode.invalid_replica_assignment,
-                    f"Partition {partition} is assigned to brokers {replicas}; the only broker is {self.broker_id}.",
-                )
-        return dict(sorted(assignment.items()))
-
-    def add_partitions(
-        self, name: str, total: int, assignments: list[list[int]] | None, *, validate_only: bool = False
-    ) -> Problem | None:
-        topic = self._topics.get(name)
-        if topic is None:
-            return Problem(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
-        current = len(topic.partitions)
-        if total <= current:
-            return Problem(
-                ErrorCode.invalid_partitions,
-                f"Topic currently has {current} partitions, which is higher than the requested {total}."
-                if total < current
-                else f"Topic already has {current} partitions.",
-            )
-        if total - current > MAX_PARTITIONS_PER_REQUEST:
-            return _too_many_partitions(total - current)
-        if assignments is not None and len(assignments) != total - current:
-            return Problem(
-                ErrorCode.invalid_replica_assignment,
-                f"{len(assignments)} assignments provided for {total - current} new partitions.",
-            )
-        added = self._check_assignment(
-            dict(enumerate(assignments, current))
-            if assignments is not None
-            else {partition: [self.broker_id] for partition in range(current, total)},
-            first=current,
-        )
-        if isinstance(added, Problem) or validate_only:
-            return added if isinstance(added, Problem) else None
-        record = next(record for record in self.store.topics() if record.name == name)
-        record = replace(record, assignment={**record.assignment, **added})
-        try:
-            self.store.put_topics([record])
-            self._open_partitions(topic, record)
-        except OSError as error:
-            _logger.error("cannot add partitions to topic %s: %s", name, error)
-            return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
-        return None
-
-    def delete_topic(self, name: str) -> Problem | None:
-        topic = self._topics.get(name)
-        if topic is None:
-            return Problem(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
-        if not self.config.boolean("delete.topic.enable"):
-            return Problem(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable).")
-        try:
-            self.store.mark_for_deletion(name)
-            del self._topics[name]
-            del self._topics_by_id[topic.topic_id]
-            self.counters.topic_deleted(name)
-            for partition in topic.partitions:
-                partition.end(ErrorCode.unknown_topic_or_partition)
-            self.groups.topic_deleted(name)
-            self.transactions.topic_deleted(name)
-            self._half_gone.add(name)
-            self._remove(name)
-        except OSError as error:
-            _logger.error("cannot delete topic %s: %s; the next start tries again", name, error)
-            return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
-        _logger.info("deleted topic %s", name)
-        return None
-
-    def _abandon(self, name: str) -> None:
-        """Take back a topic of which not every folder could be made, or let go."""
-        self._half_gone.add(name)
-        try:
-            self.store.mark_for_deletion(name)
-            self._remove(name)
-        except OSError as error:
-            _logger.error("cannot take back topic %s: %s; the next start tries again", name, error)
-
-    def _remove(self, name: str) -> None:
+    def remove_topic(self, name: str) -> None:
+        """Have its folders deleted, and forget it in the store once they all can be."""
         for topic, partition in list(self.log_directories.keys()):
             if topic == name:
                 self.log_directories.delete_partition(topic, partition)
@@ -397,16 +170,16 @@ class Node:
         self.log_directories.set_aside_unfinished(name)
         if not self.log_directories.is_out_of_reach(name):
             self.store.remove_topic(name)
-            self._half_gone.discard(name)
+            self.half_gone.discard(name)
 
-    def _open_topic(self, record: TopicRecord) -> Topic:
+    def open_topic(self, record: TopicRecord) -> Topic:
         topic = Topic(record, TopicConfig(self.config, record.config), self.counters.topic(record.name))
-        self._open_partitions(topic, record)
+        self.open_partitions(topic, record)
         self._topics[topic.name] = topic
         self._topics_by_id[topic.topic_id] = topic
         return topic
 
-    def _open_partitions(self, topic: Topic, record: TopicRecord) -> None:
+    def open_partitions(self, topic: Topic, record: TopicRecord) -> None:
         log_config = log_config_of(topic.config)
         topic.partition_count = len(record.assignment)
         for index in range(len(topic.partitions), len(record.assignment)):
@@ -505,20 +278,3 @@ class Node:
             self._producer_ids = self._producer_ids._replace(first=producer_id + 1)
             if producer_id not in self._known_producer_ids:
                 return producer_id
-
-
-def _in_metrics(topic: str) -> str:
-    """The name as metrics spell it, where it must be unique too."""
-    return topic.replace(".", "_")
-
-
-def _cannot_write(topic: str, error: OSError) -> Problem:
-    _logger.error("cannot create topic %s: %s", topic, error)
-    return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
-
-
-def _too_many_partitions(count: int) -> Problem:
-    return Problem(
-        ErrorCode.policy_violation,
-        f"{count} partitions in one request; at most {MAX_PARTITIONS_PER_REQUEST} are made at once.",
-    )

@@ -15,10 +15,11 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from broker.administration import Problem
 from broker.config import DYNAMIC_BROKER_PROPERTIES, TopicConfig, check_broker_overrides, check_topic_overrides, render
 from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind
 from broker.log_settings import log_config_of
-from broker.node import Node, Problem
+from broker.node import Node
 
 _logger = logging.getLogger(__name__)
 

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from broker.administration import Problem
 from broker.handlers.describe_client_quotas import CLIENT_ID, IP, USER
 from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node, Problem
+from broker.node import Node
 from broker.quota.entities import DEFAULT, HONOURED, Entity, Name
 
 _logger = logging.getLogger(__name__)

@@ -13,8 +13,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from broker import reconfiguration
+from broker.administration import Problem
 from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node, Problem
+from broker.node import Node
 from broker.protocol.cold import Answer
 from broker.reconfiguration import Change, Operation
 

@@ -15,8 +15,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from broker.administration import Problem
 from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node, Problem
+from broker.node import Node
 from broker.security.scram import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,

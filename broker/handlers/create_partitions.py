@@ -11,26 +11,51 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node, Problem
-from broker.protocol.cold import Answer
+from broker.administration import MorePartitions, Problem
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.node import Node
+from broker.protocol.cold import milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    topics = request.topics
-    named = Counter(topic.name for topic in topics)
-    return {"results": [_add(node, topic, named[topic.name] > 1, request.validate_only) for topic in topics]}
+    named = Counter(topic.name for topic in request.topics)
+    wanted = [
+        MorePartitions(
+            topic.name,
+            topic.count,
+            None if topic.assignments is None else [list(entry.broker_ids) for entry in topic.assignments],
+        )
+        for topic in request.topics
+    ]
+    deferred = Deferred()
+
+    def answer(results: list[Problem | None]) -> None:
+        rest = iter(results)
+        deferred.complete(
+            {
+                "results": [
+                    _result(topic.name, _named_twice(topic.name) if named[topic.name] > 1 else next(rest))
+                    for topic in wanted
+                ]
+            }
+        )
+
+    node.administration.add_partitions(
+        [topic for topic in wanted if named[topic.name] == 1],
+        answer,
+        timeout_ms=milliseconds(request.timeout),
+        validate_only=request.validate_only,
+    )
+    return deferred.now_or_later()
 
 
-def _add(node: Node, wanted: Any, is_named_twice: bool, validate_only: bool) -> Answer:
-    problem: Problem | None
-    if is_named_twice:
-        problem = Problem(ErrorCode.invalid_request, f"Topic '{wanted.name}' is named twice in the request.")
-    else:
-        assignments = None if wanted.assignments is None else [list(entry.broker_ids) for entry in wanted.assignments]
-        problem = node.add_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
+def _named_twice(topic: str) -> Problem:
+    return Problem(ErrorCode.invalid_request, f"Topic '{topic}' is named twice in the request.")
+
+
+def _result(topic: str, problem: Problem | None) -> dict[str, Any]:
     return {
-        "name": wanted.name,
+        "name": topic,
         "error_code": ErrorCode.none if problem is None else problem.error_code,
         "error_message": None if problem is None else problem.message,
     }

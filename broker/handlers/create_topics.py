@@ -2,8 +2,8 @@
 
 Behaviour:
 * Each topic succeeds or fails by itself; one named twice in a request fails with INVALID_REQUEST, both times.
-* The checks and their error codes are those of broker.node.Node.create_topics.
-* The topic is ready when the answer is sent, so the time-out is never reached.
+* The checks and their error codes are those of whoever administers: broker.local_topics, or the cluster's controller.
+* The topic is ready when the answer is sent, or the error is REQUEST_TIMED_OUT and it is made all the same.
 
 Versions: v1 brings error messages and validate_only; v4 lets both counts be -1, for the broker's defaults (KIP-464);
 v5 tells the resulting counts and configuration (KIP-525); v7 the topic id.
@@ -16,25 +16,39 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from broker.administration import CreatedTopic, NewTopic, Problem
 from broker.handlers.describe_configs import describe_topic_config
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import NewTopic, Node, Problem, Topic
-from broker.protocol.cold import Answer
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.node import Node
+from broker.protocol.cold import Answer, milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     named = Counter(topic.name for topic in request.topics)
     checked = [_read(topic, named[topic.name] > 1) for topic in request.topics]
-    wanted = [topic for topic in checked if isinstance(topic, NewTopic)]
-    validate_only = context.version >= 1 and request.validate_only
-    created = iter(node.create_topics(wanted, validate_only=validate_only))
-    results = [entry if isinstance(entry, Problem) else next(created) for entry in checked]
-    return {
-        "topics": [
-            _failed(topic.name, result) if isinstance(result, Problem) else _made(result, validate_only)
-            for topic, result in zip(request.topics, results, strict=True)
+    deferred = Deferred()
+
+    def answer(results: list[CreatedTopic | Problem]) -> None:
+        rest = iter(results)
+        answers = [
+            (topic.name, entry if isinstance(entry, Problem) else next(rest))
+            for topic, entry in zip(request.topics, checked, strict=True)
         ]
-    }
+        deferred.complete(
+            {
+                "topics": [
+                    _failed(name, result) if isinstance(result, Problem) else _made(result) for name, result in answers
+                ]
+            }
+        )
+
+    node.administration.create_topics(
+        [topic for topic in checked if isinstance(topic, NewTopic)],
+        answer,
+        timeout_ms=milliseconds(request.timeout),
+        validate_only=context.version >= 1 and request.validate_only,
+    )
+    return deferred.now_or_later()
 
 
 def _read(topic: Any, is_named_twice: bool) -> NewTopic | Problem:
@@ -52,12 +66,12 @@ def _read(topic: Any, is_named_twice: bool) -> NewTopic | Problem:
     )
 
 
-def _made(topic: Topic, validate_only: bool) -> Answer:
+def _made(topic: CreatedTopic) -> Answer:
     return {
         "name": topic.name,
-        "topic_id": None if validate_only else topic.topic_id,
+        "topic_id": topic.topic_id,
         "num_partitions": topic.partition_count,
-        "replication_factor": 1,
+        "replication_factor": topic.replication_factor,
         "configs": [
             {key: entry[key] for key in ("name", "value", "read_only", "config_source", "is_sensitive")}
             for entry in describe_topic_config(topic.config)

@@ -8,44 +8,64 @@ Versions: v5 brings error messages; v6 topic ids (UNKNOWN_TOPIC_ID; a name and a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node, Problem
-from broker.protocol.cold import Answer
+from broker.administration import Problem
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.node import Node
+from broker.protocol.cold import Answer, milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if context.version >= 6:
-        return {"responses": [_delete(node, topic.name, topic.topic_id) for topic in request.topics]}
-    return {"responses": [_delete(node, name, None) for name in request.topic_names]}
+        found = [_find(node, topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        found = [_find(node, name, None) for name in request.topic_names]
+    deferred = Deferred()
+
+    def answer(results: list[Problem | None]) -> None:
+        rest = iter(results)
+        deferred.complete({"responses": [_answer(topic, topic.problem or next(rest)) for topic in found]})
+
+    node.administration.delete_topics(
+        [str(topic.name) for topic in found if topic.problem is None], answer, timeout_ms=milliseconds(request.timeout)
+    )
+    return deferred.now_or_later()
 
 
-def _delete(node: Node, name: str | None, topic_id: UUID | None) -> Answer:
+class _Named(NamedTuple):
+    """A topic of the request, as the answer names it, and what is wrong with naming it so."""
+
+    name: str | None
+    topic_id: UUID | None
+    problem: Problem | None = None
+
+
+def _find(node: Node, name: str | None, topic_id: UUID | None) -> _Named:
     if topic_id is not None:
         if name is not None:
-            return _answer(
+            return _Named(
                 name, topic_id, Problem(ErrorCode.invalid_request, "Give a topic's name or its id, not both.")
             )
         topic = node.topic(topic_id)
         if topic is None:
-            return _answer(
+            return _Named(
                 None, topic_id, Problem(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
             )
         name = topic.name
     if name is None:
-        return _answer(None, None, Problem(ErrorCode.invalid_request, "Neither a topic's name nor its id is given."))
+        return _Named(None, None, Problem(ErrorCode.invalid_request, "Neither a topic's name nor its id is given."))
     known = node.topic(name)
-    return _answer(name, known.topic_id if known is not None else None, node.delete_topic(name))
+    return _Named(name, known.topic_id if known is not None else None)
 
 
-def _answer(name: str | None, topic_id: UUID | None, problem: Problem | None) -> Answer:
+def _answer(topic: _Named, problem: Problem | None) -> Answer:
     return {
-        "name": name,
-        "topic_id": topic_id,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
         "error_code": ErrorCode.none if problem is None else problem.error_code,
         "error_message": None if problem is None else problem.message,
     }

@@ -21,8 +21,9 @@ from kio.schema.errors import ErrorCode
 from broker.config import DYNAMIC_BROKER_PROPERTIES, BrokerConfig, Source, TopicConfig, render
 from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, Value
 from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node, topic_name_problem
+from broker.node import Node
 from broker.protocol.cold import Answer
+from broker.topic import topic_name_problem
 
 _TOPIC: Final = 2
 _BROKER: Final = 4

@@ -16,8 +16,9 @@ from broker.handlers.reply import Reply, RequestContext
 from broker.log.checkpoint import TopicPartition
 from broker.log.log_directory import LogDirectory
 from broker.log.moving import Move
-from broker.node import Node, Topic
+from broker.node import Node
 from broker.protocol.cold import Answer
+from broker.topic import Topic
 
 _UNKNOWN: Final = (-1, -1)
 

@@ -1,44 +1,56 @@
 """ElectLeaders: v0-v2 (key 43)
 
-Behaviour: this broker leads every partition and is its only replica, so no election is ever needed: ELECTION_NOT_NEEDED
-for each partition named, nothing for null, which asks for all that need one. v1 brings unclean elections (KIP-460).
+Behaviour: each partition by itself; ELECTION_NOT_NEEDED where the wanted one leads, and null, which asks for all that
+need an election, leaves those out. v1 brings unclean elections (KIP-460).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext
+from broker.administration import ElectionType, Problem
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.log.checkpoint import TopicPartition
 from broker.node import Node
-from broker.protocol.cold import Answer
-
-_PREFERRED: Final = 0
-_UNCLEAN: Final = 1
+from broker.protocol.cold import Answer, milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    if context.version >= 1 and request.election_type not in (_PREFERRED, _UNCLEAN):
+    try:
+        election_type = ElectionType(request.election_type) if context.version >= 1 else ElectionType.PREFERRED
+    except ValueError:
         return {"error_code": ErrorCode.invalid_request, "replica_election_results": ()}
-    wanted = request.topic_partitions or ()
+    wanted = (
+        None
+        if request.topic_partitions is None
+        else [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+    )
+    deferred = Deferred()
+    node.administration.elect_leaders(
+        wanted,
+        election_type,
+        lambda results: deferred.complete(_answer(results)),
+        timeout_ms=milliseconds(request.timeout),
+    )
+    return deferred.now_or_later()
+
+
+def _answer(results: Problem | dict[TopicPartition, Problem | None]) -> Answer:
+    if isinstance(results, Problem):
+        return {"error_code": results.error_code, "replica_election_results": ()}
+    topics: dict[str, list[Answer]] = {}
+    for (topic, index), problem in results.items():
+        topics.setdefault(topic, []).append(
+            {
+                "partition_id": index,
+                "error_code": ErrorCode.none if problem is None else problem.error_code,
+                "error_message": None if problem is None else problem.message,
+            }
+        )
     return {
         "replica_election_results": [
-            {"topic": topic.topic, "partition_result": [_result(node, topic.topic, i) for i in topic.partitions]}
-            for topic in wanted
+            {"topic": topic, "partition_result": partitions} for topic, partitions in topics.items()
         ]
-    }
-
-
-def _result(node: Node, topic: str, index: int) -> Answer:
-    if node.partition(topic, index) is None:
-        return {
-            "partition_id": index,
-            "error_code": ErrorCode.unknown_topic_or_partition,
-            "error_message": "The partition does not exist.",
-        }
-    return {
-        "partition_id": index,
-        "error_code": ErrorCode.election_not_needed,
-        "error_message": "The leader is the only replica.",
     }

@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from broker.administration import Problem
 from broker.handlers.reply import Reply, RequestContext
 from broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.node import Node, Problem
+from broker.node import Node
 from broker.protocol.cold import Answer
 
 _GROUP: Final = 0
@@ -38,7 +39,7 @@ def _find(node: Node, context: RequestContext, key_type: int) -> Answer:
     topic = _TOPICS.get(key_type)
     if topic is None:
         return _nowhere(ErrorCode.invalid_request, f"There are no coordinators of kind {key_type}.")
-    if node.topic(topic) is None and isinstance(problem := node.create_by_default(topic), Problem):
+    if node.topic(topic) is None and isinstance(problem := node.local_topics.create_by_default(topic), Problem):
         return _nowhere(ErrorCode.coordinator_not_available, problem.message)
     listener = context.client.listener
     return {

@@ -1,15 +1,43 @@
 """ListPartitionReassignments: v0-v0 (key 46)
 
-Behaviour: a broker that runs alone moves no partition, so none is listed, of the topics asked for as of all (null).
+Behaviour (KIP-455): partitions that move, of those asked for or of all (null); others are left out.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from broker.handlers.reply import Reply, RequestContext
+from broker.administration import Problem, Reassignment
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.log.checkpoint import TopicPartition
 from broker.node import Node
+from broker.protocol.cold import Answer, milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    return {"topics": ()}
+    wanted = (
+        None
+        if request.topics is None
+        else [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+    )
+    deferred = Deferred()
+    node.administration.list_reassignments(
+        wanted, lambda found: deferred.complete(_answer(found)), timeout_ms=milliseconds(request.timeout)
+    )
+    return deferred.now_or_later()
+
+
+def _answer(found: Problem | dict[TopicPartition, Reassignment]) -> Answer:
+    if isinstance(found, Problem):
+        return {"error_code": found.error_code, "error_message": found.message, "topics": ()}
+    topics: dict[str, list[Answer]] = {}
+    for (topic, index), moving in found.items():
+        topics.setdefault(topic, []).append(
+            {
+                "partition_index": index,
+                "replicas": moving.replicas,
+                "adding_replicas": moving.adding,
+                "removing_replicas": moving.removing,
+            }
+        )
+    return {"topics": [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]}

@@ -17,9 +17,10 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from broker.administration import Problem
 from broker.handlers.reply import Reply, RequestContext
 from broker.internal_topic import INTERNAL_TOPICS
-from broker.node import Node, Problem, Topic, topic_name_problem
+from broker.node import Node
 from broker.protocol.apis import METADATA
 from broker.protocol.metadata import (
     OPERATIONS_NOT_ASKED,
@@ -33,6 +34,7 @@ from broker.protocol.metadata import (
     encode_response,
 )
 from broker.protocol.primitives import ZERO_UUID
+from broker.topic import Topic, topic_name_problem
 
 decode = decode_request
 
@@ -54,7 +56,7 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
     else:
         missing = _missing(node, request.topics)
         may_create = request.allow_auto_topic_creation and node.config.boolean("auto.create.topics.enable")
-        created = node.create_all_by_default(missing) if missing and may_create else {}
+        created = node.local_topics.create_all_by_default(missing) if missing and may_create else {}
         topics = [_find(node, wanted, created, operations) for wanted in request.topics]
     for topic in topics:
         if topic.error_code:

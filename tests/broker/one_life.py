@@ -19,6 +19,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from broker.administration import MorePartitions, NewTopic, Problem
 from broker.clock import ManualClock
 from broker.cluster.embedded import EmbeddedMetadataStore
 from broker.cluster.store import MetadataError
@@ -30,7 +31,7 @@ from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
 from broker.log.partition_log import Appended, PartitionLog
 from broker.log_settings import log_config_of, log_configs_of
-from broker.node import NewTopic, Node, Problem
+from broker.node import Node
 from broker.records.batch import headers
 from broker.records.record import Record, TransactionMarker, encode_batch
 from broker.replica.partition import Partition
@@ -247,19 +248,19 @@ class Life:
     ) -> None:
         self.exists[topic] = None
         for _ in range(40):
-            created = broker.node.create_topic(NewTopic(topic, partitions, 1, config=config or {}))
+            created = broker.node.local_topics.create(NewTopic(topic, partitions, 1, config=config or {}))
             if not isinstance(created, Problem):
                 self.exists[topic] = True
                 return
 
     def grow(self, broker: Broker, topic: str, partitions: int) -> None:
         if self.exists[topic]:
-            broker.node.add_partitions(topic, partitions, None)
+            broker.node.local_topics.grow(MorePartitions(topic, partitions))
 
     def delete(self, broker: Broker, topic: str) -> None:
         if self.exists[topic]:
             self.exists[topic] = None
-            self.exists[topic] = None if broker.node.delete_topic(topic) else False
+            self.exists[topic] = None if broker.node.local_topics.delete(topic) else False
 
     def append(self, broker: Broker) -> None:
         partition = broker.partition("t")
@@ -384,7 +385,7 @@ class Life:
                 assert number_of(found.get(key)) >= number_of(value), f"{key!r} lost its value"
         for name in ("t", "c", "gone"):
             if broker.node.topic(name) is None:
-                assert not isinstance(broker.node.create_topic(NewTopic(name, 1, 1)), Problem), name
+                assert not isinstance(broker.node.local_topics.create(NewTopic(name, 1, 1)), Problem), name
             (partition,) = broker.node.topic(name).partitions[:1]  # type: ignore[union-attr]
             assert isinstance(partition.append(memoryview(keyed_batch([(b"k", b"v")])), 1, 0), Appended)
             names = {entry.name.rpartition(".")[2] for entry in files.list(partition.log.directory)}

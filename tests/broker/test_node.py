@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker.administration import MAX_PARTITIONS_PER_REQUEST, MorePartitions, NewTopic, Problem
 from broker.clock import ManualClock
 from broker.cluster.embedded import FILE_NAME, EmbeddedMetadataStore
 from broker.cluster.store import MetadataError
@@ -18,7 +19,7 @@ from broker.log.checkpoint import encode_partition_metadata
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
 from broker.log_settings import log_config_of
-from broker.node import MAX_PARTITIONS_PER_REQUEST, NewTopic, Node, Problem
+from broker.node import Node
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import ROOT, append, batch, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
@@ -46,15 +47,15 @@ def start(files: SimulatedFiles) -> Node:
 
 
 def create(node: Node) -> Any:
-    return node.create_topic(NewTopic("new", 3, 1))
+    return node.local_topics.create(NewTopic("new", 3, 1))
 
 
 def grow(node: Node) -> Any:
-    return node.add_partitions("old", 4, None)
+    return node.local_topics.grow(MorePartitions("old", 4))
 
 
 def recreate(node: Node) -> Any:
-    return node.delete_topic("old") or node.create_topic(NewTopic("old", 2, 1))
+    return node.local_topics.delete("old") or node.local_topics.create(NewTopic("old", 2, 1))
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -63,8 +64,8 @@ def test_an_interrupted_change_of_topics_is_whole_or_not_there(work: Callable[[N
     for at in range(400):
         files = SimulatedFiles()
         node = start(files)
-        assert not isinstance(node.create_topic(NewTopic("kept", 1, 1)), Problem)
-        assert not isinstance(node.create_topic(NewTopic("old", 2, 1)), Problem)
+        assert not isinstance(node.local_topics.create(NewTopic("kept", 1, 1)), Problem)
+        assert not isinstance(node.local_topics.create(NewTopic("old", 2, 1)), Problem)
         for log in node.log_directories.all[0].logs.values():
             append(log, batch(b"record"))
         old = node.topic("old")
@@ -103,10 +104,10 @@ def check(node: Node, old_id: UUID, what: str) -> None:
             if topic.name == "new" or (topic.name == "old" and topic.topic_id != old_id):
                 assert partition.log.log_end_offset == 0, what
             append(partition.log, batch(b"more"))
-    assert not isinstance(node.create_topic(NewTopic("another", 1, 1)), Problem), what
+    assert not isinstance(node.local_topics.create(NewTopic("another", 1, 1)), Problem), what
     for name in ("new", "old"):
         if node.topic(name) is None:
-            assert not isinstance(node.create_topic(NewTopic(name, 3, 1)), Problem), what
+            assert not isinstance(node.local_topics.create(NewTopic(name, 3, 1)), Problem), what
 
 
 @pytest.mark.parametrize("work", [create, grow, recreate])
@@ -115,7 +116,7 @@ def test_what_a_full_disk_left_half_done_is_finished_when_there_is_space(work: C
     for at in range(300):
         files = SimulatedFiles()
         node = start(files)
-        assert not isinstance(node.create_topic(NewTopic("old", 2, 1)), Problem)
+        assert not isinstance(node.local_topics.create(NewTopic("old", 2, 1)), Problem)
         number = files.changes_made + at
         files.full_during = range(number, number + 40)
         work(node)
@@ -123,8 +124,8 @@ def test_what_a_full_disk_left_half_done_is_finished_when_there_is_space(work: C
         files.full_during = range(0)
         for name in ("old", "new"):
             if node.topic(name) is None:
-                assert not isinstance(node.create_topic(NewTopic(name, 1, 1)), Problem), f"operation {at}"
-            assert node.delete_topic(name) is None
+                assert not isinstance(node.local_topics.create(NewTopic(name, 1, 1)), Problem), f"operation {at}"
+            assert node.local_topics.delete(name) is None
         assert node.log_directories.all[0].logs == {}
         assert list(start(files.restarted()).topics()) == [], f"operation {at}"
         if is_over:
@@ -135,7 +136,7 @@ def test_what_a_full_disk_left_half_done_is_finished_when_there_is_space(work: C
 def test_the_records_of_another_topic_of_the_same_name_are_not_taken_for_its_own() -> None:
     files = SimulatedFiles()
     node = start(files)
-    node.create_topic(NewTopic("t", 1, 1))
+    node.local_topics.create(NewTopic("t", 1, 1))
     append(node.log_directories.all[0].logs["t", 0], batch(b"record"))
     path = ROOT / "t-0" / "partition.metadata"
     files.overwrite(path, encode_partition_metadata(UUID(int=7)))
@@ -147,7 +148,7 @@ def test_metadata_put_back_from_a_copy_gives_nothing_out_twice() -> None:
     """Neither a leader epoch, which clients and transactions would refuse, nor the id of a producer that a log knows:
     the first batch of its new owner would be taken for a retry, and be lost."""
     files = SimulatedFiles()
-    start(files).create_topic(NewTopic("t", 1, 1))
+    start(files).local_topics.create(NewTopic("t", 1, 1))
     copy = files.read(ROOT / FILE_NAME)
     for _ in range(3):
         files = files.restarted()
@@ -169,7 +170,7 @@ def test_metadata_put_back_from_a_copy_gives_nothing_out_twice() -> None:
 def test_partitions_are_counted_over_all_topics_of_a_request() -> None:
     node = start(SimulatedFiles())
     half = MAX_PARTITIONS_PER_REQUEST // 2 + 1
-    first, second = node.create_topics([NewTopic("a", half, 1), NewTopic("b", half, 1)], validate_only=True)
+    first, second = node.local_topics.create_all([NewTopic("a", half, 1), NewTopic("b", half, 1)], validate_only=True)
     assert not isinstance(first, Problem)
     assert isinstance(second, Problem)
     assert second.error_code is ErrorCode.policy_violation

@@ -11,6 +11,7 @@ from typing import Any, Final
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
+from broker.administration import NewTopic, Problem
 from broker.clock import ManualClock
 from broker.cluster.embedded import EmbeddedMetadataStore
 from broker.config import BrokerConfig, Setting, TopicConfig
@@ -20,12 +21,13 @@ from broker.log.files import FileOperations, RealFiles
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import LogDirectory
 from broker.log_settings import log_config_of
-from broker.node import NewTopic, Node, Problem, Topic
+from broker.node import Node
 from broker.protocol import cold
 from broker.protocol.apis import API_VERSIONS, APIS
 from broker.protocol.frame import Part
 from broker.records.record import Record, encode_batch
 from broker.replica.partition import Partition
+from broker.topic import Topic
 
 LISTENER: Final = Listener("PLAINTEXT", "broker.example", 9092)
 _KEYS: Final = {api.name: api.key for api in APIS.values()}
@@ -149,7 +151,7 @@ class NodeHarness:
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> Topic:
         overrides: dict[str, str | None] = {key.replace("_", "."): value for key, value in config.items()}
-        topic = self.node.create_topic(NewTopic(name, partitions, config=overrides))
+        topic = self.node.local_topics.create(NewTopic(name, partitions, config=overrides))
         assert not isinstance(topic, Problem), topic
         return topic
 

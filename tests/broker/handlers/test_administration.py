@@ -111,7 +111,7 @@ class TestMetadata:
             put_topics(records)
 
         monkeypatch.setattr(node.store, "put_topics", counting)
-        monkeypatch.setattr(node.node, "_open_partitions", lambda topic, record: None)
+        monkeypatch.setattr(node.node, "open_partitions", lambda topic, record: None)
         names = ["a", "b", "a", "c", "b_", "b."]
         answer = node.ask("metadata", 9, topics=[{"name": name} for name in names], allow_auto_topic_creation=True)
         assert [topic.error_code for topic in answer.topics] == [
@@ -285,7 +285,7 @@ class TestDeleteTopics:
     def test_a_name_can_be_used_again_and_starts_empty(self, node: NodeHarness) -> None:
         first = node.create_topic("t").topic_id
         node.produce("t", b"old")
-        node.node.delete_topic("t")
+        node.node.local_topics.delete("t")
         assert node.create_topic("t").topic_id != first
         assert node.produce("t", b"new").base_offset == 0
 

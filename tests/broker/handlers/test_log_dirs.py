@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker.administration import NewTopic, Problem
 from broker.log.errors import LogDirectoryError
 from broker.log.files import RealFiles
-from broker.node import NewTopic, Problem
 from broker.records.batch import ReadableBuffer
 from broker.records.record import TransactionMarker, decode_batch
 from broker.replica.partition import TELL_FAILURES_MS
@@ -122,9 +122,9 @@ def test_a_topic_deleted_while_a_disk_is_broken_goes_from_it_with_the_next_start
     node.produce("t", b"before", partition=0)
     node.produce("t", b"before", partition=1)
     node.node.fail_directory(node.log_directories.all[1])
-    assert node.node.delete_topic("t") is None
+    assert node.node.local_topics.delete("t") is None
     assert node.node.topic("t") is None
-    again = node.node.create_topic(NewTopic("t", 1))
+    again = node.node.local_topics.create(NewTopic("t", 1))
     assert isinstance(again, Problem)
     assert again.message == "Topic 't' is marked for deletion."
     node.close()

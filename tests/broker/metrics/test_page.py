@@ -80,7 +80,7 @@ def test_partitions_deleted_while_the_page_is_read(node: NodeHarness) -> None:
     node.create_topic("t")
     pieces = page(node.node)
     first = next(pieces)
-    assert node.node.delete_topic("t") is None
+    assert node.node.local_topics.delete("t") is None
     samples(first + "".join(pieces))
 
 

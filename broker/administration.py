@@ -1,0 +1,127 @@
+"""What clients may have done to topics as a whole; one interface, whether the broker runs alone or in a cluster.
+
+Every call answers each of the things asked for by itself, in the order asked, through `then`, which may be called
+before the call returns. What takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from broker.config import TopicConfig
+from broker.log.checkpoint import TopicPartition
+
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+"""Kafka's controller refuses more at once too; without a limit one request could fill the disk with folders."""
+
+
+class Problem(NamedTuple):
+    """Why a request was not carried out, for the client."""
+
+    error_code: ErrorCode
+    message: str
+
+
+class NewTopic(NamedTuple):
+    """A topic somebody asks for. -1 for a count asks for the broker's default; an assignment excludes both counts."""
+
+    name: str
+    partition_count: int = -1
+    replication_factor: int = -1
+    assignment: Mapping[int, list[int]] | None = None
+    config: Mapping[str, str | None] | None = None
+
+
+class CreatedTopic(NamedTuple):
+    name: str
+    topic_id: UUID | None
+    """None when it was only to be validated."""
+    partition_count: int
+    replication_factor: int
+    config: TopicConfig
+
+
+class MorePartitions(NamedTuple):
+    """A topic that is to grow, to a total; with an assignment, the replicas of each partition that is new."""
+
+    name: str
+    total: int
+    assignments: list[list[int]] | None = None
+
+
+class ElectionType(IntEnum):
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class Reassignment(NamedTuple):
+    """A partition that moves: all its replicas for now, and which of them come and go."""
+
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+class Administration(Protocol):
+    def create_topics(
+        self,
+        wanted: Sequence[NewTopic],
+        then: Callable[[list[CreatedTopic | Problem]], None],
+        *,
+        timeout_ms: int,
+        validate_only: bool = False,
+    ) -> None:
+        """Create topics. With `validate_only` nothing is made, and they are told as they would be."""
+
+    def add_partitions(
+        self,
+        wanted: Sequence[MorePartitions],
+        then: Callable[[list[Problem | None]], None],
+        *,
+        timeout_ms: int,
+        validate_only: bool = False,
+    ) -> None: ...
+
+    def delete_topics(
+        self, names: Sequence[str], then: Callable[[list[Problem | None]], None], *, timeout_ms: int
+    ) -> None: ...
+
+    def elect_leaders(
+        self,
+        partitions: Sequence[TopicPartition] | None,
+        election_type: ElectionType,
+        then: Callable[[Problem | dict[TopicPartition, Problem | None]], None],
+        *,
+        timeout_ms: int,
+    ) -> None:
+        """Have these led by their preferred replica, or by any that lives; None asks for all that need it."""
+
+    def alter_reassignments(
+        self,
+        wanted: Mapping[TopicPartition, list[int] | None],
+        then: Callable[[Problem | dict[TopicPartition, Problem | None]], None],
+        *,
+        timeout_ms: int,
+    ) -> None:
+        """Begin to move partitions to these replicas, or cancel that (None); answered when it has begun (KIP-455)."""
+
+    def list_reassignments(
+        self,
+        partitions: Sequence[TopicPartition] | None,
+        then: Callable[[Problem | dict[TopicPartition, Reassignment]], None],
+        *,
+        timeout_ms: int,
+    ) -> None:
+        """Those of these, or of all (None), that move."""
+
+
+def too_many_partitions(count: int) -> Problem:
+    return Problem(
+        ErrorCode.policy_violation,
+        f"{count} partitions in one request; at most {MAX_PARTITIONS_PER_REQUEST} are made at once.",
+    )

@@ -1,0 +1,320 @@
+"""Topics of a broker that runs alone: made, grown and deleted in its store and its log directories at once.
+
+A topic is in the store before its first folder exists, and is marked for deletion before its first folder goes, so what
+a crash interrupts is finished at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+
+from broker.administration import (
+    MAX_PARTITIONS_PER_REQUEST,
+    CreatedTopic,
+    ElectionType,
+    MorePartitions,
+    NewTopic,
+    Problem,
+    Reassignment,
+    too_many_partitions,
+)
+from broker.cluster.store import TopicRecord
+from broker.cluster.znodes import random_topic_id
+from broker.config import TopicConfig, check_topic_overrides, topic_override_warnings
+from broker.internal_topic import plan_of
+from broker.log.checkpoint import TopicPartition
+from broker.metrics.counters import TopicCounters
+from broker.topic import Topic, metric_name, topic_name_problem
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+_logger = logging.getLogger(__name__)
+
+
+class LocalTopics:
+    """The `Administration` of a broker that runs alone, and the same at once."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    # Administration: everything is done when it is answered, so no time-out is ever reached
+
+    def create_topics(
+        self,
+        wanted: Sequence[NewTopic],
+        then: Callable[[list[CreatedTopic | Problem]], None],
+        *,
+        timeout_ms: int,
+        validate_only: bool = False,
+    ) -> None:
+        then(
+            [
+                result
+                if isinstance(result, Problem)
+                else CreatedTopic(
+                    result.name, None if validate_only else result.topic_id, result.partition_count, 1, result.config
+                )
+                for result in self.create_all(wanted, validate_only=validate_only)
+            ]
+        )
+
+    def add_partitions(
+        self,
+        wanted: Sequence[MorePartitions],
+        then: Callable[[list[Problem | None]], None],
+        *,
+        timeout_ms: int,
+        validate_only: bool = False,
+    ) -> None:
+        then([self.grow(topic, validate_only=validate_only) for topic in wanted])
+
+    def delete_topics(
+        self, names: Sequence[str], then: Callable[[list[Problem | None]], None], *, timeout_ms: int
+    ) -> None:
+        then([self.delete(name) for name in names])
+
+    def elect_leaders(
+        self,
+        partitions: Sequence[TopicPartition] | None,
+        election_type: ElectionType,
+        then: Callable[[Problem | dict[TopicPartition, Problem | None]], None],
+        *,
+        timeout_ms: int,
+    ) -> None:
+        """This broker leads every partition and is its only replica, so no election is ever needed."""
+        not_needed = Problem(ErrorCode.election_not_needed, "The leader is the only replica.")
+        then({key: self._unknown_partition(key) or not_needed for key in partitions or ()})
+
+    def alter_reassignments(
+        self,
+        wanted: Mapping[TopicPartition, list[int] | None],
+        then: Callable[[Problem | dict[TopicPartition, Problem | None]], None],
+        *,
+        timeout_ms: int,
+    ) -> None:
+        """This broker is the only one, so a partition that is to be here is where it can be."""
+        then({key: self._unknown_partition(key) or self._check_move(replicas) for key, replicas in wanted.items()})
+
+    def list_reassignments(
+        self,
+        partitions: Sequence[TopicPartition] | None,
+        then: Callable[[Problem | dict[TopicPartition, Reassignment]], None],
+        *,
+        timeout_ms: int,
+    ) -> None:
+        then({})
+
+    def _unknown_partition(self, key: TopicPartition) -> Problem | None:
+        if self._node.partition(*key) is not None:
+            return None
+        return Problem(ErrorCode.unknown_topic_or_partition, "The partition does not exist.")
+
+    def _check_move(self, replicas: list[int] | None) -> Problem | None:
+        if replicas is None:
+            return Problem(ErrorCode.no_reassignment_in_progress, "No partition reassignment is in progress.")
+        if not replicas:
+            reason = "Empty replica list specified in partition reassignment."
+        elif len(set(replicas)) < len(replicas):
+            reason = f"Duplicate replica ids in partition reassignment replica list: {replicas}"
+        elif replicas != [self._node.broker_id]:
+            reason = f"Replica assignment has brokers that are not alive: {replicas}"
+        else:
+            return None
+        return Problem(ErrorCode.invalid_replica_assignment, reason)
+
+    # At once
+
+    def create(self, wanted: NewTopic) -> Topic | Problem:
+        return self.create_all([wanted])[0]
+
+    def create_all(self, wanted: Sequence[NewTopic], *, validate_only: bool = False) -> list[Topic | Problem]:
+        """Create topics, each for itself. With `validate_only` nothing is made, and they are told as they would be."""
+        results: list[Topic | Problem] = []
+        records: list[TopicRecord] = []
+        partition_count = 0
+        names = {metric_name(topic.name): topic.name for topic in self._node.topics()}
+        for topic in wanted:
+            if topic.name in self._node.half_gone and not validate_only:
+                self._abandon(topic.name)
+            assignment = self._assign(topic, names)
+            if isinstance(assignment, Problem):
+                results.append(assignment)
+                continue
+            partition_count += len(assignment)
+            if partition_count > MAX_PARTITIONS_PER_REQUEST:
+                results.append(too_many_partitions(partition_count))
+                continue
+            config = {name: text for name, text in (topic.config or {}).items() if text is not None}
+            record = TopicRecord(topic.name, random_topic_id(), assignment, config)
+            records.append(record)
+            results.append(Topic(record, TopicConfig(self._node.config, config), TopicCounters()))
+            names[metric_name(topic.name)] = topic.name
+        if validate_only or not records:
+            return results
+        try:
+            self._node.store.put_topics(records)
+        except OSError as error:
+            return [result if isinstance(result, Problem) else _cannot_write(result.name, error) for result in results]
+        opened = {record.name: self._open_new_topic(record) for record in records}
+        return [result if isinstance(result, Problem) else opened[result.name] for result in results]
+
+    def create_by_default(self, name: str) -> Topic | Problem:
+        """Create a topic that somebody uses before anybody has created it."""
+        return self.create_all_by_default([name])[name]
+
+    def create_all_by_default(self, names: Iterable[str]) -> dict[str, Topic | Problem]:
+        """Create several of them in one write, up to the limit of a request."""
+        wanted = [self._by_default(name) for name in dict.fromkeys(names)]
+        return {topic.name: result for topic, result in zip(wanted, self.create_all(wanted), strict=True)}
+
+    def _by_default(self, name: str) -> NewTopic:
+        plan = plan_of(name, self._node.config)
+        return NewTopic(name) if plan is None else NewTopic(name, plan.partition_count, 1, config=plan.overrides)
+
+    def _open_new_topic(self, record: TopicRecord) -> Topic | Problem:
+        try:
+            topic = self._node.open_topic(record)
+        except OSError as error:
+            self._abandon(record.name)
+            return _cannot_write(record.name, error)
+        _logger.info("created topic %s with %d partitions", topic.name, topic.partition_count)
+        for warning in topic_override_warnings(record.config):
+            _logger.warning("topic %s: %s", topic.name, warning)
+        self._node.groups.topic_created(topic.name)
+        self._node.transactions.topic_created(topic.name)
+        return topic
+
+    def _assign(self, wanted: NewTopic, names: Mapping[str, str]) -> Problem | dict[int, list[int]]:
+        """The replicas of every partition of a new topic, if it may be made beside those of `names`."""
+        if reason := topic_name_problem(wanted.name):
+            return Problem(ErrorCode.invalid_topic_exception, reason)
+        if self._node.topic(wanted.name) is not None:
+            return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' already exists.")
+        if wanted.name in self._node.half_gone or wanted.name in self._node.store.topics_marked_for_deletion():
+            return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' is marked for deletion.")
+        twin = names.get(metric_name(wanted.name))
+        if twin is not None:
+            return Problem(
+                ErrorCode.invalid_topic_exception,
+                f"Topic '{wanted.name}' collides with existing topic {twin}: '.' and '_' are the same in metric names",
+            )
+        if reason := check_topic_overrides(wanted.config or {}):
+            return Problem(ErrorCode.invalid_config, reason)
+        if wanted.assignment:
+            if wanted.partition_count != -1 or wanted.replication_factor != -1:
+                return Problem(
+                    ErrorCode.invalid_request,
+                    "Both numPartitions or replicationFactor and replicasAssignments were set. "
+                    "Both cannot be used at the same time.",
+                )
+            return self._check_assignment(wanted.assignment, first=0)
+        count = self._node.config.integer("num.partitions") if wanted.partition_count == -1 else wanted.partition_count
+        replication_factor = (
+            self._node.config.integer("default.replication.factor")
+            if wanted.replication_factor == -1
+            else wanted.replication_factor
+        )
+        if count <= 0:
+            return Problem(ErrorCode.invalid_partitions, "Number of partitions must be larger than 0.")
+        if count > MAX_PARTITIONS_PER_REQUEST:
+            return too_many_partitions(count)
+        if replication_factor <= 0:
+            return Problem(ErrorCode.invalid_replication_factor, "Replication factor must be larger than 0.")
+        if replication_factor > 1:
+            return Problem(
+                ErrorCode.invalid_replication_factor,
+                f"Replication factor: {replication_factor} larger than available brokers: 1.",
+            )
+        return {partition: [self._node.broker_id] for partition in range(count)}
+
+    def _check_assignment(self, assignment: Mapping[int, list[int]], *, first: int) -> Problem | dict[int, list[int]]:
+        if len(assignment) > MAX_PARTITIONS_PER_REQUEST:
+            return too_many_partitions(len(assignment))
+        if sorted(assignment) != list(range(first, first + len(assignment))):
+            return Problem(
+                ErrorCode.invalid_replica_assignment,
+                f"The assignment must name the partitions from {first} on without gaps.",
+            )
+        for partition, replicas in assignment.items():
+            if replicas != [self._node.broker_id]:
+                return Problem(
+                    ErrorCode.invalid_replica_assignment,
+                    f"Partition {partition} is assigned to brokers {replicas}; "
+                    f"the only broker is {self._node.broker_id}.",
+                )
+        return dict(sorted(assignment.items()))
+
+    def grow(self, wanted: MorePartitions, *, validate_only: bool = False) -> Problem | None:
+        name, total, assignments = wanted
+        topic = self._node.topic(name)
+        if topic is None:
+            return Problem(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+        current = len(topic.partitions)
+        if total <= current:
+            return Problem(
+                ErrorCode.invalid_partitions,
+                f"Topic currently has {current} partitions, which is higher than the requested {total}."
+                if total < current
+                else f"Topic already has {current} partitions.",
+            )
+        if total - current > MAX_PARTITIONS_PER_REQUEST:
+            return too_many_partitions(total - current)
+        if assignments is not None and len(assignments) != total - current:
+            return Problem(
+                ErrorCode.invalid_replica_assignment,
+                f"{len(assignments)} assignments provided for {total - current} new partitions.",
+            )
+        added = self._check_assignment(
+            dict(enumerate(assignments, current))
+            if assignments is not None
+            else {partition: [self._node.broker_id] for partition in range(current, total)},
+            first=current,
+        )
+        if isinstance(added, Problem) or validate_only:
+            return added if isinstance(added, Problem) else None
+        record = next(record for record in self._node.store.topics() if record.name == name)
+        record = replace(record, assignment={**record.assignment, **added})
+        try:
+            self._node.store.put_topics([record])
+            self._node.open_partitions(topic, record)
+        except OSError as error:
+            _logger.error("cannot add partitions to topic %s: %s", name, error)
+            return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
+        return None
+
+    def delete(self, name: str) -> Problem | None:
+        topic = self._node.topic(name)
+        if topic is None:
+            return Problem(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
+        if not self._node.config.boolean("delete.topic.enable"):
+            return Problem(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable).")
+        try:
+            self._node.store.mark_for_deletion(name)
+            self._node.forget_topic(topic)
+            self._node.half_gone.add(name)
+            self._node.remove_topic(name)
+        except OSError as error:
+            _logger.error("cannot delete topic %s: %s; the next start tries again", name, error)
+            return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
+        _logger.info("deleted topic %s", name)
+        return None
+
+    def _abandon(self, name: str) -> None:
+        """Take back a topic of which not every folder could be made, or let go."""
+        self._node.half_gone.add(name)
+        try:
+            self._node.store.mark_for_deletion(name)
+            self._node.remove_topic(name)
+        except OSError as error:
+            _logger.error("cannot take back topic %s: %s; the next start tries again", name, error)
+
+
+def _cannot_write(topic: str, error: OSError) -> Problem:
+    _logger.error("cannot create topic %s: %s", topic, error)
+    return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
