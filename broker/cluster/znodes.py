@@ -1,31 +1,76 @@
-"""Paths and values of Kafka 3.9's znodes (kafka.zk.ZkData): what they hold as Python values, and back."""
+"""Paths and values of Kafka 3.9's znodes (kafka.zk.ZkData): what they hold as Python values, and back.
+
+`<thing>_value` gives the JSON of a thing with its fields in the order in which Kafka writes them; `parse_<thing>` the
+thing of a JSON. `encode` makes the bytes of a znode from the first, and `read` gives them to the second.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 from uuid import UUID, uuid4
 
-from broker.log.checkpoint import decode_topic_id, encode_topic_id
+from broker.cluster.peers import Endpoint
+from broker.cluster.state import BrokerInfo, LeaderAndIsr
+from broker.log.checkpoint import TopicPartition, decode_topic_id, encode_topic_id
 from broker.quota.entities import DEFAULT, Default, Entity
 from broker.security.scram import Credentials, ScramMechanism, decode_credential, encode_credential
 
 CLUSTER_ID: Final = "/cluster/id"
+CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
+BROKER_IDS: Final = "/brokers/ids"
+BROKER_SEQUENCE: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
+CONSUMERS: Final = "/consumers"
+FEATURE: Final = "/feature"
+CONFIG_CHANGES: Final = "/config/changes"
 TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
+CLIENT_CONFIGS: Final = "/config/clients"
+USER_CONFIGS: Final = "/config/users"
+IP_CONFIGS: Final = "/config/ips"
 DEFAULT_ENTITY: Final = "<default>"
 """The name under which settings of all brokers are kept, or of all clients."""
-USER_CONFIGS: Final = "/config/users"
 DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
+ISR_CHANGE_NOTIFICATIONS: Final = "/isr_change_notification"
+LOG_DIR_EVENT_NOTIFICATIONS: Final = "/log_dir_event_notification"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+
+CONFIG_CHANGE_PREFIX: Final = f"{CONFIG_CHANGES}/config_change_"
+ISR_CHANGE_PREFIX: Final = f"{ISR_CHANGE_NOTIFICATIONS}/isr_change_"
+LOG_DIR_EVENT_PREFIX: Final = f"{LOG_DIR_EVENT_NOTIFICATIONS}/log_dir_event_"
+"""ZooKeeper appends a number."""
+
+PERSISTENT_PATHS: Final = (
+    CONSUMERS,
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGE_NOTIFICATIONS,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENT_NOTIFICATIONS,
+    TOPIC_CONFIGS,
+    CLIENT_CONFIGS,
+    USER_CONFIGS,
+    BROKER_CONFIGS,
+    IP_CONFIGS,
+)
+"""What every broker makes at its start, parents too, unless it is there."""
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 
 Assignment = Mapping[int, list[int]]
 """Replicas by partition, the preferred leader first."""
+
+T = TypeVar("T")
 
 
 class NewerZnode(ValueError):  # noqa: N818 - it names the thing found
@@ -38,6 +83,64 @@ class ProducerIdBlock(NamedTuple):
     last: int
 
 
+class ReplicaAssignment(NamedTuple):
+    """The replicas of a partition, those too that come and go while it is reassigned (KIP-455)."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def partition_state_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def topic_config_path(topic: str) -> str:
+    return f"{TOPIC_CONFIGS}/{topic}"
+
+
+def broker_config_path(broker: str) -> str:
+    """Of the settings of one broker, or, under the empty name, of all."""
+    return f"{BROKER_CONFIGS}/{broker or DEFAULT_ENTITY}"
+
+
+def delete_topic_path(topic: str) -> str:
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def parent_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def encode(value: object) -> bytes:
+    """A JSON as Kafka writes it."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read(data: bytes, parse: Callable[[object], T]) -> T:
+    """What a znode holds. Raises ValueError when it is something else; NewerZnode is one."""
+    try:
+        return parse(json.loads(data))
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"{data[:200]!r} cannot be understood: {error!r}") from None
+
+
 def random_topic_id() -> UUID:
     """A topic id as Kafka's Uuid.randomUuid makes it: its text has no dash in front, which tools take for an option."""
     while True:
@@ -46,12 +149,12 @@ def random_topic_id() -> UUID:
             return topic_id
 
 
-def _fields(value: object, version: object) -> Mapping[str, Any]:
-    """The fields of a value of this version; ValueError if it is something else."""
+def _fields(value: object, *versions: object) -> Mapping[str, Any]:
+    """The fields of a value of one of these versions; ValueError if it is something else."""
     if not isinstance(value, dict) or "version" not in value:
         raise ValueError(f"{value!r} is not a value with a version")
-    if value["version"] != version:
-        raise NewerZnode(f"its version is {value['version']!r}, and this broker knows {version!r}")
+    if value["version"] not in versions:
+        raise NewerZnode(f"its version is {value['version']!r}, and this broker knows {versions[-1]!r}")
     return value
 
 
@@ -79,14 +182,42 @@ def cluster_id_value(cluster_id: str) -> dict[str, Any]:
     return {"version": "1", "id": cluster_id}
 
 
+def _listed(replicas: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
+    return {str(partition): list(brokers) for partition, brokers in replicas.items() if brokers}
+
+
 def topic_value(topic_id: UUID, assignment: Assignment) -> dict[str, Any]:
+    return assigned_topic_value(
+        topic_id, {index: ReplicaAssignment(tuple(brokers)) for index, brokers in assignment.items()}
+    )
+
+
+def assigned_topic_value(topic_id: UUID, assignment: Mapping[int, ReplicaAssignment]) -> dict[str, Any]:
     return {
-        "version": 3,
+        "partitions": _listed({index: assigned.replicas for index, assigned in assignment.items()}),
         "topic_id": encode_topic_id(topic_id),
-        "partitions": {str(partition): list(replicas) for partition, replicas in assignment.items()},
-        "adding_replicas": {},
-        "removing_replicas": {},
+        "adding_replicas": _listed({index: assigned.adding_replicas for index, assigned in assignment.items()}),
+        "removing_replicas": _listed({index: assigned.removing_replicas for index, assigned in assignment.items()}),
+        "version": 3,
     }
+
+
+def parse_assigned_topic(value: object) -> tuple[UUID | None, dict[int, ReplicaAssignment]]:
+    """Without an id a topic was made before Kafka 2.8, or by a tool of that time: the controller gives it one."""
+    fields = _fields(value, 1, 2, 3)
+    adding, removing = fields.get("adding_replicas", {}), fields.get("removing_replicas", {})
+    assignment = {
+        int(index): ReplicaAssignment(
+            _brokers(brokers), _brokers(adding.get(index, ())), _brokers(removing.get(index, ()))
+        )
+        for index, brokers in fields["partitions"].items()
+    }
+    topic_id = fields.get("topic_id")
+    return None if topic_id is None else decode_topic_id(_text(topic_id)), dict(sorted(assignment.items()))
+
+
+def _brokers(value: Iterable[object]) -> tuple[int, ...]:
+    return tuple(_number(broker) for broker in value)
 
 
 def parse_topic(value: object) -> tuple[UUID, dict[int, list[int]]]:
@@ -168,3 +299,150 @@ def parse_producer_id_block(value: object) -> ProducerIdBlock:
     if not 0 <= first <= last < 2**63 - PRODUCER_ID_BLOCK_SIZE:
         raise ValueError(f"{first} to {last} are no producer ids")
     return ProducerIdBlock(_number(fields["broker"]), first, last)
+
+
+# Brokers and the controller
+
+
+def broker_value(info: BrokerInfo, timestamp_ms: int) -> dict[str, Any]:
+    """The registration of a broker. Its epoch is not in it: ZooKeeper gives it."""
+    plaintext = next((endpoint for endpoint in info.endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
+    return {
+        "features": {},
+        "listener_security_protocol_map": {
+            endpoint.listener_name: endpoint.security_protocol for endpoint in info.endpoints
+        },
+        "endpoints": [_endpoint_text(endpoint) for endpoint in info.endpoints],
+        **({} if info.rack is None else {"rack": info.rack}),
+        "jmx_port": -1,
+        "port": -1 if plaintext is None else plaintext.port,
+        "host": None if plaintext is None else plaintext.host,
+        "version": 5,
+        "timestamp": str(timestamp_ms),
+    }
+
+
+def parse_broker(broker_id: int, epoch: int, value: object) -> BrokerInfo:
+    fields = _fields(value, 4, 5)
+    protocols = fields["listener_security_protocol_map"]
+    endpoints = tuple(_parse_endpoint(_text(text), protocols) for text in fields["endpoints"])
+    rack = fields.get("rack")
+    return BrokerInfo(broker_id, epoch, endpoints, None if rack is None else _text(rack))
+
+
+_ENDPOINT: Final = re.compile(r"(?P<name>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)")
+
+
+def _endpoint_text(endpoint: Endpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{endpoint.listener_name}://{host}:{endpoint.port}"
+
+
+def _parse_endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
+    match = _ENDPOINT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not an endpoint")
+    return Endpoint(match["name"], _text(protocols[match["name"]]), match["host"], int(match["port"]))
+
+
+def controller_value(broker_id: int, timestamp_ms: int) -> dict[str, Any]:
+    return {"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1}
+
+
+def parse_controller(value: object) -> int:
+    """Which broker it is."""
+    return _number(_fields(value, 1, 2)["brokerid"])
+
+
+def feature_value() -> dict[str, Any]:
+    return {"features": {}, "version": 2, "status": 1}
+
+
+# Partitions
+
+
+def partition_state_value(state: LeaderAndIsr) -> dict[str, Any]:
+    """The partition epoch is not in it: it is the version of the node."""
+    return {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        **({"leader_recovery_state": 1} if state.is_recovering else {}),
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.in_sync_replicas),
+    }
+
+
+def parse_partition_state(value: object, partition_epoch: int) -> LeaderAndIsr:
+    fields = _fields(value, 1)
+    leader = fields["leader"]
+    return LeaderAndIsr(
+        leader=leader if leader == -1 else _number(leader),
+        leader_epoch=_number(fields["leader_epoch"]),
+        in_sync_replicas=_brokers(fields["isr"]),
+        controller_epoch=_number(fields["controller_epoch"]),
+        partition_epoch=partition_epoch,
+        is_recovering=fields.get("leader_recovery_state", 0) == 1,
+    )
+
+
+def partitions_value(partitions: Iterable[TopicPartition]) -> dict[str, Any]:
+    """Of a notification of changed in-sync replicas, and of a wish for preferred leaders."""
+    return {
+        "version": 1,
+        "partitions": [{"topic": topic, "partition": partition} for topic, partition in partitions],
+    }
+
+
+def parse_partitions(value: object) -> list[TopicPartition]:
+    return [_partition(fields) for fields in _fields(value, 1)["partitions"]]
+
+
+def _partition(fields: Mapping[str, object]) -> TopicPartition:
+    return _text(fields["topic"]), _number(fields["partition"])
+
+
+def reassignment_value(reassignment: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": topic, "partition": partition, "replicas": list(replicas)}
+            for (topic, partition), replicas in reassignment.items()
+        ],
+    }
+
+
+def parse_reassignment(value: object) -> dict[TopicPartition, tuple[int, ...]]:
+    return {_partition(fields): _brokers(fields["replicas"]) for fields in _fields(value, 1)["partitions"]}
+
+
+# Notifications
+
+
+def log_dir_event_value(broker_id: int) -> dict[str, Any]:
+    """A log directory of this broker failed."""
+    return {"version": 1, "broker": broker_id, "event": 1}
+
+
+def parse_log_dir_event(value: object) -> int:
+    """The broker whose log directory failed."""
+    return _number(_fields(value, 1)["broker"])
+
+
+def config_change_value(config_path: str) -> dict[str, Any]:
+    """The settings at this path changed."""
+    return {"version": 2, "entity_path": config_path.removeprefix("/config/")}
+
+
+def parse_config_change(value: object) -> str:
+    """The path of the settings that changed."""
+    fields = _fields(value, 1, 2)
+    if fields["version"] == 1:
+        return f"/config/{_text(fields['entity_type'])}/{_text(fields['entity_name'])}"
+    return f"/config/{_text(fields['entity_path'])}"
+
+
+def sequence_number(name: str) -> int:
+    """That ZooKeeper gave to a sequential node; names that have none come first."""
+    digits = name[-10:]
+    return int(digits) if digits.isdecimal() else -1
