@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 from uuid import UUID, uuid4
 
 from broker.cluster.peers import Endpoint
-from broker.cluster.state import BrokerInfo, LeaderAndIsr
+from broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
 from broker.log.checkpoint import TopicPartition, decode_topic_id, encode_topic_id
 from broker.quota.entities import DEFAULT, Default, Entity
 from broker.security.scram import Credentials, ScramMechanism, decode_credential, encode_credential
@@ -81,14 +81,6 @@ class ProducerIdBlock(NamedTuple):
     broker_id: int
     first: int
     last: int
-
-
-class ReplicaAssignment(NamedTuple):
-    """The replicas of a partition, those too that come and go while it is reassigned (KIP-455)."""
-
-    replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
 
 
 def broker_path(broker_id: int) -> str:
@@ -196,8 +188,8 @@ def assigned_topic_value(topic_id: UUID, assignment: Mapping[int, ReplicaAssignm
     return {
         "partitions": _listed({index: assigned.replicas for index, assigned in assignment.items()}),
         "topic_id": encode_topic_id(topic_id),
-        "adding_replicas": _listed({index: assigned.adding_replicas for index, assigned in assignment.items()}),
-        "removing_replicas": _listed({index: assigned.removing_replicas for index, assigned in assignment.items()}),
+        "adding_replicas": _listed({index: assigned.adding for index, assigned in assignment.items()}),
+        "removing_replicas": _listed({index: assigned.removing for index, assigned in assignment.items()}),
         "version": 3,
     }
 
