@@ -1,14 +1,23 @@
 """The topics in which the broker keeps its own state, compacted: where a key's records go, appending, reading back.
 
 A coordinator is asked for things by name: a group, a transactional id. All that concerns one name is in one partition,
-by the hash of the name. When the broker starts, each partition is read back a slice at a time while the broker already
-serves; until then what is in it answers COORDINATOR_LOAD_IN_PROGRESS.
+by the hash of the name, and the broker that leads the partition coordinates the name. What becomes of a partition here:
+
+    elsewhere      this broker becomes its leader         loading: read back a slice at a time while the broker serves
+    loading        it is read                             here
+    loading        its records cannot be understood       unreadable
+    any            the broker leads it no longer          elsewhere: whoever waits is told, what was loaded is forgotten
+    any            a later leader epoch of this broker    as before: nobody else wrote in between
+
+Names of a partition that is elsewhere answer NOT_COORDINATOR, of one that is loading COORDINATOR_LOAD_IN_PROGRESS, of
+an unreadable one COORDINATOR_NOT_AVAILABLE. A broker that runs alone leads all partitions from its start on.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -69,6 +78,18 @@ def plan_of(name: str, config: BrokerConfig) -> TopicPlan | None:
     return None
 
 
+class _Led:
+    """A partition that this broker leads."""
+
+    __slots__ = ("leader_epoch", "partition", "refusal")
+
+    def __init__(self, partition: Partition, leader_epoch: int, refusal: ErrorCode | None) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.refusal = refusal
+        """Why nothing can be said of its names now, or None."""
+
+
 class InternalTopic:
     """One of these topics as its coordinator uses it."""
 
@@ -78,60 +99,99 @@ class InternalTopic:
         name: str,
         holds: str,
         load: Callable[[Partition], Iterator[None]],
+        unload: Callable[[int], None],
         *,
         codec: Codec = Codec.NONE,
         read_bytes: int,
     ) -> None:
-        """`load` takes up what one partition holds; it yields from time to time, and raises CorruptBatch."""
+        """`load` takes up what one partition holds: it yields from time to time, at which it may be abandoned, and
+        raises CorruptBatch. `unload` forgets what it held, by its index.
+        """
         self._node = node
         self._name = name
         self._holds = holds
         self._load_partition = load
+        self._unload_partition = unload
         self._codec = codec
         self._read_bytes = read_bytes
-        self._partitions: Sequence[Partition] = ()
-        self._loading: set[int] = set()
-        self._unreadable: set[int] = set()
+        self._partition_count = 0
+        self._led: dict[int, _Led] = {}
+        self._to_load: deque[_Led] = deque()
 
     @property
     def is_loading(self) -> bool:
-        return bool(self._loading)
+        return bool(self._to_load)
+
+    @property
+    def partition_count(self) -> int:
+        """As of when the topic was first seen, since keys must not go elsewhere than where their records are. 0: none.
+
+        (Kafka's coordinators keep to what they saw at their start, too.)
+        """
+        if not self._partition_count:
+            topic = self._node.topic(self._name)
+            self._partition_count = 0 if topic is None else topic.partition_count
+        return self._partition_count
+
+    def on_leader(self, index: int, leader_epoch: int) -> None:
+        """This broker leads that partition now: begin to load it."""
+        led = self._led.get(index)
+        if led is not None:
+            led.leader_epoch = max(led.leader_epoch, leader_epoch)
+            return
+        partition = self._node.partition(self._name, index)
+        if partition is None:
+            raise RuntimeError(f"{self._name}-{index} is led here and not here")
+        is_empty = partition.log.log_end_offset == partition.log.log_start_offset
+        led = _Led(partition, leader_epoch, None if is_empty else ErrorCode.coordinator_load_in_progress)
+        self._led[index] = led
+        if not is_empty:
+            self._to_load.append(led)
+            if len(self._to_load) == 1:
+                self._node.scheduler.call_soon(partial(self._load_slice, self._load()))
+
+    def on_follower(self, index: int) -> None:
+        """This broker does not lead that partition, or has it no longer."""
+        if self._led.pop(index, None) is not None:
+            self._unload_partition(index)
 
     def take_up(self) -> None:
-        """Begin to load the topic, if it exists."""
+        """Lead the whole topic, if it exists: the broker runs alone."""
         topic = self._node.topic(self._name)
-        # Its size as of now: partitions that are added later would send keys elsewhere than where their records are.
-        self._partitions = () if topic is None else tuple(topic.partitions)
-        self._loading = {
-            partition.index
-            for partition in self._partitions
-            if partition.log.log_end_offset > partition.log.log_start_offset
-        }
-        if self._loading:
-            self._node.scheduler.call_soon(partial(self._load_slice, self._load()))
+        if topic is not None:
+            self._partition_count = topic.partition_count
+            for index in range(self._partition_count):
+                self.on_leader(index, self._node.leader_epoch)
 
     def forget(self) -> None:
         """The topic was deleted."""
-        self._partitions = ()
-        self._loading.clear()
-        self._unreadable.clear()
+        for index in tuple(self._led):
+            self.on_follower(index)
+        self._partition_count = 0
 
     def refusal(self, key: str) -> ErrorCode | None:
         """Why nothing can be said about `key` now, or None."""
-        if not self._partitions:
-            return ErrorCode.not_coordinator
-        index = partition_of(key, len(self._partitions))
-        if index in self._loading:
-            return ErrorCode.coordinator_load_in_progress
-        return ErrorCode.coordinator_not_available if index in self._unreadable else None
+        led = self._led_of(key)
+        return ErrorCode.not_coordinator if led is None else led.refusal
 
     def index_of(self, key: str) -> int | None:
-        """The partition that the records of `key` are in; None while there is no topic."""
-        return partition_of(key, len(self._partitions)) if self._partitions else None
+        """The partition that the records of `key` are in, wherever that is; None while there is no topic."""
+        count = self.partition_count
+        return partition_of(key, count) if count else None
+
+    def _led_of(self, key: str) -> _Led | None:
+        index = self.index_of(key)
+        return None if index is None else self._led.get(index)
 
     def partition(self, key: str) -> Partition | None:
-        """Where the records of `key` are; None while the topic does not exist."""
-        return self._partitions[partition_of(key, len(self._partitions))] if self._partitions else None
+        """Where the records of `key` are; None if that is not led here."""
+        led = self._led_of(key)
+        return None if led is None else led.partition
+
+    def leader_epoch(self, key: str) -> int:
+        """Of the partition that the records of `key` are in; -1 if it is not led here."""
+        led = self._led_of(key)
+        return -1 if led is None else led.leader_epoch
 
     def append(
         self,
@@ -140,10 +200,13 @@ class InternalTopic:
         now_ms: int,
         then: Callable[[ErrorCode], None],
         producer: tuple[int, int] | None = None,
+        *,
+        timeout_ms: int,
     ) -> None:
         """Append these as one batch, and call back when they are safe (the high watermark has passed them) or refused.
 
-        That may be before this returns. With `producer`, (id, epoch), they are part of its transaction.
+        That may be before this returns. With `producer`, (id, epoch), they are part of its transaction. Replicas that
+        take longer than `timeout_ms` are not waited for: REQUEST_TIMED_OUT, though the records may be safe later.
         """
         partition = self.partition(key)
         if partition is None:
@@ -168,8 +231,26 @@ class InternalTopic:
             reason = appended if isinstance(appended, ErrorCode) else appended.error_code
             _logger.error("cannot append to %s-%d: %s", self._name, partition.index, reason.name)
             then(reason)
+        elif partition.is_acknowledged(appended.last_offset):
+            then(ErrorCode.none)
         else:
-            partition.call_when_safe(appended.last_offset, then)
+            if len(partition.replicas) > 1:
+                then = self._at_most_after(timeout_ms, then)
+            partition.when_acknowledged(appended.last_offset, then)
+
+    def _at_most_after(self, timeout_ms: int, then: Callable[[ErrorCode], None]) -> Callable[[ErrorCode], None]:
+        """A callback that is `then`, which hears of a time-out if it is not called in time, and nothing after it."""
+        is_open = True
+
+        def once(error: ErrorCode) -> None:
+            nonlocal is_open
+            if is_open:
+                is_open = False
+                timer.cancel()
+                then(error)
+
+        timer = self._node.scheduler.call_later(timeout_ms, lambda: once(ErrorCode.request_timed_out))
+        return once
 
     def batches(self, partition: Partition) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Every batch of the partition from its start, control batches too, and those that come meanwhile.
@@ -201,26 +282,35 @@ class InternalTopic:
     def _load(self) -> Iterator[None]:
         clock = self._node.clock
         told_ns = clock.monotonic_ns()
-        partitions = [partition for partition in self._partitions if partition.index in self._loading]
-        for done, partition in enumerate(partitions):
+        done = 0
+        while self._to_load:
+            led = self._to_load[0]
             try:
-                for _ in self._load_partition(partition):
+                for _ in self._load_partition(led.partition) if self._is_led(led) else ():
                     if clock.monotonic_ns() - told_ns >= _TELL_PROGRESS_NS:
                         told_ns = clock.monotonic_ns()
-                        _logger.info("loading %s: %d of %d partitions", self._holds, done, len(partitions))
+                        total = done + len(self._to_load)
+                        _logger.info("loading %s: %d of %d partitions", self._holds, done, total)
                     yield
-                    if partition.index not in self._loading:
-                        return  # The topic was deleted meanwhile.
+                    if not self._is_led(led):
+                        break
+                else:
+                    led.refusal = None
             except CorruptBatch as error:
-                self._unreadable.add(partition.index)
+                led.refusal = ErrorCode.coordinator_not_available
                 _logger.error(
                     "the %s in %s-%d are not available: %s; recover the log or delete the topic to begin anew",
                     self._holds,
                     self._name,
-                    partition.index,
+                    led.partition.index,
                     error,
                 )
-            self._loading.discard(partition.index)
+            self._to_load.popleft()
+            done += 1
+
+    def _is_led(self, led: _Led) -> bool:
+        """Not if it was given up meanwhile, though it may be led again since."""
+        return self._led.get(led.partition.index) is led
 
 
 def partition_of(key: str, partition_count: int) -> int:

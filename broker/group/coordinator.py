@@ -72,10 +72,12 @@ class Committer(NamedTuple):
 class Group:
     """A group with all that belongs to it."""
 
-    __slots__ = ("members", "offsets", "timer", "timer_ms")
+    __slots__ = ("members", "offsets", "partition_index", "timer", "timer_ms")
 
-    def __init__(self, members: ClassicGroup) -> None:
+    def __init__(self, members: ClassicGroup, partition_index: int) -> None:
         self.members = members
+        self.partition_index = partition_index
+        """Where in the topic it is kept."""
         self.offsets = GroupOffsets()
         self.timer: Timer | None = None
         self.timer_ms = 0
@@ -92,6 +94,7 @@ class GroupCoordinator:
             OFFSETS_TOPIC,
             "groups",
             self._load,
+            self._unload,
             codec=Codec(config.integer("offsets.topic.compression.codec")),
             read_bytes=config.integer("offsets.load.buffer.size"),
         )
@@ -106,6 +109,7 @@ class GroupCoordinator:
         )
         self._max_metadata_length = config.integer("offset.metadata.max.bytes")
         self._retention_ms = config.integer("offsets.retention.minutes") * 60_000
+        self._append_timeout_ms = config.integer("offsets.commit.timeout.ms")
         self._is_closed = False
         self._expiry_timer: Timer | None = None
         self._clock_guard = ClockGuard(node.clock)
@@ -123,10 +127,23 @@ class GroupCoordinator:
             for group_id, group in tuple(self._groups.items()):
                 self._bury(group_id, group, group.offsets.remove_topic(name))
             return
-        groups, self._groups = self._groups, {}
-        self._undecided.clear()
         self._topic.forget()
-        for group in groups.values():
+
+    def on_leader(self, index: int, leader_epoch: int) -> None:
+        """This broker leads that partition of `__consumer_offsets` now, in a cluster: it coordinates its groups."""
+        self._topic.on_leader(index, leader_epoch)
+
+    def on_follower(self, index: int) -> None:
+        """This broker leads that partition no longer, or has it no longer."""
+        self._topic.on_follower(index)
+
+    def _unload(self, index: int) -> None:
+        gone = [(group_id, group) for group_id, group in self._groups.items() if group.partition_index == index]
+        for group_id, _ in gone:
+            del self._groups[group_id]
+        names = {group_id for group_id, _ in gone}
+        self._undecided = {id_: kept for id_, groups in self._undecided.items() if (kept := groups - names)}
+        for _, group in gone:
             self._apply(group, group.members.die(ErrorCode.not_coordinator))
 
     def close(self) -> None:
@@ -278,10 +295,10 @@ class GroupCoordinator:
         """A transaction's marker is safe in that partition of the topic; if it is being read back it is met there."""
         groups = self._undecided.get(producer_id, set())
         for group_id in tuple(groups):
-            if self.partition_of(group_id) != partition:
+            group = self._groups.get(group_id)
+            if group is not None and group.partition_index != partition:
                 continue
             groups.discard(group_id)
-            group = self._groups.get(group_id)
             if group is not None:
                 group.offsets.end_transaction(producer_id, is_commit=is_commit)
                 self._bury(group_id, group, [])
@@ -397,7 +414,9 @@ class GroupCoordinator:
     # Carrying out effects
 
     def _add(self, group_id: str) -> Group:
-        group = self._groups[group_id] = Group(ClassicGroup(group_id, self._settings))
+        index = self._topic.index_of(group_id)
+        assert index is not None, "a group without a topic"
+        group = self._groups[group_id] = Group(ClassicGroup(group_id, self._settings), index)
         self._schedule_expiry()
         return group
 
@@ -424,7 +443,8 @@ class GroupCoordinator:
         then: Callable[[ErrorCode], None],
         producer: tuple[int, int] | None = None,
     ) -> None:
-        self._topic.append(group_id, records, self._node.clock.now_ms(), then, producer)
+        now_ms = self._node.clock.now_ms()
+        self._topic.append(group_id, records, now_ms, then, producer, timeout_ms=self._append_timeout_ms)
 
     def _schedule(self, group: Group) -> None:
         """Have the group's `tick` called in time. A timer that is early does no harm, so heartbeats do not move it."""

@@ -65,6 +65,7 @@ class TransactionCoordinator:
             TRANSACTIONS_TOPIC,
             "transactions",
             self._load,
+            self._unload,
             read_bytes=config.integer("transaction.state.log.load.buffer.size"),
         )
         self._transactions: dict[str, Transaction] = {}
@@ -87,8 +88,21 @@ class TransactionCoordinator:
         """Without our own topic there are no transactions. A partition that is gone is seen when it is to be marked."""
         if name == TRANSACTIONS_TOPIC:
             self._topic.forget()
-            self._transactions.clear()
-            self._ongoing.clear()
+
+    def on_leader(self, index: int, leader_epoch: int) -> None:
+        """This broker leads that partition of `__transaction_state` now, in a cluster: it coordinates its ids."""
+        self._topic.on_leader(index, leader_epoch)
+
+    def on_follower(self, index: int) -> None:
+        """This broker leads that partition no longer, or has it no longer."""
+        self._topic.on_follower(index)
+
+    def _unload(self, index: int) -> None:
+        for transactional_id in [name for name in self._transactions if self._topic.index_of(name) == index]:
+            del self._transactions[transactional_id]
+            self._ongoing.pop(transactional_id, None)
+            if (timer := self._timers.pop(_retry_of(transactional_id), None)) is not None:
+                timer.cancel()
 
     def close(self) -> None:
         """Refuse everybody who comes: the broker stops."""
@@ -231,7 +245,7 @@ class TransactionCoordinator:
                 self._mark(transactional_id, transaction, effect)
             else:
                 retry = partial(self._retry, transactional_id, transaction)
-                self._schedule(f"retry {transactional_id}", retry, effect.delay_ms)
+                self._schedule(_retry_of(transactional_id), retry, effect.delay_ms)
         if not self._is_ours(transactional_id, transaction):
             return
         if transaction.is_dead:
@@ -254,18 +268,22 @@ class TransactionCoordinator:
 
         if self._is_ours(transactional_id, transaction):
             record = (encode_key(transactional_id), value)
-            self._topic.append(transactional_id, [record], self._node.clock.now_ms(), stored)
+            now_ms, timeout_ms = self._node.clock.now_ms(), transaction.kept.timeout_ms
+            self._topic.append(transactional_id, [record], now_ms, stored, timeout_ms=timeout_ms)
         else:
             stored(ErrorCode.not_coordinator)
 
     def _is_ours(self, transactional_id: str, transaction: Transaction) -> bool:
-        """Not if the topic was deleted meanwhile."""
+        """Not if another broker leads the topic's partition meanwhile, or did, or the topic was deleted."""
         return self._transactions.get(transactional_id) is transaction
 
     def _mark(self, transactional_id: str, transaction: Transaction, mark: Mark) -> None:
-        marker = TransactionMarker(*mark.producer, self._node.leader_epoch, mark.is_commit)
+        coordinator_epoch = self._topic.leader_epoch(transactional_id)
+        marker = TransactionMarker(*mark.producer, coordinator_epoch, mark.is_commit)
 
         def marked(key: TopicPartition, error: ErrorCode) -> None:
+            if not self._is_ours(transactional_id, transaction):
+                return
             if error and error is not ErrorCode.unknown_topic_or_partition:
                 _logger.warning("no marker of transaction %s in %s-%d: %s", transactional_id, *key, error.name)
             self._apply(transactional_id, transaction, transaction.marked(key, error))
@@ -295,6 +313,11 @@ class TransactionCoordinator:
         for transactional_id, transaction in transactions.items():
             self._apply(transactional_id, transaction, transaction.complete(now_ms))
         self._schedule("expire", self._expire, _EXPIRE_INTERVAL)
+
+
+def _retry_of(transactional_id: str) -> str:
+    """The name of a timer; those of others have no blank."""
+    return f"retry {transactional_id}"
 
 
 def _keep_last(records: Sequence[Record], latest: dict[bytes, bytes]) -> None:
