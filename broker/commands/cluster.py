@@ -1,24 +1,56 @@
-"""`highwater broker cluster`: which cluster answers, its brokers and its controller."""
+"""`highwater broker cluster`: which cluster answers; `up`, `down` and `status`: a cluster of processes on this host."""
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from broker.commands import local_cluster
 from broker.commands.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
     Cluster,
     CommandConfigOption,
+    key_values,
     result_of,
 )
-from broker.commands.terminal import JsonOption, print_json, print_table, reporting, say
+from broker.commands.detached import wait_until
+from broker.commands.terminal import (
+    CommandError,
+    JsonOption,
+    UsageError,
+    print_json,
+    print_table,
+    reporting,
+    say,
+)
+from broker.config import ConfigError, read_properties_file
+
+_JOINED_WITHIN_S: Final = 60.0
+
+cluster = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True)
+DirectoryArgument = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Where its processes keep their files, and this command what it started.")
+]
 
 
-def cluster(
+@cluster.callback()
+def describe(
+    context: typer.Context,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which cluster answers, its brokers and its controller. Exit code: 0, 1 the broker said no, 2 wrong usage."""
+    """Show which cluster answers, its brokers and its controller; or run a cluster on this host.
+
+    Exit code: 0, 1 the broker said no, 2 wrong usage.
+    """
+    if context.invoked_subcommand is not None:
+        return
     with reporting():
         connected = Cluster(bootstrap_server, command_config)
         metadata = connected.metadata
@@ -60,3 +92,152 @@ def cluster(
                 for node in brokers
             ],
         )
+
+
+@cluster.command()
+def up(
+    directory: DirectoryArgument,
+    brokers: Annotated[
+        int | None, typer.Option("--brokers", min=1, max=100, help="How many.", show_default="3")
+    ] = None,
+    zookeeper_nodes: Annotated[
+        int | None, typer.Option("--zookeeper-nodes", min=1, max=7, help="Servers of its own.", show_default="1")
+    ] = None,
+    zookeeper: Annotated[
+        str | None, typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT", help="An ensemble that is there already.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", help="A server.properties file for all; {id} and {port} in it stand for a broker's own."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One property for all; may be repeated.")
+    ] = None,
+    base_port: Annotated[
+        int | None,
+        typer.Option("--base-port", min=0, max=64_000, help="The first broker's; 0 takes any.", show_default="9092"),
+    ] = None,
+) -> None:
+    """Start a ZooKeeper and brokers on this host, in the background, and wait until they are ready.
+
+    What runs already is left alone, so that this starts again what died. Prints the bootstrap servers. Exit code: 0, 1
+    a process did not start, 2 wrong usage.
+    """
+    with reporting():
+        try:
+            wanted = {setting.name: setting.text for setting in read_properties_file(config)} if config else {}
+        except ConfigError as error:
+            raise UsageError(str(error)) from None
+        wanted |= key_values(settings or (), "--set")
+        place = directory.absolute()
+        with local_cluster.locked(place):
+            planned = local_cluster.plan(place, brokers, zookeeper_nodes, zookeeper, base_port, wanted)
+            began_s = time.monotonic()
+            for name in planned.start():
+                typer.echo(f"{name} is ready ({time.monotonic() - began_s:.1f} s)", err=True)
+        _await_all(planned)
+        say(planned.bootstrap_servers)
+
+
+def _await_all(started: local_cluster.LocalCluster) -> None:
+    def is_whole() -> bool:
+        # A client that asks once more may have been told of fewer by a broker that had not heard of the others.
+        found = Cluster(started.bootstrap_servers).metadata
+        return found.controller_id >= 0 and len(found.brokers) >= len(started.broker_ports)
+
+    if not wait_until(is_whole, _JOINED_WITHIN_S, "all brokers know of each other"):
+        raise CommandError(
+            f"not all {len(started.broker_ports)} brokers are in one cluster after {_JOINED_WITHIN_S:.0f} s: "
+            f"`highwater broker cluster status {started.directory}` shows which"
+        )
+
+
+@cluster.command()
+def down(
+    directory: DirectoryArgument,
+    wipe: Annotated[bool, typer.Option("--wipe", help="Remove its files too.")] = False,
+) -> None:
+    """Stop the brokers, each after it gave its partitions away, then ZooKeeper.
+
+    Exit code: 0, 1 some process had to be killed, 2 there is no cluster.
+    """
+    with reporting():
+        killed = []
+        with local_cluster.locked(_load(directory).directory):
+            found = _load(directory)
+            for name, was_clean in found.stop():
+                typer.echo(f"{name} {'stopped' if was_clean else 'was killed: it did not stop in time'}", err=True)
+                killed += [] if was_clean else [name]
+            if wipe:
+                found.wipe()
+        if killed:
+            raise CommandError(f"{', '.join(killed)} did not stop when asked to")
+
+
+@cluster.command()
+def status(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
+    """Show the processes, who is the controller, and the partitions that lack a leader or replicas.
+
+    Exit code: 0 all is well, 1 something is not, 2 there is no cluster.
+    """
+    with reporting():
+        found = _load(directory)
+        running = [name for name in found.names if found.is_running(name)]
+        servers = found.bootstrap_servers
+        metadata = Cluster(servers).metadata if servers else None
+        partitions = (
+            []
+            if metadata is None
+            else [(topic, number, p) for topic, t in metadata.topics.items() for number, p in t.partitions.items()]
+        )
+        offline = [f"{topic}-{number}" for topic, number, p in partitions if p.leader < 0]
+        under_replicated = [f"{topic}-{number}" for topic, number, p in partitions if len(p.isrs) < len(p.replicas)]
+        document = {
+            "zookeeper": found.zookeeper_connect,
+            "bootstrap_servers": servers,
+            "processes": [
+                {"name": name, "pid": found.processes[name].pid if name in running else None, "address": address}
+                for name, address in found.addresses.items()
+            ],
+            "controller": None if metadata is None or metadata.controller_id < 0 else metadata.controller_id,
+            "brokers": [] if metadata is None else sorted(metadata.brokers),
+            "partitions": len(partitions),
+            "under_replicated_partitions": sorted(under_replicated),
+            "offline_partitions": sorted(offline),
+        }
+        if as_json:
+            print_json(document)
+        else:
+            _print_status(document)
+        is_well = running == found.names and not under_replicated and not offline
+        if not (is_well and document["brokers"] == sorted(found.broker_ports) and document["controller"] is not None):
+            raise typer.Exit(CommandError.exit_code)
+
+
+def _load(directory: Path) -> local_cluster.LocalCluster:
+    found = local_cluster.LocalCluster.load(directory.absolute())
+    if found is None:
+        raise UsageError(f"{directory} holds no cluster: `highwater broker cluster up {directory}` makes one")
+    return found
+
+
+def _print_status(document: dict[str, Any]) -> None:
+    print_table(
+        ("Process", "Pid", "State", "Address"),
+        [
+            (process["name"], process["pid"], "runs" if process["pid"] else "is down", process["address"])
+            for process in document["processes"]
+        ],
+    )
+    say(f"ZooKeeper: {document['zookeeper']}")
+    if not document["bootstrap_servers"]:
+        return
+    say(f"Controller: {'none' if document['controller'] is None else document['controller']}")
+    say(f"Brokers: {', '.join(map(str, document['brokers']))}")
+    say(f"Partitions: {document['partitions']}")
+    for what in ("under_replicated", "offline"):
+        names = document[f"{what}_partitions"]
+        listed = f" ({', '.join(names)})" if names else ""
+        say(f"{what.capitalize().replace('_', '-')}: {len(names)}{listed}")

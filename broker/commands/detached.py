@@ -1,0 +1,107 @@
+"""Processes that outlive the command that started them, known by pid and start time, so that nobody else's is ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from broker.commands.terminal import CommandError
+
+_POLL_S: Final = 0.05
+_QUIET_S: Final = 2.0
+"""What takes longer than this is told of, and again each time that it has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    name: str
+    pid: int
+    started: str
+    """The boot and the tick in it: with the pid, the same for no two processes."""
+    log: Path
+
+    def is_running(self) -> bool:
+        return _start_of(self.pid) == self.started
+
+    def stop(self, within_s: float) -> bool:
+        """SIGTERM, and SIGKILL when that was not enough in time; whether SIGTERM was."""
+        self._send(signal.SIGTERM)
+        if wait_until(lambda: not self.is_running(), within_s, f"{self.name} stops"):
+            return True
+        self._send(signal.SIGKILL)
+        wait_until(lambda: not self.is_running(), within_s, f"{self.name} is killed")
+        return False
+
+    def _send(self, signal_number: int) -> None:
+        # A descriptor stays with the process that it was opened for, whoever gets its number next.
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        try:
+            if self.is_running():
+                signal.pidfd_send_signal(descriptor, signal_number)
+        except ProcessLookupError:
+            pass  # it ended just now
+        finally:
+            os.close(descriptor)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"pid": self.pid, "started": self.started, "log": str(self.log)}
+
+    @classmethod
+    def from_json(cls, name: str, values: Mapping[str, Any]) -> Detached:
+        return cls(name, int(values["pid"]), str(values["started"]), Path(values["log"]))
+
+
+def start(name: str, command: Sequence[str], log: Path) -> Detached:
+    """Start it in a session of its own; what it prints is appended to `log`."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    started = _start_of(process.pid)
+    if started is None:
+        raise CommandError(f"{name} ended at once: {last_line(log)}")
+    return Detached(name, process.pid, started, log)
+
+
+def wait_until(is_so: Callable[[], bool], within_s: float, what: str) -> bool:
+    """Whether it came to be so; a long wait is told of on standard error."""
+    began_s = time.monotonic()
+    told_s = began_s
+    while not is_so():
+        now_s = time.monotonic()
+        if now_s - began_s > within_s:
+            return False
+        if now_s - told_s >= _QUIET_S:
+            told_s = now_s
+            typer.echo(f"waiting until {what} ({now_s - began_s:.0f} s)", err=True)
+        time.sleep(_POLL_S)
+    return True
+
+
+def last_line(log: Path) -> str:
+    """What a process said last, which mostly says why it ended."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else f"{log} is empty"
+
+
+def _start_of(pid: int) -> str | None:
+    """When the process of this number was started; None when there is none, or only what its parent has not taken."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    if fields[0] in "ZX":
+        return None
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}/{fields[19]}"

@@ -1,0 +1,325 @@
+"""A cluster of broker processes on this host, and the ZooKeeper under them, as one directory keeps it.
+
+DIR/cluster.json               ports, settings, processes
+DIR/broker-N/                  server.properties, data/, broker.log
+DIR/zookeeper-N/               zoo.cfg, data/, zookeeper.log; none with a ZooKeeper of somebody else's
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from broker.commands import zookeeper_process
+from broker.commands.detached import Detached, last_line, start, wait_until
+from broker.commands.terminal import CommandError, UsageError
+from broker.config import BrokerConfig, ConfigError, Setting
+
+STATE_FILE: Final = "cluster.json"
+STATE_VERSION: Final = 1
+DEFAULT_BROKERS: Final = 3
+DEFAULT_BASE_PORT: Final = 9092
+ZOOKEEPER_PORTS_ABOVE: Final = 1000
+"""How far above the brokers' ports those of ZooKeeper begin."""
+_READY_LINE: Final = re.compile(r"^ready: listening on (\S+:\d+)", re.MULTILINE)
+_START_WITHIN_S: Final = 120.0
+_STOP_WITHIN_S: Final = 60.0
+
+
+@dataclass(slots=True)
+class LocalCluster:
+    directory: Path
+    zookeeper_connect: str
+    zookeeper_ports: list[int]
+    """Three for each ZooKeeper server of ours."""
+    broker_ports: dict[int, int]
+    """By broker id."""
+    settings: dict[str, str]
+    """Those that were asked for; {id} and {port} stand for a broker's own."""
+    processes: dict[str, Detached] = field(default_factory=dict)
+
+    @property
+    def ensemble(self) -> list[zookeeper_process.ZooKeeperNode]:
+        return zookeeper_process.plan_ensemble(self.directory, self.zookeeper_ports)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.addresses)
+
+    def is_running(self, name: str) -> bool:
+        return name in self.processes and self.processes[name].is_running()
+
+    def address(self, broker_id: int) -> str | None:
+        """Where a broker listens, as it said itself when it was last ready."""
+        log = self._broker_directory(broker_id) / "broker.log"
+        found = _READY_LINE.findall(log.read_text(errors="replace")) if log.exists() else []
+        return found[-1] if found else None
+
+    @property
+    def addresses(self) -> dict[str, str | None]:
+        """Of all its processes by name, in the order in which they start."""
+        servers: dict[str, str | None] = {node.directory.name: node.address for node in self.ensemble}
+        return servers | {f"broker-{broker_id}": self.address(broker_id) for broker_id in self.broker_ports}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Of the brokers that run."""
+        running = (self.address(n) for n in self.broker_ports if self.is_running(f"broker-{n}"))
+        return ",".join(address for address in running if address)
+
+    # Starting and stopping.
+
+    def start(self) -> Iterator[str]:
+        """Start what does not run; names of processes as they become ready."""
+        texts = {broker_id: self._properties(broker_id) for broker_id in self.broker_ports}
+        yield from self._start_zookeeper()
+        yield from self._start_brokers(texts)
+
+    def _start_zookeeper(self) -> Iterator[str]:
+        missing = [node for node in self.ensemble if not self.is_running(node.directory.name)]
+        if missing:
+            zookeeper_process.write_files(self.ensemble)
+        for node in missing:
+            name, log = node.directory.name, node.directory / "zookeeper.log"
+            self._keep(start(name, zookeeper_process.command(node), log))
+        for node in missing:
+            name = node.directory.name
+            self._wait(name, lambda node=node: zookeeper_process.mode(node) is not None)
+            yield name
+
+    def _start_brokers(self, texts: Mapping[int, str]) -> Iterator[str]:
+        missing = [n for n in self.broker_ports if not self.is_running(f"broker-{n}")]
+        for broker_id, text in texts.items():
+            file = self._broker_directory(broker_id) / "server.properties"
+            if broker_id not in missing and file.read_text("utf-8") != text:
+                raise UsageError(f"broker-{broker_id} runs with other settings: stop it first, with `cluster down`")
+        said_before = {}
+        for broker_id in missing:
+            directory = self._broker_directory(broker_id)
+            directory.mkdir(exist_ok=True)
+            properties, log = directory / "server.properties", directory / "broker.log"
+            properties.write_text(texts[broker_id], "utf-8")
+            said_before[broker_id] = log.stat().st_size if log.exists() else 0
+            # -P: a folder named like one of our packages in the current directory must not be taken for it.
+            command = [sys.executable, "-P", "-m", "highwater", "broker", "start", "--config", str(properties)]
+            self._keep(start(f"broker-{broker_id}", command, log))
+
+        for broker_id in missing:
+            log = self.processes[f"broker-{broker_id}"].log
+            offset = said_before[broker_id]
+            self._wait(f"broker-{broker_id}", lambda log=log, offset=offset: _is_ready(log, offset))
+            yield f"broker-{broker_id}"
+
+    def stop(self) -> Iterator[tuple[str, bool]]:
+        """Stop brokers, one after another so that each can give its partitions away, then ZooKeeper.
+
+        Their names as they end, and whether of themselves.
+        """
+        brokers = [name for name in self.names if name.startswith("broker-")]
+        for name in brokers + [name for name in self.names if name not in brokers]:
+            process = self.processes.get(name)
+            if process is not None and process.is_running():
+                yield name, process.stop(_STOP_WITHIN_S)
+            if self.processes.pop(name, None) is not None:
+                self.save()
+
+    def wipe(self) -> None:
+        """Remove what is ours in the directory."""
+        for name in self.names:
+            shutil.rmtree(self.directory / name, ignore_errors=True)
+        (self.directory / STATE_FILE).unlink()
+
+    def _wait(self, name: str, is_ready: Any) -> None:
+        process = self.processes[name]
+        came = wait_until(lambda: is_ready() or not process.is_running(), _START_WITHIN_S, f"{name} is ready")
+        if not came:
+            raise CommandError(f"{name} is not ready after {_START_WITHIN_S:.0f} s; its log is {process.log}")
+        if not is_ready():
+            raise CommandError(f"{name} ended: {last_line(process.log)} (all it said is in {process.log})")
+
+    def _broker_directory(self, broker_id: int) -> Path:
+        return self.directory / f"broker-{broker_id}"
+
+    def _properties(self, broker_id: int) -> str:
+        """Raises UsageError for what the broker would not take."""
+        settings = _defaults(len(self.broker_ports)) | self.settings
+        own = {"{id}": str(broker_id), "{port}": str(self.broker_ports[broker_id])}
+        settings.setdefault("log.dirs", str(self._broker_directory(broker_id) / "data"))
+        settings |= {"broker.id": str(broker_id), "zookeeper.connect": self.zookeeper_connect}
+        for name, value in settings.items():
+            for placeholder, text in own.items():
+                value = value.replace(placeholder, text)
+            settings[name] = value
+        try:
+            BrokerConfig(Setting("--set", name, value) for name, value in settings.items())
+        except ConfigError as error:
+            raise UsageError(str(error)) from None
+        return "".join(f"{name}={_escaped(value)}\n" for name, value in sorted(settings.items()))
+
+    # The state file.
+
+    def save(self) -> None:
+        document = {
+            "version": STATE_VERSION,
+            "zookeeper_connect": self.zookeeper_connect,
+            "zookeeper_ports": self.zookeeper_ports,
+            "broker_ports": self.broker_ports,
+            "settings": self.settings,
+            "processes": {name: process.as_json() for name, process in self.processes.items()},
+        }
+        unfinished = self.directory / f".{STATE_FILE}"
+        unfinished.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+        unfinished.replace(self.directory / STATE_FILE)
+
+    def _keep(self, process: Detached) -> None:
+        self.processes[process.name] = process
+        self.save()
+
+    @classmethod
+    def load(cls, directory: Path) -> LocalCluster | None:
+        """What `directory` keeps; None when that is no cluster."""
+        try:
+            document = json.loads((directory / STATE_FILE).read_text("utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except ValueError as error:
+            raise UsageError(f"{directory / STATE_FILE} is damaged: {error}") from None
+        if document.get("version") != STATE_VERSION:
+            raise UsageError(f"{directory / STATE_FILE} was written by another version of this command")
+        return cls(
+            directory,
+            document["zookeeper_connect"],
+            document["zookeeper_ports"],
+            {int(broker_id): port for broker_id, port in document["broker_ports"].items()},
+            document["settings"],
+            {name: Detached.from_json(name, values) for name, values in document["processes"].items()},
+        )
+
+
+def plan(
+    directory: Path,
+    brokers: int | None,
+    zookeeper_nodes: int | None,
+    zookeeper_connect: str | None,
+    base_port: int | None,
+    settings: Mapping[str, str],
+) -> LocalCluster:
+    """The cluster of this directory, as it was or new, with what is asked for now. Raises UsageError if they differ."""
+    found = LocalCluster.load(directory)
+    if found is None:
+        return _plan_new(directory, brokers, zookeeper_nodes, zookeeper_connect, base_port, settings)
+    if zookeeper_connect not in (None, found.zookeeper_connect) or (
+        zookeeper_nodes is not None and zookeeper_nodes != len(found.ensemble)
+    ):
+        raise UsageError(f"{directory} is a cluster on ZooKeeper {found.zookeeper_connect}: leave that option out")
+    first_port = min(found.broker_ports.values())
+    if base_port not in (None, 0, first_port):
+        raise UsageError(f"{directory} is a cluster with ports from {first_port}: leave --base-port out")
+    wanted = len(found.broker_ports) if brokers is None else brokers
+    if wanted < len(found.broker_ports):
+        raise UsageError(f"{directory} is a cluster of {len(found.broker_ports)} brokers, which can only grow")
+    used = set(found.broker_ports.values()) | set(found.zookeeper_ports)
+    while len(found.broker_ports) < wanted:
+        port = max(found.broker_ports.values()) + 1
+        if port in used:
+            port = zookeeper_process.free_ports(1)[0]
+        found.broker_ports[len(found.broker_ports) + 1] = port
+    found.settings |= settings
+    return found
+
+
+def _plan_new(
+    directory: Path,
+    brokers: int | None,
+    zookeeper_nodes: int | None,
+    zookeeper_connect: str | None,
+    base_port: int | None,
+    settings: Mapping[str, str],
+) -> LocalCluster:
+    if any(directory.iterdir()):
+        raise UsageError(f"{directory} holds something else: name an empty directory, or one that is not there yet")
+    count = DEFAULT_BROKERS if brokers is None else brokers
+    if zookeeper_connect is not None and zookeeper_nodes is not None:
+        raise UsageError("--zookeeper and --zookeeper-nodes cannot go together")
+    servers = 0 if zookeeper_connect is not None else zookeeper_nodes or 1
+    first = DEFAULT_BASE_PORT if base_port is None else base_port
+    if first == 0:
+        ports = zookeeper_process.free_ports(count + 3 * servers)
+        broker_ports, zookeeper_ports = ports[:count], ports[count:]
+    else:
+        broker_ports = list(range(first, first + count))
+        zookeeper_ports = list(range(first + ZOOKEEPER_PORTS_ABOVE, first + ZOOKEEPER_PORTS_ABOVE + 3 * servers))
+        for port in broker_ports + zookeeper_ports:
+            _require_free(port)
+    new = LocalCluster(
+        directory, zookeeper_connect or "", zookeeper_ports, dict(enumerate(broker_ports, 1)), dict(settings)
+    )
+    if zookeeper_connect is None:
+        new.zookeeper_connect = ",".join(node.address for node in new.ensemble)
+    log_dirs = settings.get("log.dirs", "")
+    if log_dirs and count > 1 and not all("{id}" in log_dir for log_dir in log_dirs.split(",")):
+        raise UsageError(f"log.dirs={log_dirs} is the same for all brokers: write {{id}} where they differ")
+    return new
+
+
+def _require_free(port: int) -> None:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except (OSError, OverflowError):
+        raise UsageError(f"port {port} cannot be had: choose others with --base-port, or free ones with 0") from None
+
+
+def _defaults(brokers: int) -> dict[str, str]:
+    """As many copies as there are brokers to keep them, three at most, and acknowledged by two."""
+    copies, acknowledging = str(min(3, brokers)), str(2 if brokers >= 3 else 1)
+    return {
+        "listeners": "PLAINTEXT://127.0.0.1:{port}",
+        "broker.rack": socket.gethostname(),
+        "default.replication.factor": copies,
+        "min.insync.replicas": acknowledging,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": acknowledging,
+    }
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _is_ready(log: Path, offset: int) -> bool:
+    with log.open("rb") as file:
+        file.seek(offset)
+        return _READY_LINE.search(file.read().decode(errors="replace")) is not None
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep other commands from changing the cluster meanwhile; the directory is made, and goes if nothing came into it.
+
+    Raises UsageError while another command is at work.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise UsageError(f"{directory} cannot be used: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise UsageError(f"another command is at work on {directory}: wait until it is done") from None
+    finally:
+        os.close(descriptor)
+        with suppress(OSError):
+            directory.rmdir()
