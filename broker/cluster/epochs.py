@@ -1,0 +1,35 @@
+"""Whom a broker obeys: the epochs that keep it from doing what a controller of the past, or one that means an earlier
+life of this broker, tells it (ReplicaManager.controllerEpoch, KafkaApis.isBrokerEpochStale)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+UNKNOWN_EPOCH: Final = -1
+
+
+class Epochs:
+    """LeaderAndIsr, StopReplica and UpdateMetadata share it."""
+
+    __slots__ = ("broker_epoch", "controller_epoch")
+
+    def __init__(self) -> None:
+        self.broker_epoch = UNKNOWN_EPOCH
+        """Of this broker's registration; the member sets it."""
+        self.controller_epoch = 0
+        """The greatest that was ever obeyed."""
+
+    def obey(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
+        """Whether to carry out a request of a controller, who takes `broker_epoch` for ours (-1: it does not say).
+
+        The controller of an accepted request is the oldest that is obeyed from then on.
+        """
+        # One that means a later life than ours is not believed either: our registration came after that session ended.
+        if broker_epoch != UNKNOWN_EPOCH and broker_epoch != self.broker_epoch:
+            return ErrorCode.stale_broker_epoch
+        if controller_epoch < self.controller_epoch:
+            return ErrorCode.stale_controller_epoch
+        self.controller_epoch = controller_epoch
+        return ErrorCode.none

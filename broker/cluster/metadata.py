@@ -1,0 +1,159 @@
+"""What the controller told this broker of its cluster (UpdateMetadata): clients are told it, and its own requests go by it.
+
+One request may tell of all partitions or of a few, and always of all brokers that live. Nothing here is durable: a
+broker that starts knows nothing until the controller has told it (ZkMetadataCache).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from broker.cluster.peers import Endpoint
+from broker.cluster.state import NO_BROKER, NO_LEADER, BrokerInfo, PartitionView, TopicView
+from broker.log.checkpoint import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.topic import Topic
+
+LEADER_DURING_DELETE: Final = -2
+"""The leader that a partition has in UpdateMetadata when its topic is deleted (LeaderAndIsr.LeaderDuringDelete)."""
+_SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""By number (org.apache.kafka.common.security.auth.SecurityProtocol)."""
+
+
+class MetadataCache:
+    """The view of a broker of a cluster."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        self.controller_id = NO_BROKER
+        self.when_changed: list[Callable[[], None]] = []
+        """Called after each update."""
+        self.when_deleted: list[Callable[[list[TopicPartition]], None]] = []
+        """Called with the partitions that an update took away, before `when_changed`."""
+        self._brokers: dict[int, BrokerInfo] = {}
+        self._topics: dict[str, TopicView] = {}
+        self._topics_by_id: dict[UUID, TopicView] = {}
+        self._lists: dict[tuple[int, ...], list[int]] = {}
+        """Partitions by the thousand have the same replicas: one list for all of them."""
+
+    def brokers(self) -> list[BrokerInfo]:
+        return list(self._brokers.values())
+
+    def broker(self, broker_id: int) -> BrokerInfo | None:
+        return self._brokers.get(broker_id)
+
+    def topics(self) -> list[TopicView]:
+        return list(self._topics.values())
+
+    def topic(self, name: str | UUID) -> TopicView | None:
+        return self._topics.get(name) if isinstance(name, str) else self._topics_by_id.get(name)
+
+    def partition(self, topic: str | UUID, index: int) -> PartitionView | None:
+        found = self.topic(topic)
+        return None if found is None else found.partitions.get(index)
+
+    def update(self, request: Any, version: int) -> None:
+        """Take an UpdateMetadata request in, which the caller has found to come from whom he obeys."""
+        self.controller_id = request.controller_id if request.controller_id >= 0 else NO_BROKER
+        self._brokers = {
+            broker.id: BrokerInfo(broker.id, -1, _endpoints(broker, version), broker.rack if version >= 2 else None)
+            for broker in sorted(request.live_brokers, key=lambda broker: broker.id)
+        }
+        deleted: list[TopicPartition] = []
+        if version >= 5:
+            for topic in request.topic_states:
+                topic_id = topic.topic_id if version >= 7 else None
+                for state in topic.partition_states:
+                    self._take_in(topic.topic_name, topic_id, state, version, deleted)
+        else:
+            for state in request.ungrouped_partition_states:
+                self._take_in(state.topic_name, None, state, version, deleted)
+        if deleted:
+            for tell_deleted in self.when_deleted:
+                tell_deleted(deleted)
+        for tell in tuple(self.when_changed):
+            tell()
+
+    def _take_in(
+        self, name: str, topic_id: UUID | None, state: Any, version: int, deleted: list[TopicPartition]
+    ) -> None:
+        topic = self._topics.get(name)
+        if state.leader == LEADER_DURING_DELETE:
+            if topic is not None and topic.partitions.pop(state.partition_index, None) is not None:
+                deleted.append((name, state.partition_index))
+                if not topic.partitions:
+                    del self._topics[name]
+                    self._topics_by_id.pop(topic.topic_id, None)
+            return
+        if topic is None or (topic_id is not None and topic.topic_id != topic_id):
+            # Another id: it was deleted and made anew, and the deletion was not told here.
+            if topic is not None:
+                self._topics_by_id.pop(topic.topic_id, None)
+            topic = self._topics[name] = TopicView(name, topic_id or UUID(int=0), {})
+            if topic_id is not None:
+                self._topics_by_id[topic_id] = topic
+        topic.partitions[state.partition_index] = PartitionView(
+            state.leader,
+            state.leader_epoch,
+            self._shared(state.replicas),
+            self._shared(state.isr),
+            self._shared(state.offline_replicas) if version >= 4 else [],
+        )
+
+    def _shared(self, replicas: tuple[int, ...]) -> list[int]:
+        found = self._lists.get(replicas)
+        if found is None:
+            found = self._lists[replicas] = list(replicas)
+        return found
+
+
+def _endpoints(broker: Any, version: int) -> tuple[Endpoint, ...]:
+    if version == 0:
+        return (Endpoint("PLAINTEXT", "PLAINTEXT", broker.v0_host, broker.v0_port),)
+    endpoints = []
+    for told in broker.endpoints:
+        protocol = _SECURITY_PROTOCOLS[told.security_protocol]
+        endpoints.append(Endpoint(told.listener if version >= 3 else protocol, protocol, told.host, told.port))
+    return tuple(endpoints)
+
+
+class LoneBroker:
+    """The view of a broker that runs alone: itself, the leader of all there is, at the listener that is asked."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.cluster_id = node.store.cluster_id
+        self.controller_id = node.broker_id
+
+    def brokers(self) -> list[BrokerInfo]:
+        return [BrokerInfo(self._node.broker_id, -1, (), self._node.config.string("broker.rack"))]
+
+    def broker(self, broker_id: int) -> BrokerInfo | None:
+        return self.brokers()[0] if broker_id == self._node.broker_id else None
+
+    def topics(self) -> list[TopicView]:
+        return [self._view(topic) for topic in self._node.topics()]
+
+    def topic(self, name: str | UUID) -> TopicView | None:
+        topic = self._node.topic(name)
+        return None if topic is None else self._view(topic)
+
+    def _view(self, topic: Topic) -> TopicView:
+        return TopicView(
+            topic.name,
+            topic.topic_id,
+            {
+                partition.index: PartitionView(
+                    NO_LEADER if partition.has_failed else partition.replicas[0],
+                    partition.leader_epoch,
+                    partition.replicas,
+                    partition.in_sync_replicas,
+                    partition.replicas if partition.has_failed else [],
+                )
+                for partition in topic.partitions
+            },
+        )
