@@ -1,4 +1,7 @@
-"""A follower's side of Fetch: what this broker follows is fetched from its leaders and appended (AbstractFetcherThread).
+"""A follower's side of Fetch: what this broker follows is fetched from its leaders and appended.
+
+After Kafka's AbstractFetcherThread:
+
 
     state of a partition   event                                      next
     FETCHING               an answer with records                     FETCHING, further on

@@ -1,4 +1,4 @@
-"""Connections to other brokers: requests out, answers in, on the event loop, with TLS and SASL where a listener has them."""
+"""Connections to other brokers: requests out, answers in, on the event loop; with TLS and SASL where there is that."""
 
 from __future__ import annotations
 
