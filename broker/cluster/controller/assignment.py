@@ -1,8 +1,8 @@
 """Which brokers get the replicas of new partitions: spread evenly, and over racks (Kafka's AdminUtils, KIP-36).
 
 The first replicas go round the brokers from some start; the others follow at a distance that grows with every round, so
-that what one broker led falls to all the others when it dies. With racks the brokers stand in a line in which neighbours
-are of different racks, and a rack gets its second replica of a partition only when every rack has one.
+that what one broker led falls to all the others when it dies. With racks the brokers stand in a line in which
+neighbours are of different racks, and a rack gets its second replica of a partition only when every rack has one.
 """
 
 from __future__ import annotations
