@@ -1,0 +1,282 @@
+"""`highwater broker mirror`: copies topics from one cluster to another, and goes on where it was after a crash."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, Final
+
+import typer
+
+from broker.commands.client import REQUEST_TIMEOUT_S, Cluster, Partition, key_values
+from broker.commands.mirroring.copier import Copier
+from broker.commands.mirroring.offsets import take_along
+from broker.commands.mirroring.progress import lag
+from broker.commands.mirroring.topics import (
+    PROGRESS_TOPIC_PREFIX,
+    Selection,
+    SourceTopic,
+    make_alike,
+    make_progress_topic,
+    patterns,
+    selected_topics,
+    unmatched_names,
+)
+from broker.commands.terminal import (
+    CommandError,
+    JsonOption,
+    UsageError,
+    print_json_line,
+    print_table,
+    reporting,
+)
+from broker.topic import topic_name_problem
+
+_TELL_INTERVAL_S: Final = 5.0
+_REFRESH_INTERVAL_S: Final = 30.0
+_GROUPS_INTERVAL_S: Final = 10.0
+
+
+def mirror(
+    source: Annotated[
+        str, typer.Option("--source", metavar="HOST:PORT,...", help="The cluster to copy from.", show_default=False)
+    ],
+    target: Annotated[
+        str, typer.Option("--target", metavar="HOST:PORT,...", help="The cluster to copy to.", show_default=False)
+    ],
+    topic: Annotated[
+        list[str],
+        typer.Option(
+            "--topic", metavar="REGEX", help="Topics to copy, by whole name; may be repeated.", show_default=False
+        ),
+    ],
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", metavar="REGEX", help="Topics to leave out; may be repeated.")
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="REGEX", help="Groups whose offsets are taken along; may be repeated."),
+    ] = None,
+    name: Annotated[
+        str, typer.Option("--name", help="What its progress is kept under; one mirror of a name runs at a time.")
+    ] = "default",
+    prefix: Annotated[str, typer.Option("--prefix", help="Put before the names of topics in the target.")] = "",
+    replication_factor: Annotated[
+        int | None,
+        typer.Option("--replication-factor", min=1, help="Of topics made in the target.", show_default="the source's"),
+    ] = None,
+    compression: Annotated[
+        str, typer.Option("--compression", help="Of what is sent to the target: none, gzip, snappy, lz4, zstd.")
+    ] = "lz4",
+    once: Annotated[bool, typer.Option("--once", help="End when everything that is there has been copied.")] = False,
+    source_config: Annotated[
+        Path | None, typer.Option("--source-config", metavar="FILE", help="More properties of the source's client.")
+    ] = None,
+    target_config: Annotated[
+        Path | None, typer.Option("--target-config", metavar="FILE", help="More properties of the target's client.")
+    ] = None,
+    client_properties: Annotated[
+        list[str] | None,
+        typer.Option("--client-property", metavar="NAME=VALUE", help="Of both clients; may be repeated."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy topics with their partitions, order, timestamps, headers and keys, and keep copying until stopped.
+
+    Every record is copied exactly once, over crashes of the mirror and of brokers, for consumers of the target that
+    read committed records. SIGTERM or Ctrl-C commits and ends. Exit codes: 0 done, 1 cannot go on, 2 wrong usage.
+    """
+    with reporting():
+        selection = Selection(patterns(topic, "--topic"), patterns(exclude or (), "--exclude"))
+        groups = patterns(group or (), "--group")
+        if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
+            raise UsageError(f"--compression {compression}: one of none, gzip, snappy, lz4, zstd")
+        for option, text in (("--name", name), ("--prefix", prefix)):
+            if text and (problem := topic_name_problem(text)):
+                raise UsageError(f"{option} {text}: {problem}")
+        properties = key_values(client_properties or (), "--client-property")
+        run = _Run(
+            Cluster(source, source_config, properties),
+            Cluster(target, target_config, properties),
+            selection,
+            name,
+            prefix,
+            replication_factor,
+            as_json=as_json,
+        )
+        run.check(topic)
+        run.go(groups, compression, once=once)
+
+
+class _Run:
+    def __init__(
+        self,
+        source: Cluster,
+        target: Cluster,
+        selection: Selection,
+        name: str,
+        prefix: str,
+        replication_factor: int | None,
+        *,
+        as_json: bool,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._selection = selection
+        self._name = name
+        self._prefix = prefix
+        self._replication_factor = replication_factor
+        self._as_json = as_json
+        self._topics: dict[str, SourceTopic] = {}
+        self._told_count = 0
+        self._told_ns = time.monotonic_ns()
+
+    def check(self, topics: Sequence[str]) -> None:
+        """Raises CommandError for what cannot be meant."""
+        if not self._prefix and self._cluster_id(self._source) == self._cluster_id(self._target):
+            raise UsageError("both are the same cluster; a topic cannot be copied onto itself; say --prefix")
+        for complaint in unmatched_names(self._source, topics):
+            raise CommandError(f"the source: {complaint}")
+
+    def _cluster_id(self, cluster: Cluster) -> str:
+        described: Any = cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result()
+        return str(described.cluster_id)
+
+    def go(self, groups: Sequence[Any], compression: str, *, once: bool) -> None:
+        progress_topic = f"{PROGRESS_TOPIC_PREFIX}{self._name}"
+        self._refresh_topics()
+        make_progress_topic(self._target, progress_topic, self._replication_of_progress())
+        copier = Copier(self._source, self._target, self._name, progress_topic, self._prefix, compression, self._say)
+        try:
+            with _stop_signals() as stopped:
+                self._assign(copier)
+                self._copy(copier, groups, stopped, once=once)
+                self._tell(copier)
+        finally:
+            copier.close()
+
+    def _replication_of_progress(self) -> int:
+        wanted = self._replication_factor or max(
+            (topic.replication_factor for topic in self._topics.values()), default=1
+        )
+        return min(wanted, len(self._target.metadata.brokers))
+
+    def _copy(self, copier: Copier, groups: Sequence[Any], stopped: list[int], *, once: bool) -> None:
+        refresh = _Every(_REFRESH_INTERVAL_S)
+        take_groups = _Every(_GROUPS_INTERVAL_S)
+        tell = _Every(_TELL_INTERVAL_S)
+        while not stopped:
+            copier.work()
+            if once and copier.is_at_end:
+                break
+            if refresh.is_due():
+                self._refresh_topics()
+                self._assign(copier)
+            if groups and take_groups.is_due():
+                self._take_groups(copier, groups)
+            if tell.is_due():
+                self._tell(copier)
+        copier.finish()
+        if groups:
+            self._take_groups(copier, groups)
+
+    def _refresh_topics(self) -> None:
+        found = selected_topics(self._source, self._selection)
+        for topic in found.values():
+            known = self._topics.get(topic.name)
+            if known is not None and known.topic_id != topic.topic_id:
+                raise _made_anew(topic.name)
+            if known != topic:
+                for what in make_alike(self._target, topic, self._prefix + topic.name, self._replication_factor):
+                    self._say(what)
+        self._topics |= found
+
+    def _assign(self, copier: Copier) -> None:
+        wanted = [(topic.name, index) for topic in self._topics.values() for index in range(topic.partition_count)]
+        for place in wanted:
+            known = copier.progress.get(place)
+            if known is not None and known.topic_id != self._topics[place[0]].topic_id:
+                raise _made_anew(place[0])
+        starts = self._source.log_ranges(wanted)
+        self._refuse_foreign_records([place for place in wanted if place not in copier.progress])
+        copier.assign((place, self._topics[place[0]].topic_id, low) for place, (low, _) in starts.items())
+
+    def _refuse_foreign_records(self, places: Sequence[Partition]) -> None:
+        """Without known progress the copying begins at the source's start: into an empty partition only."""
+        ranges = self._target.log_ranges((self._prefix + topic, index) for topic, index in places)
+        for (topic, index), (_, end) in sorted(ranges.items()):
+            if end > 0:
+                raise CommandError(
+                    f"{topic}-{index} of the target has records, and the mirror {self._name} knows nothing of it: they "
+                    "are of somebody else, or of a mirror of another --name; name that, or another --prefix"
+                )
+
+    def _take_groups(self, copier: Copier, groups: Sequence[Any]) -> None:
+        for group, count in take_along(self._source, self._target, groups, copier.progress, self._prefix).items():
+            self._say(f"group {group}: offsets of {count} partitions")
+
+    # What is said
+
+    def _say(self, text: str) -> None:
+        typer.echo(text, err=True)
+
+    def _tell(self, copier: Copier) -> None:
+        now_ns = time.monotonic_ns()
+        rate = (copier.record_count - self._told_count) * 1e9 / max(now_ns - self._told_ns, 1)
+        self._told_count, self._told_ns = copier.record_count, now_ns
+        lags: dict[str, int] = {}
+        for place, log_range in copier.high_watermarks().items():
+            lags[place[0]] = lags.get(place[0], 0) + lag(copier.progress.get(place), log_range)
+        if self._as_json:
+            print_json_line({"copied": copier.record_count, "records_per_s": round(rate, 1), "lag": lags})
+        else:
+            total = sum(lags.values())
+            print_table(
+                ("Topic", "Partitions", "Lag"),
+                [(name, self._topics[name].partition_count, lags.get(name)) for name in sorted(self._topics)],
+                title=f"{copier.record_count} records copied, {rate:.0f}/s, {total} behind",
+            )
+        if copier.without_timestamp:
+            self._say(f"warning: {copier.without_timestamp} records say no time and were given that of their copying")
+            copier.without_timestamp = 0
+        sys.stdout.flush()
+
+
+def _made_anew(topic: str) -> CommandError:
+    return CommandError(
+        f"topic {topic} of the source was deleted and made anew: delete its copy, and mirror it under another --name"
+    )
+
+
+class _Every:
+    def __init__(self, interval_s: float) -> None:
+        self._interval_ns = int(interval_s * 1e9)
+        self._last_ns = time.monotonic_ns()
+
+    def is_due(self) -> bool:
+        now_ns = time.monotonic_ns()
+        if now_ns - self._last_ns < self._interval_ns:
+            return False
+        self._last_ns = now_ns
+        return True
+
+
+@contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """The signals that came, for a loop to look at: what is under way is brought to its end."""
+    came: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
