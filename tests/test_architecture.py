@@ -26,7 +26,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 # Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.
 SANS_IO = (
     "broker/clock.py",
+    "broker/cluster/controlled_shutdown.py",
     "broker/cluster/controller",
+    "broker/cluster/member.py",
     "broker/cluster/peers.py",
     "broker/cluster/state.py",
     "broker/cluster/zookeeper.py",

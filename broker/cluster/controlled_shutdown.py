@@ -1,0 +1,110 @@
+"""Asking the controller to take away what a broker leads, before it stops."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.cluster.peers import Endpoint, Peer, PeerFailure, Peers, ask
+from broker.cluster.state import BrokerInfo
+from broker.cluster.znodes import CONTROLLER, broker_path, parse_broker, parse_controller, read
+from broker.cluster.zookeeper import Get, Node, Request, ZooKeeper, run
+from broker.config import BrokerConfig
+from broker.protocol.apis import CONTROLLED_SHUTDOWN
+from broker.replica.waiters import Scheduler, Timer
+
+_logger = logging.getLogger(__name__)
+
+_VERSION: Final = 3
+_TIMEOUT_MS: Final = 30_000
+"""Kafka's controller.socket.timeout.ms."""
+
+
+class ControlledShutdown:
+    """Begins at once and calls back once, whether it succeeded or not (KafkaServer.controlledShutdown)."""
+
+    def __init__(
+        self,
+        info: BrokerInfo,
+        config: BrokerConfig,
+        scheduler: Scheduler,
+        zookeeper: ZooKeeper,
+        peers: Peers,
+        then: Callable[[], None],
+    ) -> None:
+        self._info = info
+        self._scheduler = scheduler
+        self._zookeeper = zookeeper
+        self._peers = peers
+        self._then = then
+        self._tries_left = max(config.integer("controlled.shutdown.max.retries"), 1)
+        self._backoff_ms = config.integer("controlled.shutdown.retry.backoff.ms")
+        self._listener_name = config.string("inter.broker.listener.name") or info.endpoints[0].listener_name
+        self._peer: Peer | None = None
+        self._timer: Timer | None = None
+        self._try()
+
+    def _try(self) -> None:
+        """Find the controller, who may be another each time, and ask it."""
+        self._tries_left -= 1
+        # ZooKeeper answers no more while it is out of reach.
+        self._timer = self._scheduler.call_later(_TIMEOUT_MS, lambda: self._failed("ZooKeeper does not answer"))
+        timer = self._timer
+
+        def found(endpoint: Endpoint | None) -> None:
+            if timer is not self._timer:
+                return
+            timer.cancel()
+            if endpoint is None:
+                self._failed("there is no controller")
+                return
+            self._peer = self._peers.connect(endpoint, f"broker-{self._info.broker_id}-shutdown")
+            fields = {"broker_id": self._info.broker_id, "broker_epoch": self._info.epoch}
+            ask(self._peer, CONTROLLED_SHUTDOWN, _VERSION, fields, self._answered, timeout_ms=_TIMEOUT_MS)
+
+        run(self._zookeeper, _controller_endpoint(self._listener_name), found)
+
+    def _answered(self, answer: Any | PeerFailure) -> None:
+        if isinstance(answer, PeerFailure):
+            self._failed(answer.value)
+        elif answer.error_code:
+            self._failed(ErrorCode(answer.error_code).name)
+        elif answer.remaining_partitions:
+            self._failed(f"it still leads {len(answer.remaining_partitions)} partitions")
+        else:
+            _logger.info("the controller has taken over what broker %d led", self._info.broker_id)
+            self._finish()
+
+    def _failed(self, reason: str) -> None:
+        self._timer = None
+        self._close_peer()
+        if self._tries_left:
+            _logger.info("controlled shutdown: %s; trying again in %d ms", reason, self._backoff_ms)
+            self._scheduler.call_later(self._backoff_ms, self._try)
+        else:
+            _logger.warning("stopping without a controlled shutdown: %s", reason)
+            self._finish()
+
+    def _finish(self) -> None:
+        self._close_peer()
+        self._then()
+
+    def _close_peer(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+
+
+def _controller_endpoint(listener_name: str) -> Generator[Sequence[Request], list[Any], Endpoint | None]:
+    (controller,) = yield [Get(CONTROLLER)]
+    if not isinstance(controller, Node):
+        return None
+    broker_id = read(controller.data, parse_controller)
+    (broker,) = yield [Get(broker_path(broker_id))]
+    if not isinstance(broker, Node):
+        return None
+    info = read(broker.data, lambda value: parse_broker(broker_id, broker.stat.czxid, value))
+    return info.endpoint(listener_name)
