@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from broker.protocol import cold
 from broker.protocol.apis import api_of
 from broker.protocol.frame import Parts
 from broker.protocol.primitives import Decoder
+
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""By number (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 
 
 class Endpoint(NamedTuple):
