@@ -13,8 +13,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.config import TopicConfig
+from broker.config import TopicConfig, check_topic_overrides
 from broker.log.checkpoint import TopicPartition
+from broker.topic import metric_name, topic_name_problem
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """Kafka's controller refuses more at once too; without a limit one request could fill the disk with folders."""
@@ -118,6 +119,29 @@ class Administration(Protocol):
         timeout_ms: int,
     ) -> None:
         """Those of these, or of all (None), that move."""
+
+
+def check_new_topic(wanted: NewTopic, names: Mapping[str, str]) -> Problem | None:
+    """Why this topic cannot be made beside those of `names`, which stand under their names in metrics."""
+    if reason := topic_name_problem(wanted.name):
+        return Problem(ErrorCode.invalid_topic_exception, reason)
+    twin = names.get(metric_name(wanted.name))
+    if twin == wanted.name:
+        return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' already exists.")
+    if twin is not None:
+        return Problem(
+            ErrorCode.invalid_topic_exception,
+            f"Topic '{wanted.name}' collides with existing topic {twin}: '.' and '_' are the same in metric names",
+        )
+    if reason := check_topic_overrides(wanted.config or {}):
+        return Problem(ErrorCode.invalid_config, reason)
+    if wanted.assignment and (wanted.partition_count != -1 or wanted.replication_factor != -1):
+        return Problem(
+            ErrorCode.invalid_request,
+            "Both numPartitions or replicationFactor and replicasAssignments were set. "
+            "Both cannot be used at the same time.",
+        )
+    return None
 
 
 def too_many_partitions(count: int) -> Problem:

@@ -21,15 +21,16 @@ from broker.administration import (
     NewTopic,
     Problem,
     Reassignment,
+    check_new_topic,
     too_many_partitions,
 )
 from broker.cluster.store import TopicRecord
 from broker.cluster.znodes import random_topic_id
-from broker.config import TopicConfig, check_topic_overrides, topic_override_warnings
+from broker.config import TopicConfig, topic_override_warnings
 from broker.internal_topic import plan_of
 from broker.log.checkpoint import TopicPartition
 from broker.metrics.counters import TopicCounters
-from broker.topic import Topic, metric_name, topic_name_problem
+from broker.topic import Topic, metric_name
 
 if TYPE_CHECKING:
     from broker.node import Node
@@ -192,27 +193,11 @@ class LocalTopics:
 
     def _assign(self, wanted: NewTopic, names: Mapping[str, str]) -> Problem | dict[int, list[int]]:
         """The replicas of every partition of a new topic, if it may be made beside those of `names`."""
-        if reason := topic_name_problem(wanted.name):
-            return Problem(ErrorCode.invalid_topic_exception, reason)
-        if self._node.topic(wanted.name) is not None:
-            return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' already exists.")
+        if problem := check_new_topic(wanted, names):
+            return problem
         if wanted.name in self._node.half_gone or wanted.name in self._node.store.topics_marked_for_deletion():
             return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' is marked for deletion.")
-        twin = names.get(metric_name(wanted.name))
-        if twin is not None:
-            return Problem(
-                ErrorCode.invalid_topic_exception,
-                f"Topic '{wanted.name}' collides with existing topic {twin}: '.' and '_' are the same in metric names",
-            )
-        if reason := check_topic_overrides(wanted.config or {}):
-            return Problem(ErrorCode.invalid_config, reason)
         if wanted.assignment:
-            if wanted.partition_count != -1 or wanted.replication_factor != -1:
-                return Problem(
-                    ErrorCode.invalid_request,
-                    "Both numPartitions or replicationFactor and replicasAssignments were set. "
-                    "Both cannot be used at the same time.",
-                )
             return self._check_assignment(wanted.assignment, first=0)
         count = self._node.config.integer("num.partitions") if wanted.partition_count == -1 else wanted.partition_count
         replication_factor = (
