@@ -11,7 +11,6 @@ from broker.protocol.apis import api_of
 from broker.protocol.frame import Parts
 from broker.protocol.primitives import Decoder
 
-
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By number (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 

@@ -62,7 +62,7 @@ def elect(
     current: LeaderAndIsr,
     is_online: IsOnline,
     *,
-    is_unclean_allowed: bool = False,
+    is_unclean_allowed: Callable[[], bool] = lambda: False,
     shutting_down: Collection[int] = (),
 ) -> Elected | None:
     """The new state of one partition; None if nobody can lead it.
@@ -86,7 +86,7 @@ def elect(
     if leader is not None:
         live_in_sync = tuple(replica for replica in in_sync if is_online(replica))
         return Elected(_led_by(current, leader, live_in_sync), live)
-    if is_unclean_allowed or election is Election.UNCLEAN:
+    if election is Election.UNCLEAN or is_unclean_allowed():
         leader = unclean_leader(assignment.replicas, live)
         if leader is not None:
             # KIP-704: the partition is told to be recovering, for what was acknowledged may be missing.

@@ -100,10 +100,10 @@ class RequestBatch:
             leaders: set[int] = set()
             states: dict[str, list[cold.Answer]] = {}
             for key, is_new in partitions.items():
-                partition = self._context[key]
-                leadership = partition.leadership
-                if leadership is None:
+                partition = self._context.get(key)
+                if partition is None or partition.leadership is None:
                     continue
+                leadership = partition.leadership
                 leaders.add(leadership.leader)
                 state = {
                     "partition_index": key[1],
