@@ -33,9 +33,7 @@ from broker.cluster.zookeeper import (
     ZooKeeperError,
 )
 from broker.replica.waiters import Scheduler, Timer
-
-Delay = Callable[[], int]
-"""How many ms the next message is under way."""
+from tests.broker.simulation.link import Delay, Link
 
 _FIRST_SESSION_ID: Final = 0x1000000
 
@@ -48,53 +46,6 @@ class _Znode:
         self.stat = stat
         self.children: dict[str, None] = {}
         self.next_sequence = 0
-
-
-class _Link:
-    """One direction of a connection: messages arrive late, and in order."""
-
-    def __init__(self, scheduler: Scheduler, delay_ms: Delay) -> None:
-        self._scheduler = scheduler
-        self._delay_ms = delay_ms
-        self._under_way: deque[Callable[[], None]] = deque()
-        self._arrived = 0
-        self._generation = 0
-        self.is_held = False
-
-    def send(self, deliver: Callable[[], None]) -> None:
-        self._under_way.append(deliver)
-        generation = self._generation
-
-        def arrive() -> None:
-            if generation == self._generation:
-                self._arrived += 1
-                self._deliver()
-
-        delay_ms = self._delay_ms()
-        if delay_ms:
-            self._scheduler.call_later(delay_ms, arrive)
-        else:
-            self._scheduler.call_soon(arrive)
-
-    def hold(self) -> None:
-        self.is_held = True
-
-    def release(self) -> None:
-        self.is_held = False
-        self._deliver()
-
-    def clear(self) -> list[Callable[[], None]]:
-        """Nothing of what is under way arrives any more; what that was."""
-        lost = list(self._under_way)
-        self._under_way.clear()
-        self._arrived = 0
-        self._generation += 1
-        return lost
-
-    def _deliver(self) -> None:
-        while self._arrived and not self.is_held:
-            self._arrived -= 1
-            self._under_way.popleft()()
 
 
 class _ServerSession:
@@ -377,8 +328,8 @@ class SimulatedZooKeeper:
         self._timeout_ms = session_timeout_ms
         self._rng = rng
         self._session: _ServerSession | None = None
-        self._to_server = _Link(ensemble.scheduler, delay_ms)
-        self._to_client = _Link(scheduler, delay_ms)
+        self._to_server = Link(ensemble.scheduler, delay_ms)
+        self._to_client = Link(scheduler, delay_ms)
         self._under_way: deque[_Call] = deque()
         self._fired: deque[tuple[str, WatchEvent]] = deque()
         """Watches that were not told yet; a connection that breaks loses none."""
