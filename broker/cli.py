@@ -17,6 +17,8 @@ COMMANDS: Final = {
     "transactions": "What transactional producers are doing; abort what hangs.",
     "configs": "Show and change the settings of topics, brokers, users and clients.",
     "cluster": "Show which cluster answers, and its brokers.",
+    "elect": "Have leaders elected: the preferred ones, or any that lives.",
+    "reassign": "Move replicas to other brokers.",
     "mirror": "Copy topics from one cluster to another, and keep copying.",
     "log-dirs": "How much disk each partition takes.",
     "dump-log": "Print and check the files of a log; needs no broker.",

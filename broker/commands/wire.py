@@ -77,6 +77,21 @@ def coordinator_of(cluster: Cluster, key: str, key_type: int = TRANSACTIONAL_ID)
         time.sleep(_RETRY_S)
 
 
+def ask_controller(cluster: Cluster, api: str, version: int, /, **fields: Any) -> Any:
+    """The answer of whoever is the controller now; waits for one that is being elected. Raises CommandError."""
+    deadline = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        metadata = nodes_of(cluster)[0].ask("metadata", 9, topics=[], allow_auto_topic_creation=False)
+        controller = next((each for each in metadata.brokers if each.node_id == metadata.controller_id), None)
+        if controller is not None:
+            answer = Node(controller.node_id, controller.host, controller.port).ask(api, version, **fields)
+            if answer.error_code is not ErrorCode.not_controller:
+                return answer
+        if time.monotonic() >= deadline:
+            raise CommandError("the cluster has no controller now")
+        time.sleep(_RETRY_S)
+
+
 def _receive(connection: socket.socket, size: int) -> bytes:
     data = bytearray()
     while len(data) < size:
