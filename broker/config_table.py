@@ -121,6 +121,8 @@ BROKER_PROPERTIES: Final = {
         _honoured("ssl.truststore.password", PASSWORD, None),
         _honoured("ssl.truststore.certificates", PASSWORD, None),
         _honoured("ssl.principal.mapping.rules", STRING, "DEFAULT"),
+        _honoured("ssl.endpoint.identification.algorithm", STRING, "https", None, None, "https", ""),
+        _honoured("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI"),
         # Topics
         _honoured("auto.create.topics.enable", BOOLEAN, True),
         _honoured("delete.topic.enable", BOOLEAN, True),
@@ -215,7 +217,6 @@ BROKER_PROPERTIES: Final = {
                 ("security.inter.broker.protocol", STRING, "PLAINTEXT", _NO_REPLICATION),
                 ("ssl.allow.dn.changes", BOOLEAN, False, _NO_NEW_KEYS),
                 ("ssl.allow.san.changes", BOOLEAN, False, _NO_NEW_KEYS),
-                ("ssl.endpoint.identification.algorithm", STRING, "https", "the broker connects to nobody"),
                 ("ssl.keymanager.algorithm", STRING, "SunX509", _NOT_JAVAS_TLS),
                 ("ssl.protocol", STRING, "TLSv1.3", "ssl.enabled.protocols says which are spoken"),
                 ("ssl.provider", STRING, None, _NOT_JAVAS_TLS),

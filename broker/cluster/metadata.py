@@ -6,6 +6,7 @@ broker that starts knows nothing until the controller has told it (ZkMetadataCac
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -30,10 +31,10 @@ class MetadataCache:
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.controller_id = NO_BROKER
-        self.when_changed: list[Callable[[], None]] = []
-        """Called after each update."""
         self.when_deleted: list[Callable[[list[TopicPartition]], None]] = []
-        """Called with the partitions that an update took away, before `when_changed`."""
+        """Called with the partitions that an update took away, before it is told that the view changed."""
+        self._keys = itertools.count()
+        self._when_changed: dict[int, Callable[[], None]] = {}
         self._brokers: dict[int, BrokerInfo] = {}
         self._topics: dict[str, TopicView] = {}
         self._topics_by_id: dict[UUID, TopicView] = {}
@@ -56,6 +57,16 @@ class MetadataCache:
         found = self.topic(topic)
         return None if found is None else found.partitions.get(index)
 
+    def when_changed(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """Call `tell` after each update from now on; the function that is given back ends that."""
+        key = next(self._keys)
+        self._when_changed[key] = tell
+
+        def end() -> None:
+            self._when_changed.pop(key, None)
+
+        return end
+
     def update(self, request: Any, version: int) -> None:
         """Take an UpdateMetadata request in, which the caller has found to come from whom he obeys."""
         self.controller_id = request.controller_id if request.controller_id >= 0 else NO_BROKER
@@ -75,7 +86,7 @@ class MetadataCache:
         if deleted:
             for tell_deleted in self.when_deleted:
                 tell_deleted(deleted)
-        for tell in tuple(self.when_changed):
+        for tell in tuple(self._when_changed.values()):
             tell()
 
     def _take_in(
@@ -154,6 +165,6 @@ class LoneBroker:
                     partition.in_sync_replicas,
                     partition.replicas if partition.has_failed else [],
                 )
-                for partition in topic.partitions
+                for partition in topic.partitions.values()
             },
         )

@@ -1,4 +1,4 @@
-"""Fetch: v4-v16 (key 1)
+"""Fetch: v4-v17 (key 1)
 
 Behaviour:
 * Answers at once when min_bytes can be read, when any partition has an error, when max_wait_ms is not positive, or when

@@ -38,7 +38,7 @@ APIS: Final = {
         # Produce 0 to 2 are told and not served: librdkafka asks for 0..0 when it decides whether a broker takes
         # compressed batches, and sends 3 or higher (librdkafka issue 4956; Kafka answers the same, KAFKA-18659).
         Api(PRODUCE, "produce", 0, 11, 9, served_from=3),
-        Api(FETCH, "fetch", 4, 16, 12),
+        Api(FETCH, "fetch", 4, 17, 12),
         Api(2, "list_offsets", 0, 8, 6),
         Api(METADATA, "metadata", 0, 12, 9),
         Api(8, "offset_commit", 2, 9, 8),

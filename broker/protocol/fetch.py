@@ -1,4 +1,4 @@
-"""Fetch (key 1), versions 4 to 16, by hand.
+"""Fetch (key 1), versions 4 to 17, by hand.
 
     request  v4: replica_id i32, max_wait_ms i32, min_bytes i32, max_bytes i32, isolation_level i8,
                  topics [topic string, [partition i32, fetch_offset i64, partition_max_bytes i32]]
@@ -10,6 +10,7 @@
             v12: flexible, + last_fetched_epoch i32 after fetch_offset; tag 0 cluster_id
             v13: topic ids for names (KIP-516)
             v15: replica_id leaves for tag 1 {replica_id, replica_epoch} (KIP-903)
+            v17: a partition may have tag 0, the id of a directory, which only KRaft brokers tell (KIP-853)
     response v4: throttle_time_ms i32, topics [topic string, [partition i32, error i16, high_watermark i64,
                  last_stable_offset i64, aborted transactions [producer_id i64, first_offset i64] or null,
                  records bytes]]
@@ -51,8 +52,10 @@ _PARTITION_V9: Final = struct.Struct(">iiqqi")
 _PARTITION_V12: Final = struct.Struct(">iiqiqi")
 _PARTITION_HEAD: Final = struct.Struct(">ihqq")
 _RESPONSE_HEAD: Final = struct.Struct(">ihi")
+_REPLICA_STATE: Final = struct.Struct(">iq")
 _EPOCH_AND_OFFSET: Final = struct.Struct(">iq")
 _ABORTED: Final = struct.Struct(">qq")
+_INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 
 
@@ -62,6 +65,8 @@ class FetchPartition(NamedTuple):
     fetch_offset: int
     last_fetched_epoch: int
     partition_max_bytes: int
+    log_start_offset: int = -1
+    """Of the follower that asks."""
 
 
 class FetchTopic(NamedTuple):
@@ -83,6 +88,8 @@ class FetchRequest(NamedTuple):
     forgotten: list[tuple[str | UUID, int]]
     """(topic, partition) that an incremental fetch wants no longer."""
     rack_id: str
+    replica_epoch: int = -1
+    """The broker epoch of the follower that asks, where it says so."""
 
 
 class PartitionFetched(NamedTuple):
@@ -98,6 +105,8 @@ class PartitionFetched(NamedTuple):
     """(producer id, first offset); None unless the reader asked for committed records only."""
     diverging_epoch: tuple[int, int] | None = None
     """(epoch, end offset) of the largest epoch that the log and the reader share (KIP-595)."""
+    preferred_read_replica: int = -1
+    """The follower that the reader shall read from instead (KIP-392)."""
 
 
 def decode_request(decoder: Decoder, version: int) -> FetchRequest:
@@ -123,8 +132,9 @@ def decode_request(decoder: Decoder, version: int) -> FetchRequest:
             forgotten += [(topic, decoder.int32()) for _ in range(decoder.array_length(least_item_bytes=4))]
             decoder.skip_tags()
     rack_id = decoder.string() if version >= 11 else ""
+    replica_epoch = -1
     if decoder.flexible:
-        replica_id = _replica_id_from_tags(decoder, replica_id)
+        replica_id, replica_epoch = _replica_from_tags(decoder, replica_id)
     return FetchRequest(
         replica_id,
         max_wait_ms,
@@ -136,32 +146,35 @@ def decode_request(decoder: Decoder, version: int) -> FetchRequest:
         topics,
         forgotten,
         rack_id,
+        replica_epoch,
     )
 
 
 def _partition(decoder: Decoder, version: int) -> FetchPartition:
-    # The log start offset is the follower's, which means nothing to a leader without followers.
-    current_leader_epoch = last_fetched_epoch = -1
+    current_leader_epoch = last_fetched_epoch = log_start = -1
     if version >= 12:
-        partition, current_leader_epoch, offset, last_fetched_epoch, _, max_bytes = decoder.fields(_PARTITION_V12)
+        partition, current_leader_epoch, offset, last_fetched_epoch, log_start, max_bytes = decoder.fields(
+            _PARTITION_V12
+        )
     elif version >= 9:
-        partition, current_leader_epoch, offset, _, max_bytes = decoder.fields(_PARTITION_V9)
+        partition, current_leader_epoch, offset, log_start, max_bytes = decoder.fields(_PARTITION_V9)
     elif version >= 5:
-        partition, offset, _, max_bytes = decoder.fields(_PARTITION_V5)
+        partition, offset, log_start, max_bytes = decoder.fields(_PARTITION_V5)
     else:
         partition, offset, max_bytes = decoder.fields(_PARTITION_V4)
-    return FetchPartition(partition, current_leader_epoch, offset, last_fetched_epoch, max_bytes)
+    return FetchPartition(partition, current_leader_epoch, offset, last_fetched_epoch, max_bytes, log_start)
 
 
 def _topic(decoder: Decoder, version: int) -> str | UUID:
     return decoder.uuid() if version >= TOPIC_IDS_FROM else decoder.string()
 
 
-def _replica_id_from_tags(decoder: Decoder, replica_id: int) -> int:
+def _replica_from_tags(decoder: Decoder, replica_id: int) -> tuple[int, int]:
+    replica_epoch = -1
     for tag, section in decoder.tags():
         if tag == 1:
-            replica_id = section.int32()
-    return replica_id
+            replica_id, replica_epoch = section.fields(_REPLICA_STATE)
+    return replica_id, replica_epoch
 
 
 def encode_response(
@@ -192,7 +205,7 @@ def encode_response(
                 if flexible:
                     out += NO_TAGS
             if version >= 11:
-                out += b"\xff\xff\xff\xff"  # no preferred read replica
+                out += _INT32.pack(answer.preferred_read_replica)
             out += bytes_length(len(answer.records), flexible)
             if answer.records:
                 parts += (out, answer.records)

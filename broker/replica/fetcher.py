@@ -2,7 +2,6 @@
 
 After Kafka's AbstractFetcherThread:
 
-
     state of a partition   event                                      next
     FETCHING               an answer with records                     FETCHING, further on
     FETCHING               diverging epoch (KIP-595)                  truncated there, FETCHING
@@ -58,7 +57,7 @@ class FollowerReplica(Protocol):
         Raises CorruptBatch for records that cannot be taken (asked for again later), OSError.
         """
 
-    def call_when_safe(self, then: Callable[[], None]) -> bool:
+    def call_when_kept(self, then: Callable[[], None]) -> bool:
         """Whether the leader may be told of the log's end now. If not (it is to be flushed first), call back then."""
 
     def truncate_to(self, offset: int) -> None: ...

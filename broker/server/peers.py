@@ -1,12 +1,69 @@
-"""Connections to other brokers: requests out, answers in, on the event loop; with TLS and SASL where there is that."""
+"""Connections to other brokers: requests out, answers in, on the event loop; with TLS and SASL where there is that.
+
+state         event                                     next
+IDLE          a request                                 CONNECTING
+CONNECTING    connected (TLS included)                  READY, or LOGGING_IN where the listener has SASL
+LOGGING_IN    the login is complete                     READY: what was asked meanwhile is sent
+READY         an answer                                 READY
+any           broken, refused, a request's time is up   IDLE: all requests under way are given the failure
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
+import struct
+import time
+from collections import deque
 from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final, cast
 
-from broker.cluster.peers import Endpoint, Peer
+from kio.schema.errors import ErrorCode
+
+from broker.cluster.peers import Endpoint, PeerFailure
 from broker.config import BrokerConfig
+from broker.protocol import cold
+from broker.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, api_of
+from broker.protocol.frame import FrameReceiver, Part, Parts
+from broker.protocol.primitives import NO_TAGS, Decoder, MalformedRequestError
+from broker.security.login import Login, LoginError
+from broker.server.peer_security import PeerSecurity
+
+_logger = logging.getLogger(__name__)
+
+_REQUEST_HEAD: Final = struct.Struct(">ihhih")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_MAX_ANSWER_BYTES: Final = 2**31 - 1
+_HANDSHAKE_VERSION: Final = 1
+_AUTHENTICATE_VERSION: Final = 2
+_RENEW_AT: Final = 0.85
+"""The part of a SASL session's life after which a new connection is made (KIP-368: clients renew from here on)."""
+
+Then = Callable[[memoryview | PeerFailure], None]
+
+
+class _State(Enum):
+    IDLE = auto()
+    CONNECTING = auto()
+    LOGGING_IN = auto()
+    READY = auto()
+
+
+class _Request:
+    """One that waits for its answer, or to be sent."""
+
+    __slots__ = ("body", "correlation_id", "has_flexible_answer", "then", "timer")
+
+    def __init__(
+        self, correlation_id: int, has_flexible_answer: bool, body: list[Part], then: Then, timer: asyncio.TimerHandle
+    ) -> None:
+        self.correlation_id = correlation_id
+        self.has_flexible_answer = has_flexible_answer
+        self.body = body
+        self.then = then
+        self.timer = timer
 
 
 class SocketPeers:
@@ -15,17 +72,302 @@ class SocketPeers:
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         """Raises ConfigError for settings of the inter-broker listener that cannot be used."""
         self._loop = loop
+        self._security = PeerSecurity(config)
+        # Kafka's default of 64 KiB would slow a follower down; a kernel that is left alone finds what a path needs.
+        name = "replica.socket.receive.buffer.bytes"
+        self._receive_buffer_bytes = config.integer(name) if config.is_set(name) else -1
+        self._peers: set[_SocketPeer] = set()
 
-    def connect(self, endpoint: Endpoint, client_id: str, on_break: Callable[[], None] | None = None) -> Peer:
-        raise NotImplementedError
+    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: Callable[[], None] | None = None) -> _SocketPeer:
+        peer = _SocketPeer(
+            self._loop,
+            endpoint,
+            client_id,
+            self._security,
+            self._receive_buffer_bytes,
+            on_break=on_break,
+            on_closed=self._peers.discard,
+        )
+        self._peers.add(peer)
+        return peer
 
     def close(self) -> None:
         """Break all connections; nobody is called back any more."""
+        for peer in tuple(self._peers):
+            peer.close()
 
 
-def inter_broker_listener(config: BrokerConfig) -> str:
-    """The name of the listener that brokers reach each other by (KafkaConfig.interBrokerListenerName).
+class _SocketPeer:
+    """Implements broker.cluster.peers.Peer."""
 
-    Raises ConfigError when it is none of the listeners.
-    """
-    raise NotImplementedError
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        endpoint: Endpoint,
+        client_id: str,
+        security: PeerSecurity,
+        receive_buffer_bytes: int,
+        *,
+        on_break: Callable[[], None] | None,
+        on_closed: Callable[[_SocketPeer], None],
+    ) -> None:
+        self._loop = loop
+        self._endpoint = endpoint
+        self._client_id = client_id.encode()
+        self._security = security
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._on_break = on_break
+        self._on_closed = on_closed
+        self._is_closed = False
+        self._state = _State.IDLE
+        self._connecting: asyncio.Task[None] | None = None
+        self._connection: _Connection | None = None
+        self._login: Login | None = None
+        self._renew_at_s = float("inf")
+        self._correlation_id = 0
+        self._unsent: deque[_Request] = deque()
+        self._under_way: deque[_Request] = deque()
+
+    # What code below the server calls
+
+    def send(self, api_key: int, version: int, body: Parts, then: Then, *, timeout_ms: int) -> None:
+        if self._is_closed:
+            raise RuntimeError("the peer is closed")
+        timer = self._loop.call_later(timeout_ms / 1000, self._time_is_up)
+        request = self._request(api_key, version, body, then, timer)
+        if self._state is _State.READY and not self._under_way and time.monotonic() >= self._renew_at_s:
+            self._disconnect()
+        if self._state is _State.READY:
+            self._write(request)
+            return
+        self._unsent.append(request)
+        if self._state is _State.IDLE:
+            self._state = _State.CONNECTING
+            self._connecting = self._loop.create_task(self._connect())
+
+    def close(self) -> None:
+        self._is_closed = True
+        for request in (*self._under_way, *self._unsent):
+            request.timer.cancel()
+        self._under_way.clear()
+        self._unsent.clear()
+        self._disconnect()
+        self._on_closed(self)
+
+    # Requests
+
+    def _request(self, api_key: int, version: int, body: Parts, then: Then, timer: asyncio.TimerHandle) -> _Request:
+        is_flexible = api_of(api_key).is_flexible(version)
+        self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        client_id = self._client_id
+        tags = NO_TAGS if is_flexible else b""
+        size = _REQUEST_HEAD.size - 4 + len(client_id) + len(tags) + sum(map(len, body))
+        head = _REQUEST_HEAD.pack(size, api_key, version, correlation_id, len(client_id)) + client_id + tags
+        return _Request(correlation_id, is_flexible, [head, *body], then, timer)
+
+    def _write(self, request: _Request) -> None:
+        assert self._connection is not None
+        self._under_way.append(request)
+        self._connection.transport.writelines(request.body)
+        request.body = []
+
+    def answered(self, frame: memoryview) -> None:
+        """The connection received a whole frame. Raises MalformedRequestError for one that answers nothing."""
+        request = self._under_way.popleft() if self._under_way else None
+        if request is None or len(frame) < 4 or _CORRELATION_ID.unpack_from(frame)[0] != request.correlation_id:
+            if request is not None:
+                self._under_way.appendleft(request)
+            raise MalformedRequestError("an answer to nothing that was asked")
+        request.timer.cancel()
+        position = _CORRELATION_ID.size
+        if request.has_flexible_answer:
+            header = Decoder(frame, position, flexible=True)
+            header.skip_tags()
+            position = header.position
+        request.then(frame[position:])
+
+    def _time_is_up(self) -> None:
+        self._fail(PeerFailure.TIMED_OUT)
+
+    def _fail(self, failure: PeerFailure) -> None:
+        """Break the connection, if there is one, and tell all who wait."""
+        waiting = (*self._under_way, *self._unsent)
+        self._under_way.clear()
+        self._unsent.clear()
+        stood = self._state is _State.READY
+        self._disconnect()
+        for request in waiting:
+            request.timer.cancel()
+        for request in waiting:
+            if self._is_closed:
+                return
+            request.then(failure)
+        if stood and self._on_break is not None and not self._is_closed:
+            self._on_break()
+
+    def _disconnect(self) -> None:
+        self._state = _State.IDLE
+        self._login = None
+        connecting, self._connecting = self._connecting, None
+        if connecting is not None:
+            connecting.cancel()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
+
+    # Connecting
+
+    async def _connect(self) -> None:
+        try:
+            connection = await self._open_connection()
+        except ConnectionRefusedError:
+            self._connecting = None
+            self._fail(PeerFailure.REFUSED)
+        except OSError as error:  # a TLS handshake that fails is one too
+            _logger.debug("no connection to %s:%d: %s", self._endpoint.host, self._endpoint.port, error)
+            self._connecting = None
+            self._fail(PeerFailure.DISCONNECTED)
+        else:
+            self._connecting = None
+            self._connection = connection
+            connection.peer = self
+            if connection.is_lost:
+                self._fail(PeerFailure.DISCONNECTED)
+            elif self._endpoint.security_protocol.startswith("SASL_"):
+                self._state = _State.LOGGING_IN
+                self._begin_login()
+            else:
+                self._ready()
+
+    async def _open_connection(self) -> _Connection:
+        """Raises ConnectionRefusedError if that is what all addresses say, OSError for anything else."""
+        host, port = self._endpoint.host, self._endpoint.port
+        failures: list[OSError] = []
+        for family, kind, protocol, _, address in await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            opened = socket.socket(family, kind, protocol)
+            try:
+                opened.setblocking(False)
+                if self._receive_buffer_bytes != -1:
+                    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+                await self._loop.sock_connect(opened, address)
+                _, made = await self._loop.create_connection(
+                    _Connection,
+                    sock=opened,
+                    ssl=self._security.tls_context(self._endpoint),
+                    server_hostname=host if self._security.tls_context(self._endpoint) is not None else None,
+                )
+                return made
+            except OSError as error:
+                opened.close()
+                failures.append(error)
+            except BaseException:
+                opened.close()
+                raise
+        raise next((failure for failure in failures if not isinstance(failure, ConnectionRefusedError)), failures[0])
+
+    def _ready(self) -> None:
+        self._state = _State.READY
+        unsent, self._unsent = self._unsent, deque()
+        for request in unsent:
+            self._write(request)
+
+    # The login
+
+    def _begin_login(self) -> None:
+        credential = self._security.credential(self._endpoint)
+
+        def handshaken(body: memoryview | PeerFailure) -> None:
+            if isinstance(body, PeerFailure):
+                return  # whoever waits is told by `_fail`
+            answer = cold.decode_response("sasl_handshake", _HANDSHAKE_VERSION, Decoder(body))
+            if answer.error_code:
+                self._login_failed(f"{credential.mechanism} is not enabled there, but {', '.join(answer.mechanisms)}")
+                return
+            self._login = credential.begin()
+            self._send_token(self._login.first())
+
+        fields = {"mechanism": credential.mechanism}
+        self._ask_first(SASL_HANDSHAKE, _HANDSHAKE_VERSION, fields, handshaken)
+
+    def _send_token(self, token: bytes) -> None:
+        def challenged(body: memoryview | PeerFailure) -> None:
+            if isinstance(body, PeerFailure):
+                return
+            decoder = Decoder(body, flexible=True)
+            answer = cold.decode_response("sasl_authenticate", _AUTHENTICATE_VERSION, decoder)
+            assert self._login is not None
+            if answer.error_code:
+                self._login_failed(answer.error_message or ErrorCode(answer.error_code).name)
+                return
+            try:
+                next_token = self._login.answer(answer.auth_bytes)
+            except LoginError as error:
+                self._login_failed(str(error))
+                return
+            if next_token is not None:
+                self._send_token(next_token)
+                return
+            self._login = None
+            lifetime_s = cold.milliseconds(answer.session_lifetime) / 1000
+            self._renew_at_s = time.monotonic() + lifetime_s * _RENEW_AT if lifetime_s > 0 else float("inf")
+            self._ready()
+
+        self._ask_first(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, {"auth_bytes": token}, challenged)
+
+    def _ask_first(self, api_key: int, version: int, fields: cold.Answer, then: Then) -> None:
+        """Ask before all that waits; the time-out of that holds for this too."""
+        encoded = cold.encode_request(api_of(api_key).name, version, fields)
+        timer = self._loop.call_later(self._security.login_timeout_ms / 1000, self._time_is_up)
+        self._write(self._request(api_key, version, [encoded], then, timer))
+
+    def _login_failed(self, reason: str) -> None:
+        host, port = self._endpoint.host, self._endpoint.port
+        _logger.error("cannot log in at %s:%d (listener %s): %s", host, port, self._endpoint.listener_name, reason)
+        self._fail(PeerFailure.DISCONNECTED)
+
+    # What the connection tells
+
+    def lost(self, connection: _Connection) -> None:
+        if connection is self._connection:
+            self._connection = None
+            self._fail(PeerFailure.DISCONNECTED)
+
+    def malformed(self, error: MalformedRequestError) -> None:
+        _logger.error("%s:%d answers what is no answer: %s", self._endpoint.host, self._endpoint.port, error)
+        self._fail(PeerFailure.DISCONNECTED)
+
+
+class _Connection(asyncio.BufferedProtocol):
+    """One socket."""
+
+    __slots__ = ("_frames", "is_lost", "peer", "transport")
+
+    def __init__(self) -> None:
+        self._frames = FrameReceiver(_MAX_ANSWER_BYTES)
+        self.peer: _SocketPeer | None = None
+        """Nobody yet, or nobody any more."""
+        self.is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._frames.received(nbytes)
+        try:
+            while self.peer is not None and (frame := self._frames.next()) is not None:
+                self.peer.answered(frame)
+        except MalformedRequestError as error:
+            if self.peer is not None:
+                self.peer.malformed(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+        if self.peer is not None:
+            self.peer.lost(self)
+
+    def abort(self) -> None:
+        self.peer = None
+        self.transport.abort()

@@ -38,15 +38,11 @@ def tls_of(config: BrokerConfig, listener: str) -> Tls:
     settings = _Settings(config, listener)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    versions = [_VERSIONS[name] for name in settings.texts("ssl.enabled.protocols")]
-    if not versions:
-        raise settings.error("ssl.enabled.protocols", "name TLSv1.2, TLSv1.3 or both")
-    context.minimum_version = min(versions)
-    context.maximum_version = max(versions)
+    _choose_versions(context, settings)
     _load_key(context, settings)
     context.verify_mode = _CLIENT_AUTH[settings.text("ssl.client.auth") or "none"]
     if context.verify_mode is not ssl.CERT_NONE:
-        _load_trusted(context, settings)
+        _load_trusted(context, settings, ssl.Purpose.CLIENT_AUTH)
     try:
         rules = parse_rules(settings.text("ssl.principal.mapping.rules") or "DEFAULT")
     except ValueError as error:
@@ -59,6 +55,28 @@ def tls_of(config: BrokerConfig, listener: str) -> Tls:
         return name_of(subject, rules) or ANONYMOUS
 
     return Tls(context, principal_of)
+
+
+def client_context_of(config: BrokerConfig, listener: str) -> ssl.SSLContext:
+    """How this broker comes to others at their listener of the same name: with its own key, as Kafka's brokers do.
+
+    Raises ConfigError that names the property and the way out.
+    """
+    settings = _Settings(config, listener)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = bool(settings.text("ssl.endpoint.identification.algorithm"))
+    _choose_versions(context, settings)
+    _load_key(context, settings)
+    _load_trusted(context, settings, ssl.Purpose.SERVER_AUTH)
+    return context
+
+
+def _choose_versions(context: ssl.SSLContext, settings: _Settings) -> None:
+    versions = [_VERSIONS[name] for name in settings.texts("ssl.enabled.protocols")]
+    if not versions:
+        raise settings.error("ssl.enabled.protocols", "name TLSv1.2, TLSv1.3 or both")
+    context.minimum_version = min(versions)
+    context.maximum_version = max(versions)
 
 
 class _Settings:
@@ -122,7 +140,7 @@ def _load_key(context: ssl.SSLContext, settings: _Settings) -> None:
         raise settings.error(name, f"no usable certificate and private key: {error}") from None
 
 
-def _load_trusted(context: ssl.SSLContext, settings: _Settings) -> None:
+def _load_trusted(context: ssl.SSLContext, settings: _Settings, purpose: ssl.Purpose) -> None:
     certificates = settings.text("ssl.truststore.certificates")
     if certificates:
         name, pem = "ssl.truststore.certificates", certificates
@@ -131,7 +149,7 @@ def _load_trusted(context: ssl.SSLContext, settings: _Settings) -> None:
         data = settings.read(name)
         pem = data.decode("ascii", "replace") if _is_pem(data) else _trusted_of(data, settings)
     else:
-        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        context.load_default_certs(purpose)
         return
     try:
         context.load_verify_locations(cadata=pem)

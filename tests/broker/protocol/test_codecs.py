@@ -121,8 +121,8 @@ def test_produce_responses(version: int, topics: list[tuple[str, list[produce.Pa
 def test_fetch_requests(version: int, data: st.DataObject) -> None:
     request = data.draw(st.from_type(kio_class("fetch", version, EntityType.request)))
     ours = decode("fetch", version, encoded(request))
-    replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
-    assert ours.replica_id == replica_id
+    replica = (request.replica_state.replica_id, request.replica_state.replica_epoch) if version >= 15 else None
+    assert (ours.replica_id, ours.replica_epoch) == (replica or (request.replica_id, -1))
     assert (ours.max_wait_ms, ours.min_bytes) == (milliseconds(request.max_wait), request.min_bytes)
     assert (ours.max_bytes, ours.isolation_level) == (request.max_bytes, request.isolation_level)
     if version >= 7:
@@ -143,6 +143,7 @@ def test_fetch_requests(version: int, data: st.DataObject) -> None:
             assert mine.partition_max_bytes == theirs.partition_max_bytes
             assert mine.current_leader_epoch == getattr(theirs, "current_leader_epoch", -1)
             assert mine.last_fetched_epoch == getattr(theirs, "last_fetched_epoch", -1)
+            assert mine.log_start_offset == getattr(theirs, "log_start_offset", -1)
 
 
 fetched = st.builds(
@@ -155,6 +156,7 @@ fetched = st.builds(
     records,
     st.none() | st.lists(st.tuples(int64s, int64s), max_size=3),
     st.none() | st.tuples(st.integers(0, 2**31 - 1), int64s),
+    int32s,
 )
 
 
@@ -188,6 +190,8 @@ def test_fetch_responses(
         )
         if version >= 5:
             assert one.log_start_offset == other.log_start_offset
+        if version >= 11:
+            assert one.preferred_read_replica == other.preferred_read_replica
         if version >= 12:
             diverging = (other.diverging_epoch.epoch, other.diverging_epoch.end_offset)
             assert one.diverging_epoch == (None if diverging == (-1, -1) else diverging)

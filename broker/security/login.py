@@ -1,0 +1,80 @@
+"""The client's side of SASL: how this broker says who it is to other brokers. Challenges in, tokens out."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from broker.security.sasl import PLAIN
+from broker.security.scram import ScramMechanism
+
+SCRAM_MECHANISMS: Final = tuple(mechanism.text for mechanism in ScramMechanism)
+LOGIN_MODULES: Final = {PLAIN: "PlainLoginModule", **dict.fromkeys(SCRAM_MECHANISMS, "ScramLoginModule")}
+"""The class of the JAAS entry, by mechanism."""
+
+
+class LoginError(Exception):
+    """The other side is not who it should be, or does not keep to the mechanism."""
+
+
+class Login(Protocol):
+    """One login on one connection."""
+
+    def first(self) -> bytes: ...
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """The next token; None when the challenge was the last. Raises LoginError."""
+
+
+class Credential:
+    """Whom a broker logs in as."""
+
+    def __init__(self, mechanism: str, user: str, password: str) -> None:
+        self.mechanism = mechanism
+        self._user = user
+        self._password = password
+
+    def begin(self) -> Login:
+        if self.mechanism == PLAIN:
+            return _PlainLogin(self._user, self._password)
+        return _ScramLogin(self.mechanism, self._user, self._password)
+
+
+class _PlainLogin:
+    """RFC 4616."""
+
+    def __init__(self, user: str, password: str) -> None:
+        self._token = f"\0{user}\0{password}".encode()
+
+    def first(self) -> bytes:
+        return self._token
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        return None
+
+
+class _ScramLogin:
+    """RFC 5802: the last challenge proves that the other side knows the password too."""
+
+    def __init__(self, mechanism: str, user: str, password: str) -> None:
+        import scramp  # here, as most brokers never need the memory that it takes
+
+        self._exception = scramp.ScramException
+        self._client = scramp.ScramClient([mechanism], user, password)
+        self._challenges = 0
+
+    def first(self) -> bytes:
+        text: str = self._client.get_client_first()
+        return text.encode()
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        self._challenges += 1
+        try:
+            text = challenge.decode()
+            if self._challenges == 1:
+                self._client.set_server_first(text)
+                answer: str = self._client.get_client_final()
+                return answer.encode()
+            self._client.set_server_final(text)
+        except (self._exception, UnicodeDecodeError) as error:
+            raise LoginError(str(error)) from None
+        return None

@@ -1,0 +1,86 @@
+"""How a broker comes in at the listener that brokers reach each other by: Kafka's properties made TLS and a login."""
+
+from __future__ import annotations
+
+import ssl
+from functools import cached_property
+from typing import Final
+
+from broker.cluster.peers import Endpoint
+from broker.config import BrokerConfig, ConfigError
+from broker.security.jaas import parse_login_entry
+from broker.security.login import LOGIN_MODULES, Credential
+from broker.server.listeners import endpoints_of
+
+_LOGIN_TIMEOUT_MS: Final = 30_000
+
+
+def inter_broker_listener(config: BrokerConfig) -> tuple[str, str]:
+    """Its name and its security protocol (KafkaConfig.getInterBrokerListenerNameAndSecurityProtocol).
+
+    Raises ConfigError when it is none of the listeners.
+    """
+    endpoints, _ = endpoints_of(config)
+    name = config.string("inter.broker.listener.name")
+    if name and config.is_set("security.inter.broker.protocol"):
+        raise ConfigError(
+            "inter.broker.listener.name and security.inter.broker.protocol say the same thing; set one of them"
+        )
+    wanted = (name or config.string("security.inter.broker.protocol") or "PLAINTEXT").upper()
+    for endpoint in endpoints:
+        if endpoint.name == wanted:
+            return endpoint.name, endpoint.protocol
+    what = "inter.broker.listener.name" if name else "security.inter.broker.protocol"
+    names = ", ".join(endpoint.name for endpoint in endpoints)
+    raise ConfigError(f"{what}: {wanted} is not one of the listeners ({names}), so brokers could not reach each other")
+
+
+class PeerSecurity:
+    """Of the inter-broker listener, and of no other: all requests between brokers go there."""
+
+    login_timeout_ms = _LOGIN_TIMEOUT_MS
+
+    def __init__(self, config: BrokerConfig) -> None:
+        """Raises ConfigError that names the property and the way out."""
+        self._config = config
+        self._listener, protocol = inter_broker_listener(config)
+        self._tls_context = self._tls if protocol in ("SSL", "SASL_SSL") else None
+        self._credential = self._read_credential() if protocol.startswith("SASL_") else None
+
+    def tls_context(self, endpoint: Endpoint) -> ssl.SSLContext | None:
+        return self._tls_context if endpoint.security_protocol in ("SSL", "SASL_SSL") else None
+
+    def credential(self, endpoint: Endpoint) -> Credential:
+        if self._credential is None:
+            raise RuntimeError(f"listener {endpoint.listener_name} has SASL, and {self._listener} has none")
+        return self._credential
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        from broker.server.tls import client_context_of  # here, as most brokers never need the memory that it takes
+
+        return client_context_of(self._config, self._listener)
+
+    def _read_credential(self) -> Credential:
+        config, listener = self._config, self._listener
+        mechanism = str(config.value("sasl.mechanism.inter.broker.protocol")).upper()
+        if mechanism not in LOGIN_MODULES:
+            raise ConfigError(
+                f"sasl.mechanism.inter.broker.protocol: {mechanism} is not supported; "
+                f"the mechanisms are {', '.join(LOGIN_MODULES)}"
+            )
+        name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+        text = config.jaas_config(listener, mechanism)
+        module = LOGIN_MODULES[mechanism]
+        example = f'{module} required username="NAME" password="PASSWORD";'
+        if text is None:
+            raise ConfigError(f"brokers log in to each other at {listener}: set {name} to {example}")
+        try:
+            entry = parse_login_entry(text)
+        except ValueError as error:
+            raise ConfigError(f"{name}: {error}") from None
+        if entry.module != module:
+            raise ConfigError(f"{name}: {entry.module} is not {module}")
+        if "username" not in entry.options or "password" not in entry.options:
+            raise ConfigError(f"{name}: brokers log in to each other with it; add username and password: {example}")
+        return Credential(mechanism, entry.options["username"], entry.options["password"])
