@@ -48,10 +48,16 @@ KeyValue = tuple[bytes, bytes | None]
 
 
 class TopicPlan(NamedTuple):
-    """How an internal topic is created. The replication factor that is configured is more than one broker can give."""
+    """How an internal topic is created."""
 
     partition_count: int
+    replication_factor: int
     overrides: Mapping[str, str | None]
+
+    def for_one_broker(self) -> TopicPlan:
+        """As much of it as a broker can give that is alone."""
+        low = {name: "1" for name in self.overrides if name == "min.insync.replicas"}
+        return TopicPlan(self.partition_count, 1, {**self.overrides, **low})
 
 
 def plan_of(name: str, config: BrokerConfig) -> TopicPlan | None:
@@ -59,6 +65,7 @@ def plan_of(name: str, config: BrokerConfig) -> TopicPlan | None:
     if name == OFFSETS_TOPIC:
         return TopicPlan(
             config.integer("offsets.topic.num.partitions"),
+            config.integer("offsets.topic.replication.factor"),
             {
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -68,10 +75,11 @@ def plan_of(name: str, config: BrokerConfig) -> TopicPlan | None:
     if name == TRANSACTIONS_TOPIC:
         return TopicPlan(
             config.integer("transaction.state.log.num.partitions"),
+            config.integer("transaction.state.log.replication.factor"),
             {
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
-                "min.insync.replicas": "1",
+                "min.insync.replicas": str(config.integer("transaction.state.log.min.isr")),
                 "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
             },
         )

@@ -176,7 +176,10 @@ class LocalTopics:
 
     def _by_default(self, name: str) -> NewTopic:
         plan = plan_of(name, self._node.config)
-        return NewTopic(name) if plan is None else NewTopic(name, plan.partition_count, 1, config=plan.overrides)
+        if plan is None:
+            return NewTopic(name)
+        partition_count, replication_factor, overrides = plan.for_one_broker()
+        return NewTopic(name, partition_count, replication_factor, config=overrides)
 
     def _open_new_topic(self, record: TopicRecord) -> Topic | Problem:
         try:

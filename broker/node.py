@@ -13,9 +13,9 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from broker.administration import Administration
+from broker.auto_creation import AutoCreation, LocalAutoCreation
 from broker.clock import Clock
 from broker.cluster.store import MetadataError, MetadataStore, TopicRecord
-from broker.cluster.znodes import ProducerIdBlock
 from broker.config import BrokerConfig, TopicConfig
 from broker.group.coordinator import GroupCoordinator
 from broker.internal_topic import OFFSETS_TOPIC
@@ -36,6 +36,9 @@ from broker.replica.partition import Partition
 from broker.replica.waiters import Scheduler
 from broker.topic import Topic
 from broker.txn.coordinator import TransactionCoordinator
+from broker.txn.markers import LocalMarkers, Markers
+from broker.txn.producer_ids import ProducerIds, StoredProducerIds
+from broker.txn.verification import RemoteVerification
 
 
 class Node:
@@ -79,12 +82,14 @@ class Node:
         self._topics_by_id: dict[UUID, Topic] = {}
         self.half_gone: set[str] = set()
         """Topics that the disk did not let go: nobody sees them, though the store and the disk may know them still."""
-        self._producer_ids = ProducerIdBlock(broker_id, 0, -1)
-        self._known_producer_ids: set[int] = set()
-        """Those of the block that logs know already."""
         self.local_topics = LocalTopics(self)
         self.administration: Administration = self.local_topics
         """In a cluster the member replaces it by that of the cluster."""
+        # In a cluster broker.cluster.coordinators replaces these.
+        self.auto_creation: AutoCreation = LocalAutoCreation(self.local_topics)
+        self.producer_ids: ProducerIds = StoredProducerIds(self)
+        self.markers: Markers = LocalMarkers(self)
+        self.remote_verification: RemoteVerification | None = None
         self.groups = GroupCoordinator(self, self._take_up_topics())
         self.transactions = TransactionCoordinator(self)
         for (topic, index), directory in log_directories.interrupted_moves:
@@ -263,18 +268,3 @@ class Node:
             then(error)
 
         partition.call_when_safe(appended.last_offset, written)
-
-    def next_producer_id(self) -> int:
-        """One that no log knows: metadata put back from a copy gives ids out twice, and what a log takes for the retry
-        of another producer is acknowledged and not written. Raises OSError.
-        """
-        while True:
-            if self._producer_ids.first > self._producer_ids.last:
-                self._producer_ids = self.store.next_producer_id_block(self.broker_id)
-                block = range(self._producer_ids.first, self._producer_ids.last + 1)
-                logs = (partition.log for partition in self.partitions())
-                self._known_producer_ids = {id_ for log in logs for id_, _ in log.producer_states if id_ in block}
-            producer_id = self._producer_ids.first
-            self._producer_ids = self._producer_ids._replace(first=producer_id + 1)
-            if producer_id not in self._known_producer_ids:
-                return producer_id

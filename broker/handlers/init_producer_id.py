@@ -6,6 +6,8 @@ Behaviour:
 * With one: the id it always had and the next epoch, which fences whoever has the one before; answered when that is in
   the log. An open transaction is aborted first: CONCURRENT_TRANSACTIONS, and the client comes again. After the last
   epoch there is a new producer id.
+* While the broker has no producer ids to give: COORDINATOR_LOAD_IN_PROGRESS in a cluster, where the controller is asked
+  for more; KAFKA_STORAGE_ERROR if it runs alone.
 * A time-out above transaction.max.timeout.ms: INVALID_TRANSACTION_TIMEOUT.
 
 Versions: v3 brings the producer's own id and epoch (KIP-360): it gets the next epoch only if no other instance has got
@@ -14,7 +16,6 @@ one, else PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before v4 (KIP-588).
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -24,8 +25,6 @@ from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
 from broker.protocol.cold import Answer, milliseconds
 from broker.txn.transaction import NO_EPOCH, NO_PRODUCER, NO_PRODUCER_ID, InitAnswer, Producer
-
-_logger = logging.getLogger(__name__)
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -37,15 +36,14 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     def answer(value: InitAnswer) -> None:
         deferred.complete(_encode(context, value))
 
-    try:
-        if request.transactional_id is None:
-            return _encode(context, InitAnswer(ErrorCode.none, Producer(node.next_producer_id(), 0)))
-        timeout_ms = milliseconds(request.transaction_timeout)
-        expected = None if own == NO_PRODUCER else own
-        node.transactions.init_producer(request.transactional_id, timeout_ms, expected, answer)
-    except OSError as error:
-        _logger.error("cannot take a block of producer ids: %s", error)
-        return _encode(context, InitAnswer(ErrorCode.kafka_storage_error))
+    if request.transactional_id is None:
+        producer_id = node.producer_ids.next()
+        if isinstance(producer_id, ErrorCode):
+            return _encode(context, InitAnswer(producer_id))
+        return _encode(context, InitAnswer(ErrorCode.none, Producer(producer_id, 0)))
+    timeout_ms = milliseconds(request.transaction_timeout)
+    expected = None if own == NO_PRODUCER else own
+    node.transactions.init_producer(request.transactional_id, timeout_ms, expected, answer)
     return deferred.now_or_later()
 
 

@@ -23,6 +23,7 @@ from broker.replica.partition import Partition
 from broker.replica.waiters import Timer
 from broker.txn.schemas import decode_key, decode_transaction, encode_key, encode_transaction
 from broker.txn.transaction import (
+    EXPECTED_MARKER_ERRORS,
     Answer,
     AnswerError,
     AnswerInit,
@@ -118,6 +119,10 @@ class TransactionCoordinator:
             return ErrorCode.coordinator_not_available
         return self._topic.refusal(transactional_id)
 
+    def partition_of(self, transactional_id: str) -> int | None:
+        """The partition of `__transaction_state` that keeps it; None while there is no such topic."""
+        return self._topic.index_of(transactional_id)
+
     def _find(self, transactional_id: str) -> Transaction | ErrorCode:
         if (error := self._refusal(transactional_id)) is not None:
             return error
@@ -128,7 +133,6 @@ class TransactionCoordinator:
     def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: Producer | None, answer: AnswerInit
     ) -> None:
-        """Raises OSError when a producer id is needed and none can be had."""
         error = self._refusal(transactional_id)
         if not 0 < timeout_ms <= self._longest_timeout_ms and error is not ErrorCode.invalid_request:
             error = ErrorCode.invalid_transaction_timeout
@@ -138,10 +142,14 @@ class TransactionCoordinator:
         now_ms = self._node.clock.now_ms()
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
-            transaction = Transaction.new(self._node.next_producer_id(), timeout_ms, now_ms)
+            producer_id = self._node.producer_ids.next()
+            if isinstance(producer_id, ErrorCode):
+                answer(InitAnswer(producer_id))
+                return
+            transaction = Transaction.new(producer_id, timeout_ms, now_ms)
             self._transactions[transactional_id] = transaction
             self._schedule("expire", self._expire, _EXPIRE_INTERVAL)
-        effects = transaction.init_producer(timeout_ms, expected, self._node.next_producer_id, answer, now_ms)
+        effects = transaction.init_producer(timeout_ms, expected, self._node.producer_ids.next, answer, now_ms)
         self._apply(transactional_id, transaction, effects)
 
     def add_partitions(
@@ -284,12 +292,12 @@ class TransactionCoordinator:
         def marked(key: TopicPartition, error: ErrorCode) -> None:
             if not self._is_ours(transactional_id, transaction):
                 return
-            if error and error is not ErrorCode.unknown_topic_or_partition:
+            if error and error not in EXPECTED_MARKER_ERRORS:
                 _logger.warning("no marker of transaction %s in %s-%d: %s", transactional_id, *key, error.name)
             self._apply(transactional_id, transaction, transaction.marked(key, error))
 
-        for key in mark.partitions:
-            self._node.write_transaction_marker(*key, marker, partial(marked, key))
+        is_still_ours = partial(self._is_ours, transactional_id, transaction)
+        self._node.markers.write(mark.partitions, marker, marked, is_still_ours)
 
     def _retry(self, transactional_id: str, transaction: Transaction) -> None:
         if self._is_ours(transactional_id, transaction):

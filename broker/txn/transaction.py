@@ -165,14 +165,11 @@ class Transaction:
         self,
         timeout_ms: int,
         expected: Producer | None,
-        next_producer_id: Callable[[], int],
+        next_producer_id: Callable[[], int | ErrorCode],
         answer: AnswerInit,
         now_ms: int,
     ) -> list[Effect]:
-        """A producer begins, or (KIP-360) the `expected` one begins anew after an error.
-
-        `next_producer_id` may raise OSError.
-        """
+        """A producer begins, or (KIP-360) the `expected` one begins anew after an error."""
 
         def refuse(error: ErrorCode) -> list[Effect]:
             return [Answer(partial(answer, InitAnswer(error)))]
@@ -190,8 +187,13 @@ class Transaction:
         producer, last = kept.producer, kept.last
         if is_present:
             last = NO_PRODUCER if expected is None else producer
-            is_exhausted = producer.epoch >= LAST_EPOCH
-            producer = Producer(next_producer_id(), 0) if is_exhausted else producer._replace(epoch=producer.epoch + 1)
+            if producer.epoch < LAST_EPOCH:
+                producer = producer._replace(epoch=producer.epoch + 1)
+            else:
+                producer_id = next_producer_id()
+                if isinstance(producer_id, ErrorCode):
+                    return refuse(producer_id)
+                producer = Producer(producer_id, 0)
         # Otherwise the request was carried out, and the answer lost: it is the same again.
         initialised = StoredTransaction(producer, timeout_ms, State.EMPTY, frozenset(), now_ms, last=last)
         answered = InitAnswer(ErrorCode.none, producer)
@@ -308,9 +310,11 @@ class Transaction:
         """How writing a marker went.
 
         A partition that is gone needs none, and one that heard of a newer epoch of the producer takes none. Any other
-        error may pass.
+        error may pass; leaders move soon.
         """
         self._being_marked.discard(partition)
+        if error in _LEADER_MOVES:
+            self._retry_ms = min(self._retry_ms, _FIRST_RETRY_MS)
         if error in _DONE_WITH:
             self.kept = self.kept._replace(partitions=self.kept.partitions - {partition})
         if self._being_marked:
@@ -347,3 +351,8 @@ class Transaction:
 
 
 _DONE_WITH: Final = frozenset((ErrorCode.none, ErrorCode.unknown_topic_or_partition, ErrorCode.invalid_producer_epoch))
+_LEADER_MOVES: Final = frozenset(
+    (ErrorCode.not_leader_or_follower, ErrorCode.leader_not_available, ErrorCode.network_exception)
+)
+EXPECTED_MARKER_ERRORS: Final = _LEADER_MOVES | {ErrorCode.unknown_topic_or_partition}
+"""Nobody need be told of these."""

@@ -118,7 +118,7 @@ class TestInitProducerId:
         assert node.end(first) == ErrorCode.producer_fenced
 
     def test_no_producer_ids_are_to_be_had(self, node: TransactionHarness) -> None:
-        with patch.object(node.node, "next_producer_id", side_effect=OSError(errno.EIO, "Input/output error")):
+        with patch.object(node.store, "next_producer_id_block", side_effect=OSError(errno.EIO, "Input/output error")):
             assert node.init() == ErrorCode.kafka_storage_error
         assert isinstance(node.init(), Producer)
 

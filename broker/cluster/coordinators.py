@@ -1,0 +1,59 @@
+"""The coordinators of groups and transactions of a broker in a cluster: what they need of other brokers.
+
+The cluster tells which partitions of their topics this broker leads; they in turn write markers to the leaders of
+others, and ask each other about transactions, and the controller for producer ids and for their topics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.auto_creation import ClusterAutoCreation
+from broker.cluster.connections import Connections
+from broker.cluster.controller_channel import ControllerChannel
+from broker.cluster.peers import Endpoint, Peers
+from broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from broker.txn.markers import RemoteMarkers
+from broker.txn.producer_ids import AllocatedProducerIds
+from broker.txn.verification import RemoteVerification
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+
+class Coordinators:
+    def __init__(self, node: Node, peers: Peers, controller: ControllerChannel, listener_name: str) -> None:
+        """Give the node what a broker alone does without. The listener is the one for requests between brokers."""
+        self._node = node
+
+        def endpoint_of(broker_id: int) -> Endpoint | None:
+            broker = node.cluster.broker(broker_id)
+            return None if broker is None else broker.endpoint(listener_name)
+
+        def connections(purpose: str) -> Connections:
+            return Connections(peers, endpoint_of, f"broker-{node.broker_id}-{purpose}")
+
+        self._markers = RemoteMarkers(node, connections("txn-marker-sender"))
+        self._verification = RemoteVerification(node, connections("add-partitions-to-txn-manager"))
+        node.markers = self._markers
+        node.remote_verification = self._verification
+        node.producer_ids = AllocatedProducerIds(node, controller)
+        node.auto_creation = ClusterAutoCreation(node, controller)
+
+    def on_leader(self, topic: str, index: int, leader_epoch: int) -> None:
+        """This broker leads that partition now, or leads it in a later epoch."""
+        if topic == OFFSETS_TOPIC:
+            self._node.groups.on_leader(index, leader_epoch)
+        elif topic == TRANSACTIONS_TOPIC:
+            self._node.transactions.on_leader(index, leader_epoch)
+
+    def on_follower(self, topic: str, index: int) -> None:
+        """This broker leads that partition no longer, or has it no longer."""
+        if topic == OFFSETS_TOPIC:
+            self._node.groups.on_follower(index)
+        elif topic == TRANSACTIONS_TOPIC:
+            self._node.transactions.on_follower(index)
+
+    def close(self) -> None:
+        self._markers.close()
+        self._verification.close()

@@ -1,0 +1,179 @@
+"""Writing the markers of decided transactions to the leaders of their partitions, wherever those are.
+
+A marker goes to who leads its partition at that moment. What waits for the same broker goes in one request, and the
+next request to it when that is answered. How each marker went is told once; whoever asked tries again if it failed,
+since the leader may be another by then. (Apache Kafka, TransactionMarkerChannelManager.scala.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from broker.cluster.connections import Connections
+from broker.cluster.peers import PeerFailure, ask
+from broker.internal_topic import TRANSACTIONS_TOPIC
+from broker.protocol.cold import Answer
+from broker.records.record import TransactionMarker
+from broker.txn.transaction import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+_WRITE_TXN_MARKERS: Final = 27
+_VERSION: Final = 1
+"""Kafka's at inter.broker.protocol.version 3.9."""
+
+Marked = Callable[[TopicPartition, ErrorCode], None]
+
+
+class _Wanted(NamedTuple):
+    marker: TransactionMarker
+    partition: TopicPartition
+    marked: Marked
+    is_still_wanted: Callable[[], bool]
+
+
+class Markers(Protocol):
+    def write(
+        self,
+        partitions: Iterable[TopicPartition],
+        marker: TransactionMarker,
+        marked: Marked,
+        is_still_wanted: Callable[[], bool],
+    ) -> None:
+        """Write the marker to each, and tell how it went there: maybe before this returns, and only while it is wanted.
+
+        UNKNOWN_TOPIC_OR_PARTITION is told of a partition that is gone for good, and of no other.
+        """
+
+
+class LocalMarkers:
+    """Of a broker that runs alone, and leads all partitions."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def write(
+        self,
+        partitions: Iterable[TopicPartition],
+        marker: TransactionMarker,
+        marked: Marked,
+        is_still_wanted: Callable[[], bool],
+    ) -> None:
+        for key in partitions:
+            self._node.write_transaction_marker(*key, marker, partial(marked, key))
+
+
+class RemoteMarkers:
+    """Of a broker in a cluster."""
+
+    def __init__(self, node: Node, connections: Connections) -> None:
+        self._node = node
+        self._connections = connections
+        self._timeout_ms = node.config.integer("request.timeout.ms")
+        self._waiting: dict[int, list[_Wanted]] = {}
+        """By broker, for the next request to it; there as long as one is under way."""
+
+    def write(
+        self,
+        partitions: Iterable[TopicPartition],
+        marker: TransactionMarker,
+        marked: Marked,
+        is_still_wanted: Callable[[], bool],
+    ) -> None:
+        cluster = self._node.cluster
+        for key in partitions:
+            wanted = _Wanted(marker, key, marked, is_still_wanted)
+            view = cluster.partition(*key)
+            if view is None:
+                # A broker that was told of no partitions yet must not take all of them for deleted.
+                is_told = cluster.topic(TRANSACTIONS_TOPIC) is not None
+                marked(key, ErrorCode.unknown_topic_or_partition if is_told else ErrorCode.leader_not_available)
+            elif view.leader == self._node.broker_id:
+                self._write_here(wanted)
+            elif cluster.broker(view.leader) is None:
+                marked(key, ErrorCode.leader_not_available)
+            else:
+                self._line_up(view.leader, wanted)
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _write_here(self, wanted: _Wanted) -> None:
+        self._node.write_transaction_marker(*wanted.partition, wanted.marker, partial(_tell, wanted))
+
+    def _line_up(self, broker_id: int, wanted: _Wanted) -> None:
+        waiting = self._waiting.get(broker_id)
+        if waiting is not None:
+            waiting.append(wanted)
+            return
+        self._waiting[broker_id] = [wanted]
+        # Markers that are decided in one go are sent in one request.
+        self._node.scheduler.call_soon(lambda: self._send(broker_id))
+
+    def _send(self, broker_id: int) -> None:
+        batch = [wanted for wanted in self._waiting[broker_id] if wanted.is_still_wanted()]
+        peer = self._connections.to(broker_id) if batch else None
+        if peer is None:
+            del self._waiting[broker_id]
+            _tell_all(batch, ErrorCode.leader_not_available)
+            return
+        self._waiting[broker_id] = []
+
+        def answered(answer: Any | PeerFailure) -> None:
+            if self._waiting[broker_id]:
+                self._send(broker_id)
+            else:
+                del self._waiting[broker_id]
+            if isinstance(answer, PeerFailure):
+                _tell_all(batch, ErrorCode.network_exception)
+            else:
+                _tell_each(batch, answer)
+
+        ask(peer, _WRITE_TXN_MARKERS, _VERSION, _request(batch), answered, timeout_ms=self._timeout_ms)
+
+
+def _tell(wanted: _Wanted, error: ErrorCode) -> None:
+    # A leader that does not know its partition has not heard of it yet, or leads it no longer.
+    moved = error is ErrorCode.unknown_topic_or_partition
+    wanted.marked(wanted.partition, ErrorCode.not_leader_or_follower if moved else error)
+
+
+def _tell_each(batch: Iterable[_Wanted], answer: Any) -> None:
+    outcomes = {
+        (told.producer_id, topic.name, partition.partition_index): ErrorCode(partition.error_code)
+        for told in answer.markers
+        for topic in told.topics
+        for partition in topic.partitions
+    }
+    for wanted in batch:
+        key = (wanted.marker.producer_id, *wanted.partition)
+        _tell(wanted, outcomes.get(key, ErrorCode.unknown_server_error))
+
+
+def _tell_all(batch: Iterable[_Wanted], error: ErrorCode) -> None:
+    for wanted in batch:
+        wanted.marked(wanted.partition, error)
+
+
+def _request(batch: Iterable[_Wanted]) -> Answer:
+    by_marker: dict[TransactionMarker, dict[str, list[int]]] = {}
+    for wanted in batch:
+        topic, index = wanted.partition
+        by_marker.setdefault(wanted.marker, {}).setdefault(topic, []).append(index)
+    return {
+        "markers": [
+            {
+                "producer_id": marker.producer_id,
+                "producer_epoch": marker.producer_epoch,
+                "transaction_result": marker.is_commit,
+                "topics": [{"name": topic, "partition_indexes": indexes} for topic, indexes in topics.items()],
+                "coordinator_epoch": marker.coordinator_epoch,
+            }
+            for marker, topics in by_marker.items()
+        ]
+    }

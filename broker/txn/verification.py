@@ -1,0 +1,133 @@
+"""Asking the coordinator of a transaction, on whichever broker, whether a producer may write to partitions (KIP-890).
+
+A broker has at most one request under way to each coordinator; what comes meanwhile goes together in the next one.
+(Apache Kafka, AddPartitionsToTxnManager.scala.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from broker.cluster.connections import Connections
+from broker.cluster.peers import PeerFailure, ask
+from broker.internal_topic import TRANSACTIONS_TOPIC
+from broker.protocol.cold import Answer
+from broker.txn.transaction import Producer, TopicPartition
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+_ADD_PARTITIONS_TO_TXN: Final = 24
+_VERSION: Final = 5
+
+Verdicts = Mapping[TopicPartition, ErrorCode]
+
+
+class _Question(NamedTuple):
+    transactional_id: str
+    producer: Producer
+    partitions: Sequence[TopicPartition]
+    then: Callable[[Verdicts], None]
+
+
+class RemoteVerification:
+    def __init__(self, node: Node, connections: Connections) -> None:
+        self._node = node
+        self._connections = connections
+        self._timeout_ms = node.config.integer("request.timeout.ms")
+        self._waiting: dict[int, list[_Question]] = {}
+        """By broker, for the next request to it; there as long as one is under way."""
+
+    def is_needed(self, transactional_id: str) -> bool:
+        """Whether another broker coordinates it; this one would be asked without a request."""
+        return self._coordinator(transactional_id) != self._node.broker_id
+
+    def ask(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Sequence[TopicPartition],
+        then: Callable[[Verdicts], None],
+    ) -> None:
+        """Call back with a verdict for each of the partitions, maybe before this returns."""
+        question = _Question(transactional_id, producer, partitions, then)
+        broker_id = self._coordinator(transactional_id)
+        if broker_id is None or self._connections.to(broker_id) is None:
+            _answer_all([question], ErrorCode.coordinator_not_available)
+        elif broker_id in self._waiting:
+            self._waiting[broker_id].append(question)
+        else:
+            self._waiting[broker_id] = [question]
+            self._send(broker_id)
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _coordinator(self, transactional_id: str) -> int | None:
+        index = self._node.transactions.partition_of(transactional_id)
+        view = None if index is None else self._node.cluster.partition(TRANSACTIONS_TOPIC, index)
+        return None if view is None else view.leader
+
+    def _send(self, broker_id: int) -> None:
+        # A request has a transactional id once, and its answer is told by that.
+        waiting = self._waiting[broker_id]
+        batch = {question.transactional_id: question for question in reversed(waiting)}
+        rest = [question for question in waiting if batch[question.transactional_id] is not question]
+        self._waiting[broker_id] = rest
+        peer = self._connections.to(broker_id)
+        if peer is None:
+            del self._waiting[broker_id]
+            _answer_all([*batch.values(), *rest], ErrorCode.coordinator_not_available)
+            return
+
+        def answered(answer: Any | PeerFailure) -> None:
+            if self._waiting[broker_id]:
+                self._send(broker_id)
+            else:
+                del self._waiting[broker_id]
+            if isinstance(answer, PeerFailure):
+                _answer_all(batch.values(), ErrorCode.network_exception)
+            elif answer.error_code:
+                _answer_all(batch.values(), ErrorCode(answer.error_code))
+            else:
+                _tell(batch, answer)
+
+        request = {"transactions": [_transaction(question) for question in batch.values()]}
+        ask(peer, _ADD_PARTITIONS_TO_TXN, _VERSION, request, answered, timeout_ms=self._timeout_ms)
+
+
+def _transaction(question: _Question) -> Answer:
+    return {
+        "transactional_id": question.transactional_id,
+        "producer_id": question.producer.producer_id,
+        "producer_epoch": question.producer.epoch,
+        "verify_only": True,
+        "topics": [
+            {"name": topic, "partitions": [index for _, index in keys]}
+            for topic, keys in groupby(sorted(question.partitions), key=itemgetter(0))
+        ],
+    }
+
+
+def _tell(batch: Mapping[str, _Question], answer: Any) -> None:
+    told = {
+        result.transactional_id: {
+            (topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)
+            for topic in result.topic_results
+            for partition in topic.results_by_partition
+        }
+        for result in answer.results_by_transaction
+    }
+    for transactional_id, question in batch.items():
+        verdicts = told.get(transactional_id, {})
+        question.then({key: verdicts.get(key, ErrorCode.unknown_server_error) for key in question.partitions})
+
+
+def _answer_all(questions: Iterable[_Question], error: ErrorCode) -> None:
+    for question in questions:
+        question.then(dict.fromkeys(question.partitions, error))
