@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -50,6 +51,14 @@ def topics(
     replication_factor: Annotated[
         int | None, typer.Option("--replication-factor", min=1, show_default="the broker's")
     ] = None,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-assignment",
+            metavar="ID:ID,...",
+            help="The brokers of each partition, the preferred leader first, in place of the two counts.",
+        ),
+    ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", metavar="NAME=VALUE", help="A setting of the new topic; may be repeated."),
@@ -61,6 +70,16 @@ def topics(
     ] = False,
     under_replicated_partitions: Annotated[
         bool, typer.Option("--under-replicated-partitions", help="Describe only those that lack in-sync replicas.")
+    ] = False,
+    under_min_isr_partitions: Annotated[
+        bool,
+        typer.Option(
+            "--under-min-isr-partitions", help="Describe only those with fewer in sync than min.insync.replicas."
+        ),
+    ] = False,
+    at_min_isr_partitions: Annotated[
+        bool,
+        typer.Option("--at-min-isr-partitions", help="Describe only those with just as many in sync as they need."),
     ] = False,
     unavailable_partitions: Annotated[
         bool, typer.Option("--unavailable-partitions", help="Describe only those without a leader.")
@@ -82,18 +101,28 @@ def topics(
             {
                 "--partitions": partitions is not None and action not in ("--create", "--alter"),
                 "--replication-factor": replication_factor is not None and action != "--create",
+                "--replica-assignment": replica_assignment is not None and action != "--create",
                 "--config": bool(config) and action != "--create",
                 "--if-not-exists": if_not_exists and action != "--create",
                 "--if-exists": if_exists and action not in ("--describe", "--alter", "--delete"),
                 "--under-replicated-partitions": under_replicated_partitions and action != "--describe",
+                "--under-min-isr-partitions": under_min_isr_partitions and action != "--describe",
+                "--at-min-isr-partitions": at_min_isr_partitions and action != "--describe",
                 "--unavailable-partitions": unavailable_partitions and action != "--describe",
             },
         )
+        assignment = None if replica_assignment is None else _parse_assignment(replica_assignment)
+        if assignment is not None and (partitions is not None or replication_factor is not None):
+            raise UsageError("--replica-assignment does not go with --partitions or --replication-factor: it says both")
         settings = key_values(config or (), "--config")
         cluster = Cluster(bootstrap_server, command_config)
         if action == "--create":
             assert topic is not None
-            _create(cluster, topic, partitions, replication_factor, settings, if_not_exists, as_json)
+            if assignment is None:
+                new_topic = NewTopic(topic, partitions or -1, replication_factor or -1, config=settings)
+            else:
+                new_topic = NewTopic(topic, len(assignment), replica_assignment=assignment, config=settings)
+            _create(cluster, new_topic, if_not_exists, as_json)
             return
         names = _matching(cluster, topic, exclude_internal)
         if not names and topic is not None and not if_exists and action != "--list":
@@ -102,9 +131,19 @@ def topics(
             print_json(names) if as_json else say_all(names)
         elif action == "--describe":
             described = _describe(cluster, names)
+            wanted = [
+                is_wanted
+                for is_wanted, is_given in (
+                    (_is_under_replicated, under_replicated_partitions),
+                    (_is_under_min_isr, under_min_isr_partitions),
+                    (_is_at_min_isr, at_min_isr_partitions),
+                    (_is_unavailable, unavailable_partitions),
+                )
+                if is_given
+            ]
             for found in described:
-                found.select(under_replicated_partitions, unavailable_partitions)
-            if under_replicated_partitions or unavailable_partitions:
+                found.select(wanted)
+            if wanted:
                 described = [found for found in described if found.partitions]
             _print_described(described, as_json)
         elif action == "--alter":
@@ -127,19 +166,19 @@ def _matching(cluster: Cluster, topic: str | None, exclude_internal: bool) -> li
     return [name for name in names if expression.fullmatch(name)]
 
 
-def _create(
-    cluster: Cluster,
-    topic: str,
-    partitions: int | None,
-    replication_factor: int | None,
-    settings: dict[str, str],
-    if_not_exists: bool,
-    as_json: bool,
-) -> None:
+def _parse_assignment(text: str) -> list[list[int]]:
+    assignment = [part.split(":") for part in text.split(",")]
+    for brokers in assignment:
+        if not all(broker.strip().isdecimal() for broker in brokers) or len(set(brokers)) < len(brokers):
+            raise UsageError(f"--replica-assignment {text}: write it as 1:2,2:3, every broker once for a partition")
+    return [[int(broker) for broker in brokers] for brokers in assignment]
+
+
+def _create(cluster: Cluster, new_topic: NewTopic, if_not_exists: bool, as_json: bool) -> None:
+    topic = new_topic.topic
     if if_not_exists and topic in cluster.topic_names:
         print_json({"topic": topic, "created": False}) if as_json else say(f"Topic {topic} is there already.")
         return
-    new_topic = NewTopic(topic, partitions or -1, replication_factor or -1, config=settings)
     futures = cluster.admin.create_topics(
         [new_topic], operation_timeout=REQUEST_TIMEOUT_S, request_timeout=REQUEST_TIMEOUT_S
     )
@@ -197,15 +236,28 @@ class TopicState:
     is_internal: bool
     config: dict[str, str | None]
     """What is set on the topic itself."""
+    min_in_sync_replicas: int
     partitions: list[PartitionState]
 
-    def select(self, under_replicated: bool, unavailable: bool) -> None:
-        self.partitions = [
-            p
-            for p in self.partitions
-            if not (under_replicated and len(p.in_sync_replicas) >= len(p.replicas))
-            and not (unavailable and p.leader is not None)
-        ]
+    def select(self, wanted: Sequence[Callable[[TopicState, PartitionState], bool]]) -> None:
+        """Keep the partitions of which all of this is true."""
+        self.partitions = [p for p in self.partitions if all(is_wanted(self, p) for is_wanted in wanted)]
+
+
+def _is_under_replicated(_: TopicState, partition: PartitionState) -> bool:
+    return len(partition.in_sync_replicas) < len(partition.replicas)
+
+
+def _is_under_min_isr(topic: TopicState, partition: PartitionState) -> bool:
+    return partition.leader is None or len(partition.in_sync_replicas) < topic.min_in_sync_replicas
+
+
+def _is_at_min_isr(topic: TopicState, partition: PartitionState) -> bool:
+    return partition.leader is not None and len(partition.in_sync_replicas) == topic.min_in_sync_replicas
+
+
+def _is_unavailable(_: TopicState, partition: PartitionState) -> bool:
+    return partition.leader is None
 
 
 def _describe(cluster: Cluster, names: list[str]) -> list[TopicState]:
@@ -229,6 +281,7 @@ def _describe(cluster: Cluster, names: list[str]) -> list[TopicState]:
                     for entry in sorted(config.values(), key=lambda entry: entry.name)
                     if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
                 },
+                int(config["min.insync.replicas"].value),
                 [
                     PartitionState(
                         partition.id,

@@ -107,3 +107,27 @@ def test_a_server_that_is_no_broker_is_told_in_bounded_time(monkeypatch: pytest.
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         assert_refused(call("topics", "-b", address, "--list"), 2, address, "does not answer as a Kafka broker")
+
+
+def test_a_topic_with_the_replicas_that_were_asked_for(broker: RunningBroker) -> None:
+    address = ("--bootstrap-server", broker.address)
+    created = call("topics", *address, "--create", "--topic", "assigned", "--replica-assignment", "0,0")
+    assert created.exit_code == 0, created.errors
+    described = call("topics", *address, "--describe", "--topic", "assigned", "--json").json[0]
+    assert [p["replicas"] for p in described["partitions"]] == [[0], [0]]
+    for text, reason in (("0:0", "every broker once"), ("0:x", "write it as 1:2,2:3"), ("7", "7")):
+        refused = call("topics", *address, "--create", "--topic", "other", "--replica-assignment", text)
+        assert refused.exit_code in (1, 2)
+        assert reason in refused.errors
+
+
+def test_partitions_by_what_they_need_to_be_written(broker: RunningBroker) -> None:
+    address = ("--bootstrap-server", broker.address)
+    for name, needed in (("needs-one", 1), ("needs-two", 2)):
+        assert (
+            call("topics", *address, "--create", "--topic", name, "--config", f"min.insync.replicas={needed}").exit_code
+            == 0
+        )
+    for option, name in (("--under-min-isr-partitions", "needs-two"), ("--at-min-isr-partitions", "needs-one")):
+        found = call("topics", *address, "--describe", "--topic", "needs-one|needs-two", option, "--json").json
+        assert [topic["topic"] for topic in found] == [name]
