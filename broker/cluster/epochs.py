@@ -26,8 +26,8 @@ class Epochs:
 
         The controller of an accepted request is the oldest that is obeyed from then on.
         """
-        # One that means a later life than ours is not believed either: our registration came after that session ended.
-        if broker_epoch != UNKNOWN_EPOCH and broker_epoch != self.broker_epoch:
+        # A later epoch than we know is ours too: the controller saw our registration before its answer came here.
+        if broker_epoch != UNKNOWN_EPOCH and broker_epoch < self.broker_epoch:
             return ErrorCode.stale_broker_epoch
         if controller_epoch < self.controller_epoch:
             return ErrorCode.stale_controller_epoch
