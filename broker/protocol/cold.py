@@ -31,7 +31,7 @@ from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
 from broker.protocol import cluster_schemas, older_schemas
-from broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError
+from broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError, error_code_of
 
 Answer = dict[str, Any]
 _ABSENT: Final = object()
@@ -161,7 +161,7 @@ _PRIMITIVES: Final[dict[str, Read]] = {
     "bool": Decoder.boolean,
     "bytes": _read_bytes,
     "datetime_i64": Decoder.int64,
-    "error_code": lambda decoder: _error_code(decoder.int16()),
+    "error_code": lambda decoder: error_code_of(decoder.int16()),
     "float64": lambda decoder: decoder.fields(_FLOAT64)[0],
     "int8": Decoder.int8,
     "int16": Decoder.int16,
@@ -173,13 +173,6 @@ _PRIMITIVES: Final[dict[str, Read]] = {
     "uuid": _read_uuid,
 }
 """What requests and answers of the APIs in our table consist of."""
-
-
-def _error_code(number: int) -> ErrorCode:
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.unknown_server_error  # One of a broker that is newer than we are.
 
 
 @functools.cache

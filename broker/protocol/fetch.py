@@ -20,6 +20,8 @@
             v12: flexible; partition tags: 0 diverging epoch, 1 current leader, 2 snapshot id
 
 Records are separate parts of the answer, so they are never copied into it.
+
+Followers ask and are answered in version 17 alone: Kafka 3.9 does the same, from inter.broker.protocol.version=3.9 on.
 """
 
 from __future__ import annotations
@@ -37,10 +39,13 @@ from broker.protocol.primitives import (
     Decoder,
     array_length,
     bytes_length,
+    error_code_of,
+    int32_array,
     string,
     unsigned_varint,
 )
 
+FOLLOWER_VERSION: Final = 17
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
 CONSUMER_REPLICA_ID: Final = -1
@@ -51,6 +56,8 @@ _PARTITION_V5: Final = struct.Struct(">iqqi")
 _PARTITION_V9: Final = struct.Struct(">iiqqi")
 _PARTITION_V12: Final = struct.Struct(">iiqiqi")
 _PARTITION_HEAD: Final = struct.Struct(">ihqq")
+_ANSWER_HEAD: Final = struct.Struct(">ihqqq")
+_FOLLOWER_HEAD: Final = struct.Struct(">iiibii")
 _RESPONSE_HEAD: Final = struct.Struct(">ihi")
 _REPLICA_STATE: Final = struct.Struct(">iq")
 _EPOCH_AND_OFFSET: Final = struct.Struct(">iq")
@@ -175,6 +182,87 @@ def _replica_from_tags(decoder: Decoder, replica_id: int) -> tuple[int, int]:
         if tag == 1:
             replica_id, replica_epoch = section.fields(_REPLICA_STATE)
     return replica_id, replica_epoch
+
+
+class FetchAnswer(NamedTuple):
+    error_code: ErrorCode
+    session_id: int
+    topics: list[tuple[UUID, list[PartitionFetched]]]
+    """The records are views of the answer's bytes."""
+
+
+def encode_follower_request(request: FetchRequest) -> bytes:
+    """A follower's request in FOLLOWER_VERSION; its topics are ids."""
+    out = bytearray(_FOLLOWER_HEAD.pack(*request[1:7]))
+    out += unsigned_varint(len(request.topics) + 1)
+    for topic, partitions in request.topics:
+        assert isinstance(topic, UUID)
+        out += topic.bytes
+        out += unsigned_varint(len(partitions) + 1)
+        for partition, leader_epoch, offset, last_fetched_epoch, max_bytes, log_start_offset in partitions:
+            out += _PARTITION_V12.pack(partition, leader_epoch, offset, last_fetched_epoch, log_start_offset, max_bytes)
+            out += NO_TAGS
+        out += NO_TAGS
+    forgotten: dict[UUID, list[int]] = {}
+    for topic, partition in request.forgotten:
+        assert isinstance(topic, UUID)
+        forgotten.setdefault(topic, []).append(partition)
+    out += unsigned_varint(len(forgotten) + 1)
+    for topic, indexes in forgotten.items():
+        out += topic.bytes + int32_array(indexes, flexible=True) + NO_TAGS
+    out += string(request.rack_id, flexible=True)
+    state = _REPLICA_STATE.pack(request.replica_id, request.replica_epoch) + NO_TAGS
+    out += unsigned_varint(1) + unsigned_varint(1) + unsigned_varint(len(state)) + state
+    return bytes(out)
+
+
+def decode_follower_response(body: memoryview) -> FetchAnswer:
+    """The answer to a follower. Raises MalformedRequestError."""
+    decoder = Decoder(body, flexible=True)
+    _, error_code, session_id = decoder.fields(_RESPONSE_HEAD)
+    topics: list[tuple[UUID, list[PartitionFetched]]] = []
+    for _ in range(decoder.array_length()):
+        topic_id = decoder.uuid()
+        partitions = []
+        for _ in range(decoder.array_length(least_item_bytes=_PARTITION_HEAD.size)):
+            partition, error, high_watermark, last_stable_offset, log_start_offset = decoder.fields(_ANSWER_HEAD)
+            aborted = [
+                _read_aborted_transaction(decoder) for _ in range(decoder.array_length(least_item_bytes=_ABORTED.size))
+            ]
+            preferred_read_replica = decoder.int32()
+            records = decoder.nullable_bytes()
+            diverging_epoch = _diverging_epoch_from_tags(decoder)
+            partitions.append(
+                PartitionFetched(
+                    partition,
+                    error_code_of(error),
+                    high_watermark,
+                    last_stable_offset,
+                    log_start_offset,
+                    b"" if records is None else records,
+                    aborted,
+                    diverging_epoch,
+                    preferred_read_replica,
+                )
+            )
+        decoder.skip_tags()
+        topics.append((topic_id, partitions))
+    return FetchAnswer(error_code_of(error_code), session_id, topics)
+
+
+def _read_aborted_transaction(decoder: Decoder) -> tuple[int, int]:
+    producer_id, first_offset = decoder.fields(_ABORTED)
+    decoder.skip_tags()
+    return producer_id, first_offset
+
+
+def _diverging_epoch_from_tags(decoder: Decoder) -> tuple[int, int] | None:
+    diverging = None
+    for tag, section in decoder.tags():
+        if tag == 0:
+            epoch, end_offset = section.fields(_EPOCH_AND_OFFSET)
+            diverging = (epoch, end_offset)
+    return diverging
 
 
 def encode_response(

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from uuid import UUID
 
+from kio.schema.errors import ErrorCode
+
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _ReadInteger = Callable[[memoryview, int], tuple[int]]
@@ -196,6 +198,16 @@ class Decoder:
         for _ in range(count):
             tag = self.unsigned_varint()
             yield tag, Decoder(self.take(self.unsigned_varint()), flexible=True)
+
+
+def error_code_of(number: int) -> ErrorCode:
+    """One of a broker that is newer than we are is UNKNOWN_SERVER_ERROR."""
+    if not number:
+        return ErrorCode.none
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.unknown_server_error
 
 
 def _cut_off(size: int, position: int) -> MalformedRequestError:

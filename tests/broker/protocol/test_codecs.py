@@ -197,6 +197,73 @@ def test_fetch_responses(
             assert one.diverging_epoch == (None if diverging == (-1, -1) else diverging)
 
 
+asked = st.builds(
+    fetch.FetchRequest,
+    int32s,
+    st.integers(0, 2**31 - 1),
+    int32s,
+    int32s,
+    st.integers(-128, 127),
+    int32s,
+    int32s,
+    st.lists(
+        st.builds(
+            fetch.FetchTopic,
+            st.uuids().filter(lambda topic_id: topic_id != ZERO_UUID),
+            st.lists(st.builds(fetch.FetchPartition, int32s, int32s, int64s, int32s, int32s, int64s), max_size=3),
+        ),
+        max_size=3,
+    ),
+    st.dictionaries(st.uuids(), st.lists(int32s, min_size=1, max_size=3), max_size=2).map(
+        lambda topics: [(topic, partition) for topic, partitions in topics.items() for partition in partitions]
+    ),
+    names,
+    int64s,
+)
+
+
+@settings(parent=fuzz, max_examples=50)
+@given(request=asked)
+def test_what_followers_ask(request: fetch.FetchRequest) -> None:
+    raw = fetch.encode_follower_request(request)
+    assert decode("fetch", fetch.FOLLOWER_VERSION, raw) == request
+    entity, size = entity_reader(kio_class("fetch", fetch.FOLLOWER_VERSION, EntityType.request))(raw, 0)
+    assert size == len(raw)
+    assert [topic.topic_id for topic in entity.topics] == [topic.topic for topic in request.topics]
+
+
+@settings(parent=fuzz, max_examples=50)
+@given(data=st.data())
+def test_what_followers_are_answered(data: st.DataObject) -> None:
+    answer = data.draw(st.from_type(kio_class("fetch", fetch.FOLLOWER_VERSION, EntityType.response)))
+    ours = fetch.decode_follower_response(memoryview(encoded(answer)))
+    assert (ours.error_code, ours.session_id) == (answer.error_code, answer.session_id)
+    assert [topic_id for topic_id, _ in ours.topics] == [topic.topic_id or ZERO_UUID for topic in answer.responses]
+    mine = [entry for _, entries in ours.topics for entry in entries]
+    theirs = [entry for topic in answer.responses for entry in topic.partitions]
+    for one, other in zip(mine, theirs, strict=True):
+        assert (one.partition, one.error_code) == (other.partition_index, other.error_code)
+        assert (one.high_watermark, one.last_stable_offset) == (other.high_watermark, other.last_stable_offset)
+        assert (one.log_start_offset, one.preferred_read_replica) == (
+            other.log_start_offset,
+            other.preferred_read_replica,
+        )
+        assert bytes(one.records) == (other.records or b"")
+        diverging = (other.diverging_epoch.epoch, other.diverging_epoch.end_offset)
+        assert one.diverging_epoch == (None if diverging == (-1, -1) else diverging)
+        assert one.aborted_transactions == [
+            (entry.producer_id, entry.first_offset) for entry in other.aborted_transactions or ()
+        ]
+
+
+@settings(parent=fuzz, max_examples=50)
+@given(data=st.data(), at=st.integers(0, 200))
+def test_answers_cut_off_are_malformed_to_followers(data: st.DataObject, at: int) -> None:
+    raw = encoded(data.draw(st.from_type(kio_class("fetch", fetch.FOLLOWER_VERSION, EntityType.response))))
+    with contextlib.suppress(MalformedRequestError):
+        fetch.decode_follower_response(memoryview(raw[:at]))
+
+
 @pytest.mark.parametrize("version", [v for n, v in VERSIONS if n == "metadata"])
 @fuzz
 @given(data=st.data())
