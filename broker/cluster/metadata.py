@@ -17,6 +17,7 @@ from broker.log.checkpoint import TopicPartition
 
 if TYPE_CHECKING:
     from broker.node import Node
+    from broker.replica.partition import Partition
     from broker.topic import Topic
 
 LEADER_DURING_DELETE: Final = -2
@@ -153,18 +154,23 @@ class LoneBroker:
         topic = self._node.topic(name)
         return None if topic is None else self._view(topic)
 
+    def partition(self, topic: str | UUID, index: int) -> PartitionView | None:
+        partition = self._node.partition(topic, index)
+        return None if partition is None else _view(partition)
+
     def _view(self, topic: Topic) -> TopicView:
         return TopicView(
             topic.name,
             topic.topic_id,
-            {
-                partition.index: PartitionView(
-                    NO_LEADER if partition.has_failed else partition.replicas[0],
-                    partition.leader_epoch,
-                    partition.replicas,
-                    partition.in_sync_replicas,
-                    partition.replicas if partition.has_failed else [],
-                )
-                for partition in topic.partitions.values()
-            },
+            {partition.index: _view(partition) for partition in topic.partitions.values()},
         )
+
+
+def _view(partition: Partition) -> PartitionView:
+    return PartitionView(
+        NO_LEADER if partition.has_failed else partition.replicas[0],
+        partition.leader_epoch,
+        partition.replicas,
+        partition.in_sync_replicas,
+        partition.replicas if partition.has_failed else [],
+    )
