@@ -141,20 +141,25 @@ class BrokerConfig(_TypedValues):
         self._dynamic_default: dict[str, Value] = {}
         self.when_changed: list[Callable[[], None]] = []
         """Called after settings changed, for those who do not ask at each use."""
+        of_a_cluster = []
         for setting in settings:
             row = property_named(setting.name)
             if row is None:
                 hint = _nearest(setting.name, BROKER_PROPERTIES)
                 raise ConfigError(f"{setting.place}: {setting.name} is not a property of a Kafka broker{hint}")
-            if row.support is Support.REFUSED:
-                raise ConfigError(f"{setting.place}: {setting.name} is not supported: {row.why}")
             try:
                 value = parse_value(row, setting.text)
             except ValueError as error:
                 raise ConfigError(f"{setting.place}: {setting.name}: {error}") from None
+            if row.support is Support.REFUSED and value is not False:
+                raise ConfigError(f"{setting.place}: {setting.name} is not supported: {row.why}")
             if row.support is Support.NO_EFFECT:
                 self.warnings.append(f"{setting.place}: {setting.name} has no effect: {row.why}")
+            if row.support is Support.IN_A_CLUSTER:
+                of_a_cluster.append(f"{setting.place}: {setting.name} has no effect: {row.why}")
             self._set[setting.name] = value
+        if not self.is_of_a_cluster:
+            self.warnings += of_a_cluster
 
     def set_dynamic(self, broker: str, overrides: Mapping[str, str]) -> None:
         """Replace what was set while the broker ran: of this broker, or of all, which is the empty name.
@@ -198,6 +203,11 @@ class BrokerConfig(_TypedValues):
             )
             if name in layer
         ]
+
+    @property
+    def is_of_a_cluster(self) -> bool:
+        """Whether the broker is one of several around a ZooKeeper, or runs alone."""
+        return bool(self._set.get("zookeeper.connect"))
 
     def boolean(self, name: str) -> bool:
         return bool(self.value(name))
@@ -263,8 +273,10 @@ DYNAMIC_BROKER_PROPERTIES: Final = frozenset(
         *(
             entry.broker_properties[0][0]
             for entry in TOPIC_PROPERTIES.values()
-            if entry.broker_properties and entry.row.support is Support.HONOURED
+            if entry.broker_properties and entry.row.support in (Support.HONOURED, Support.IN_A_CLUSTER)
         ),
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.io.buffer.load.factor",
         "log.cleaner.io.max.bytes.per.second",
@@ -290,10 +302,11 @@ def check_broker_overrides(overrides: Mapping[str, str]) -> str | None:
     return None
 
 
-def topic_override_warnings(overrides: Mapping[str, str]) -> list[str]:
+def topic_override_warnings(overrides: Mapping[str, str], *, is_of_a_cluster: bool = False) -> list[str]:
     """What of a topic's overrides is kept and shown but has no effect."""
+    without = {Support.NO_EFFECT} if is_of_a_cluster else {Support.NO_EFFECT, Support.IN_A_CLUSTER}
     rows = [TOPIC_PROPERTIES[name].row for name in overrides if name in TOPIC_PROPERTIES]
-    return [f"{row.name} has no effect: {row.why}" for row in rows if row.support is Support.NO_EFFECT]
+    return [f"{row.name} has no effect: {row.why}" for row in rows if row.support in without]
 
 
 def read_properties_file(path: Path) -> list[Setting]:

@@ -34,6 +34,8 @@ class Kind(IntEnum):
 
 class Support(Enum):
     HONOURED = "honoured"
+    IN_A_CLUSTER = "honoured in a cluster"
+    """And accepted with a warning where zookeeper.connect is not set."""
     NO_EFFECT = "accepted with a warning"
     REFUSED = "an error"
 
@@ -56,6 +58,12 @@ def _honoured(
     return Property(name, kind, default, low, high, choices)
 
 
+def _in_a_cluster(
+    name: str, kind: Kind, default: Value, low: float | None = None, high: float | None = None, *choices: str
+) -> Property:
+    return Property(name, kind, default, low, high, choices, Support.IN_A_CLUSTER, _ALONE)
+
+
 def _no_effect(name: str, kind: Kind, default: Value, why: str) -> Property:
     return Property(name, kind, default, support=Support.NO_EFFECT, why=why)
 
@@ -66,14 +74,15 @@ def _refused(name: str, kind: Kind, default: Value, why: str) -> Property:
 
 _ONE_LOOP: Final = "one event loop serves every connection"
 _NO_NEW_GROUPS: Final = "groups are of the classic protocol"
-_NO_REPLICATION: Final = "this version runs one broker"
+_ALONE: Final = "a broker without zookeeper.connect runs alone"
 _ONE_LZ4: Final = "LZ4 has one speed here"
 _COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _NO_MECHANISM: Final = "the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; remove it"
 _NOT_JAVAS_TLS: Final = "TLS is OpenSSL's, not Java's"
 _NO_NEW_KEYS: Final = "a key store is read at the start only"
 _JAAS_OF_A_MECHANISM: Final = "write it as listener.name.<listener>.<mechanism>.sasl.jaas.config"
-_NO_ZOOKEEPER: Final = "this version runs one broker with embedded metadata; remove it"
+_NO_TLS_TO_ZOOKEEPER: Final = "ZooKeeper is reached without TLS and without a login; remove it"
+_KRAFTS: Final = "it is of KRaft, which this broker does not speak"
 _NO_KRAFT: Final = "this broker does not speak KRaft; remove it"
 
 BOOLEAN, STRING, INT, SHORT = Kind.BOOLEAN, Kind.STRING, Kind.INT, Kind.SHORT
@@ -123,6 +132,43 @@ BROKER_PROPERTIES: Final = {
         _honoured("ssl.principal.mapping.rules", STRING, "DEFAULT"),
         _honoured("ssl.endpoint.identification.algorithm", STRING, "https", None, None, "https", ""),
         _honoured("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI"),
+        # The cluster
+        _honoured("zookeeper.connect", STRING, None),
+        _in_a_cluster("zookeeper.session.timeout.ms", INT, 18_000),
+        _in_a_cluster("zookeeper.connection.timeout.ms", INT, None),
+        _in_a_cluster("zookeeper.max.in.flight.requests", INT, 10, 1),
+        _in_a_cluster("broker.id.generation.enable", BOOLEAN, True),
+        _in_a_cluster("reserved.broker.max.id", INT, 1000, 0),
+        _in_a_cluster("inter.broker.listener.name", STRING, None),
+        _in_a_cluster("security.inter.broker.protocol", STRING, "PLAINTEXT"),
+        _in_a_cluster("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI"),
+        _in_a_cluster("ssl.endpoint.identification.algorithm", STRING, "https"),
+        _in_a_cluster("controller.socket.timeout.ms", INT, 30_000),
+        _in_a_cluster("request.timeout.ms", INT, 30_000),
+        _in_a_cluster("controlled.shutdown.enable", BOOLEAN, True),
+        _in_a_cluster("controlled.shutdown.max.retries", INT, 3),
+        _in_a_cluster("controlled.shutdown.retry.backoff.ms", LONG, 5000),
+        _in_a_cluster("auto.leader.rebalance.enable", BOOLEAN, True),
+        _in_a_cluster("leader.imbalance.check.interval.seconds", LONG, 300),
+        _in_a_cluster("leader.imbalance.per.broker.percentage", INT, 10),
+        _in_a_cluster("unclean.leader.election.enable", BOOLEAN, False),
+        _in_a_cluster("num.replica.fetchers", INT, 1),
+        _in_a_cluster("replica.fetch.backoff.ms", INT, 1000, 0),
+        _in_a_cluster("replica.fetch.max.bytes", INT, 1_048_576, 0),
+        _in_a_cluster("replica.fetch.min.bytes", INT, 1),
+        _in_a_cluster("replica.fetch.response.max.bytes", INT, 10_485_760, 0),
+        _in_a_cluster("replica.fetch.wait.max.ms", INT, 500),
+        _in_a_cluster("replica.lag.time.max.ms", LONG, 30_000),
+        _in_a_cluster("replica.selector.class", STRING, None),
+        _in_a_cluster("replica.socket.timeout.ms", INT, 30_000),
+        _in_a_cluster("replication.quota.window.num", INT, 11, 1),
+        _in_a_cluster("replication.quota.window.size.seconds", INT, 1, 1),
+        _in_a_cluster("leader.replication.throttled.rate", LONG, INT64_MAX, 0),
+        _in_a_cluster("follower.replication.throttled.rate", LONG, INT64_MAX, 0),
+        _in_a_cluster("offsets.commit.timeout.ms", INT, 5000, 1),
+        _in_a_cluster("offsets.topic.replication.factor", SHORT, 3, 1),
+        _in_a_cluster("transaction.state.log.min.isr", INT, 2, 1),
+        _in_a_cluster("transaction.state.log.replication.factor", SHORT, 3, 1),
         # Topics
         _honoured("auto.create.topics.enable", BOOLEAN, True),
         _honoured("delete.topic.enable", BOOLEAN, True),
@@ -207,14 +253,11 @@ BROKER_PROPERTIES: Final = {
                 ("num.recovery.threads.per.data.dir", INT, 1, _ONE_LOOP),
                 ("queued.max.requests", INT, 500, _ONE_LOOP),
                 ("queued.max.request.bytes", LONG, -1, _ONE_LOOP),
-                ("request.timeout.ms", INT, 30_000, _NO_REPLICATION),
                 ("log.cleaner.io.buffer.size", INT, 524_288, "segments are read by windows of a fixed size"),
                 ("compression.lz4.level", INT, 9, _ONE_LZ4),
                 ("log.message.format.version", STRING, "3.0-IV1", "record batches are always of format v2"),
                 ("log.message.downconversion.enable", BOOLEAN, True, "record batches are always of format v2"),
-                ("inter.broker.protocol.version", STRING, "3.9-IV0", _NO_REPLICATION),
-                ("inter.broker.listener.name", STRING, None, _NO_REPLICATION),
-                ("security.inter.broker.protocol", STRING, "PLAINTEXT", _NO_REPLICATION),
+                ("inter.broker.protocol.version", STRING, "3.9-IV0", "brokers speak as those of 3.9 do"),
                 ("ssl.allow.dn.changes", BOOLEAN, False, _NO_NEW_KEYS),
                 ("ssl.allow.san.changes", BOOLEAN, False, _NO_NEW_KEYS),
                 ("ssl.keymanager.algorithm", STRING, "SunX509", _NOT_JAVAS_TLS),
@@ -222,30 +265,8 @@ BROKER_PROPERTIES: Final = {
                 ("ssl.provider", STRING, None, _NOT_JAVAS_TLS),
                 ("ssl.secure.random.implementation", STRING, None, _NOT_JAVAS_TLS),
                 ("ssl.trustmanager.algorithm", STRING, "PKIX", _NOT_JAVAS_TLS),
-                ("unclean.leader.election.enable", BOOLEAN, False, _NO_REPLICATION),
-                ("auto.leader.rebalance.enable", BOOLEAN, True, _NO_REPLICATION),
-                ("leader.imbalance.check.interval.seconds", LONG, 300, _NO_REPLICATION),
-                ("leader.imbalance.per.broker.percentage", INT, 10, _NO_REPLICATION),
-                ("controlled.shutdown.enable", BOOLEAN, True, _NO_REPLICATION),
-                ("controlled.shutdown.max.retries", INT, 3, _NO_REPLICATION),
-                ("controlled.shutdown.retry.backoff.ms", LONG, 5000, _NO_REPLICATION),
-                ("num.replica.fetchers", INT, 1, _NO_REPLICATION),
-                ("replica.fetch.backoff.ms", INT, 1000, _NO_REPLICATION),
-                ("replica.fetch.max.bytes", INT, 1_048_576, _NO_REPLICATION),
-                ("replica.fetch.min.bytes", INT, 1, _NO_REPLICATION),
-                ("replica.fetch.response.max.bytes", INT, 10_485_760, _NO_REPLICATION),
-                ("replica.fetch.wait.max.ms", INT, 500, _NO_REPLICATION),
-                ("replica.lag.time.max.ms", LONG, 30_000, _NO_REPLICATION),
-                ("replica.selector.class", STRING, None, _NO_REPLICATION),
-                ("replica.socket.receive.buffer.bytes", INT, 65_536, _NO_REPLICATION),
-                ("replica.socket.timeout.ms", INT, 30_000, _NO_REPLICATION),
-                ("broker.id.generation.enable", BOOLEAN, True, _NO_REPLICATION),
-                ("reserved.broker.max.id", INT, 1000, _NO_REPLICATION),
+                ("replica.socket.receive.buffer.bytes", INT, 65_536, "it is left to the kernel's tuning"),
                 ("offsets.commit.required.acks", SHORT, -1, "a commit always waits for the high watermark"),
-                ("offsets.commit.timeout.ms", INT, 5000, "a commit waits for this broker only"),
-                ("offsets.topic.replication.factor", SHORT, 3, _NO_REPLICATION),
-                ("transaction.state.log.min.isr", INT, 2, _NO_REPLICATION),
-                ("transaction.state.log.replication.factor", SHORT, 3, _NO_REPLICATION),
                 ("max.request.partition.size.limit", INT, 2000, "DescribeTopicPartitions is not served"),
                 ("metrics.num.samples", INT, 2, "there is no JMX"),
                 ("metrics.recording.level", STRING, "INFO", "there is no JMX"),
@@ -275,23 +296,31 @@ BROKER_PROPERTIES: Final = {
                 ("log.local.retention.bytes", LONG, -2, "there is no tiered storage"),
                 ("log.local.retention.ms", LONG, -2, "there is no tiered storage"),
                 ("remote.fetch.max.wait.ms", INT, 500, "there is no tiered storage"),
-                ("eligible.leader.replicas.enable", BOOLEAN, False, _NO_REPLICATION),
-                ("broker.heartbeat.interval.ms", INT, 2000, _NO_REPLICATION),
-                ("broker.session.timeout.ms", INT, 9000, _NO_REPLICATION),
-                ("initial.broker.registration.timeout.ms", INT, 60_000, _NO_REPLICATION),
-                ("early.start.listeners", STRING, None, _NO_REPLICATION),
+                ("eligible.leader.replicas.enable", BOOLEAN, False, _KRAFTS),
+                ("broker.heartbeat.interval.ms", INT, 2000, _KRAFTS),
+                ("broker.session.timeout.ms", INT, 9000, _KRAFTS),
+                ("initial.broker.registration.timeout.ms", INT, 60_000, _KRAFTS),
+                ("early.start.listeners", STRING, None, _KRAFTS),
             )
         ),
         # Known, and refused because ignoring them would mean something else than the person asked for
         *(
             _refused(name, kind, default, why)
             for name, kind, default, why in (
-                ("zookeeper.connect", STRING, None, _NO_ZOOKEEPER),
+                ("zookeeper.set.acl", BOOLEAN, False, _NO_TLS_TO_ZOOKEEPER),
+                ("zookeeper.ssl.client.enable", BOOLEAN, False, _NO_TLS_TO_ZOOKEEPER),
+                ("zookeeper.clientCnxnSocket", STRING, None, _NO_TLS_TO_ZOOKEEPER),
+                ("zookeeper.metadata.migration.enable", BOOLEAN, False, _NO_KRAFT),
                 ("process.roles", LIST, "", _NO_KRAFT),
                 ("controller.listener.names", STRING, None, _NO_KRAFT),
                 ("controller.quorum.voters", LIST, "", _NO_KRAFT),
                 ("controller.quorum.bootstrap.servers", LIST, "", _NO_KRAFT),
-                ("control.plane.listener.name", STRING, None, _NO_REPLICATION + "; remove it"),
+                (
+                    "control.plane.listener.name",
+                    STRING,
+                    None,
+                    "the controller comes by the listener between brokers; remove it",
+                ),
                 ("authorizer.class.name", STRING, "", "every client may do everything; remove it"),
                 ("principal.builder.class", CLASS, None, "Java classes cannot be loaded; remove it"),
                 ("alter.config.policy.class.name", CLASS, None, "Java classes cannot be loaded; remove it"),
@@ -310,20 +339,21 @@ BROKER_PROPERTIES: Final = {
 FAMILIES: Final = {
     "sasl.kerberos.": _refused("sasl.kerberos.*", STRING, None, _NO_MECHANISM),
     "sasl.oauthbearer.": _refused("sasl.oauthbearer.*", STRING, None, _NO_MECHANISM),
-    "sasl.mechanism.": _no_effect("sasl.mechanism.*", STRING, None, _NO_REPLICATION),
+    "sasl.mechanism.": _no_effect("sasl.mechanism.*", STRING, None, _KRAFTS),
     "sasl.client.": _no_effect("sasl.client.*", CLASS, None, "the broker logs in nowhere"),
     "sasl.login.": _no_effect("sasl.login.*", STRING, None, "the broker logs in nowhere"),
     "password.encoder.": _no_effect("password.encoder.*", STRING, None, "passwords are not set while a broker runs"),
     "delegation.token.": _refused("delegation.token.*", STRING, None, "there are no delegation tokens; remove it"),
     "remote.log.": _refused("remote.log.*", STRING, None, "tiered storage is not supported; remove it"),
-    "zookeeper.": _no_effect("zookeeper.*", STRING, None, "this version does not use ZooKeeper"),
-    "controller.": _no_effect("controller.*", STRING, None, _NO_REPLICATION),
-    "metadata.": _no_effect("metadata.*", STRING, None, _NO_REPLICATION),
-    "replication.quota.": _no_effect("replication.quota.*", STRING, None, _NO_REPLICATION),
+    "zookeeper.ssl.": _no_effect("zookeeper.ssl.*", STRING, None, "ZooKeeper is reached without TLS"),
+    "controller.": _no_effect("controller.*", STRING, None, "changes of topics have no quota"),
+    "metadata.": _no_effect("metadata.*", STRING, None, _KRAFTS),
     "group.consumer.": _no_effect("group.consumer.*", STRING, None, _NO_NEW_GROUPS),
     "group.share.": _no_effect("group.share.*", STRING, None, _NO_NEW_GROUPS),
     "group.coordinator.": _no_effect("group.coordinator.*", STRING, None, _NO_NEW_GROUPS),
-    "socket.connection.": _no_effect("socket.connection.*", LONG, None, _NO_REPLICATION),
+    "socket.connection.": _no_effect(
+        "socket.connection.*", LONG, None, "connections to brokers have as long as their requests"
+    ),
 }
 """Prefixes of property names that are treated alike and not worth a row each."""
 
@@ -405,12 +435,9 @@ TOPIC_PROPERTIES: Final = {
                 "message.timestamp.difference.max.ms",
             )
         ),
-        _topic(
-            _no_effect("unclean.leader.election.enable", BOOLEAN, False, _NO_REPLICATION),
-            "unclean.leader.election.enable",
-        ),
-        _topic(_no_effect("follower.replication.throttled.replicas", LIST, "", _NO_REPLICATION)),
-        _topic(_no_effect("leader.replication.throttled.replicas", LIST, "", _NO_REPLICATION)),
+        _topic(_in_a_cluster("unclean.leader.election.enable", BOOLEAN, False), "unclean.leader.election.enable"),
+        _topic(_in_a_cluster("follower.replication.throttled.replicas", LIST, "")),
+        _topic(_in_a_cluster("leader.replication.throttled.replicas", LIST, "")),
         _topic(_no_effect("message.downconversion.enable", BOOLEAN, True, "record batches are always of format v2")),
         _topic(_no_effect("message.format.version", STRING, "3.0-IV1", "record batches are always of format v2")),
         _topic(_refused("remote.storage.enable", BOOLEAN, False, "tiered storage is not supported")),

@@ -21,6 +21,8 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-3.9.1-properties.tsv"
 # Where a default is our own; the reasons stand in broker/config_table.py.
 OWN_DEFAULTS = {"listeners", "socket.receive.buffer.bytes", "socket.send.buffer.bytes", "log.dir"}
 OWN_PROPERTIES = {"metrics.listener"}
+# Kafka's, though only while the broker runs.
+DYNAMIC_PROPERTIES = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 
 
 def config(**properties: str) -> BrokerConfig:
@@ -33,7 +35,7 @@ def test_the_table_is_kafkas() -> None:
     ours: list[tuple[str, Property]] = [("broker", row) for row in BROKER_PROPERTIES.values()]
     ours += [("topic", entry.row) for entry in TOPIC_PROPERTIES.values()]
     for scope, row in ours:
-        if row.name in OWN_PROPERTIES:
+        if row.name in OWN_PROPERTIES | DYNAMIC_PROPERTIES:
             continue
         kind, default, valid = kafka[scope, row.name]
         assert row.kind is Kind[kind.upper()], row.name
@@ -53,6 +55,13 @@ def test_every_property_of_kafka_is_known() -> None:
     assert unknown == []
 
 
+def test_what_is_of_a_cluster_is_warned_of_in_a_broker_that_runs_alone() -> None:
+    assert config(zookeeper_session_timeout_ms="9000", broker_rack="a").warnings == [
+        "test: zookeeper.session.timeout.ms has no effect: a broker without zookeeper.connect runs alone"
+    ]
+    assert config(zookeeper_session_timeout_ms="9000", zookeeper_connect="localhost:2181").warnings == []
+
+
 def test_unknown_properties_are_told_with_the_nearest_name() -> None:
     with pytest.raises(ConfigError) as caught:
         BrokerConfig([Setting("server.properties:7", "log.segment.byte", "1")])
@@ -69,7 +78,7 @@ def test_unknown_properties_are_told_with_the_nearest_name() -> None:
         ("num.partitions", "2147483648", "out of the range of a int"),
         ("auto.create.topics.enable", "yes", "neither true nor false"),
         ("log.message.timestamp.type", "Now", "is not one of CreateTime, LogAppendTime"),
-        ("zookeeper.connect", "zk:2181", "not supported"),
+        ("zookeeper.ssl.client.enable", "true", "not supported"),
         ("ssl.cipher.suites", "A", "not supported"),
         ("ssl.keystore.locatoin", "/k", "did you mean ssl.keystore.location"),
         ("listener.name.x.num.partitions", "3", "not a property"),
