@@ -10,13 +10,14 @@ class WindowedRate:
 
     A window opens with the first amount after the one before it has passed. The rate is taken over the time since the
     oldest window opened, but over all windows but one at least: so a burst after silence may use up what the silence
-    left, and no more.
+    left, and no more. Where silence does not count it is over one window at least (SimpleRate).
     """
 
-    __slots__ = ("_count", "_size_ms", "_windows")
+    __slots__ = ("_count", "_least_count", "_size_ms", "_windows")
 
-    def __init__(self, count: int, size_ms: int) -> None:
+    def __init__(self, count: int, size_ms: int, *, counts_silence: bool = True) -> None:
         self._count = count
+        self._least_count = count if counts_silence else 1
         self._size_ms = size_ms
         self._windows: deque[list[float]] = deque()
 
@@ -32,7 +33,7 @@ class WindowedRate:
         """The time that the rate is taken over."""
         self._forget(now_ms)
         elapsed_ms = now_ms - int(self._windows[0][0]) if self._windows else 0
-        missing = self._count - 1 - elapsed_ms // self._size_ms
+        missing = self._least_count - 1 - elapsed_ms // self._size_ms
         return max(elapsed_ms + max(missing, 0) * self._size_ms, self._size_ms)
 
     def per_second(self, now_ms: int) -> float:
