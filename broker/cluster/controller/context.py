@@ -116,6 +116,9 @@ class ControllerContext:
         self._names[topic_id] = name
         return topic
 
+    def add_partition(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        self.topics[partition[0]].partitions[partition[1]] = ControlledPartition(assignment)
+
     def remove_topic(self, name: str) -> None:
         """Forget a topic whose znodes are gone."""
         topic = self.topics.pop(name, None)

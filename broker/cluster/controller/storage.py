@@ -6,7 +6,9 @@ controller that was superseded while it slept changes nothing (KafkaZkClient.wra
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from broker.cluster import znodes
@@ -26,22 +28,28 @@ from broker.cluster.zookeeper import (
 )
 from broker.log.checkpoint import TopicPartition
 
+_logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 Rounds = Generator[Sequence[Request], list[Any], T]
 """Steps that find a T."""
 
 
 class ControllerMoved(Exception):  # noqa: N818 - it names what happened
-    """Another broker is the controller by now, or the session is over: nothing more is done or written."""
+    """Another broker is the controller by now: nothing more is done or written."""
+
+
+class SessionOver(ControllerMoved):
+    """So whoever was the controller in it is none any more."""
 
 
 def ask(requests: Sequence[Request]) -> Rounds[list[Any]]:
-    """One round. Raises ControllerMoved when the session is over."""
+    """One round. Raises SessionOver."""
     if not requests:
         return []
     results = yield requests
     if ZooKeeperError.SESSION_EXPIRED in results:
-        raise ControllerMoved("the session is over")
+        raise SessionOver("the session is over")
     return results
 
 
@@ -81,16 +89,21 @@ class Written(NamedTuple):
 
 
 def read_states(context: ControllerContext, partitions: Sequence[TopicPartition]) -> Rounds[None]:
-    """Have the context know the partitions' states as they are in ZooKeeper. Raises ControllerMoved, ValueError."""
+    """Have the context know the partitions' states as they are in ZooKeeper. Raises ControllerMoved."""
     found = yield from ask([Get(znodes.partition_state_path(*partition)) for partition in partitions])
     for partition, node in zip(partitions, found, strict=True):
         known = context.get(partition)
         if known is not None:
-            known.leadership = _parse_state(context, node) if isinstance(node, Node) else None
+            known.leadership = _parse_state(context, partition, node) if isinstance(node, Node) else None
 
 
-def _parse_state(context: ControllerContext, node: Node) -> LeaderAndIsr:
-    state = znodes.read(node.data, lambda value: znodes.parse_partition_state(value, node.stat.version))
+def _parse_state(context: ControllerContext, partition: TopicPartition, node: Node) -> LeaderAndIsr | None:
+    """None, and told, when it cannot be understood: such a partition gets no leader."""
+    try:
+        state = znodes.read(node.data, partial(znodes.parse_partition_state, partition_epoch=node.stat.version))
+    except ValueError as error:
+        _logger.error("the state of partition %s-%d cannot be used: %s", *partition, error)
+        return None
     if state.controller_epoch > context.epoch:
         raise ControllerMoved(f"a controller of epoch {state.controller_epoch} wrote")
     return state
