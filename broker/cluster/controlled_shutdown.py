@@ -19,8 +19,6 @@ from broker.replica.waiters import Scheduler, Timer
 _logger = logging.getLogger(__name__)
 
 _VERSION: Final = 3
-_TIMEOUT_MS: Final = 30_000
-"""Kafka's controller.socket.timeout.ms."""
 
 
 class ControlledShutdown:
@@ -29,6 +27,7 @@ class ControlledShutdown:
     def __init__(
         self,
         info: BrokerInfo,
+        listener_name: str,
         config: BrokerConfig,
         scheduler: Scheduler,
         zookeeper: ZooKeeper,
@@ -42,7 +41,8 @@ class ControlledShutdown:
         self._then = then
         self._tries_left = max(config.integer("controlled.shutdown.max.retries"), 1)
         self._backoff_ms = config.integer("controlled.shutdown.retry.backoff.ms")
-        self._listener_name = config.string("inter.broker.listener.name") or info.endpoints[0].listener_name
+        self._timeout_ms = config.integer("controller.socket.timeout.ms")
+        self._listener_name = listener_name
         self._peer: Peer | None = None
         self._timer: Timer | None = None
         self._try()
@@ -51,7 +51,7 @@ class ControlledShutdown:
         """Find the controller, who may be another each time, and ask it."""
         self._tries_left -= 1
         # ZooKeeper answers no more while it is out of reach.
-        self._timer = self._scheduler.call_later(_TIMEOUT_MS, lambda: self._failed("ZooKeeper does not answer"))
+        self._timer = self._scheduler.call_later(self._timeout_ms, lambda: self._failed("ZooKeeper does not answer"))
         timer = self._timer
 
         def found(endpoint: Endpoint | None) -> None:
@@ -63,7 +63,7 @@ class ControlledShutdown:
                 return
             self._peer = self._peers.connect(endpoint, f"broker-{self._info.broker_id}-shutdown")
             fields = {"broker_id": self._info.broker_id, "broker_epoch": self._info.epoch}
-            ask(self._peer, CONTROLLED_SHUTDOWN, _VERSION, fields, self._answered, timeout_ms=_TIMEOUT_MS)
+            ask(self._peer, CONTROLLED_SHUTDOWN, _VERSION, fields, self._answered, timeout_ms=self._timeout_ms)
 
         run(self._zookeeper, _controller_endpoint(self._listener_name), found)
 

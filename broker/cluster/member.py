@@ -72,15 +72,17 @@ class Member:
         peers: Peers,
         fail: Callable[[str], None],
         *,
+        listener_name: str,
         session_timeout_ms: int,
     ) -> None:
-        """`fail` stops the broker: it cannot be a member, for the reason it is given."""
+        """`listener_name` is that of the brokers among themselves. `fail` stops the broker: it cannot be a member, for the reason it is given."""
         self._info = info
         self._config = config
         self._clock = clock
         self._scheduler = scheduler
         self._peers = peers
         self._fail = fail
+        self._listener_name = listener_name
         self._session_timeout_ms = session_timeout_ms
         self._zookeeper: ZooKeeper | None = None
         self._parts: Sequence[SessionPart] = ()
@@ -118,7 +120,7 @@ class Member:
             return
         assert self._zookeeper is not None
         info = self._info._replace(epoch=self.broker_epoch)
-        ControlledShutdown(info, self._config, self._scheduler, self._zookeeper, self._peers, then)
+        ControlledShutdown(info, self._listener_name, self._config, self._scheduler, self._zookeeper, self._peers, then)
 
     def log_directory_failed(self) -> None:
         """Have the controller ask this broker which of its replicas are offline."""

@@ -90,6 +90,7 @@ class Broker:
             scheduler,
             self.controller,
             self.failures.append,
+            listener_name="PLAINTEXT",
             session_timeout_ms=_TIMEOUT_MS,
         )
         self.zookeeper: SimulatedZooKeeper = ensemble.client(self.member, session_timeout_ms=_TIMEOUT_MS)
@@ -145,7 +146,7 @@ def test_a_registration_whose_answer_was_lost_is_recognised() -> None:
     ensemble = ensemble_on(scheduler)
     broker = Broker(ensemble, scheduler)
     # The request arrives, and the connection breaks before its answer.
-    ensemble.trace = lambda change: broker.zookeeper.lose_connection() if "/brokers/ids/1" in change else None
+    ensemble.changed = lambda path, _: broker.zookeeper.lose_connection() if path == "/brokers/ids/1" else None
     scheduler.run()
     scheduler.run()
     assert broker.told[-1] == "started"

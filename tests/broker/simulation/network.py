@@ -74,6 +74,10 @@ class Network:
         for connection in list(self._connections):
             connection.update()
 
+    def heal_all(self) -> None:
+        for sender, receiver in list(self._cuts):
+            self.heal(sender, receiver)
+
     def is_cut(self, sender: str, receiver: str) -> bool:
         return (sender, receiver) in self._cuts
 

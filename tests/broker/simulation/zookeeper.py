@@ -67,8 +67,8 @@ class Ensemble:
         self.scheduler = scheduler
         self.zxid = 0
         self.is_up = True
-        self.trace: Callable[[str], None] | None = None
-        """Told of every change, if wanted."""
+        self.changed: Callable[[str, bytes | None], None] = lambda path, data: None
+        """Told of every node that was created or set, with what it holds, or that went (None)."""
         self._nodes: dict[str, _Znode] = {"/": _Znode(b"", Stat(0, 0, 0))}
         self._sessions: dict[int, _ServerSession] = {}
         self._session_ids = itertools.count(_FIRST_SESSION_ID)
@@ -120,7 +120,6 @@ class Ensemble:
         if session.expiry is not None:
             session.expiry.cancel()
         self.zxid += 1
-        self._trace(f"session {session_id:x} ends")
         for path in list(session.ephemerals):
             self._delete(path)
         session.expired()
@@ -260,7 +259,7 @@ class Ensemble:
                 parent.children[_name(path)] = None
                 if is_ephemeral and session is not None:
                     session.ephemerals[path] = None
-                self._trace(f"create {path} {data!r}")
+                self.changed(path, data)
                 self._fire(path, WatchEvent.CREATED)
                 self._fire(_parent(path), WatchEvent.CHILDREN)
                 return Created(path, stat)
@@ -268,7 +267,7 @@ class Ensemble:
                 node = self._nodes[path]
                 node.data = data
                 node.stat = node.stat._replace(version=node.stat.version + 1)
-                self._trace(f"set {path} {data!r}")
+                self.changed(path, data)
                 self._fire(path, WatchEvent.CHANGED)
                 return node.stat
             case Delete(path):
@@ -281,7 +280,7 @@ class Ensemble:
         owner = self._sessions.get(node.stat.ephemeral_owner)
         if owner is not None:
             owner.ephemerals.pop(path, None)
-        self._trace(f"delete {path}")
+        self.changed(path, None)
         self._fire(path, WatchEvent.DELETED)
         self._fire(_parent(path), WatchEvent.CHILDREN)
 
@@ -296,10 +295,6 @@ class Ensemble:
                 is_watched = True
             if is_watched:
                 session.tell(path, event)
-
-    def _trace(self, text: str) -> None:
-        if self.trace is not None:
-            self.trace(text)
 
 
 class _Call:

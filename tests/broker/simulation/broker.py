@@ -1,0 +1,321 @@
+"""One simulated broker: the real node and member on a simulated disk, clock and network, through all of its lives."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from broker.cluster.assembly import ClusteredNode, assemble
+from broker.cluster.member import Member, take_up_cluster
+from broker.cluster.metadata import MetadataCache
+from broker.cluster.peers import Endpoint
+from broker.cluster.state import BrokerInfo
+from broker.cluster.zookeeper import ZooKeeperError, run
+from broker.config import BrokerConfig, Setting, TopicConfig
+from broker.handlers.dispatch import Dispatcher
+from broker.log.errors import LogDirectoryError
+from broker.log.log_directories import LogDirectories
+from broker.log.log_directory import LogDirectory
+from broker.log_settings import log_config_of
+from broker.node import Node
+from broker.replica.partition import Partition
+from tests.broker.log.simulated_files import Killed, SimulatedFiles
+from tests.broker.simulation.peers import SimulatedPeers
+from tests.broker.simulation.world import Process
+from tests.broker.simulation.zookeeper import SimulatedZooKeeper
+
+if TYPE_CHECKING:
+    from tests.broker.simulation.cluster import Cluster
+
+SESSION_TIMEOUT_MS: Final = 3000
+_CLUSTER_ID: Final = "simulatedsimulatedsimu"
+_PATH: Final = Path("/data")
+_HOUSEKEEPING_MS: Final = 500
+_CHECKPOINT_MS: Final = 2000
+_RESTART_AFTER_FAILURE_MS: Final = 1000
+
+
+class SimulatedBroker:
+    """Implements network.Server while it runs."""
+
+    def __init__(self, cluster: Cluster, broker_id: int) -> None:
+        self.cluster = cluster
+        self.broker_id = broker_id
+        self.host = f"broker{broker_id}"
+        self.endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", self.host, 9092)
+        self.files = SimulatedFiles()
+        self.sync_delay_ms = 1
+        self.skew_ms = 0
+        self.is_running = False
+        """Whether there is a process, paused or not."""
+        self.is_stopping = False
+        self.lives = 0
+        self.process = Process(cluster.world, self.host)
+        self.process.kill()
+        self.zookeeper: SimulatedZooKeeper | None = None
+        self.member: Member | None = None
+        self.node: Node | None = None
+        self.parts: ClusteredNode | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._is_cut_from_zookeeper = False
+        self._wanted_flushes: set[Partition] = set()
+        self._is_flushing = False
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        assert self._dispatcher is not None
+        return self._dispatcher
+
+    # Its lives
+
+    def start(self) -> None:
+        assert not self.is_running
+        cluster = self.cluster
+        self.lives += 1
+        self.is_running = True
+        self.is_stopping = False
+        self.process = process = Process(cluster.world, self.host)
+        process.on_killed = self.kill
+        process.skew_ms = self.skew_ms
+        self._wanted_flushes = set()
+        self._is_flushing = False
+        config = BrokerConfig(
+            Setting("simulation", name, text)
+            for name, text in (cluster.properties | {"broker.id": str(self.broker_id)}).items()
+        )
+        peers = SimulatedPeers(cluster.network, process, self.host)
+        member = Member(
+            BrokerInfo(self.broker_id, -1, (self.endpoint,), None),
+            config,
+            process,
+            process,
+            peers,
+            self._fail,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+        )
+        self.member = member
+        self.zookeeper = zookeeper = cluster.ensemble.client(
+            member,
+            scheduler=process,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            delay_ms=cluster.network.delay_ms,
+            rng=cluster.world.rng,
+        )
+        if self._is_cut_from_zookeeper:
+            zookeeper.cut()
+        member.attach(zookeeper)
+
+        def begin() -> None:
+            if zookeeper.session_id:
+                run(zookeeper, take_up_cluster(_CLUSTER_ID), found)
+            else:
+                process.call_later(10, begin)
+
+        def found(cluster_id: str | ZooKeeperError) -> None:
+            if isinstance(cluster_id, ZooKeeperError):
+                process.call_later(100, begin)
+            else:
+                self._open(config, member, zookeeper, peers, cluster_id)
+
+        process.call_soon(begin)
+
+    def _open(
+        self,
+        config: BrokerConfig,
+        member: Member,
+        zookeeper: SimulatedZooKeeper,
+        peers: SimulatedPeers,
+        cluster_id: str,
+    ) -> None:
+        process = self.process
+        defaults = log_config_of(TopicConfig(config, {}))
+        try:
+            directory = LogDirectory(
+                self.files, _PATH, defaults, broker_id=self.broker_id, clock=process, cluster_id=cluster_id
+            )
+            directories = LogDirectories([directory])
+            directories.load(lambda _: defaults, lambda done, total: None)
+        except (LogDirectoryError, OSError) as error:
+            self._fail(f"cannot start: {error}")
+            return
+        node = Node(
+            broker_id=self.broker_id,
+            config=config,
+            clock=process,
+            scheduler=process,
+            store=self.cluster.store_of(self, zookeeper),
+            log_directories=directories,
+            request_flush=self._request_flush,
+            storage_failed=lambda error, partition: self._storage_failed(error),
+            request_checkpoint=self._checkpoint_for,
+            cluster=MetadataCache(cluster_id),
+        )
+        self.node = node
+        self._dispatcher = Dispatcher(node)
+        self.parts = assemble(node, member, zookeeper, peers, Random(self.cluster.world.rng.random()))
+        self.cluster.network.listen(self.host, self)
+        process.call_later(_HOUSEKEEPING_MS, self._housekeeping)
+        process.call_later(_CHECKPOINT_MS, self._checkpoint)
+        member.start(self.parts.session_parts, lambda: self.cluster.tell(f"{self.host} is registered"))
+
+    def stop(self) -> None:
+        """In good order, with controlled shutdown."""
+        if not self.is_running or self.is_stopping or self.member is None or self.node is None:
+            return
+        self.is_stopping = True
+        life = self.lives
+        self.member.stop(lambda: self._stopped(life))
+
+    def _stopped(self, life: int) -> None:
+        if life != self.lives or not self.is_running or self.parts is None:
+            return
+        self.parts.stop(lambda: self._close(life))
+
+    def _close(self, life: int) -> None:
+        if life != self.lives or not self.is_running or self.node is None or self.zookeeper is None:
+            return
+        node = self.node
+        try:
+            node.log_directories.close(clean=True, high_watermarks=node.high_watermarks())
+        except OSError as error:
+            self.cluster.tell(f"{self.host} cannot bring its logs to the disk: {error.strerror}")
+        self.zookeeper.close()
+        self._end()
+        self.cluster.tell(f"{self.host} has stopped")
+
+    def kill(self) -> None:
+        """kill -9: what was written stays."""
+        if self.is_running:
+            if self.zookeeper is not None:
+                self.zookeeper.kill()
+            self._end()
+
+    def cut_power(self) -> None:
+        """What was not synced may be gone; the network hears nothing of it until it is back."""
+        self.kill()
+        self.files = self.files.after_power_cut(self.cluster.world.rng.getrandbits(32))
+
+    def _end(self) -> None:
+        self.is_running = False
+        self.process.kill()
+        self.cluster.network.stop_listening(self.host)
+        self.files = self.files.restarted()
+        self.node = None
+        self.member = None
+        self.zookeeper = None
+        self.parts = None
+        self._dispatcher = None
+
+    def _fail(self, reason: str) -> None:
+        """The broker ends itself, and whoever watches over it starts it again."""
+        self.cluster.tell(f"{self.host} gives up: {reason}")
+        self.kill()
+        self.cluster.world.call_later(_RESTART_AFTER_FAILURE_MS, self.start_if_not_running)
+
+    def start_if_not_running(self) -> None:
+        if not self.is_running:
+            self.start()
+
+    def _storage_failed(self, error: OSError) -> None:
+        self._fail(f"its disk failed: {error}")
+        raise Killed
+
+    # What befalls it
+
+    def pause(self) -> None:
+        if self.is_running and not self.process.is_paused:
+            self.process.pause()
+            if self.zookeeper is not None:
+                self.zookeeper.pause()
+
+    def resume(self) -> None:
+        if self.process.is_paused:
+            self.process.resume()
+            if self.zookeeper is not None:
+                self.zookeeper.resume()
+
+    def cut_from_zookeeper(self) -> None:
+        self._is_cut_from_zookeeper = True
+        if self.zookeeper is not None:
+            self.zookeeper.cut()
+
+    def heal_zookeeper(self) -> None:
+        self._is_cut_from_zookeeper = False
+        if self.zookeeper is not None:
+            self.zookeeper.heal()
+
+    def set_clock(self, skew_ms: int) -> None:
+        self.skew_ms = self.process.skew_ms = skew_ms
+
+    # What broker.server does for it
+
+    def _request_flush(self, partition: Partition) -> None:
+        self._wanted_flushes.add(partition)
+        if not self._is_flushing:
+            self._is_flushing = True
+            self.process.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        wanted, self._wanted_flushes = sorted(self._wanted_flushes, key=lambda p: (p.topic, p.index)), set()
+        if not wanted:
+            self._is_flushing = False
+            return
+        tickets = [(partition, partition.log.begin_flush()) for partition in wanted if not partition.has_ended]
+
+        def synced() -> None:
+            for partition, ticket in tickets:
+                if ticket is not None:
+                    try:
+                        ticket.sync()
+                    except OSError as error:
+                        if not partition.has_ended:
+                            self._storage_failed(error)
+                        continue
+                    finally:
+                        partition.log.complete_flush(ticket)
+                    if not ticket.is_synced:
+                        continue
+                partition.flushed()
+            self._flush()
+
+        self.process.call_later(self.sync_delay_ms, synced)
+
+    def _housekeeping(self) -> None:
+        node = self.node
+        assert node is not None
+        for partition in list(node.partitions()):
+            if partition.log.flush_is_due(node.clock.now_ms()):
+                self._request_flush(partition)
+        if node.has_deleted_logs:
+            node.has_deleted_logs = False
+            for directory in node.log_directories.live:
+                self._try(directory.purge_deleted)
+        self.process.call_later(_HOUSEKEEPING_MS, self._housekeeping)
+
+    def _checkpoint(self) -> None:
+        self._try(self._write_checkpoints)
+        self.process.call_later(_CHECKPOINT_MS, self._checkpoint)
+
+    def _write_checkpoints(self) -> None:
+        assert self.node is not None
+        high_watermarks = self.node.high_watermarks()
+        for directory in self.node.log_directories.live:
+            directory.checkpoint(high_watermarks)
+
+    def _checkpoint_for(self, done: Callable[[OSError | None], None]) -> None:
+        try:
+            self._write_checkpoints()
+        except OSError as error:
+            done(error)
+        else:
+            done(None)
+
+    def _try(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                self._storage_failed(error)

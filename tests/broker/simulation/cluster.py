@@ -1,0 +1,198 @@
+"""A whole simulated cluster: brokers, their ZooKeeper and network, and the checker that looks at every step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from broker.cluster import znodes
+from broker.cluster.peers import Endpoint
+from broker.cluster.state import LeaderAndIsr
+from broker.cluster.store import MetadataStore
+from broker.log.checkpoint import TopicPartition
+from tests.broker.simulation.broker import SimulatedBroker
+from tests.broker.simulation.checker import Checker, Violation
+from tests.broker.simulation.network import Network
+from tests.broker.simulation.world import Process, World
+from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
+
+PROPERTIES: Final = {
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.backoff.ms": "200",
+    "log.segment.bytes": "4096",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "controlled.shutdown.retry.backoff.ms": "500",
+    "auto.leader.rebalance.enable": "false",
+}
+
+
+class Cluster:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        brokers: int = 3,
+        properties: Mapping[str, str] | None = None,
+        may_lose: bool = False,
+    ) -> None:
+        self.world = World(seed)
+        self.network = Network(self.world)
+        self.ensemble = Ensemble(self.world)
+        self.ensemble.changed = self._znode_changed
+        self.checker = Checker(may_lose=may_lose)
+        self.properties = PROPERTIES | dict(properties or {})
+        self.brokers = {broker_id: SimulatedBroker(self, broker_id) for broker_id in range(1, brokers + 1)}
+        self.keys: list[TopicPartition] = []
+        """Partitions that clients use."""
+        self.states: dict[TopicPartition, LeaderAndIsr] = {}
+        """As ZooKeeper has them."""
+        self._by_process: dict[str, SimulatedBroker] = {broker.host: broker for broker in self.brokers.values()}
+        self.world.after_event = self._after_event
+
+    def tell(self, text: str) -> None:
+        self.world.tell(text)
+
+    def start(self) -> None:
+        for broker in self.brokers.values():
+            broker.start()
+
+    def store_of(self, broker: SimulatedBroker, zookeeper: SimulatedZooKeeper) -> MetadataStore:
+        raise NotImplementedError
+
+    def create_topic(self, name: str, assignment: Sequence[Sequence[int]]) -> None:
+        """As an administrator's command does: the controller sees it and carries it out."""
+        replicas = {partition: list(of) for partition, of in enumerate(assignment)}
+        self.keys += [(name, partition) for partition in replicas]
+        for partition in replicas:
+            self.checker.partition((name, partition))
+        topic_id = UUID(int=self.world.rng.getrandbits(128))
+        self.ensemble.make(znodes.topic_config_path(name), znodes.encode(znodes.config_value({})))
+        self.ensemble.make(znodes.topic_path(name), znodes.encode(znodes.topic_value(topic_id, replicas)))
+
+    def look_up(self, client: str, key: TopicPartition) -> tuple[Endpoint, int] | None:
+        """Who leads a partition, and since which epoch, as some broker knows that a client reaches."""
+        reachable = [
+            broker
+            for broker in self.brokers.values()
+            if broker.node is not None
+            and not broker.process.is_paused
+            and not self.network.is_cut(client, broker.host)
+            and not self.network.is_cut(broker.host, client)
+        ]
+        if not reachable:
+            return None
+        node = self.world.rng.choice(reachable).node
+        assert node is not None
+        topic = node.cluster.topic(key[0])
+        view = None if topic is None else topic.partitions.get(key[1])
+        leader = None if view is None else node.cluster.broker(view.leader)
+        if view is None or leader is None:
+            return None
+        return leader.endpoints[0], view.leader_epoch
+
+    # What happened
+
+    def _after_event(self, process: Process) -> None:
+        broker = self._by_process.get(process.name)
+        if broker is None or broker.node is None or broker.process is not process:
+            return
+        self.checker.broker_moved(process, broker.broker_id, broker.node.partitions())
+        controller = None if broker.parts is None else broker.parts.controller
+        if controller is not None and controller.is_active:
+            self.checker.controls(broker.broker_id, controller.epoch)
+
+    def _znode_changed(self, path: str, data: bytes | None) -> None:
+        if path == znodes.CONTROLLER:
+            who = "nobody" if data is None else f"broker{json.loads(data)['brokerid']}"
+            self.tell(f"the controller is {who}")
+        elif path.startswith(znodes.TOPICS) and path.endswith("/state") and data is not None:
+            _, _, _, topic, _, partition, _ = path.split("/")
+            self._state_changed((topic, int(partition)), path, data)
+        elif path.startswith(znodes.BROKER_IDS + "/") and data is None:
+            self.tell(f"broker{path.rpartition('/')[2]} is registered no more")
+
+    def _state_changed(self, key: TopicPartition, path: str, data: bytes) -> None:
+        stat = self.ensemble.stat(path)
+        assert stat is not None
+        state = znodes.read(data, lambda value: znodes.parse_partition_state(value, stat.version))
+        before = self.states.get(key)
+        self.states[key] = state
+        self.tell(
+            f"{key[0]}-{key[1]}: leader {state.leader} in epoch {state.leader_epoch}, in sync "
+            f"{list(state.in_sync_replicas)}"
+        )
+        if before is not None and before.partition_epoch < state.partition_epoch:
+            if state.leader_epoch < before.leader_epoch or state.controller_epoch < before.controller_epoch:
+                raise Violation(f"{key[0]}-{key[1]}: an epoch went back in ZooKeeper, {before} to {state}")
+            if state.leader != before.leader and state.leader_epoch == before.leader_epoch:
+                raise Violation(f"{key[0]}-{key[1]}: two leaders in one epoch in ZooKeeper, {before} to {state}")
+
+    # The end
+
+    def heal(self) -> None:
+        """Everything works from now on."""
+        network = self.network
+        network.heal_all()
+        network.slow_rate = 0.0
+        self.ensemble.start()
+        for broker in self.brokers.values():
+            broker.sync_delay_ms = 1
+            broker.files.kill_at = None
+            broker.files.full_during = range(0)
+            broker.files.fail_at.clear()
+            broker.resume()
+            broker.heal_zookeeper()
+            broker.start_if_not_running()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all replicas are in sync, and know it, and all that was written is committed everywhere."""
+        for key in self.keys:
+            state = self.states.get(key)
+            if state is None:
+                return False
+            ends = set()
+            for broker in self.brokers.values():
+                partition = None if broker.node is None else broker.node.partition(*key)
+                if partition is None or partition.is_leader != (broker.broker_id == state.leader):
+                    return False
+                if partition.leader_epoch != state.leader_epoch:
+                    return False
+                ends |= {partition.high_watermark, partition.log.log_end_offset}
+            if len(ends) != 1 or set(state.in_sync_replicas) != set(self.brokers):
+                return False
+        return True
+
+    def check_convergence(self) -> None:
+        for key in self.keys:
+            replicas = []
+            for broker in self.brokers.values():
+                assert broker.node is not None
+                partition = broker.node.partition(*key)
+                assert partition is not None
+                replicas.append((broker.broker_id, partition))
+            self.checker.converged(key, replicas)
+
+    def describe(self) -> list[str]:
+        """How it stands, for whoever looks for why."""
+        lines = []
+        for key in self.keys:
+            lines.append(f"{key[0]}-{key[1]} in ZooKeeper: {self.states.get(key)}")
+            for broker in self.brokers.values():
+                partition = None if broker.node is None else broker.node.partition(*key)
+                if partition is None:
+                    lines.append(f"  {broker.host}: {'nothing' if broker.node else 'not running'}")
+                else:
+                    role = "leads" if partition.is_leader else "follows"
+                    lines.append(
+                        f"  {broker.host}: {role} in epoch {partition.leader_epoch}, log "
+                        f"{partition.log.log_start_offset}..{partition.log.log_end_offset}, high watermark "
+                        f"{partition.high_watermark}"
+                    )
+        return lines
