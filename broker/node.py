@@ -6,7 +6,8 @@ agreeing (broker/local_topics.py when it runs alone).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -15,6 +16,9 @@ from kio.schema.errors import ErrorCode
 from broker.administration import Administration
 from broker.auto_creation import AutoCreation, LocalAutoCreation
 from broker.clock import Clock
+from broker.cluster.epochs import Epochs
+from broker.cluster.metadata import LoneBroker, MetadataCache
+from broker.cluster.state import ClusterView
 from broker.cluster.store import MetadataError, MetadataStore, TopicRecord
 from broker.config import BrokerConfig, TopicConfig
 from broker.group.coordinator import GroupCoordinator
@@ -32,13 +36,17 @@ from broker.metrics.counters import BrokerCounters
 from broker.quota.client_quotas import ClientQuotas
 from broker.records.record import TransactionMarker
 from broker.replica.fetch_sessions import FetchSessions
+from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
+from broker.replica.replicated_partition import ReplicatedPartition, Replication
 from broker.replica.waiters import Scheduler
 from broker.topic import Topic
 from broker.txn.coordinator import TransactionCoordinator
 from broker.txn.markers import LocalMarkers, Markers
 from broker.txn.producer_ids import ProducerIds, StoredProducerIds
 from broker.txn.verification import RemoteVerification
+
+_logger = logging.getLogger(__name__)
 
 
 class Node:
@@ -54,8 +62,11 @@ class Node:
         request_flush: Callable[[Partition], None],
         storage_failed: Callable[[OSError, Partition], None],
         request_checkpoint: Callable[[Callable[[OSError | None], None]], None],
+        cluster: MetadataCache | None = None,
     ) -> None:
-        """Take up every topic of the store. Raises MetadataError when the log directory has partitions of others."""
+        """Without a `cluster` the broker is alone, and takes up every topic of the store; it raises MetadataError when
+        the log directory has partitions of others. In a cluster its logs wait until the controller tells of them.
+        """
         self.broker_id = broker_id
         self.config = config
         self.clock = clock
@@ -76,8 +87,13 @@ class Node:
         """Have the logs' checkpoints written soon; the callback is told the failure, if any."""
         self.moves: dict[TopicPartition, Move] = {}
         """Logs that are to go to another log directory."""
-        self._request_flush = request_flush
-        self._storage_failed = storage_failed
+        self.is_clustered = cluster is not None
+        self.cluster: ClusterView = LoneBroker(self) if cluster is None else cluster
+        self.epochs = Epochs()
+        self.replicas: ReplicaManager | None = None
+        """What this broker has of the partitions of its cluster; the member makes it."""
+        self.request_flush = request_flush
+        self.storage_failed = storage_failed
         self._topics: dict[str, Topic] = {}
         self._topics_by_id: dict[UUID, Topic] = {}
         self.half_gone: set[str] = set()
@@ -90,7 +106,7 @@ class Node:
         self.producer_ids: ProducerIds = StoredProducerIds(self)
         self.markers: Markers = LocalMarkers(self)
         self.remote_verification: RemoteVerification | None = None
-        self.groups = GroupCoordinator(self, self._take_up_topics())
+        self.groups = GroupCoordinator(self, () if self.is_clustered else self._take_up_topics())
         self.transactions = TransactionCoordinator(self)
         for (topic, index), directory in log_directories.interrupted_moves:
             self.has_deleted_logs = True
@@ -136,14 +152,26 @@ class Node:
 
     def partition(self, topic: str | UUID, index: int) -> Partition | None:
         found = self._topics.get(topic) if isinstance(topic, str) else self._topics_by_id.get(topic)
-        if found is None or not 0 <= index < len(found.partitions):
-            return None
-        return found.partitions[index]
+        return None if found is None else found.partitions.get(index)
+
+    def refusal(self, topic: str | UUID, index: int) -> ErrorCode:
+        """Why a partition cannot be led here: it is nowhere, or elsewhere, or its directory failed."""
+        partition = self.partition(topic, index)
+        if partition is not None:
+            return ErrorCode.kafka_storage_error if partition.has_failed else ErrorCode.not_leader_or_follower
+        view = self.cluster.topic(topic)
+        if view is not None and index in view.partitions:
+            return ErrorCode.not_leader_or_follower
+        is_unknown_id = view is None and isinstance(topic, UUID)
+        return ErrorCode.unknown_topic_id if is_unknown_id else ErrorCode.unknown_topic_or_partition
 
     def partitions(self) -> Iterable[Partition]:
         """Those that can be read and written."""
         return (
-            partition for topic in self._topics.values() for partition in topic.partitions if not partition.has_failed
+            partition
+            for topic in self._topics.values()
+            for partition in topic.partitions.values()
+            if not partition.has_failed
         )
 
     def fail_directory(self, directory: LogDirectory) -> int:
@@ -152,7 +180,12 @@ class Node:
         failed = [partition for partition in self.partitions() if directory is self.log_directories.of(partition.log)]
         for partition in failed:
             partition.fail()
+        if self.replicas is not None:
+            self.replicas.directory_failed(failed)
         return len(failed)
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        return {(partition.topic, partition.index): partition.high_watermark for partition in self.partitions()}
 
     # What a topic's making, growing and deleting comes down to
 
@@ -161,7 +194,7 @@ class Node:
         del self._topics[topic.name]
         del self._topics_by_id[topic.topic_id]
         self.counters.topic_deleted(topic.name)
-        for partition in topic.partitions:
+        for partition in topic.partitions.values():
             partition.end(ErrorCode.unknown_topic_or_partition)
         self.groups.topic_deleted(topic.name)
         self.transactions.topic_deleted(topic.name)
@@ -188,19 +221,79 @@ class Node:
         log_config = log_config_of(topic.config)
         topic.partition_count = len(record.assignment)
         for index in range(len(topic.partitions), len(record.assignment)):
-            topic.partitions.append(
-                Partition(
-                    topic.name,
-                    index,
-                    self._open_log(topic, index, log_config),
-                    leader_epoch=self.leader_epoch,
-                    replicas=record.assignment[index],
-                    min_in_sync_replicas=topic.config.integer("min.insync.replicas"),
-                    request_flush=self._request_flush,
-                    storage_failed=self._storage_failed,
-                    counters=topic.counters,
-                )
+            topic.partitions[index] = Partition(
+                topic.name,
+                index,
+                self._open_log(topic, index, log_config),
+                leader_epoch=self.leader_epoch,
+                replicas=record.assignment[index],
+                min_in_sync_replicas=topic.config.integer("min.insync.replicas"),
+                request_flush=self.request_flush,
+                storage_failed=self.storage_failed,
+                counters=topic.counters,
             )
+
+    # What LeaderAndIsr and StopReplica come down to
+
+    def open_replica(
+        self,
+        name: str,
+        topic_id: UUID,
+        index: int,
+        overrides: Mapping[str, str],
+        replication: Replication,
+        *,
+        is_new: bool,
+    ) -> ReplicatedPartition | ErrorCode:
+        """Take up a replica whose log is here, or make it. `overrides` are the topic's settings, if it is new here."""
+        topic = self._topics.get(name)
+        if topic is None:
+            record = TopicRecord(name, topic_id, {}, overrides)
+            topic = Topic(record, TopicConfig(self.config, overrides), self.counters.topic(name))
+        directories = self.log_directories
+        if not is_new and directories.get((name, index)) is None and len(directories.live) < len(directories.all):
+            # Its log may be in the one that failed.
+            return ErrorCode.kafka_storage_error
+        try:
+            log = self._open_log(topic, index, log_config_of(topic.config))
+        except MetadataError as error:
+            _logger.error("%s", error)
+            return ErrorCode.inconsistent_topic_id
+        except OSError as error:
+            _logger.error("the log of %s-%d cannot be made: %s", name, index, error)
+            return ErrorCode.kafka_storage_error
+        partition = ReplicatedPartition(
+            name,
+            topic_id,
+            index,
+            log,
+            high_watermark=directories.of(log).high_watermarks.get((name, index), 0),
+            min_in_sync_replicas=topic.config.integer("min.insync.replicas"),
+            replication=replication,
+            request_flush=self.request_flush,
+            storage_failed=self.storage_failed,
+            counters=topic.counters,
+        )
+        topic.partitions[index] = partition
+        topic.partition_count = len(topic.partitions)
+        self._topics[name] = self._topics_by_id[topic_id] = topic
+        return partition
+
+    def delete_replica(self, name: str, index: int) -> None:
+        """Have its log deleted, whether or not it was taken up."""
+        topic = self._topics.get(name)
+        partition = None if topic is None else topic.partitions.pop(index, None)
+        if topic is not None and partition is not None:
+            partition.end(ErrorCode.not_leader_or_follower)
+            topic.partition_count = len(topic.partitions)
+            if not topic.partitions:
+                del self._topics[name]
+                del self._topics_by_id[topic.topic_id]
+                self.counters.topic_deleted(name)
+        self.moves.pop((name, index), None)
+        if self.log_directories.get((name, index)) is not None:
+            self.log_directories.delete_partition(name, index)
+            self.has_deleted_logs = True
 
     def _open_log(self, topic: Topic, index: int, log_config: LogConfig) -> PartitionLog:
         log = self.log_directories.get((topic.name, index))

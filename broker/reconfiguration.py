@@ -122,9 +122,9 @@ def _take_effect(node: Node, topic_names: Sequence[str]) -> None:
         topic = node.topic(name)
         assert topic is not None
         log_config = log_config_of(topic.config)
-        for partition in topic.partitions:
+        for partition in topic.partitions.values():
             partition.log.config = log_config
-            partition.min_in_sync_replicas = topic.config.integer("min.insync.replicas")
+            partition.require_in_sync(topic.config.integer("min.insync.replicas"))
 
 
 def _changed(

@@ -22,7 +22,8 @@ class Topic:
         self.topic_id = record.topic_id
         self.config = config
         self.partition_count = len(record.assignment)
-        self.partitions: list[Partition] = []
+        self.partitions: dict[int, Partition] = {}
+        """By index; where several brokers are, those whose replica is here."""
         self.counters = counters
 
 

@@ -25,7 +25,7 @@ _UNKNOWN: Final = (-1, -1)
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if request.topics is None:
-        wanted = [(topic, list(range(len(topic.partitions)))) for topic in node.topics()]
+        wanted = [(topic, sorted(topic.partitions)) for topic in node.topics()]
     else:
         wanted = [
             (topic, [index for index in entry.partitions if node.partition(entry.topic, index) is not None])

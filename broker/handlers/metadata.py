@@ -116,7 +116,7 @@ def _describe(topic: Topic, operations: int) -> TopicMetadata:
                 partition.in_sync_replicas,
                 partition.replicas if partition.has_failed else [],
             )
-            for partition in topic.partitions
+            for partition in topic.partitions.values()
         ],
         authorized_operations=operations,
     )

@@ -40,6 +40,7 @@ from broker.records.batch import (
     NO_TIMESTAMP,
     BatchHeader,
     CorruptBatch,
+    ReadableBuffer,
     TimestampType,
     WritableBuffer,
     assign,
@@ -179,6 +180,10 @@ class PartitionLog:
         end_marker = EndMarker(marker.is_commit, marker.coordinator_epoch)
         return self.append(batch, [read_header(batch)], leader_epoch=leader_epoch, now_ms=now_ms, marker=end_marker)
 
+    def append_as_follower(self, records: ReadableBuffer, now_ms: int) -> int:
+        """Append the leader's batches as they are; how many bytes they are. CorruptBatch if they cannot be taken."""
+        raise NotImplementedError
+
     def _roll(self, now_ms: int) -> Segment:
         """Begin a new segment at the end of the log. If anything fails the old one stays the active one."""
         active = self._segments[-1]
@@ -313,6 +318,16 @@ class PartitionLog:
         """Hide the records before `offset`; it outlives a restart from the next checkpoint on."""
         self.log_start_offset = max(self.log_start_offset, min(offset, self.log_end_offset))
         self.leader_epochs.truncate_from_start(self.log_start_offset)
+
+    # Cutting off what the leader does not have
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the records from `offset` on, for good."""
+        raise NotImplementedError
+
+    def truncate_fully(self, offset: int) -> None:
+        """Drop all records; the log begins at `offset`."""
+        raise NotImplementedError
 
     # Flushing
 

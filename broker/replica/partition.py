@@ -1,5 +1,7 @@
 """One partition as its leader sees it: its log, how far it is replicated, and who waits for that.
 
+This is the whole of it where a broker runs alone; `ReplicatedPartition` is one replica among several.
+
 Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; none of them ever goes back; a
 consumer reads only below the high watermark, one of committed records only below the last stable offset; a produce that
 must wait is acknowledged only when the high watermark has passed the produced records.
@@ -38,6 +40,8 @@ Verify = Callable[[int, int], ErrorCode]
 
 
 class Partition:
+    is_leader: bool = True
+
     __slots__ = (
         "_acknowledgements",
         "_appended_bytes",
@@ -75,15 +79,19 @@ class Partition:
         request_flush: Callable[[Partition], None],
         storage_failed: Callable[[OSError, Partition], None],
         counters: TopicCounters,
+        high_watermark: int | None = None,
     ) -> None:
+        """Without a `high_watermark` all that the log has counts as replicated."""
         self.topic = topic
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
         self.replicas = replicas
         self.in_sync_replicas = list(replicas)
-        self.min_in_sync_replicas = min_in_sync_replicas
+        self.require_in_sync(min_in_sync_replicas)
         self.high_watermark = log.log_end_offset
+        if high_watermark is not None:
+            self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
         self.has_ended = False
         self.has_failed = False
         """Its log directory failed: there is nothing to read or write until the broker starts again."""
@@ -100,9 +108,13 @@ class Partition:
         self._transaction_starts: dict[int, int] = {}
         if log.unflushed_messages >= log.config.flush_messages:
             # A crash came before the flush, so nobody was promised these records; `flush_is_due` says so of the log.
-            self.high_watermark = max(log.recovery_point, log.log_start_offset)
+            self.high_watermark = min(self.high_watermark, max(log.recovery_point, log.log_start_offset))
         log.producer_states.high_watermark_moved(self.high_watermark)
         self._stable_offset = self.last_stable_offset
+
+    def require_in_sync(self, count: int) -> None:
+        """How many replicas must be in sync for what asks for all of them (min.insync.replicas)."""
+        self.min_in_sync_replicas = count
 
     @property
     def last_stable_offset(self) -> int:
@@ -219,11 +231,11 @@ class Partition:
         counters.messages_in += appended.last_offset - appended.base_offset + 1
         counters.bytes_in += size_bytes
         if log.unflushed_messages < log.config.flush_messages:
-            self._advance_high_watermark(log.log_end_offset)
+            self._kept_to(log.log_end_offset)
         else:
             self._request_flush(self)
 
-    def check_leader_epoch(self, epoch: int) -> ErrorCode:
+    def check_leader_epoch(self, epoch: int, *, needs_leader: bool = True) -> ErrorCode:
         """Whether a client that takes `epoch` for the current one (-1: it does not say) is up to date (KIP-320)."""
         if self.has_failed:
             return ErrorCode.kafka_storage_error
@@ -275,11 +287,12 @@ class Partition:
         self.log.advance_log_start_offset(offset)
         return self.log.log_start_offset
 
-    def is_acknowledged(self, last_offset: int) -> bool:
+    def is_acknowledged(self, last_offset: int, acks: int = -1) -> bool:
+        """Whether it is as safe as a producer asks that wants to hear of its leader (1) or of all in sync (-1)."""
         return last_offset < self.high_watermark
 
-    def when_acknowledged(self, last_offset: int, acknowledge: Acknowledge) -> None:
-        """Call back once the high watermark has passed `last_offset`, which it has not yet."""
+    def when_acknowledged(self, last_offset: int, acknowledge: Acknowledge, acks: int = -1) -> None:
+        """Call back once that is so, which it is not yet."""
         self._acknowledgements.append((last_offset, acknowledge))
 
     def call_when_safe(self, last_offset: int, then: Acknowledge) -> None:
@@ -295,9 +308,9 @@ class Partition:
             return
         log = self.log
         if log.unflushed_messages < log.config.flush_messages:
-            self._advance_high_watermark(log.log_end_offset)
+            self._kept_to(log.log_end_offset)
         else:
-            self._advance_high_watermark(log.recovery_point)
+            self._kept_to(log.recovery_point)
             self._request_flush(self)
 
     def _advance_high_watermark(self, offset: int) -> None:
@@ -307,8 +320,8 @@ class Partition:
         byte_count = self._appended_bytes - self._published_bytes
         if offset >= self.log.log_end_offset:
             self._published_bytes = self._appended_bytes
-        # Otherwise some of the bytes are told again with the next step: a fetch that wakes for less than it wanted is
-        # better than one that misses what it waits for.
+        else:
+            byte_count = self._bytes_below(offset)
         is_stable = self.log.producer_states.first_unstable_offset >= offset
         if self.fetch_waiters:
             for waiter in tuple(self.fetch_waiters):
@@ -319,6 +332,15 @@ class Partition:
         waiting = self._acknowledgements
         while waiting and waiting[0][0] < offset:
             waiting.popleft()[1](ErrorCode.none)
+
+    _kept_to = _advance_high_watermark
+    """All below is here as safely as the topic wants it."""
+
+    def _bytes_below(self, offset: int) -> int:
+        """How many bytes the high watermark lets readers see that it has just come to."""
+        # Some are told again with the next step: a fetch that wakes for less than it wanted is better than one that
+        # misses what it waits for.
+        return self._appended_bytes - self._published_bytes
 
     def _advance_last_stable_offset(self) -> None:
         log = self.log

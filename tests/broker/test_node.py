@@ -99,7 +99,7 @@ def check(node: Node, old_id: UUID, what: str) -> None:
         for partition in [old.partitions[index] for index in (0, 1) if index in old.partitions]:
             assert read_all(partition.log) == [(0, b"record")], what
     for topic in node.topics():
-        for partition in topic.partitions:
+        for partition in topic.partitions.values():
             assert partition.log.topic_id == topic.topic_id, what
             if topic.name == "new" or (topic.name == "old" and topic.topic_id != old_id):
                 assert partition.log.log_end_offset == 0, what

@@ -157,7 +157,7 @@ class TestCreateTopics:
         assert (answer.name, answer.error_code) == ("t", ErrorCode.none)
         topic = node.node.topic("t")
         assert topic is not None
-        assert [partition.log.config.segment_bytes for partition in topic.partitions] == [1000, 1000]
+        assert [partition.log.config.segment_bytes for partition in topic.partitions.values()] == [1000, 1000]
         if version >= 5:
             assert (answer.num_partitions, answer.replication_factor) == (2, 1)
             assert {entry.name: entry.value for entry in answer.configs}["segment.bytes"] == "1000"

@@ -1,0 +1,22 @@
+"""LeaderAndIsr: v0-v7 (key 4)
+
+Behaviour: the controller tells which partitions this broker leads and follows; broker.replica.manager carries it out
+and says which errors there are. The whole request is refused with STALE_BROKER_EPOCH if it means another registration
+of this broker, and with STALE_CONTROLLER_EPOCH if a later controller was heard before.
+
+Versions: v2 brings the broker epoch and topics, v3 reassignments, v5 topic ids, v6 KIP-704's recovery of the leader.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.node import Node
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    assert node.replicas is not None
+    deferred = Deferred()
+    node.replicas.leader_and_isr(request, context.version, deferred.complete)
+    return deferred.now_or_later()

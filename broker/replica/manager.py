@@ -1,0 +1,364 @@
+"""What this broker has of the partitions of its cluster, as the controller tells: LeaderAndIsr and StopReplica.
+
+    LeaderAndIsr names a partition     in a later leader epoch     it leads or follows; made here if it was not
+                                       in the present one          STALE_CONTROLLER_EPOCH, and nothing changes
+                                       in an earlier one           STALE_CONTROLLER_EPOCH
+                                       and has another topic id    INCONSISTENT_TOPIC_ID
+                                       and not this broker         UNKNOWN_TOPIC_OR_PARTITION
+                                       in a failed directory       KAFKA_STORAGE_ERROR
+    StopReplica names a partition      in no earlier epoch         it is followed no more, or its log is deleted
+                                       in an earlier one           FENCED_LEADER_EPOCH
+
+Requests are carried out one after another, as the settings of a topic that is new here may have to be asked for first.
+(Apache Kafka, ReplicaManager.scala.)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from broker.cluster.state import LeaderAndIsr
+from broker.protocol.cold import Answer
+from broker.replica.fetcher import FollowerReplica
+from broker.replica.in_sync_changes import InSyncChange
+from broker.replica.partition import Partition
+from broker.replica.replicated_partition import ReplicatedPartition
+from broker.replica.waiters import Timer
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+_logger = logging.getLogger(__name__)
+
+ZERO_UUID: Final = UUID(int=0)
+NO_LEADER_EPOCH: Final = -1
+"""In StopReplica, of a controller that does not tell the epoch."""
+LEADER_EPOCH_DURING_DELETION: Final = -2
+"""In StopReplica, which goes for every epoch: a deletion does not begin a new one (LeaderAndIsr.EpochDuringDelete)."""
+
+Overrides = Mapping[str, str]
+ReadTopicConfigs = Callable[[Sequence[str], Callable[[Mapping[str, Overrides]], None]], None]
+"""Find the settings of topics, and call back with those of each."""
+RoleChanged = Callable[[str, int, int], None]
+Then = Callable[[Answer], None]
+
+
+class Fetching(Protocol):
+    """The part of broker.replica.fetcher.Fetchers that is needed here."""
+
+    def add(self, leader: int, replicas: Iterable[FollowerReplica]) -> None: ...
+
+    def remove(self, replicas: Iterable[FollowerReplica]) -> None: ...
+
+
+class InSyncProposals(Protocol):
+    """The part of broker.replica.in_sync_changes.InSyncChanges that is needed here."""
+
+    def submit(self, change: InSyncChange, then: Callable[[LeaderAndIsr | ErrorCode], None]) -> bool: ...
+
+
+class _Told(NamedTuple):
+    """What LeaderAndIsr says of one partition."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    state: LeaderAndIsr
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    is_new: bool
+
+
+class _Stop(NamedTuple):
+    """What StopReplica says of one partition."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    deletes: bool
+
+
+class ReplicaManager:
+    """Implements `Replication`."""
+
+    def __init__(
+        self,
+        node: Node,
+        fetchers: Fetching,
+        in_sync_changes: InSyncProposals,
+        *,
+        read_topic_configs: ReadTopicConfigs,
+        on_leader: Callable[[str, int, int], None],
+        on_follower: Callable[[str, int], None],
+    ) -> None:
+        """`on_leader` is called with the leader epoch of a partition that this broker leads from now on, or in that
+        epoch from now on; `on_follower` when it leads it no longer.
+        """
+        self.broker_id = node.broker_id
+        self.lag_time_max_ms = node.config.integer("replica.lag.time.max.ms")
+        self._node = node
+        self._fetchers = fetchers
+        self._in_sync_changes = in_sync_changes
+        self._read_topic_configs = read_topic_configs
+        self._on_leader = on_leader
+        self._on_follower = on_follower
+        self._orders: deque[Callable[[Callable[[], None]], None]] = deque()
+        """What the controller told, in order; the first is being carried out."""
+        self._timer: Timer | None = None
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Begin to look after replicas that fall behind."""
+        self._schedule_look()
+
+    def close(self) -> None:
+        """The broker stops: no more is followed, and nothing proposed."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fetchers.remove(list(self._replicas()))
+
+    def _replicas(self) -> Iterable[ReplicatedPartition]:
+        return (partition for partition in self._node.partitions() if isinstance(partition, ReplicatedPartition))
+
+    # Replication
+
+    def monotonic_ms(self) -> int:
+        return self._node.clock.monotonic_ns() // 1_000_000
+
+    def may_be_in_sync(self, broker_id: int) -> bool:
+        return self._node.cluster.broker(broker_id) is not None
+
+    def submit(self, partition: ReplicatedPartition, change: InSyncChange) -> None:
+        if not self._in_sync_changes.submit(change, partial(partition.in_sync_answered, change)):
+            partition.in_sync_answered(change, ErrorCode.operation_not_attempted)
+
+    def _schedule_look(self) -> None:
+        self._timer = self._node.scheduler.call_later(self.lag_time_max_ms // 2, self._look_for_stragglers)
+
+    def _look_for_stragglers(self) -> None:
+        for partition in self._replicas():
+            partition.look_for_stragglers()
+        self._schedule_look()
+
+    # Requests, one after another
+
+    def leader_and_isr(self, request: Any, version: int, then: Then) -> None:
+        """Carry out the request, and call back with the answer to it; that may be before this returns."""
+        self._order(lambda done: self._begin_leader_and_isr(request, version, then, done))
+
+    def stop_replica(self, request: Any, version: int, then: Then) -> None:
+        """Carry out the request, and call back with the answer to it; that may be before this returns."""
+
+        def carry_out(done: Callable[[], None]) -> None:
+            then(self._stop_replica(request, version))
+            done()
+
+        self._order(carry_out)
+
+    def _order(self, order: Callable[[Callable[[], None]], None]) -> None:
+        self._orders.append(order)
+        if len(self._orders) == 1:
+            order(self._done)
+
+    def _done(self) -> None:
+        self._orders.popleft()
+        if self._orders:
+            self._orders[0](self._done)
+
+    # LeaderAndIsr
+
+    def _begin_leader_and_isr(self, request: Any, version: int, then: Then, done: Callable[[], None]) -> None:
+        told = _told_by(request, version)
+        new_topics = list(dict.fromkeys(each.topic for each in told if self._node.topic(each.topic) is None))
+
+        def carry_out(configs: Mapping[str, Overrides]) -> None:
+            error = self._node.epochs.obey(request.controller_epoch, request.broker_epoch if version >= 2 else -1)
+            if error:
+                _logger.warning("LeaderAndIsr of controller %d is refused: %s", request.controller_id, error.name)
+                outcomes = [error] * len(told)
+            else:
+                outcomes = self._change_roles(told, configs)
+            then(_leader_and_isr_answer(error, told, outcomes, version))
+            done()
+
+        if new_topics:
+            self._read_topic_configs(new_topics, carry_out)
+        else:
+            carry_out({})
+
+    def _change_roles(self, told: Sequence[_Told], configs: Mapping[str, Overrides]) -> list[ErrorCode]:
+        outcomes = []
+        followed: dict[int, list[ReplicatedPartition]] = {}
+        changed: list[ReplicatedPartition] = []
+        for each in told:
+            partition = self._partition_for(each, configs)
+            if isinstance(partition, ErrorCode):
+                outcomes.append(partition)
+                continue
+            # Nothing that is under way for the old epoch may be appended in the new one.
+            self._fetchers.remove([partition])
+            if each.state.leader == self.broker_id:
+                partition.become_leader(each.state, each.replicas, each.adding, each.removing)
+            else:
+                partition.become_follower(each.state, each.replicas, each.adding, each.removing)
+                if not self._is_closed and each.state.leader >= 0:
+                    followed.setdefault(each.state.leader, []).append(partition)
+            changed.append(partition)
+            outcomes.append(ErrorCode.none)
+        for leader, partitions in followed.items():
+            self._fetchers.add(leader, partitions)
+        for partition in changed:
+            if partition.is_leader:
+                self._on_leader(partition.topic, partition.index, partition.leader_epoch)
+            else:
+                self._on_follower(partition.topic, partition.index)
+        led = sum(partition.is_leader for partition in changed)
+        if changed:
+            _logger.info("told to lead %d partitions and to follow %d", led, len(changed) - led)
+        return outcomes
+
+    def _partition_for(self, told: _Told, configs: Mapping[str, Overrides]) -> ReplicatedPartition | ErrorCode:
+        """The replica whose role changes, made if it is not here; or why nothing changes."""
+        topic = self._node.topic(told.topic)
+        if topic is not None and told.topic_id != ZERO_UUID and topic.topic_id != told.topic_id:
+            _logger.error(
+                "%s-%d is of topic id %s here, and the controller says %s",
+                *(told.topic, told.partition, topic.topic_id, told.topic_id),
+            )
+            return ErrorCode.inconsistent_topic_id
+        partition = None if topic is None else topic.partitions.get(told.partition)
+        if partition is not None:
+            assert isinstance(partition, ReplicatedPartition)
+            if partition.has_failed:
+                return ErrorCode.kafka_storage_error
+            if told.state.leader_epoch <= partition.leader_epoch:
+                return ErrorCode.stale_controller_epoch
+        if self.broker_id not in told.replicas:
+            return ErrorCode.unknown_topic_or_partition
+        if partition is not None:
+            return partition
+        return self._node.open_replica(
+            told.topic, told.topic_id, told.partition, configs.get(told.topic, {}), self, is_new=told.is_new
+        )
+
+    # StopReplica
+
+    def _stop_replica(self, request: Any, version: int) -> Answer:
+        stops = _stops_of(request, version)
+        error = self._node.epochs.obey(request.controller_epoch, request.broker_epoch if version >= 1 else -1)
+        if error:
+            _logger.warning("StopReplica of controller %d is refused: %s", request.controller_id, error.name)
+        return {
+            "error_code": error,
+            "partition_errors": [
+                {
+                    "topic_name": stop.topic,
+                    "partition_index": stop.partition,
+                    "error_code": error or self._stop(stop),
+                }
+                for stop in stops
+            ],
+        }
+
+    def _stop(self, stop: _Stop) -> ErrorCode:
+        partition = self._node.partition(stop.topic, stop.partition)
+        if partition is not None:
+            assert isinstance(partition, ReplicatedPartition)
+            if partition.has_failed:
+                return ErrorCode.kafka_storage_error
+            goes_for_any_epoch = stop.leader_epoch in (NO_LEADER_EPOCH, LEADER_EPOCH_DURING_DELETION)
+            if not goes_for_any_epoch and stop.leader_epoch < partition.leader_epoch:
+                return ErrorCode.fenced_leader_epoch
+            self._fetchers.remove([partition])
+        if not stop.deletes:
+            return ErrorCode.none
+        try:
+            self._node.delete_replica(stop.topic, stop.partition)
+        except OSError as error:
+            _logger.error("the log of %s-%d cannot be deleted: %s", stop.topic, stop.partition, error)
+            return ErrorCode.kafka_storage_error
+        self._on_follower(stop.topic, stop.partition)
+        return ErrorCode.none
+
+    # Log directories
+
+    def directory_failed(self, partitions: Iterable[Partition]) -> None:
+        """These were in it, and have ended."""
+        replicas = [partition for partition in partitions if isinstance(partition, ReplicatedPartition)]
+        self._fetchers.remove(replicas)
+        for partition in replicas:
+            self._on_follower(partition.topic, partition.index)
+
+
+def _told_by(request: Any, version: int) -> list[_Told]:
+    if version >= 2:
+        states = [
+            (topic.topic_name, (topic.topic_id if version >= 5 else None) or ZERO_UUID, state)
+            for topic in request.topic_states
+            for state in topic.partition_states
+        ]
+    else:
+        states = [(state.topic_name, ZERO_UUID, state) for state in request.ungrouped_partition_states]
+    return [
+        _Told(
+            name,
+            topic_id,
+            state.partition_index,
+            LeaderAndIsr(
+                state.leader,
+                state.leader_epoch,
+                tuple(state.isr),
+                state.controller_epoch,
+                state.partition_epoch,
+                version >= 6 and bool(state.leader_recovery_state),
+            ),
+            tuple(state.replicas),
+            tuple(state.adding_replicas) if version >= 3 else (),
+            tuple(state.removing_replicas) if version >= 3 else (),
+            version >= 1 and state.is_new,
+        )
+        for name, topic_id, state in states
+    ]
+
+
+def _leader_and_isr_answer(
+    error: ErrorCode, told: Sequence[_Told], outcomes: Sequence[ErrorCode], version: int
+) -> Answer:
+    if version < 5:
+        return {
+            "error_code": error,
+            "partition_errors": [
+                {"topic_name": each.topic, "partition_index": each.partition, "error_code": outcome}
+                for each, outcome in zip(told, outcomes, strict=True)
+            ],
+        }
+    topics: dict[UUID, list[Answer]] = {}
+    for each, outcome in zip(told, outcomes, strict=True):
+        topics.setdefault(each.topic_id, []).append({"partition_index": each.partition, "error_code": outcome})
+    return {
+        "error_code": error,
+        "topics": [{"topic_id": topic_id, "partition_errors": errors} for topic_id, errors in topics.items()],
+    }
+
+
+def _stops_of(request: Any, version: int) -> list[_Stop]:
+    if version >= 3:
+        return [
+            _Stop(topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)
+            for topic in request.topic_states
+            for state in topic.partition_states
+        ]
+    if version >= 1:
+        keys = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+    else:
+        keys = [(partition.topic_name, partition.partition_index) for partition in request.ungrouped_partitions]
+    return [_Stop(name, index, NO_LEADER_EPOCH, request.delete_partitions) for name, index in keys]
