@@ -6,12 +6,32 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.clock import Clock
-from broker.cluster.peers import Endpoint, Peer, Peers
+from broker.cluster.peers import Endpoint, Peer, PeerFailure, Peers, ask
 from broker.protocol import cold
 from broker.replica.waiters import Scheduler
 
 RETRY_BACKOFF_MS: Final = 100
-"""Kafka's BrokerToControllerChannelManager waits as long (DEFAULT_RETRY_BACKOFF_MS)."""
+"""Kafka's NodeToControllerChannelManager waits as long (DEFAULT_RETRY_BACKOFF_MS)."""
+
+
+class _Question:
+    __slots__ = ("api_key", "deadline_ms", "fields", "is_refused", "then", "version")
+
+    def __init__(
+        self,
+        api_key: int,
+        version: int,
+        fields: Callable[[], cold.Answer],
+        then: Callable[[Any | None], None],
+        is_refused: Callable[[Any], bool],
+        deadline_ms: int | None,
+    ) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.fields = fields
+        self.then = then
+        self.is_refused = is_refused
+        self.deadline_ms = deadline_ms
 
 
 class ControllerChannel:
@@ -34,8 +54,7 @@ class ControllerChannel:
         self._scheduler = scheduler
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
-        self._endpoint: Endpoint | None = None
-        self._peer: Peer | None = None
+        self._connected: tuple[Endpoint, Peer] | None = None
         self._is_closed = False
 
     def ask(
@@ -51,9 +70,63 @@ class ControllerChannel:
         """Call back with the answer of the controller, or with None when there was none within `timeout_ms`.
 
         `is_refused` says of an answer whether it came from one who is not the controller (any more). `fields` may be
-        made anew for each attempt.
+        made anew for each attempt. Never calls back before this returns.
         """
-        raise NotImplementedError
+        make = fields if callable(fields) else lambda: fields
+        deadline_ms = None if timeout_ms is None else self._now_ms() + timeout_ms
+        question = _Question(api_key, version, make, then, is_refused, deadline_ms)
+        self._scheduler.call_soon(lambda: self._try(question))
 
     def close(self) -> None:
         """Nobody is called back any more."""
+        self._is_closed = True
+        self._disconnect()
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ns() // 1_000_000
+
+    def _disconnect(self) -> None:
+        connected, self._connected = self._connected, None
+        if connected is not None:
+            connected[1].close()
+
+    def _peer(self) -> Peer | None:
+        endpoint = self._controller()
+        if endpoint is None:
+            return None
+        if self._connected is None or self._connected[0] != endpoint:
+            if self._connected is not None:
+                # What is under way there gets its answer or its failure before it is closed.
+                self._scheduler.call_later(self._request_timeout_ms, self._connected[1].close)
+            self._connected = endpoint, self._peers.connect(endpoint, self._client_id)
+        return self._connected[1]
+
+    def _try(self, question: _Question) -> None:
+        if self._is_closed:
+            return
+        timeout_ms = self._request_timeout_ms
+        if question.deadline_ms is not None:
+            timeout_ms = min(timeout_ms, question.deadline_ms - self._now_ms())
+            if timeout_ms <= 0:
+                question.then(None)
+                return
+        peer = self._peer()
+        if peer is None:
+            self._try_later(question)
+            return
+
+        def answered(answer: Any | PeerFailure) -> None:
+            if self._is_closed:
+                return
+            if isinstance(answer, PeerFailure) or question.is_refused(answer):
+                self._try_later(question)
+            else:
+                question.then(answer)
+
+        ask(peer, question.api_key, question.version, question.fields(), answered, timeout_ms=timeout_ms)
+
+    def _try_later(self, question: _Question) -> None:
+        delay_ms = RETRY_BACKOFF_MS
+        if question.deadline_ms is not None:
+            delay_ms = max(0, min(delay_ms, question.deadline_ms - self._now_ms()))
+        self._scheduler.call_later(delay_ms, lambda: self._try(question))

@@ -26,6 +26,7 @@ class Api(NamedTuple):
 
 PRODUCE: Final = 0
 FETCH: Final = 1
+LIST_OFFSETS: Final = 2
 METADATA: Final = 3
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
@@ -39,7 +40,7 @@ APIS: Final = {
         # compressed batches, and sends 3 or higher (librdkafka issue 4956; Kafka answers the same, KAFKA-18659).
         Api(PRODUCE, "produce", 0, 11, 9, served_from=3),
         Api(FETCH, "fetch", 4, 17, 12),
-        Api(2, "list_offsets", 0, 8, 6),
+        Api(LIST_OFFSETS, "list_offsets", 0, 8, 6),
         Api(METADATA, "metadata", 0, 12, 9),
         Api(8, "offset_commit", 2, 9, 8),
         Api(9, "offset_fetch", 1, 9, 6),

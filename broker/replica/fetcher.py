@@ -1,35 +1,66 @@
 """A follower's side of Fetch: what this broker follows is fetched from its leaders and appended.
 
-After Kafka's AbstractFetcherThread:
-
     state of a partition   event                                      next
     FETCHING               an answer with records                     FETCHING, further on
     FETCHING               diverging epoch (KIP-595)                  truncated there, FETCHING
-    FETCHING               OFFSET_OUT_OF_RANGE                        LOOKING_UP: the leader's log end or start
-    LOOKING_UP             the answer                                 truncated or started anew, FETCHING
-    any                    an error                                   DELAYED for replica.fetch.backoff.ms
-    any                    FENCED_LEADER_EPOCH of the present epoch   FAILED: until LeaderAndIsr tells of a newer epoch
-    any                    the log cannot be written                  FAILED
+    FETCHING               OFFSET_OUT_OF_RANGE                        LOOKING_UP: the leader's log start and end
+    LOOKING_UP             the answer                                 truncated or begun anew, FETCHING
+    any                    an error                                   DELAYED
+    any                    FENCED_LEADER_EPOCH of the present epoch   failed: until LeaderAndIsr tells of a newer epoch
+    any                    a fault of ours                            failed
 
 Each leader is asked by num.replica.fetchers fetchers, each with a connection, a fetch session (KIP-227) and one request
-under way: the next one leaves as soon as the answer is in the logs, and tells the leader how far they reach now.
+under way: the next one leaves as soon as the answer is in the logs, and tells the leader how far they reach now. What a
+partition does never holds up the others. (Apache Kafka: AbstractFetcherThread, ReplicaFetcherThread.)
+
+Two things are done otherwise than there, for they decide how long a partition stands still after an election: an error
+that passes by itself is asked again after 20 ms, doubled up to replica.fetch.backoff.ms; and a fetch that waits at the
+leader is broken off when there is something to ask that it does not name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+import logging
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
+from kio.schema.errors import ErrorCode
+
 from broker.clock import Clock
-from broker.cluster.peers import Endpoint, Peers
-from broker.config import BrokerConfig
+from broker.cluster.peers import Endpoint, Peer, PeerFailure, Peers, ask
+from broker.protocol.apis import FETCH, LIST_OFFSETS
+from broker.protocol.fetch import (
+    FOLLOWER_VERSION,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionFetched,
+    decode_follower_response,
+    encode_follower_request,
+)
 from broker.protocol.frame import Part
-from broker.replica.waiters import Scheduler
+from broker.protocol.primitives import MalformedRequestError
+from broker.records.batch import CorruptBatch
+from broker.replica.follower_session import FollowerSession
+from broker.replica.waiters import Scheduler, Timer
+
+_logger = logging.getLogger(__name__)
+
+FIRST_BACKOFF_MS: Final = 20
+BREAK_OFF_AFTER_MS: Final = 10
+"""A leader that has something to send does so in less."""
+THROTTLED_MS: Final = 100
+"""How long a throttled partition is left out before it is looked at again."""
+_LIST_OFFSETS_VERSION: Final = 7
+_EARLIEST: Final = -2
+_LATEST: Final = -1
 
 
 class FollowerReplica(Protocol):
-    """What a fetcher needs of a partition that this broker follows (broker.replica.partition.Partition)."""
+    """What a fetcher needs of a partition that this broker follows (broker.replica.replicated_partition)."""
 
     topic: str
     topic_id: UUID
@@ -66,32 +97,494 @@ class FollowerReplica(Protocol):
         """Drop all records; the log begins at `offset`."""
 
 
-class Fetchers:
-    """All of one broker."""
+class Throttle(Protocol):
+    """Holds back what followers fetch while replicas are moved (broker.quota)."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+    def is_throttled(self, topic: str, index: int) -> bool: ...
+
+    def is_exceeded(self, now_ms: int) -> bool: ...
+
+    def record(self, size_bytes: int, now_ms: int) -> None: ...
+
+
+class FetchSettings(NamedTuple):
+    """What all fetchers share."""
+
+    broker_id: int
+    broker_epoch: Callable[[], int]
+    clock: Clock
+    scheduler: Scheduler
+    peers: Peers
+    endpoint_of: Callable[[int], Endpoint | None]
+    throttle: Throttle | None
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partition_max_bytes: int
+    backoff_ms: int
+    timeout_ms: int
+
+
+class _State(Enum):
+    FETCHING = auto()
+    LOOKING_UP = auto()
+    DELAYED = auto()
+
+
+class _Followed:
+    """One partition, as long as it follows the same leader in the same epoch."""
+
+    __slots__ = ("failures", "fetch_offset", "leader_epoch", "leader_high_watermark", "replica", "state")
+
+    def __init__(self, replica: FollowerReplica) -> None:
+        self.replica = replica
+        self.leader_epoch = replica.leader_epoch
+        self.state = _State.FETCHING
+        self.fetch_offset = -1
+        """What the leader was last asked for."""
+        self.leader_high_watermark = -1
+        self.failures = 0
+        """In a row."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.replica.topic}-{self.replica.index}"
+
+    @property
+    def key(self) -> tuple[UUID, int]:
+        return self.replica.topic_id, self.replica.index
+
+
+class Fetcher:
+    """Some of the partitions that one broker leads."""
 
     def __init__(
-        self,
-        *,
-        broker_id: int,
-        broker_epoch: Callable[[], int],
-        config: BrokerConfig,
-        clock: Clock,
-        scheduler: Scheduler,
-        peers: Peers,
-        endpoint_of: Callable[[int], Endpoint | None],
+        self, settings: FetchSettings, leader: int, number: int, failed: Callable[[tuple[UUID, int]], object]
     ) -> None:
-        """`endpoint_of` tells where a broker is reached now, at the inter-broker listener; None if it is away."""
+        self.leader = leader
+        self.number = number
+        self._settings = settings
+        self._failed = failed
+        self._partitions: dict[UUID, dict[int, _Followed]] = {}
+        self._changed: dict[tuple[UUID, int], _Followed] = {}
+        """Those that the next request must name: fetching, and not from where the session has them."""
+        self._session = FollowerSession()
+        self._peer: tuple[Endpoint, Peer] | None = None
+        self._has_fetch_under_way = False
+        self._fetch_number = 0
+        self._unkept: set[_Followed] = set()
+        """Their logs are to be flushed before the leader may be told of what is in them."""
+        self._looked_up: set[_Followed] = set()
+        self._failures = 0
+        """Of whole requests, in a row."""
+        self._retry: Timer | None = None
+        self._is_wake_up_due = False
+        self._is_closed = False
 
-    def add(self, leader: int, replicas: Iterable[FollowerReplica]) -> None:
-        """Follow a leader, from the ends of our logs on. Whoever was followed before is not any more.
+    @property
+    def is_idle(self) -> bool:
+        return not self._partitions
 
-        A replica of an older leader epoch than its own now must have been removed before.
-        """
-        raise NotImplementedError
+    def lags(self) -> Iterator[tuple[FollowerReplica, int]]:
+        for partitions in self._partitions.values():
+            for followed in partitions.values():
+                yield followed.replica, max(0, followed.leader_high_watermark - followed.replica.log_end_offset)
 
-    def remove(self, replicas: Iterable[FollowerReplica]) -> None:
-        """Follow nobody. What is under way for them is dropped; nothing is appended once this returns."""
-        raise NotImplementedError
+    # What is followed
+
+    def add(self, replica: FollowerReplica) -> None:
+        followed = _Followed(replica)
+        if replica.latest_epoch < 0 and replica.log_end_offset > replica.high_watermark:
+            # Nothing tells where its history leaves the leader's: only what was committed is known to be the same.
+            replica.truncate_to(replica.high_watermark)
+        self._partitions.setdefault(replica.topic_id, {})[replica.index] = followed
+        self._ask_for(followed)
+
+    def remove(self, key: tuple[UUID, int]) -> None:
+        topic_id, index = key
+        partitions = self._partitions.get(topic_id, {})
+        followed = partitions.pop(index, None)
+        if followed is None:
+            return
+        if not partitions:
+            del self._partitions[topic_id]
+        self._changed.pop(key, None)
+        self._looked_up.discard(followed)
+        self._session.forget(key)
+        self._kept(followed)
+
+    def _is_followed(self, followed: _Followed) -> bool:
+        topic_id, index = followed.key
+        return self._partitions.get(topic_id, {}).get(index) is followed
+
+    def _ask_for(self, followed: _Followed) -> None:
+        """Have the next request name it, soon."""
+        followed.state = _State.FETCHING
+        self._changed[followed.key] = followed
+        if not self._is_wake_up_due:
+            self._is_wake_up_due = True
+            self._settings.scheduler.call_soon(self._wake_up)
+
+    def _wake_up(self) -> None:
+        self._is_wake_up_due = False
+        if not self._has_fetch_under_way:
+            self._fetch()
+            return
+        number = self._fetch_number
+
+        def break_off() -> None:
+            # The leader answers a connection's requests in turn, and lets the one that waits go when nobody listens.
+            if self._has_fetch_under_way and number == self._fetch_number and not self._is_closed:
+                self._disconnect()
+                self._session.broken()
+                self._fetch()
+
+        self._settings.scheduler.call_later(BREAK_OFF_AFTER_MS, break_off)
+
+    def _delay(self, delayed: list[_Followed], delay_ms: int) -> None:
+        for followed in delayed:
+            followed.state = _State.DELAYED
+            self._changed.pop(followed.key, None)
+            self._session.forget(followed.key)
+
+        def resume() -> None:
+            for followed in delayed:
+                if self._is_followed(followed) and followed.state is _State.DELAYED:
+                    self._ask_for(followed)
+
+        if delayed:
+            self._settings.scheduler.call_later(delay_ms, resume)
+
+    def _ask_again_later(self, followed: _Followed) -> None:
+        followed.failures += 1
+        self._delay([followed], self._backoff_ms(followed.failures))
+
+    def _backoff_ms(self, failures: int) -> int:
+        return min(FIRST_BACKOFF_MS << min(failures - 1, 20), self._settings.backoff_ms)
+
+    def _give_up(self, followed: _Followed) -> None:
+        self.remove(followed.key)
+        self._failed(followed.key)
+
+    # The connection
 
     def close(self) -> None:
-        raise NotImplementedError
+        self._is_closed = True
+        self._disconnect()
+        if self._retry is not None:
+            self._retry.cancel()
+
+    def _disconnect(self) -> None:
+        self._has_fetch_under_way = False
+        if self._peer is not None:
+            self._peer[1].close()
+            self._peer = None
+        looked_up, self._looked_up = self._looked_up, set()
+        for followed in looked_up:
+            self._ask_for(followed)
+
+    def _connected(self) -> Peer | None:
+        """To where the leader is now; None if it is away."""
+        endpoint = self._settings.endpoint_of(self.leader)
+        if self._peer is not None and self._peer[0] == endpoint:
+            return self._peer[1]
+        self._disconnect()
+        if endpoint is None:
+            return None
+        client_id = f"broker-{self._settings.broker_id}-fetcher-{self.number}"
+        peer = self._settings.peers.connect(endpoint, client_id)
+        self._peer = endpoint, peer
+        return peer
+
+    def _request_failed(self) -> None:
+        """Try the whole again later."""
+        self._failures += 1
+        if self._retry is None:
+            self._retry = self._settings.scheduler.call_later(self._backoff_ms(self._failures), self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._fetch()
+
+    # Fetching
+
+    def _fetch(self) -> None:
+        if self._is_closed or self._has_fetch_under_way or self._retry is not None or self._unkept:
+            return
+        settings = self._settings
+        peer = self._connected()
+        if peer is None:
+            self._request_failed()
+            return
+        if settings.throttle is not None and settings.throttle.is_active:
+            self._leave_out_throttled(settings.throttle)
+        if self._session.is_new:
+            named = [
+                followed
+                for partitions in self._partitions.values()
+                for followed in partitions.values()
+                if followed.state is _State.FETCHING
+            ]
+        else:
+            named = list(self._changed.values())
+        self._changed.clear()
+        topics: dict[UUID, list[FetchPartition]] = {}
+        for followed in named:
+            replica = followed.replica
+            followed.fetch_offset = replica.log_end_offset
+            self._session.name(followed.key)
+            topics.setdefault(replica.topic_id, []).append(
+                FetchPartition(
+                    replica.index,
+                    followed.leader_epoch,
+                    followed.fetch_offset,
+                    replica.latest_epoch,
+                    settings.partition_max_bytes,
+                    replica.log_start_offset,
+                )
+            )
+        if not self._session.is_asking:
+            return  # for nothing; what is delayed comes back, or more is added
+        session_id, session_epoch, forgotten = self._session.next()
+        body = encode_follower_request(
+            FetchRequest(
+                settings.broker_id,
+                settings.max_wait_ms,
+                settings.min_bytes,
+                settings.max_bytes,
+                0,
+                session_id,
+                session_epoch,
+                [FetchTopic(topic_id, partitions) for topic_id, partitions in topics.items()],
+                forgotten,
+                "",
+                settings.broker_epoch(),
+            )
+        )
+        self._has_fetch_under_way = True
+        self._fetch_number += 1
+        peer.send(FETCH, FOLLOWER_VERSION, [body], self._fetched, timeout_ms=settings.timeout_ms)
+
+    def _leave_out_throttled(self, throttle: Throttle) -> None:
+        if not throttle.is_exceeded(self._now_ms()):
+            return
+        self._delay(
+            [
+                followed
+                for partitions in self._partitions.values()
+                for followed in partitions.values()
+                if followed.state is _State.FETCHING
+                # One that has all that was acknowledged is in sync, or about to be: it must not fall out again.
+                and followed.leader_high_watermark > followed.replica.log_end_offset
+                and throttle.is_throttled(followed.replica.topic, followed.replica.index)
+            ],
+            THROTTLED_MS,
+        )
+
+    def _now_ms(self) -> int:
+        return self._settings.clock.monotonic_ns() // 1_000_000
+
+    def _fetched(self, body: memoryview | PeerFailure) -> None:
+        self._has_fetch_under_way = False
+        if isinstance(body, PeerFailure):
+            self._session.broken()
+            self._request_failed()
+            return
+        try:
+            answer = decode_follower_response(body)
+        except MalformedRequestError as error:
+            _logger.error("broker %d answers a fetch with what is no answer: %s", self.leader, error)
+            self._disconnect()
+            self._session.broken()
+            self._request_failed()
+            return
+        if not self._session.answered(answer.error_code, answer.session_id):
+            if self._failures or answer.error_code not in _SESSION_IS_GONE:
+                _logger.warning("broker %d refuses a fetch: %s", self.leader, answer.error_code.name)
+                self._request_failed()
+            else:
+                self._failures = 1
+                self._fetch()
+            return
+        self._failures = 0
+        throttle = self._settings.throttle
+        now_ms = self._settings.clock.now_ms()
+        for topic_id, entries in answer.topics:
+            partitions = self._partitions.get(topic_id)
+            if partitions is None:
+                continue
+            for entry in entries:
+                followed = partitions.get(entry.partition)
+                if followed is None or followed.state is not _State.FETCHING or followed.key in self._changed:
+                    continue  # not the one that was asked for
+                self._take_in(followed, entry, now_ms)
+                if throttle is not None and throttle.is_active and entry.records:
+                    self._record(throttle, followed, len(entry.records))
+        self._fetch()
+
+    def _record(self, throttle: Throttle, followed: _Followed, size_bytes: int) -> None:
+        if throttle.is_throttled(followed.replica.topic, followed.replica.index):
+            throttle.record(size_bytes, self._now_ms())
+
+    def _take_in(self, followed: _Followed, entry: PartitionFetched, now_ms: int) -> None:
+        if entry.error_code:
+            self._refused(followed, entry.error_code)
+            return
+        replica = followed.replica
+        try:
+            if entry.diverging_epoch is not None:
+                if _truncate(replica, *entry.diverging_epoch):
+                    self._changed[followed.key] = followed
+                else:
+                    self._ask_again_later(followed)
+                return
+            if entry.records and replica.log_end_offset != followed.fetch_offset:
+                self._changed[followed.key] = followed
+                return
+            replica.append_as_follower(entry.records, entry.high_watermark, entry.log_start_offset, now_ms)
+        except CorruptBatch as error:
+            _logger.error("%s: cannot take what broker %d sends: %s", followed.name, self.leader, error)
+            self._ask_again_later(followed)
+            return
+        except OSError:  # the partition tells of it, and there may be space again
+            self._ask_again_later(followed)
+            return
+        except Exception:
+            _logger.exception("%s is followed no longer, for a fault of ours", followed.name)
+            self._give_up(followed)
+            return
+        followed.failures = 0
+        followed.leader_high_watermark = entry.high_watermark
+        if entry.records:
+            self._changed[followed.key] = followed
+            if not replica.call_when_kept(partial(self._kept, followed)):
+                self._unkept.add(followed)
+
+    def _kept(self, followed: _Followed) -> None:
+        if followed in self._unkept:
+            self._unkept.discard(followed)
+            self._fetch()
+
+    def _refused(self, followed: _Followed, error_code: ErrorCode) -> None:
+        if error_code is ErrorCode.offset_out_of_range:
+            self._look_up(followed)
+        elif error_code is ErrorCode.fenced_leader_epoch:
+            _logger.info("%s: broker %d is of a newer epoch than %d", followed.name, self.leader, followed.leader_epoch)
+            self._give_up(followed)
+        else:
+            if error_code not in _PASSING:
+                _logger.warning("%s: broker %d refuses a fetch: %s", followed.name, self.leader, error_code.name)
+            self._ask_again_later(followed)
+
+    # A log whose end the leader's log does not reach, or has left behind
+
+    def _look_up(self, followed: _Followed) -> None:
+        """Ask for both ends of the leader's log."""
+        peer = self._connected()
+        if peer is None:
+            self._ask_again_later(followed)
+            return
+        followed.state = _State.LOOKING_UP
+        self._looked_up.add(followed)
+        self._changed.pop(followed.key, None)
+        self._session.forget(followed.key)
+        found: dict[int, int] = {}
+
+        def answered(timestamp: int, answer: Any) -> None:
+            if followed not in self._looked_up:
+                return
+            error_code, offset = _offset_in(answer)
+            if error_code is ErrorCode.fenced_leader_epoch:
+                self._give_up(followed)
+            elif error_code:
+                self._looked_up.discard(followed)
+                self._ask_again_later(followed)
+            else:
+                found[timestamp] = offset
+                if len(found) == 2:
+                    self._looked_up.discard(followed)
+                    self._begin_again(followed, found[_EARLIEST], found[_LATEST])
+
+        for timestamp in (_EARLIEST, _LATEST):
+            partition = {
+                "partition_index": followed.replica.index,
+                "current_leader_epoch": followed.leader_epoch,
+                "timestamp": timestamp,
+            }
+            ask(
+                peer,
+                LIST_OFFSETS,
+                _LIST_OFFSETS_VERSION,
+                {
+                    "replica_id": self._settings.broker_id,
+                    "topics": [{"name": followed.replica.topic, "partitions": [partition]}],
+                },
+                partial(answered, timestamp),
+                timeout_ms=self._settings.timeout_ms,
+            )
+
+    def _begin_again(self, followed: _Followed, start_offset: int, end_offset: int) -> None:
+        replica = followed.replica
+        try:
+            if end_offset < replica.log_end_offset:
+                _logger.warning(
+                    "%s: broker %d leads with a log that ends at %d, before ours at %d: it was elected uncleanly",
+                    followed.name,
+                    self.leader,
+                    end_offset,
+                    replica.log_end_offset,
+                )
+                replica.truncate_to(end_offset)
+            elif start_offset > replica.log_end_offset:
+                replica.truncate_fully(start_offset)
+        except OSError:  # the partition tells of it
+            self._ask_again_later(followed)
+            return
+        self._ask_for(followed)
+
+
+_PASSING: Final = {
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.unknown_leader_epoch,
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.unknown_topic_id,
+}
+"""What a leader says that has not heard of its election yet."""
+_SESSION_IS_GONE: Final = {
+    ErrorCode.none,
+    ErrorCode.fetch_session_id_not_found,
+    ErrorCode.invalid_fetch_session_epoch,
+    ErrorCode.fetch_session_topic_id_error,
+}
+
+
+def _truncate(replica: FollowerReplica, leaders_epoch: int, leaders_end_offset: int) -> bool:
+    """Drop what the leader does not have, as far as that can be told from where its history left ours; whether that was
+    anything.
+
+    The leader has `leaders_epoch` as the largest at or below our last one, and it ends there at `leaders_end_offset`.
+    When we do not know that epoch our log is cut where the largest epoch below it ends, and the next fetch asks again.
+    """
+    log_end_offset = replica.log_end_offset
+    epoch, end_offset = replica.end_of_epoch(leaders_epoch)
+    if epoch == leaders_epoch:
+        end_offset = min(end_offset, leaders_end_offset)
+    elif epoch < 0:
+        end_offset = leaders_end_offset
+    if end_offset >= log_end_offset:
+        return False
+    replica.truncate_to(end_offset)
+    return True
+
+
+def _offset_in(answer: Any) -> tuple[ErrorCode, int]:
+    """What ListOffsets tells of its one partition."""
+    if isinstance(answer, PeerFailure):
+        return ErrorCode.network_exception, -1
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            return partition.error_code, partition.offset
+    return ErrorCode.unknown_server_error, -1

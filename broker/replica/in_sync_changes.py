@@ -1,22 +1,32 @@
 """Changes of in-sync replica sets, on their way from the leaders here to the controller (AlterPartition, KIP-497).
 
 One request is under way at a time, with all the changes that are due; a partition has one change at a time.
+(Apache Kafka: DefaultAlterPartitionManager)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from broker.cluster.controller_channel import ControllerChannel
 from broker.cluster.state import LeaderAndIsr
+from broker.protocol.apis import ALTER_PARTITION
+from broker.protocol.cold import Answer
 from broker.replica.waiters import Scheduler
+
+_logger = logging.getLogger(__name__)
 
 VERSION: Final = 3
 RETRY_MS: Final = 50
+_NO_EPOCH: Final = -1
+"""Of the members of a set: a ZooKeeper-mode controller does not ask for them (KIP-903)."""
+
+_Key = tuple[UUID, int]
 
 
 class InSyncChange(NamedTuple):
@@ -32,6 +42,9 @@ class InSyncChange(NamedTuple):
     is_recovering: bool = False
 
 
+Then = Callable[[LeaderAndIsr | ErrorCode], None]
+
+
 class InSyncChanges:
     def __init__(
         self, channel: ControllerChannel, scheduler: Scheduler, *, broker_id: int, broker_epoch: Callable[[], int]
@@ -40,15 +53,102 @@ class InSyncChanges:
         self._scheduler = scheduler
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
+        self._waiting: dict[_Key, tuple[InSyncChange, Then]] = {}
+        """Asked for, and not answered."""
+        self._has_request_under_way = False
+        self._is_closed = False
 
-    def submit(self, change: InSyncChange, then: Callable[[LeaderAndIsr | ErrorCode], None]) -> bool:
+    def submit(self, change: InSyncChange, then: Then) -> bool:
         """Ask for a change, and call back (never before this returns) with the state that the partition has now, or
         with why it was refused. False, and no call back, while another change of the partition is under way.
 
         What became of it may never be known: then it is asked again, and refused if it was carried out
         (INVALID_UPDATE_VERSION): LeaderAndIsr tells of the state then.
         """
-        raise NotImplementedError
+        key = change.topic_id, change.partition
+        if key in self._waiting:
+            return False
+        self._waiting[key] = change, then
+        if not self._has_request_under_way:
+            self._has_request_under_way = True
+            # With whatever else is submitted by the work at hand.
+            self._scheduler.call_soon(self._send)
+        return True
 
     def close(self) -> None:
         """Nobody is called back any more."""
+        self._is_closed = True
+
+    def _send(self) -> None:
+        if self._is_closed:
+            return
+        self._has_request_under_way = bool(self._waiting)
+        if not self._waiting:
+            return
+        sent = dict(self._waiting)
+        self._channel.ask(
+            ALTER_PARTITION,
+            VERSION,
+            lambda: self._request(sent),
+            lambda answer: self._answered(sent, answer),
+            is_refused=lambda answer: answer.error_code is ErrorCode.not_controller,
+        )
+
+    def _request(self, sent: Mapping[_Key, tuple[InSyncChange, Then]]) -> Answer:
+        topics: dict[UUID, list[Answer]] = {}
+        for change, _ in sent.values():
+            topics.setdefault(change.topic_id, []).append(
+                {
+                    "partition_index": change.partition,
+                    "leader_epoch": change.leader_epoch,
+                    "new_isr_with_epochs": [
+                        {"broker_id": broker_id, "broker_epoch": _NO_EPOCH} for broker_id in change.in_sync_replicas
+                    ],
+                    "leader_recovery_state": int(change.is_recovering),
+                    "partition_epoch": change.partition_epoch,
+                }
+            )
+        return {
+            "broker_id": self._broker_id,
+            "broker_epoch": self._broker_epoch(),
+            "topics": [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()],
+        }
+
+    def _answered(self, sent: Mapping[_Key, tuple[InSyncChange, Then]], answer: Any) -> None:
+        if self._is_closed:
+            return
+        if answer.error_code:
+            # STALE_BROKER_EPOCH passes when this broker has registered anew.
+            _logger.warning("the controller refuses changes of in-sync replicas: %s", answer.error_code.name)
+            self._scheduler.call_later(RETRY_MS, self._send)
+            return
+        told = {
+            (topic.topic_id, partition.partition_index): partition
+            for topic in answer.topics
+            for partition in topic.partitions
+        }
+        outcomes: list[tuple[Then, LeaderAndIsr | ErrorCode]] = []
+        for key, (_, then) in sent.items():
+            partition = told.get(key)
+            if partition is None:
+                continue  # asked again with the next
+            del self._waiting[key]
+            outcomes.append((then, partition.error_code or _state(partition)))
+        for then, outcome in outcomes:
+            then(outcome)
+        if len(outcomes) < len(sent):
+            _logger.warning("the controller does not answer all changes of in-sync replicas")
+            self._scheduler.call_later(RETRY_MS, self._send)
+        else:
+            self._send()
+
+
+def _state(partition: Any) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        partition.leader_id,
+        partition.leader_epoch,
+        tuple(partition.isr),
+        -1,  # AlterPartition does not tell which controller wrote it
+        partition.partition_epoch,
+        bool(partition.leader_recovery_state),
+    )

@@ -1,0 +1,86 @@
+"""The follower's half of a fetch session (KIP-227): which partitions the leader knows of, and what comes next.
+
+event                                    next request
+(none yet)                               full, begins a session
+answered, with the id of a session       incremental: what changed, and what is forgotten
+answered, without one                    full, begins a session
+no answer; the session is of no use      full, ends that session and begins another
+the session is not known there           full, begins a session
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+_NO_SESSION: Final = 0
+_FULL_FETCH: Final = 0
+_MAX_EPOCH: Final = 2**31 - 1
+
+Key = tuple[UUID, int]
+
+
+class FollowerSession:
+    __slots__ = ("_epoch", "_forgotten", "_id", "_named")
+
+    def __init__(self) -> None:
+        self._id = _NO_SESSION
+        self._epoch = _FULL_FETCH
+        self._named: set[Key] = set()
+        self._forgotten: dict[Key, None] = {}
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next request must name all partitions."""
+        return self._epoch == _FULL_FETCH
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether there is any partition in it."""
+        return bool(self._named)
+
+    def name(self, key: Key) -> None:
+        """The next request names this partition."""
+        self._named.add(key)
+        self._forgotten.pop(key, None)
+
+    def forget(self, key: Key) -> None:
+        """The leader shall send nothing of this partition any more."""
+        if key in self._named:
+            self._named.discard(key)
+            if not self.is_new:
+                self._forgotten[key] = None
+
+    def next(self) -> tuple[int, int, list[tuple[str | UUID, int]]]:
+        """(id, epoch, forgotten partitions) of the next request."""
+        forgotten: list[tuple[str | UUID, int]] = list(self._forgotten)
+        self._forgotten.clear()
+        return self._id, self._epoch, forgotten
+
+    def answered(self, error_code: ErrorCode, session_id: int) -> bool:
+        """Whether the answer may be taken in."""
+        if error_code:
+            self._begin_anew(_NO_SESSION if error_code is ErrorCode.fetch_session_id_not_found else self._id)
+            return False
+        if self.is_new:
+            if session_id == _NO_SESSION:
+                self._begin_anew(_NO_SESSION)
+            else:
+                self._id, self._epoch = session_id, 1
+        elif session_id != self._id:
+            self._begin_anew(_NO_SESSION)
+            return session_id == _NO_SESSION
+        else:
+            self._epoch = 1 if self._epoch == _MAX_EPOCH else self._epoch + 1
+        return True
+
+    def broken(self) -> None:
+        """Whether the leader took the last request in is not known."""
+        self._begin_anew(self._id)
+
+    def _begin_anew(self, session_id: int) -> None:
+        self._id, self._epoch = session_id, _FULL_FETCH
+        self._named.clear()
+        self._forgotten.clear()
