@@ -51,7 +51,7 @@ Then = Callable[[Answer], None]
 
 
 class Fetching(Protocol):
-    """The part of broker.replica.fetcher.Fetchers that is needed here."""
+    """The part of broker.replica.fetchers.Fetchers that is needed here."""
 
     def add(self, leader: int, replicas: Iterable[FollowerReplica]) -> None: ...
 
