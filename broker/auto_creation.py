@@ -16,7 +16,7 @@ from broker.administration import Problem
 from broker.cluster.controller_channel import ControllerChannel
 from broker.internal_topic import plan_of
 from broker.protocol.cold import Answer
-from broker.topic import topic_name_problem
+from broker.topic_names import topic_name_problem
 
 if TYPE_CHECKING:
     from broker.local_topics import LocalTopics

@@ -30,7 +30,8 @@ from broker.config import TopicConfig, topic_override_warnings
 from broker.internal_topic import plan_of
 from broker.log.checkpoint import TopicPartition
 from broker.metrics.counters import TopicCounters
-from broker.topic import Topic, metric_name
+from broker.topic import Topic
+from broker.topic_names import metric_name
 
 if TYPE_CHECKING:
     from broker.node import Node

@@ -48,7 +48,7 @@ from broker.cluster.zookeeper import (
 from broker.config import BrokerConfig, TopicConfig, topic_override_warnings
 from broker.log.checkpoint import TopicPartition
 from broker.replica.waiters import Scheduler
-from broker.topic import metric_name, topic_name_problem
+from broker.topic_names import metric_name, topic_name_problem
 
 if TYPE_CHECKING:
     from broker.cluster.controller.controller import Controller

@@ -35,7 +35,7 @@ from broker.commands.terminal import (
     print_table,
     reporting,
 )
-from broker.topic import topic_name_problem
+from broker.topic_names import topic_name_problem
 
 _TELL_INTERVAL_S: Final = 5.0
 _REFRESH_INTERVAL_S: Final = 30.0

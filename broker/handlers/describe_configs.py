@@ -23,7 +23,7 @@ from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Prope
 from broker.handlers.reply import Reply, RequestContext
 from broker.node import Node
 from broker.protocol.cold import Answer
-from broker.topic import topic_name_problem
+from broker.topic_names import topic_name_problem
 
 _TOPIC: Final = 2
 _BROKER: Final = 4
@@ -36,13 +36,14 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 def _describe(node: Node, resource: Any, request: Any) -> Answer:
     answer = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     if resource.resource_type == _TOPIC:
-        topic = node.topic(resource.resource_name)
+        topic = node.cluster.topic(resource.resource_name)
         problem = topic_name_problem(resource.resource_name)
         if problem is not None:
             return answer | _problem(ErrorCode.invalid_topic_exception, problem)
         if topic is None:
             return answer | _problem(ErrorCode.unknown_topic_or_partition, "This server does not host this topic.")
-        entries = describe_topic_config(topic.config)
+        overrides = usable_topic_settings(topic.name, node.store.topic_config(topic.name))
+        entries = describe_topic_config(TopicConfig(node.config, overrides))
     elif resource.resource_type == _BROKER:
         if resource.resource_name not in ("", str(node.broker_id)):
             return answer | _problem(

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from broker.handlers.reply import Reply, RequestContext
 from broker.node import Node
 from broker.protocol.cold import Answer
-from broker.topic import topic_name_problem
+from broker.topic_names import topic_name_problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

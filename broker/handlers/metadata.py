@@ -34,7 +34,8 @@ from broker.protocol.metadata import (
     encode_response,
 )
 from broker.protocol.primitives import ZERO_UUID
-from broker.topic import Topic, topic_name_problem
+from broker.topic import Topic
+from broker.topic_names import topic_name_problem
 
 decode = decode_request
 
