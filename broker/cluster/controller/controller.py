@@ -26,6 +26,7 @@ from broker.cluster.controller.alter_partition import alter_partitions
 from broker.cluster.controller.channels import Channel
 from broker.cluster.controller.context import ControllerContext
 from broker.cluster.controller.elections import Election
+from broker.cluster.controller.partitions import AllowsUncleanElection
 from broker.cluster.controller.producer_ids import allocate_producer_ids
 from broker.cluster.controller.rebalance import Outcomes
 from broker.cluster.controller.storage import ControllerMoved, Rounds, SessionOver, ask
@@ -85,9 +86,9 @@ class Controller:
         peers: Peers,
         clock: Clock,
         scheduler: Scheduler,
-        is_unclean_election_allowed: Callable[[str], bool],
+        is_unclean_election_allowed: AllowsUncleanElection,
     ) -> None:
-        """`listener_name` is that of the brokers among themselves. The last says of a topic what its settings say."""
+        """`listener_name` is that of the brokers among themselves."""
         self.broker_id = broker_id
         self.controller_id = NO_BROKER
         """Of whoever is, as ZooKeeper told last."""

@@ -38,9 +38,9 @@ class Election(Enum):
     """On what occasion a leader is elected."""
 
     OFFLINE = "offline"
-    """The leader is gone; unclean where the topic allows it."""
+    """The leader is gone."""
     UNCLEAN = "unclean"
-    """The same, unclean whatever the topic says: somebody asked for it."""
+    """The same; unclean if nobody in sync lives. The topic allows it, or somebody asked for it."""
     REASSIGN = "reassignment"
     PREFERRED = "preferred"
     CONTROLLED_SHUTDOWN = "controlled shutdown"
@@ -62,7 +62,6 @@ def elect(
     current: LeaderAndIsr,
     is_online: IsOnline,
     *,
-    is_unclean_allowed: Callable[[], bool] = lambda: False,
     shutting_down: Collection[int] = (),
 ) -> Elected | None:
     """The new state of one partition; None if nobody can lead it.
@@ -86,7 +85,7 @@ def elect(
     if leader is not None:
         live_in_sync = tuple(replica for replica in in_sync if is_online(replica))
         return Elected(_led_by(current, leader, live_in_sync), live)
-    if election is Election.UNCLEAN or is_unclean_allowed():
+    if election is Election.UNCLEAN:
         leader = unclean_leader(assignment.replicas, live)
         if leader is not None:
             # KIP-704: the partition is told to be recovering, for what was acknowledged may be missing.

@@ -13,15 +13,17 @@ A partition that cannot be written, or for which there is no leader, stays what 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from broker.cluster import znodes
 from broker.cluster.controller.context import ControllerContext, PartitionState
-from broker.cluster.controller.elections import Election, elect
+from broker.cluster.controller.elections import Elected, Election, elect
 from broker.cluster.controller.requests import RequestBatch
-from broker.cluster.controller.storage import Rounds, create_states, write_states
+from broker.cluster.controller.storage import Rounds, ask, create_states, write_states
 from broker.cluster.state import LeaderAndIsr
+from broker.cluster.zookeeper import Get, Node
 from broker.log.checkpoint import TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -33,6 +35,9 @@ VALID_BEFORE: Final[Mapping[PartitionState, frozenset[PartitionState]]] = {
     PartitionState.NON_EXISTENT: frozenset((PartitionState.OFFLINE,)),
 }
 
+AllowsUncleanElection = Callable[[Mapping[str, str]], bool]
+"""Whether a topic does, by the settings of its own and the broker's for all."""
+
 ElectionResults = dict[TopicPartition, LeaderAndIsr | str]
 """The state with the new leader, or why there is none."""
 
@@ -42,9 +47,8 @@ class PartitionStates:
         self,
         context: ControllerContext,
         batch: RequestBatch,
-        is_unclean_election_allowed: Callable[[str], bool],
+        is_unclean_election_allowed: AllowsUncleanElection,
     ) -> None:
-        """The function says it of a topic."""
         self._context = context
         self._batch = batch
         self._is_unclean_election_allowed = is_unclean_election_allowed
@@ -120,38 +124,57 @@ class PartitionStates:
         results: ElectionResults = {}
         remaining = list(partitions)
         while remaining:
-            wanted: dict[TopicPartition, LeaderAndIsr] = {}
-            recipients: dict[TopicPartition, tuple[int, ...]] = {}
+            elected: dict[TopicPartition, Elected] = {}
+            hopeless: list[TopicPartition] = []
             for key in remaining:
-                partition = self._context[key]
-                if partition.leadership is None:
+                if self._context[key].leadership is None:
                     results[key] = "it has no state in ZooKeeper"
-                    continue
-                elected = elect(
-                    election,
-                    partition.assignment,
-                    partition.leadership,
-                    partial(
-                        self._context.is_online,
-                        partition=key,
-                        include_shutting_down=election is Election.CONTROLLED_SHUTDOWN,
-                    ),
-                    is_unclean_allowed=partial(self._is_unclean_election_allowed, key[0]),
-                    shutting_down=self._context.shutting_down,
-                )
-                if elected is None:
-                    results[key] = f"no replica can lead it ({election.value})"
+                elif (found := self._elect_one(key, election)) is not None:
+                    elected[key] = found
                 else:
-                    wanted[key], recipients[key] = elected
+                    hopeless.append(key)
+            if hopeless and election is Election.OFFLINE:
+                allowing = yield from self._topics_that_allow_unclean_election({key[0] for key in hopeless})
+                for key in hopeless:
+                    if key[0] in allowing and (found := self._elect_one(key, Election.UNCLEAN)) is not None:
+                        elected[key] = found
+            results |= {key: f"no replica can lead it ({election.value})" for key in hopeless if key not in elected}
+            wanted = {key: state for key, (state, _) in elected.items()}
             written = yield from write_states(self._context, wanted)
             for key, state in written.done.items():
                 results[key] = state
                 self._context[key].state = PartitionState.ONLINE
-                self._batch.add_leader_and_isr(recipients[key], key)
+                self._batch.add_leader_and_isr(elected[key].recipients, key)
             results.update(written.failed)
             remaining = written.changed
         _tell(results, election)
         return results
+
+    def _elect_one(self, key: TopicPartition, election: Election) -> Elected | None:
+        partition = self._context[key]
+        assert partition.leadership is not None
+        is_online = partial(
+            self._context.is_online,
+            partition=key,
+            include_shutting_down=election is Election.CONTROLLED_SHUTDOWN,
+        )
+        shutting_down = self._context.shutting_down
+        return elect(election, partition.assignment, partition.leadership, is_online, shutting_down=shutting_down)
+
+    def _topics_that_allow_unclean_election(self, topics: Collection[str]) -> Rounds[set[str]]:
+        """By their settings as they are now in ZooKeeper: this broker need not know all topics' settings."""
+        names = sorted(topics)
+        nodes = yield from ask([Get(znodes.topic_config_path(name)) for name in names])
+        allowing: set[str] = set()
+        for name, node in zip(names, nodes, strict=True):
+            try:
+                overrides = znodes.read(node.data, znodes.parse_config) if isinstance(node, Node) else {}
+            except ValueError as error:
+                _logger.error("the settings of topic %s cannot be used: %s", name, error)
+                continue
+            if self._is_unclean_election_allowed(overrides):
+                allowing.add(name)
+        return allowing
 
 
 def _tell(results: ElectionResults, election: Election) -> None:

@@ -18,7 +18,7 @@ from broker.cluster.controller.channels import Channels
 from broker.cluster.controller.context import ControllerContext, PartitionState, Replica, ReplicaState
 from broker.cluster.controller.deletion import TopicDeletion
 from broker.cluster.controller.elections import Election
-from broker.cluster.controller.partitions import PartitionStates
+from broker.cluster.controller.partitions import AllowsUncleanElection, PartitionStates
 from broker.cluster.controller.reassignment import Reassignments
 from broker.cluster.controller.rebalance import Rebalance
 from broker.cluster.controller.replicas import ReplicaStates
@@ -56,7 +56,7 @@ class Term:
         scheduler: Scheduler,
         watches: Watches,
         submit: Submit,
-        is_unclean_election_allowed: Callable[[str], bool],
+        is_unclean_election_allowed: AllowsUncleanElection,
         gone: Iterable[BrokerInfo] = (),
     ) -> None:
         """`submit` takes an event that is to come. `gone` are brokers whose process is known not to be there."""

@@ -1,0 +1,30 @@
+"""AllocateProducerIds: v0 (key 67), served by the controller to brokers
+
+Behaviour: a block of 1000 ids that nobody had before (KIP-730).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.cluster.znodes import ProducerIdBlock
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.node import Node
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    if node.controller is None:
+        return {"error_code": ErrorCode.not_controller}
+    deferred = Deferred()
+
+    def done(outcome: ProducerIdBlock | ErrorCode) -> None:
+        if isinstance(outcome, ErrorCode):
+            deferred.complete({"error_code": outcome})
+        else:
+            length = outcome.last - outcome.first + 1
+            deferred.complete({"producer_id_start": outcome.first, "producer_id_len": length})
+
+    node.controller.allocate_producer_ids(request.broker_id, request.broker_epoch, done)
+    return deferred.now_or_later()

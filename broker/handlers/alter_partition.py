@@ -1,0 +1,22 @@
+"""AlterPartition: v0-v3 (key 56), served by the controller to leaders
+
+Behaviour: each partition by itself, all written in one round (broker.cluster.controller.alter_partition).
+v1 brings the leader recovery state (KIP-704), v2 topic ids (KIP-841), v3 the epochs of the replicas (KIP-903).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.node import Node
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    if node.controller is None:
+        return {"error_code": ErrorCode.not_controller}
+    deferred = Deferred()
+    node.controller.alter_partitions(request, context.version, deferred.complete)
+    return deferred.now_or_later()

@@ -1,0 +1,33 @@
+"""ControlledShutdown: v1-v3 (key 7), served by the controller to brokers that are about to stop
+
+Behaviour: every partition that the broker leads gets another leader from those in sync, and it leaves the in-sync
+replicas of what it follows. The answer tells what it still leads, for want of another: the broker asks again, or stops.
+v2 brings the broker epoch: an older life of the broker cannot shut down the present one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.handlers.reply import Deferred, Reply, RequestContext
+from broker.log.checkpoint import TopicPartition
+from broker.node import Node
+
+_UNKNOWN_EPOCH = -1
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    if node.controller is None:
+        return {"error_code": ErrorCode.stale_controller_epoch, "remaining_partitions": ()}
+    deferred = Deferred()
+
+    def done(outcome: tuple[ErrorCode, list[TopicPartition]]) -> None:
+        error_code, remaining = outcome
+        partitions = [{"topic_name": topic, "partition_index": index} for topic, index in remaining]
+        deferred.complete({"error_code": error_code, "remaining_partitions": partitions})
+
+    broker_epoch = request.broker_epoch if context.version >= 2 else _UNKNOWN_EPOCH
+    node.controller.shut_down(request.broker_id, broker_epoch, done)
+    return deferred.now_or_later()
