@@ -8,11 +8,9 @@ requests to the controller     <-  ControllerChannel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any
 
-from broker.cluster import znodes
 from broker.cluster.administration import ClusterAdministration
 from broker.cluster.controller.controller import Controller
 from broker.cluster.controller_channel import ControllerChannel
@@ -20,15 +18,12 @@ from broker.cluster.coordinators import Coordinators
 from broker.cluster.member import SessionPart
 from broker.cluster.metadata import MetadataCache
 from broker.cluster.peers import Endpoint, Peers
-from broker.cluster.zookeeper import Get, Request, WatchEvent, ZooKeeper, ZooKeeperError, run
-from broker.cluster.zookeeper import Node as Znode
+from broker.cluster.zookeeper import WatchEvent, ZooKeeper
 from broker.config import TopicConfig
 from broker.node import Node
-from broker.replica.fetcher import Fetchers
+from broker.replica.fetchers import Fetchers
 from broker.replica.in_sync_changes import InSyncChanges
 from broker.replica.manager import Overrides, ReplicaManager
-
-_RETRY_MS = 100
 
 
 class _Registration:
@@ -61,7 +56,6 @@ class ClusteredNode:
         cluster = node.cluster
         assert isinstance(cluster, MetadataCache)
         self._node = node
-        self._zookeeper = zookeeper
         scheduler, clock, config = node.scheduler, node.clock, node.config
 
         def endpoint_of(broker_id: int) -> Endpoint | None:
@@ -112,7 +106,7 @@ class ClusteredNode:
         )
         node.replicas = self.replicas
         node.controller = self.controller
-        node.administration = ClusterAdministration(config, scheduler, zookeeper, cluster, self.controller, random)
+        node.administration = ClusterAdministration(config, scheduler, cluster, self.controller, random)
 
     def session_parts(self) -> Sequence[SessionPart]:
         """What the member begins in each session, after the settings."""
@@ -130,28 +124,15 @@ class ClusteredNode:
         self._fetchers.close()
         self._channel.close()
 
-    def _is_unclean_election_allowed(self, topic: str) -> bool:
-        overrides = self._node.store.topic_config(topic)
-        return TopicConfig(self._node.config, overrides).boolean("unclean.leader.election.enable")
+    def _is_unclean_election_allowed(self, overrides: Mapping[str, str]) -> bool:
+        return TopicConfig(self._node.config, overrides).value("unclean.leader.election.enable") is True
 
     def _read_topic_configs(self, topics: Sequence[str], then: Callable[[Mapping[str, Overrides]], None]) -> None:
         """The settings of topics that are new here: of a topic's making nobody is told."""
+        store = self._node.store
 
-        def read(configs: dict[str, Overrides] | None) -> None:
-            if configs is None:
-                # Without a session. What is asked for here waits for it.
-                self._node.scheduler.call_later(_RETRY_MS, lambda: self._read_topic_configs(topics, then))
-            else:
-                then(configs)
+        def read(_: bool) -> None:
+            # Without a session they are not known now, and read when there is one.
+            then({topic: store.topic_config(topic) for topic in topics})
 
-        run(self._zookeeper, _topic_configs(topics), read)
-
-
-def _topic_configs(topics: Sequence[str]) -> Generator[Sequence[Request], list[Any], dict[str, Overrides] | None]:
-    nodes = yield [Get(znodes.topic_config_path(topic)) for topic in topics]
-    if any(node is ZooKeeperError.SESSION_EXPIRED for node in nodes):
-        return None
-    return {
-        topic: znodes.read(node.data, znodes.parse_config) if isinstance(node, Znode) else {}
-        for topic, node in zip(topics, nodes, strict=True)
-    }
+        store.read_topic_configs(topics, read)

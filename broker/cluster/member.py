@@ -75,7 +75,10 @@ class Member:
         listener_name: str,
         session_timeout_ms: int,
     ) -> None:
-        """`listener_name` is that of the brokers among themselves. `fail` stops the broker: it cannot be a member, for the reason it is given."""
+        """`listener_name` is that of the brokers among themselves.
+
+        `fail` stops the broker: it cannot be a member, for the reason it is given.
+        """
         self._info = info
         self._config = config
         self._clock = clock

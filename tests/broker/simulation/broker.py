@@ -8,12 +8,13 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from broker.cluster.assembly import ClusteredNode, assemble
+from broker.cluster.assembly import ClusteredNode
 from broker.cluster.member import Member, take_up_cluster
 from broker.cluster.metadata import MetadataCache
 from broker.cluster.peers import Endpoint
 from broker.cluster.state import BrokerInfo
 from broker.cluster.zookeeper import ZooKeeperError, run
+from broker.cluster.zookeeper_store import ZooKeeperStore
 from broker.config import BrokerConfig, Setting, TopicConfig
 from broker.handlers.dispatch import Dispatcher
 from broker.log.errors import LogDirectoryError
@@ -69,6 +70,10 @@ class SimulatedBroker:
         assert self._dispatcher is not None
         return self._dispatcher
 
+    @property
+    def is_registered(self) -> bool:
+        return self.member is not None and self.member.is_registered
+
     # Its lives
 
     def start(self) -> None:
@@ -94,6 +99,7 @@ class SimulatedBroker:
             process,
             peers,
             self._fail,
+            listener_name=self.endpoint.listener_name,
             session_timeout_ms=SESSION_TIMEOUT_MS,
         )
         self.member = member
@@ -118,7 +124,14 @@ class SimulatedBroker:
             if isinstance(cluster_id, ZooKeeperError):
                 process.call_later(100, begin)
             else:
-                self._open(config, member, zookeeper, peers, cluster_id)
+                store = ZooKeeperStore(zookeeper, process, cluster_id)
+                run(zookeeper, store.load(), lambda error: loaded(store, error))
+
+        def loaded(store: ZooKeeperStore, error: ZooKeeperError | None) -> None:
+            if error is not None:
+                process.call_later(100, begin)
+            else:
+                self._open(config, member, zookeeper, peers, store)
 
         process.call_soon(begin)
 
@@ -128,13 +141,13 @@ class SimulatedBroker:
         member: Member,
         zookeeper: SimulatedZooKeeper,
         peers: SimulatedPeers,
-        cluster_id: str,
+        store: ZooKeeperStore,
     ) -> None:
         process = self.process
         defaults = log_config_of(TopicConfig(config, {}))
         try:
             directory = LogDirectory(
-                self.files, _PATH, defaults, broker_id=self.broker_id, clock=process, cluster_id=cluster_id
+                self.files, _PATH, defaults, broker_id=self.broker_id, clock=process, cluster_id=store.cluster_id
             )
             directories = LogDirectories([directory])
             directories.load(lambda _: defaults, lambda done, total: None)
@@ -146,20 +159,27 @@ class SimulatedBroker:
             config=config,
             clock=process,
             scheduler=process,
-            store=self.cluster.store_of(self, zookeeper),
+            store=store,
             log_directories=directories,
             request_flush=self._request_flush,
             storage_failed=lambda error, partition: self._storage_failed(error),
             request_checkpoint=self._checkpoint_for,
-            cluster=MetadataCache(cluster_id),
+            cluster=MetadataCache(store.cluster_id),
         )
         self.node = node
         self._dispatcher = Dispatcher(node)
-        self.parts = assemble(node, member, zookeeper, peers, Random(self.cluster.world.rng.random()))
+        self.parts = parts = ClusteredNode(
+            node,
+            zookeeper,
+            peers,
+            listener_name=self.endpoint.listener_name,
+            random=Random(self.cluster.world.rng.random()),
+        )
         self.cluster.network.listen(self.host, self)
         process.call_later(_HOUSEKEEPING_MS, self._housekeeping)
         process.call_later(_CHECKPOINT_MS, self._checkpoint)
-        member.start(self.parts.session_parts, lambda: self.cluster.tell(f"{self.host} is registered"))
+        parts.start()
+        member.start([store, *parts.session_parts()], lambda: self.cluster.tell(f"{self.host} is registered"))
 
     def stop(self) -> None:
         """In good order, with controlled shutdown."""
@@ -170,19 +190,18 @@ class SimulatedBroker:
         self.member.stop(lambda: self._stopped(life))
 
     def _stopped(self, life: int) -> None:
-        if life != self.lives or not self.is_running or self.parts is None:
+        if life != self.lives or not self.is_running:
             return
-        self.parts.stop(lambda: self._close(life))
-
-    def _close(self, life: int) -> None:
-        if life != self.lives or not self.is_running or self.node is None or self.zookeeper is None:
-            return
-        node = self.node
+        node, parts, zookeeper = self.node, self.parts, self.zookeeper
+        assert node is not None
+        assert parts is not None
+        assert zookeeper is not None
+        parts.close()
         try:
             node.log_directories.close(clean=True, high_watermarks=node.high_watermarks())
         except OSError as error:
             self.cluster.tell(f"{self.host} cannot bring its logs to the disk: {error.strerror}")
-        self.zookeeper.close()
+        zookeeper.close()
         self._end()
         self.cluster.tell(f"{self.host} has stopped")
 

@@ -162,7 +162,7 @@ class Consumer(Client):
 
     def __init__(self, cluster: Cluster, number: int, key: TopicPartition) -> None:
         super().__init__(cluster, f"consumer{number}")
-        self._key = key
+        self.key = key
         self.position = 0
         self._is_stopped = False
         self._poll()
@@ -170,13 +170,13 @@ class Consumer(Client):
     def _poll(self) -> None:
         if self._is_stopped:
             return
-        found = self.leader_of(self._key)
+        found = self.leader_of(self.key)
         if found is None:
             self._again()
             return
         peer, leader_epoch = found
         body = encode_fetch(
-            *self._key,
+            *self.key,
             self.position,
             leader_epoch=leader_epoch,
             max_wait_ms=500,
@@ -193,7 +193,7 @@ class Consumer(Client):
         checker = self.cluster.checker
         if fetched.error_code is ErrorCode.offset_out_of_range:
             if not checker.may_lose:
-                raise Violation(f"{self.name} was at {self.position} of {self._key}, which is out of range now")
+                raise Violation(f"{self.name} was at {self.position} of {self.key}, which is out of range now")
             self.position = 0
         if fetched.error_code:
             self._again()
@@ -202,7 +202,7 @@ class Consumer(Client):
             if not header.is_control:
                 for record in decode_batch(fetched.records[position:], header):
                     if record.offset >= self.position:
-                        checker.consumed(self._key, record.offset, record.value)
+                        checker.consumed(self.key, record.offset, record.value)
             self.position = header.next_offset
         self._poll()
 

@@ -10,13 +10,12 @@ from uuid import UUID
 from broker.cluster import znodes
 from broker.cluster.peers import Endpoint
 from broker.cluster.state import LeaderAndIsr
-from broker.cluster.store import MetadataStore
 from broker.log.checkpoint import TopicPartition
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.checker import Checker, Violation
 from tests.broker.simulation.network import Network
 from tests.broker.simulation.world import Process, World
-from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
+from tests.broker.simulation.zookeeper import Ensemble
 
 PROPERTIES: Final = {
     "min.insync.replicas": "2",
@@ -62,9 +61,6 @@ class Cluster:
         for broker in self.brokers.values():
             broker.start()
 
-    def store_of(self, broker: SimulatedBroker, zookeeper: SimulatedZooKeeper) -> MetadataStore:
-        raise NotImplementedError
-
     def create_topic(self, name: str, assignment: Sequence[Sequence[int]]) -> None:
         """As an administrator's command does: the controller sees it and carries it out."""
         replicas = {partition: list(of) for partition, of in enumerate(assignment)}
@@ -103,9 +99,9 @@ class Cluster:
         if broker is None or broker.node is None or broker.process is not process:
             return
         self.checker.broker_moved(process, broker.broker_id, broker.node.partitions())
-        controller = None if broker.parts is None else broker.parts.controller
-        if controller is not None and controller.is_active:
-            self.checker.controls(broker.broker_id, controller.epoch)
+        context = None if broker.parts is None else broker.parts.controller.context
+        if context is not None:
+            self.checker.controls(broker.broker_id, context.epoch)
 
     def _znode_changed(self, path: str, data: bytes | None) -> None:
         if path == znodes.CONTROLLER:

@@ -41,6 +41,7 @@ class World:
         self.rng = random.Random(seed)
         self.now_ms = 0
         self.events_run = 0
+        self.running: Process | None = None
         self.after_event: Callable[[Process], None] = lambda process: None
         """Called after each event of a process."""
         self.history: list[str] = []
@@ -119,13 +120,17 @@ class Process:
         if self.is_paused:
             self._held.append(callback)
             return
-        self.world.events_run += 1
+        world = self.world
+        world.events_run += 1
+        world.running = self
         try:
             callback()
         except Killed:
             self.on_killed()
             return
-        self.world.after_event(self)
+        finally:
+            world.running = None
+        world.after_event(self)
 
     def pause(self) -> None:
         self.is_paused = True

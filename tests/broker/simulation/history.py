@@ -1,0 +1,384 @@
+"""One history: a cluster under load to which a seed does what real clusters suffer, and the verdict on it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import traceback
+from collections.abc import Callable
+from random import Random
+from typing import Final, NamedTuple
+
+from broker.cluster import znodes
+from tests.broker.simulation.broker import SimulatedBroker
+from tests.broker.simulation.checker import Violation
+from tests.broker.simulation.clients import Consumer, Producer, ProducerSettings
+from tests.broker.simulation.cluster import Cluster
+
+_TOPIC: Final = "t"
+_START_MS: Final = 20_000
+_SETTLE_MS: Final = 120_000
+"""How long a cluster that is healed may take until it is whole again; simulated time costs little."""
+
+
+class Verdict(NamedTuple):
+    seed: int
+    failure: str | None
+    """What went wrong; None if nothing did."""
+    history: list[str]
+    events: int
+    acknowledged: int
+    elections: int
+    lost: int
+    simulated_ms: int
+
+
+class _Bugs(logging.Handler):
+    """Code that carries on after a mistake of ours says so to the log: here that is a failure."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self.found.append(f"{record.getMessage()}\n{''.join(traceback.format_exception(*record.exc_info))}")
+
+
+class _Logged(logging.Handler):
+    """What brokers log, in the history; for replays."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(logging.INFO)
+        self._cluster = cluster
+
+    def emit(self, record: logging.LogRecord) -> None:
+        running = self._cluster.world.running
+        who = "" if running is None else f"{running.name}: "
+        self._cluster.tell(f"    {who}{record.getMessage()}")
+
+
+class History:
+    def __init__(self, seed: int, *, is_told_at_once: bool = False) -> None:
+        self.seed = seed
+        self.rng = rng = Random(seed * 7919 + 1)
+        """Of what is done to the cluster; its world has one of its own."""
+        self.is_durable = rng.random() < 0.25
+        may_lose = rng.random() < 0.1
+        properties = {"log.flush.interval.messages": "1"} if self.is_durable else {}
+        if may_lose:
+            properties["unclean.leader.election.enable"] = "true"
+        if rng.random() < 0.2:
+            properties |= {"auto.leader.rebalance.enable": "true", "leader.imbalance.check.interval.seconds": "5"}
+        self.cluster = Cluster(seed, properties=properties, may_lose=may_lose)
+        self.cluster.world.is_told_at_once = is_told_at_once
+        network = self.cluster.network
+        network.max_delay_ms = rng.choice((1, 2, 5, 20))
+        network.slow_rate, network.slow_ms = rng.choice(((0.0, 0), (0.01, 50), (0.05, 400)))
+        self.partition_count = rng.randint(1, 2)
+        self.producers: list[Producer] = []
+        self.consumers: list[Consumer] = []
+        self.faults: list[Callable[[], None]] = [
+            *([self._kill] * 4),
+            *([self._stop] * 2),
+            *([self._pause] * 2),
+            *([self._cut_pair] * 2),
+            *([self._isolate] * 2),
+            *([self._cut_from_zookeeper] * 2),
+            self._break_connections,
+            self._slow_network,
+            self._slow_disk,
+            self._full_disk,
+            self._kill_at_disk_operation,
+            self._jump_clock,
+            self._stop_zookeeper,
+            self._expire_session,
+            self._prefer,
+            self._kill_all,
+            *([self._cut_power] * 3 if self.is_durable else []),
+        ]
+
+    def run(self, duration_ms: int = 15_000) -> Verdict:
+        bugs = _Bugs()
+        logger = logging.getLogger("broker")
+        logger.addHandler(bugs)
+        failure = None
+        try:
+            self._run(duration_ms, bugs)
+        except Violation as violation:
+            failure = str(violation)
+        except Exception:
+            failure = traceback.format_exc()
+        finally:
+            logger.removeHandler(bugs)
+        if failure is None and bugs.found:
+            failure = bugs.found[0]
+        if failure is not None:
+            self.cluster.tell(f"FAILED: {failure}")
+        cluster = self.cluster
+        return Verdict(
+            self.seed,
+            failure,
+            cluster.world.history,
+            cluster.world.events_run,
+            sum(producer.acknowledged for producer in self.producers),
+            cluster.checker.elections,
+            sum(partition.lost for partition in cluster.checker.partitions.values()),
+            cluster.world.now_ms,
+        )
+
+    def _run(self, duration_ms: int, bugs: _Bugs) -> None:
+        cluster, rng, world = self.cluster, self.rng, self.cluster.world
+        cluster.start()
+        if not world.run(_START_MS, lambda: all(broker.is_registered for broker in cluster.brokers.values())):
+            raise Violation("the cluster does not start")
+        ids = list(cluster.brokers)
+        cluster.create_topic(_TOPIC, [rng.sample(ids, len(ids)) for _ in range(self.partition_count)])
+        if not world.run(_START_MS, lambda: cluster.is_whole):
+            raise Violation("the topic does not come into being: " + "; ".join(cluster.describe()))
+        self._start_clients()
+        end_ms = world.now_ms + duration_ms
+        while world.now_ms < end_ms and not bugs.found:
+            world.run(rng.choice((50, 200, 500, 1000, 2500)))
+            if rng.random() < 0.5:
+                rng.choice(self.faults)()
+        world.run(rng.randint(0, 3000))
+        cluster.tell("everything is healed")
+        cluster.heal()
+        for producer in self.producers:
+            producer.is_stopped = True
+        is_settled = world.run(
+            _SETTLE_MS, lambda: bool(bugs.found) or (all(p.is_idle for p in self.producers) and cluster.is_whole)
+        )
+        if bugs.found:
+            return
+        if not is_settled:
+            busy = [producer.name for producer in self.producers if not producer.is_idle]
+            raise Violation(f"not whole again; still sending: {busy}; " + "; ".join(cluster.describe()))
+        self._read_to_the_end()
+        cluster.check_convergence()
+
+    def _start_clients(self) -> None:
+        rng = self.rng
+        for number in range(rng.randint(1, 3)):
+            acks = rng.choice((-1, -1, -1, 1, 0))
+            settings = ProducerSettings(
+                acks, is_idempotent=acks == -1 and rng.random() < 0.7, interval_ms=rng.choice((20, 60, 150))
+            )
+            self.producers.append(Producer(self.cluster, number, settings))
+        for partition in range(self.partition_count):
+            self.consumers.append(Consumer(self.cluster, partition, (_TOPIC, partition)))
+
+    def _read_to_the_end(self) -> None:
+        ends = {key: self.cluster.checker.partition(key).end_offset for key in self.cluster.keys}
+        if not self.cluster.world.run(
+            10_000, lambda: all(consumer.position >= ends[consumer.key] for consumer in self.consumers)
+        ):
+            at = [f"{consumer.key}: {consumer.position} of {ends[consumer.key]}" for consumer in self.consumers]
+            raise Violation(f"consumers do not come to the end: {at}")
+
+    # What befalls the cluster
+
+    def _later(self, what: Callable[[], None], *, at_most_ms: int = 8000) -> None:
+        delay_ms = self.rng.randint(10, self.rng.choice((200, 1000, 4000, at_most_ms)))
+        self.cluster.world.call_later(delay_ms, what)
+
+    def _a_broker(self) -> SimulatedBroker | None:
+        running = [broker for broker in self.cluster.brokers.values() if broker.is_running]
+        return self.rng.choice(running) if running else None
+
+    def _tell(self, text: str) -> None:
+        self.cluster.tell(f"> {text}")
+
+    def _kill(self) -> None:
+        broker = self._a_broker()
+        if broker is not None:
+            self._tell(f"kill -9 of {broker.host}")
+            broker.kill()
+            self._later(lambda: self._start(broker))
+
+    def _start(self, broker: SimulatedBroker) -> None:
+        if not broker.is_running:
+            self._tell(f"start of {broker.host}")
+            broker.start()
+
+    def _kill_all(self) -> None:
+        self._tell("kill -9 of all brokers")
+        for broker in self.cluster.brokers.values():
+            broker.kill()
+            self._later(lambda broker=broker: self._start(broker))  # type: ignore[misc]
+
+    def _stop(self) -> None:
+        broker = self._a_broker()
+        if broker is not None and not broker.is_stopping:
+            self._tell(f"stop of {broker.host}")
+            broker.stop()
+
+            def start() -> None:
+                if broker.is_stopping and broker.is_running:
+                    self._later(start)
+                else:
+                    self._start(broker)
+
+            self._later(start)
+
+    def _pause(self) -> None:
+        broker = self._a_broker()
+        if broker is not None:
+            self._tell(f"pause of {broker.host}")
+            broker.pause()
+            process = broker.process
+
+            def resume() -> None:
+                if broker.process is process and process.is_paused:
+                    self._tell(f"{broker.host} goes on")
+                    broker.resume()
+
+            self._later(resume)
+
+    def _cut(self, sender: str, receiver: str) -> None:
+        network = self.cluster.network
+        network.cut(sender, receiver)
+
+        def heal() -> None:
+            self._tell(f"{sender} reaches {receiver} again")
+            network.heal(sender, receiver)
+
+        self._later(heal)
+
+    def _cut_pair(self) -> None:
+        sender, receiver = self.rng.sample([broker.host for broker in self.cluster.brokers.values()], 2)
+        both = self.rng.random() < 0.5
+        self._tell(f"cut from {sender} to {receiver}" + (" and back" if both else ""))
+        self._cut(sender, receiver)
+        if both:
+            self._cut(receiver, sender)
+
+    def _isolate(self) -> None:
+        broker = self._a_broker()
+        if broker is None:
+            return
+        with_zookeeper = self.rng.random() < 0.5
+        self._tell(f"{broker.host} is cut from all brokers" + (" and ZooKeeper" if with_zookeeper else ""))
+        for other in self.cluster.brokers.values():
+            if other is not broker:
+                self._cut(broker.host, other.host)
+                self._cut(other.host, broker.host)
+        if with_zookeeper:
+            broker.cut_from_zookeeper()
+            self._later(broker.heal_zookeeper)
+
+    def _cut_from_zookeeper(self) -> None:
+        broker = self._a_broker()
+        if broker is not None:
+            self._tell(f"{broker.host} is cut from ZooKeeper")
+            broker.cut_from_zookeeper()
+
+            def heal() -> None:
+                self._tell(f"{broker.host} reaches ZooKeeper again")
+                broker.heal_zookeeper()
+
+            self._later(heal)
+
+    def _break_connections(self) -> None:
+        self._tell("connections break")
+        self.cluster.network.break_some(self.rng.random())
+        for broker in self.cluster.brokers.values():
+            if broker.zookeeper is not None and self.rng.random() < 0.3:
+                broker.zookeeper.lose_connection()
+
+    def _slow_network(self) -> None:
+        network = self.cluster.network
+        before = network.slow_rate, network.slow_ms
+        self._tell("the network is slow")
+        network.slow_rate, network.slow_ms = 0.3, 1000
+
+        def over() -> None:
+            network.slow_rate, network.slow_ms = before
+
+        self._later(over)
+
+    def _slow_disk(self) -> None:
+        broker = self._a_broker()
+        if broker is not None:
+            self._tell(f"the disk of {broker.host} is slow")
+            broker.sync_delay_ms = self.rng.choice((50, 500, 2500))
+
+            def over() -> None:
+                broker.sync_delay_ms = 1
+
+            self._later(over)
+
+    def _full_disk(self) -> None:
+        broker = self._a_broker()
+        if broker is not None:
+            self._tell(f"the disk of {broker.host} is full")
+            made = broker.files.changes_made
+            broker.files.full_during = range(made, made + self.rng.randint(1, 200))
+
+            def over() -> None:
+                broker.files.full_during = range(0)
+
+            self._later(over)
+
+    def _kill_at_disk_operation(self) -> None:
+        broker = self._a_broker()
+        if broker is not None:
+            self._tell(f"{broker.host} will die at its disk")
+            broker.files.kill_at = broker.files.changes_made + self.rng.randint(1, 100)
+            self._later(lambda: self._start(broker))
+
+    def _break_disk(self) -> None:
+        broker = self._a_broker()
+        if broker is not None:
+            self._tell(f"the disk of {broker.host} fails once")
+            broker.files.fail_at[broker.files.changes_made + self.rng.randint(1, 20)] = errno.EIO
+
+    def _jump_clock(self) -> None:
+        broker = self._a_broker()
+        if broker is not None:
+            broker.set_clock(self.rng.choice((-3_600_000, -500, 500, 3_600_000)))
+            self._tell(f"the clock of {broker.host} jumps to {broker.skew_ms} ms")
+
+    def _stop_zookeeper(self) -> None:
+        self._tell("ZooKeeper is down")
+        self.cluster.ensemble.stop()
+
+        def start() -> None:
+            self._tell("ZooKeeper is up")
+            self.cluster.ensemble.start()
+
+        self._later(start)
+
+    def _expire_session(self) -> None:
+        broker = self._a_broker()
+        if broker is not None and broker.zookeeper is not None:
+            self._tell(f"the session of {broker.host} is ended")
+            self.cluster.ensemble.expire(broker.zookeeper.session_id)
+
+    def _prefer(self) -> None:
+        self._tell("preferred leaders are to be elected")
+        value = znodes.encode(znodes.partitions_value(self.cluster.keys))
+        if self.cluster.ensemble.is_up:
+            self.cluster.ensemble.make(znodes.PREFERRED_REPLICA_ELECTION, value)
+
+    def _cut_power(self) -> None:
+        broker = self._a_broker()
+        if broker is not None:
+            self._tell(f"power cut of {broker.host}")
+            broker.cut_power()
+            self._later(lambda: self._start(broker))
+
+
+def replay(seed: int, *, is_verbose: bool) -> Verdict:
+    """Run one history and tell it as it goes."""
+    history = History(seed, is_told_at_once=True)
+    logged = _Logged(history.cluster)
+    logger = logging.getLogger("broker")
+    if is_verbose:
+        logger.setLevel(logging.INFO)
+        logger.addHandler(logged)
+    try:
+        return history.run()
+    finally:
+        logger.removeHandler(logged)
