@@ -119,6 +119,9 @@ class _TypedValues(ABC):
             raise TypeError(f"{name} has no whole number: {value!r}")
         return value
 
+    def boolean(self, name: str) -> bool:
+        return bool(self.value(name))
+
     def number(self, name: str) -> float:
         value = self.value(name)
         if not isinstance(value, int | float):
@@ -208,9 +211,6 @@ class BrokerConfig(_TypedValues):
     def is_of_a_cluster(self) -> bool:
         """Whether the broker is one of several around a ZooKeeper, or runs alone."""
         return bool(self._set.get("zookeeper.connect"))
-
-    def boolean(self, name: str) -> bool:
-        return bool(self.value(name))
 
     def string(self, name: str) -> str | None:
         value = self.value(name)

@@ -160,7 +160,7 @@ class LocalTopics:
         if validate_only or not records:
             return results
         try:
-            self._node.store.put_topics(records)
+            self._node.metadata.put_topics(records)
         except OSError as error:
             return [result if isinstance(result, Problem) else _cannot_write(result.name, error) for result in results]
         opened = {record.name: self._open_new_topic(record) for record in records}
@@ -199,7 +199,7 @@ class LocalTopics:
         """The replicas of every partition of a new topic, if it may be made beside those of `names`."""
         if problem := check_new_topic(wanted, names):
             return problem
-        if wanted.name in self._node.half_gone or wanted.name in self._node.store.topics_marked_for_deletion():
+        if wanted.name in self._node.half_gone or wanted.name in self._node.metadata.topics_marked_for_deletion():
             return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' is marked for deletion.")
         if wanted.assignment:
             return self._check_assignment(wanted.assignment, first=0)
@@ -267,10 +267,10 @@ class LocalTopics:
         )
         if isinstance(added, Problem) or validate_only:
             return added if isinstance(added, Problem) else None
-        record = next(record for record in self._node.store.topics() if record.name == name)
+        record = next(record for record in self._node.metadata.topics() if record.name == name)
         record = replace(record, assignment={**record.assignment, **added})
         try:
-            self._node.store.put_topics([record])
+            self._node.metadata.put_topics([record])
             self._node.open_partitions(topic, record)
         except OSError as error:
             _logger.error("cannot add partitions to topic %s: %s", name, error)
@@ -284,7 +284,7 @@ class LocalTopics:
         if not self._node.config.boolean("delete.topic.enable"):
             return Problem(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable).")
         try:
-            self._node.store.mark_for_deletion(name)
+            self._node.metadata.mark_for_deletion(name)
             self._node.forget_topic(topic)
             self._node.half_gone.add(name)
             self._node.remove_topic(name)
@@ -298,7 +298,7 @@ class LocalTopics:
         """Take back a topic of which not every folder could be made, or let go."""
         self._node.half_gone.add(name)
         try:
-            self._node.store.mark_for_deletion(name)
+            self._node.metadata.mark_for_deletion(name)
             self._node.remove_topic(name)
         except OSError as error:
             _logger.error("cannot take back topic %s: %s; the next start tries again", name, error)

@@ -9,17 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from broker import settings
 from broker.administration import Administration
 from broker.auto_creation import AutoCreation, LocalAutoCreation
 from broker.clock import Clock
 from broker.cluster.epochs import Epochs
 from broker.cluster.metadata import LoneBroker, MetadataCache
 from broker.cluster.state import ClusterView
-from broker.cluster.store import MetadataError, MetadataStore, TopicRecord
+from broker.cluster.store import MetadataError, MetadataStore, SettingsStore, TopicRecord
 from broker.config import BrokerConfig, TopicConfig
 from broker.group.coordinator import GroupCoordinator
 from broker.internal_topic import OFFSETS_TOPIC
@@ -34,6 +36,7 @@ from broker.log.partition_log import PartitionLog
 from broker.log_settings import log_config_of
 from broker.metrics.counters import BrokerCounters
 from broker.quota.client_quotas import ClientQuotas
+from broker.quota.replication_throttle import ReplicationThrottles
 from broker.records.record import TransactionMarker
 from broker.replica.fetch_sessions import FetchSessions
 from broker.replica.manager import ReplicaManager
@@ -46,6 +49,9 @@ from broker.txn.markers import LocalMarkers, Markers
 from broker.txn.producer_ids import ProducerIds, StoredProducerIds
 from broker.txn.verification import RemoteVerification
 
+if TYPE_CHECKING:
+    from broker.cluster.controller.controller import Controller
+
 _logger = logging.getLogger(__name__)
 
 
@@ -57,7 +63,7 @@ class Node:
         config: BrokerConfig,
         clock: Clock,
         scheduler: Scheduler,
-        store: MetadataStore,
+        store: SettingsStore,
         log_directories: LogDirectories,
         request_flush: Callable[[Partition], None],
         storage_failed: Callable[[OSError, Partition], None],
@@ -80,6 +86,7 @@ class Node:
             config.integer("quota.window.size.seconds") * 1000,
             store.client_quotas(),
         )
+        self.replication_throttles = ReplicationThrottles(broker_id, config)
         self.fetch_sessions = FetchSessions(config.integer("max.incremental.fetch.session.cache.slots"))
         self.has_deleted_logs = False
         """Whether folders of deleted partitions wait for `LogDirectory.purge_deleted`, which may take long."""
@@ -92,6 +99,8 @@ class Node:
         self.epochs = Epochs()
         self.replicas: ReplicaManager | None = None
         """What this broker has of the partitions of its cluster; the member makes it."""
+        self.controller: Controller | None = None
+        """In a cluster every broker has one; the controller's is active."""
         self.request_flush = request_flush
         self.storage_failed = storage_failed
         self._topics: dict[str, Topic] = {}
@@ -111,15 +120,22 @@ class Node:
         for (topic, index), directory in log_directories.interrupted_moves:
             self.has_deleted_logs = True
             self.move_log(topic, index, str(directory.path))
+        settings.follow(self)
+
+    @property
+    def metadata(self) -> MetadataStore:
+        """The store of a broker that runs alone, which has the topics too."""
+        assert not self.is_clustered
+        return cast(MetadataStore, self.store)
 
     @property
     def leader_epoch(self) -> int:
         """This broker became the leader of all its partitions when its present run began."""
-        return self.store.controller_epoch - 1
+        return self.metadata.controller_epoch - 1
 
     def _take_up_topics(self) -> Sequence[str]:
         """Open every topic; the names of those whose deletion was finished instead."""
-        known = {(topic.name, partition) for topic in self.store.topics() for partition in topic.assignment}
+        known = {(topic.name, partition) for topic in self.metadata.topics() for partition in topic.assignment}
         strangers = sorted(set(self.log_directories.keys()) - known)
         if strangers:
             topic, partition = strangers[0]
@@ -128,11 +144,11 @@ class Node:
                 f"{self._place_of(topic, partition)} holds {topic}-{partition}{more}, which the broker's metadata does "
                 "not know: move it away, or name the directory it belongs to"
             )
-        marked = list(self.store.topics_marked_for_deletion())
+        marked = list(self.metadata.topics_marked_for_deletion())
         try:
             for name in marked:
                 self.remove_topic(name)
-            for record in list(self.store.topics()):
+            for record in list(self.metadata.topics()):
                 self.open_topic(record)
         except OSError as error:
             where = error.filename or ", ".join(str(directory.path) for directory in self.log_directories.all)
@@ -207,7 +223,7 @@ class Node:
                 self.has_deleted_logs = True
         self.log_directories.set_aside_unfinished(name)
         if not self.log_directories.is_out_of_reach(name):
-            self.store.remove_topic(name)
+            self.metadata.remove_topic(name)
             self.half_gone.discard(name)
 
     def open_topic(self, record: TopicRecord) -> Topic:

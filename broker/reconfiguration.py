@@ -1,27 +1,28 @@
-"""Changing the settings of topics and of the running broker: checked, kept in the metadata store, in force at once.
+"""Changing the settings of topics and of the running broker: checked, and kept in the store.
 
-A topic's logs take their new settings with the next append. Of the broker's properties those can change that Kafka
-changes too and this broker honours: the defaults of topics, and limits.
+broker/settings.py has them take effect.
+
+Of the broker's properties those can change that Kafka changes too and this broker honours: the defaults of topics, and
+limits.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from broker.administration import Problem
+from broker.cluster import znodes
+from broker.cluster.store import ConfigChange
 from broker.config import DYNAMIC_BROKER_PROPERTIES, TopicConfig, check_broker_overrides, check_topic_overrides, render
 from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind
-from broker.log_settings import log_config_of
 from broker.node import Node
-
-_logger = logging.getLogger(__name__)
+from broker.settings import usable_topic_settings
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -41,90 +42,107 @@ class Change(NamedTuple):
     value: str | None
 
 
+class Alteration(NamedTuple):
+    """What is to become of the settings of one resource."""
+
+    resource_type: int
+    name: str
+    changes: Sequence[Change]
+
+
 def alter(
-    node: Node, resource_type: int, name: str, changes: Sequence[Change], *, replace_all: bool, validate_only: bool
-) -> Problem | None:
-    """Change one resource's own settings; with `replace_all` those that no change names go back to their defaults."""
-    if resource_type == TOPIC:
-        return _alter_topic(node, name, changes, replace_all, validate_only)
-    if resource_type == BROKER:
-        return _alter_broker(node, name, changes, replace_all, validate_only)
+    node: Node,
+    wanted: Sequence[Alteration],
+    then: Callable[[list[Problem | None]], None],
+    *,
+    replace_all: bool,
+    validate_only: bool,
+) -> None:
+    """Change the settings of resources, each by itself, and call back, maybe before this returns, with why not of each.
+
+    With `replace_all` those that no change names go back to their defaults. No resource is named twice.
+    """
+    problems: list[Problem | None] = [None] * len(wanted)
+    changes: dict[str, ConfigChange] = {}
+    places: dict[str, int] = {}
+    for place, alteration in enumerate(wanted):
+        found = _change_of(node, alteration, replace_all)
+        if isinstance(found, Problem):
+            problems[place] = found
+        elif validate_only:
+            path, change = found
+            outcome = change(_known(node, path))
+            problems[place] = outcome if isinstance(outcome, Problem) else None
+        else:
+            path, changes[path] = found
+            places[path] = place
+
+    def changed(outcome: dict[str, Problem | None]) -> None:
+        for path, problem in outcome.items():
+            problems[places[path]] = problem
+        then(problems)
+
+    if changes:
+        node.store.change_configs(changes, changed)
+    else:
+        then(problems)
+
+
+def _known(node: Node, path: str) -> Mapping[str, str]:
+    name = path.rpartition("/")[2]
+    if path.startswith(f"{znodes.TOPIC_CONFIGS}/"):
+        return node.store.topic_config(name)
+    return node.store.broker_configs().get("" if name == znodes.DEFAULT_ENTITY else name, {})
+
+
+def _change_of(node: Node, wanted: Alteration, replace_all: bool) -> tuple[str, ConfigChange] | Problem:
+    if wanted.resource_type == TOPIC:
+        if node.cluster.topic(wanted.name) is None:
+            return Problem(ErrorCode.unknown_topic_or_partition, f"The topic '{wanted.name}' does not exist.")
+        return znodes.topic_config_path(wanted.name), partial(_change_topic, node, wanted, replace_all)
+    if wanted.resource_type == BROKER:
+        # An empty name stands for the defaults of all brokers.
+        if wanted.name not in ("", str(node.broker_id)):
+            return Problem(
+                ErrorCode.invalid_request,
+                f"Unexpected broker id, expected {node.broker_id} or empty, but received {wanted.name}",
+            )
+        names = {change.name for change in wanted.changes if change.name in BROKER_PROPERTIES}
+        if fixed := sorted(names - DYNAMIC_BROKER_PROPERTIES):
+            return Problem(
+                ErrorCode.invalid_request,
+                f"Cannot update these configs dynamically: {', '.join(fixed)}; restart the broker",
+            )
+        return znodes.broker_config_path(wanted.name), partial(_change_broker, node, wanted, replace_all)
     return Problem(
         ErrorCode.invalid_request,
-        f"Configurations are of topics and brokers, but the resource type is {resource_type}.",
+        f"Configurations are of topics and brokers, but the resource type is {wanted.resource_type}.",
     )
 
 
-def _alter_topic(
-    node: Node, name: str, changes: Sequence[Change], replace_all: bool, validate_only: bool
-) -> Problem | None:
-    topic = node.topic(name)
-    if topic is None:
-        return Problem(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
-    present = {} if replace_all else topic.config.overrides
-    inherited = {key: render(topic.config.value(key)) for key in TOPIC_PROPERTIES}
+def _change_topic(
+    node: Node, wanted: Alteration, replace_all: bool, present: Mapping[str, str]
+) -> Mapping[str, str] | Problem:
+    config = TopicConfig(node.config, usable_topic_settings(wanted.name, present))
+    inherited = {key: render(config.value(key)) for key in TOPIC_PROPERTIES}
     kinds = {key: entry.row.kind for key, entry in TOPIC_PROPERTIES.items()}
-    overrides = _changed(present, changes, inherited, kinds)
+    overrides = _changed({} if replace_all else present, wanted.changes, inherited, kinds)
     if isinstance(overrides, Problem):
         return overrides
-    if reason := check_topic_overrides(overrides):
-        return Problem(ErrorCode.invalid_config, reason)
-    if validate_only:
-        return None
-    record = next(record for record in node.store.topics() if record.name == name)
-    try:
-        node.store.put_topics([replace(record, config=overrides)])
-    except OSError as error:
-        return _cannot_write(f"topic {name}", error)
-    topic.config = TopicConfig(node.config, overrides)
-    _take_effect(node, [name])
-    _logger.info("topic %s has the settings %s now", name, overrides)
-    return None
+    reason = check_topic_overrides(overrides)
+    return overrides if reason is None else Problem(ErrorCode.invalid_config, reason)
 
 
-def _alter_broker(
-    node: Node, name: str, changes: Sequence[Change], replace_all: bool, validate_only: bool
-) -> Problem | None:
-    """An empty name stands for the defaults of all brokers."""
-    if name not in ("", str(node.broker_id)):
-        return Problem(
-            ErrorCode.invalid_request, f"Unexpected broker id, expected {node.broker_id} or empty, but received {name}"
-        )
-    fixed = sorted({change.name for change in changes if change.name in BROKER_PROPERTIES} - DYNAMIC_BROKER_PROPERTIES)
-    if fixed:
-        return Problem(
-            ErrorCode.invalid_request,
-            f"Cannot update these configs dynamically: {', '.join(fixed)}; restart the broker",
-        )
-    present = {} if replace_all else dict(node.store.broker_configs().get(name, {}))
+def _change_broker(
+    node: Node, wanted: Alteration, replace_all: bool, present: Mapping[str, str]
+) -> Mapping[str, str] | Problem:
     inherited = {key: render(node.config.value(key)) for key in DYNAMIC_BROKER_PROPERTIES}
     kinds = {key: row.kind for key, row in BROKER_PROPERTIES.items()}
-    overrides = _changed(present, changes, inherited, kinds)
+    overrides = _changed({} if replace_all else present, wanted.changes, inherited, kinds)
     if isinstance(overrides, Problem):
         return overrides
-    if reason := check_broker_overrides(overrides):
-        return Problem(ErrorCode.invalid_config, reason)
-    if validate_only:
-        return None
-    try:
-        node.store.put_broker_config(name, overrides)
-    except OSError as error:
-        return _cannot_write(f"broker {name or 'defaults'}", error)
-    node.config.set_dynamic(name, overrides)
-    node.log_directories.set_defaults(log_config_of(TopicConfig(node.config, {})))
-    _take_effect(node, [topic.name for topic in node.topics()])
-    _logger.info("%s: the dynamic settings are %s now", f"broker {name}" if name else "all brokers", overrides)
-    return None
-
-
-def _take_effect(node: Node, topic_names: Sequence[str]) -> None:
-    for name in topic_names:
-        topic = node.topic(name)
-        assert topic is not None
-        log_config = log_config_of(topic.config)
-        for partition in topic.partitions.values():
-            partition.log.config = log_config
-            partition.require_in_sync(topic.config.integer("min.insync.replicas"))
+    reason = check_broker_overrides(overrides)
+    return overrides if reason is None else Problem(ErrorCode.invalid_config, reason)
 
 
 def _changed(
@@ -162,8 +180,3 @@ def _changed(
         else:
             return Problem(ErrorCode.invalid_request, f"Unknown operation {operation} for {name}")
     return overrides
-
-
-def _cannot_write(what: str, error: OSError) -> Problem:
-    _logger.error("cannot keep the settings of %s: %s", what, error)
-    return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")

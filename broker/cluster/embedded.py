@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from kio.schema.errors import ErrorCode
+
+from broker.administration import Problem
 from broker.cluster import znodes
-from broker.cluster.store import MetadataError, TopicRecord
+from broker.cluster.store import ConfigChange, MetadataError, TopicRecord
 from broker.cluster.znodes import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from broker.log.checkpoint import MalformedFile
 from broker.log.files import FileOperations, write_durably
@@ -27,6 +30,9 @@ from broker.quota.entities import Entity, Quotas
 from broker.security.scram import Credentials
 
 _logger = logging.getLogger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V", bound=Mapping[Any, Any])
 
 FILE_NAME: Final = "embedded-metadata.json"
 _NO_REAL_EPOCH: Final = 2**30
@@ -48,6 +54,7 @@ class EmbeddedMetadataStore:
         self._scram_credentials: dict[str, Credentials] = {}
         self._producer_id_block: ProducerIdBlock | None = None
         self.controller_epoch = 0
+        self.when_changed: list[Callable[[str], None]] = []
         if files.exists(self._path):
             self._load()
 
@@ -92,7 +99,7 @@ class EmbeddedMetadataStore:
             if limits := znodes.parse_quotas(value):
                 self._client_quotas[entity] = limits
             if credentials := znodes.parse_scram_credentials(value):
-                self._scram_credentials[str(entity.user)] = credentials
+                self._scram_credentials[_user(entity)] = credentials
         elif path == znodes.PRODUCER_ID_BLOCK:
             self._producer_id_block = znodes.parse_producer_id_block(value)
         elif path not in (znodes.CLUSTER_ID, znodes.CONTROLLER_EPOCH) and parent != znodes.TOPIC_CONFIGS:
@@ -136,25 +143,71 @@ class EmbeddedMetadataStore:
         topics = {key: topic for key, topic in self._topics.items() if key != name}
         self._commit(topics=topics, marked=self._marked - {name})
 
+    def topic_config(self, topic: str) -> Mapping[str, str]:
+        record = self._topics.get(topic)
+        return {} if record is None else record.config
+
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
         return self._broker_configs
-
-    def put_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
-        self._commit(broker_configs=self._broker_configs | {broker: dict(config)})
 
     def client_quotas(self) -> Quotas:
         return self._client_quotas
 
-    def put_client_quotas(self, quotas: Quotas) -> None:
-        changed = {**self._client_quotas, **quotas}
-        self._commit(client_quotas={entity: dict(limits) for entity, limits in changed.items() if limits})
-
     def scram_credentials(self) -> Mapping[str, Credentials]:
         return self._scram_credentials
 
-    def put_scram_credentials(self, changed: Mapping[str, Credentials]) -> None:
-        credentials = {**self._scram_credentials, **changed}
-        self._commit(scram_credentials={user: dict(known) for user, known in credentials.items() if known})
+    def change_configs(
+        self, changes: Mapping[str, ConfigChange], then: Callable[[dict[str, Problem | None]], None]
+    ) -> None:
+        """All that can be changed is changed together, or nothing."""
+        results: dict[str, Problem | None] = {}
+        topics, broker_configs = dict(self._topics), dict(self._broker_configs)
+        quotas, credentials = dict(self._client_quotas), dict(self._scram_credentials)
+        for path, change in changes.items():
+            config = change(self._config(path))
+            results[path] = config if isinstance(config, Problem) else None
+            if isinstance(config, Problem):
+                continue
+            name = path.rpartition("/")[2]
+            if path.startswith(f"{znodes.TOPIC_CONFIGS}/"):
+                topics[name] = replace(topics[name], config=dict(config))
+            elif path.startswith(f"{znodes.BROKER_CONFIGS}/"):
+                broker_configs["" if name == znodes.DEFAULT_ENTITY else name] = dict(config)
+            else:
+                entity = znodes.parse_quota_path(path)
+                assert entity is not None, path
+                _put(quotas, entity, znodes.parse_quotas(znodes.config_value(config)))
+                if entity.client_id is None:
+                    _put(credentials, _user(entity), znodes.parse_scram_credentials(znodes.config_value(config)))
+        changed = [path for path, problem in results.items() if problem is None]
+        if changed:
+            try:
+                self._commit(
+                    topics=topics, broker_configs=broker_configs, client_quotas=quotas, scram_credentials=credentials
+                )
+            except OSError as error:
+                _logger.error("cannot keep the settings of %s: %s", ", ".join(changed), error)
+                failed = Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
+                results |= dict.fromkeys(changed, failed)
+                changed = []
+        for path in changed:
+            for tell in self.when_changed:
+                tell(path)
+        then(results)
+
+    def _config(self, path: str) -> Mapping[str, str]:
+        name = path.rpartition("/")[2]
+        if path.startswith(f"{znodes.TOPIC_CONFIGS}/"):
+            return self.topic_config(name)
+        if path.startswith(f"{znodes.BROKER_CONFIGS}/"):
+            return self._broker_configs.get("" if name == znodes.DEFAULT_ENTITY else name, {})
+        entity = znodes.parse_quota_path(path)
+        assert entity is not None, path
+        credentials = {} if entity.client_id is not None else self._scram_credentials.get(_user(entity), {})
+        return znodes.quota_config(self._client_quotas.get(entity, {})) | znodes.scram_config(credentials)
+
+    def read_topic_configs(self, topics: Iterable[str], then: Callable[[bool], None]) -> None:
+        then(True)
 
     def next_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
         first = 0 if self._producer_id_block is None else self._producer_id_block.last + 1
@@ -209,3 +262,16 @@ class EmbeddedMetadataStore:
         self._client_quotas = client_quotas
         self._scram_credentials = scram_credentials
         self._producer_id_block = producer_id_block
+
+
+def _user(entity: Entity) -> str:
+    """Whose credentials stand there; nobody's by default, which is never asked for."""
+    return entity.user if isinstance(entity.user, str) else ""
+
+
+def _put(known: MutableMapping[K, V], key: K, value: V) -> None:
+    """What is empty is forgotten."""
+    if value:
+        known[key] = value
+    else:
+        known.pop(key, None)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
+from broker.administration import Problem
 from broker.cluster.znodes import ProducerIdBlock
 from broker.quota.entities import Quotas
 from broker.security.scram import Credentials
@@ -26,11 +27,51 @@ class MetadataError(Exception):
     """Metadata that cannot be read or belongs elsewhere; the text names the place and the way out."""
 
 
-class MetadataStore(Protocol):
-    """A call that returns has made its change durable. Names are not checked here: that is the caller's work."""
+ConfigChange = Callable[[Mapping[str, str]], "Mapping[str, str] | Problem"]
+"""From the settings that are there to those that shall be there, or why not."""
+
+
+class SettingsStore(Protocol):
+    """What was set of topics, brokers, users and clients, by the path of its znode (`znodes.topic_config_path`, ...).
+
+    Reading is from memory. Names and values are not checked here: that is the caller's work.
+    """
 
     @property
     def cluster_id(self) -> str: ...
+
+    @property
+    def when_changed(self) -> list[Callable[[str], None]]:
+        """Called with the path of settings that changed, by whomever, once reading gives the new ones."""
+
+    def topic_config(self, topic: str) -> Mapping[str, str]:
+        """A topic's own overrides; none of a topic that is not known."""
+
+    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """What was set of brokers while they ran, by broker id; of all of them under the empty name."""
+
+    def client_quotas(self) -> Quotas: ...
+
+    def scram_credentials(self) -> Mapping[str, Credentials]:
+        """By user."""
+
+    def change_configs(
+        self, changes: Mapping[str, ConfigChange], then: Callable[[dict[str, Problem | None]], None]
+    ) -> None:
+        """Change the settings at these paths durably, and call back, maybe before this returns, with why not of each.
+
+        Somebody else's change at the same time is not lost: a change may be asked again, of what that has left.
+        """
+
+    def read_topic_configs(self, topics: Iterable[str], then: Callable[[bool], None]) -> None:
+        """Have the settings of these topics in memory as they are now: nobody tells of those of a topic that is new.
+
+        Calls back, maybe before it returns, whether that was possible.
+        """
+
+
+class MetadataStore(SettingsStore, Protocol):
+    """All that a broker keeps which runs alone. A call that returns has made its change durable."""
 
     @property
     def controller_epoch(self) -> int: ...
@@ -47,23 +88,6 @@ class MetadataStore(Protocol):
         """Begin to delete a topic. The mark stands until `remove_topic`, so a broker that died in between resumes."""
 
     def remove_topic(self, name: str) -> None: ...
-
-    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """What was set of brokers while they ran, by broker id; of all of them under the empty name."""
-
-    def put_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
-        """Replace what was set of a broker, or, under the empty name, of all."""
-
-    def client_quotas(self) -> Quotas: ...
-
-    def put_client_quotas(self, quotas: Quotas) -> None:
-        """Replace the limits of these users and clients, together or not at all; those without limits are forgotten."""
-
-    def scram_credentials(self) -> Mapping[str, Credentials]:
-        """By user."""
-
-    def put_scram_credentials(self, changed: Mapping[str, Credentials]) -> None:
-        """Replace the credentials of these users, together or not at all; a user without any is forgotten."""
 
     def next_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
         """A block of producer ids that nobody had before and nobody else will get."""

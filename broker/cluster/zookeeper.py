@@ -34,6 +34,8 @@ class Stat(NamedTuple):
     """The transaction that made the node; of /brokers/ids/N it is the broker's epoch."""
     ephemeral_owner: int
     """The session that the node ends with; 0 for none."""
+    created_ms: int = 0
+    """By ZooKeeper's clock; 0 where nobody told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,18 @@ Behaviour (KIP-546):
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from broker.administration import Problem
+from broker.cluster import znodes
+from broker.cluster.store import ConfigChange
 from broker.handlers.describe_client_quotas import CLIENT_ID, IP, USER
-from broker.handlers.reply import Reply, RequestContext
+from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
 from broker.quota.entities import DEFAULT, HONOURED, Entity, Name
-
-_logger = logging.getLogger(__name__)
 
 _NOT_ENFORCED: Final = ("request_percentage", "controller_mutation_rate", "connection_creation_rate")
 _EPSILON: Final = 1e-6
@@ -30,35 +30,34 @@ _MOST: Final = 2**63 - 1
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    changed: dict[Entity, dict[str, float]] = {}
-    entries: list[dict[str, Any]] = []
-    for entry in request.entries:
-        problem = _take(node, entry, changed)
-        entries.append(
-            {"entity": [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity]}
-            | ({} if problem is None else {"error_code": problem.error_code, "error_message": problem.message})
-        )
-    if changed and not request.validate_only:
-        try:
-            node.store.put_client_quotas(changed)
-        except OSError as error:
-            _logger.error("cannot change quotas: %s", error)
-            for told in entries:
-                told.setdefault("error_code", ErrorCode.kafka_storage_error)
-                told.setdefault("error_message", f"The broker could not write: {error.strerror}")
-        else:
-            node.quotas.change(node.store.client_quotas())
-    return {"entries": entries}
+    changes: dict[Entity, ConfigChange] = {}
+    wanted: list[Entity | Problem] = [_take(entry, changes) for entry in request.entries]
+    deferred = Deferred()
+
+    def changed(outcome: Mapping[str, Problem | None]) -> None:
+        entries = []
+        for entry, entity in zip(request.entries, wanted, strict=True):
+            problem = entity if isinstance(entity, Problem) else outcome.get(znodes.quota_path(entity))
+            told = [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity]
+            why = {} if problem is None else {"error_code": problem.error_code, "error_message": problem.message}
+            entries.append({"entity": told} | why)
+        deferred.complete({"entries": entries})
+
+    if changes and not request.validate_only:
+        node.store.change_configs({znodes.quota_path(entity): change for entity, change in changes.items()}, changed)
+    else:
+        changed({})
+    return deferred.now_or_later()
 
 
-def _take(node: Node, entry: Any, changed: dict[Entity, dict[str, float]]) -> Problem | None:
-    """Add what an entry asks for to `changed`, unless there is something wrong with it."""
+def _take(entry: Any, changes: dict[Entity, ConfigChange]) -> Entity | Problem:
+    """Add what an entry asks for to `changes`, unless there is something wrong with it."""
     entity = _entity(entry.entity)
     if isinstance(entity, Problem):
         return entity
-    if entity in changed:
+    if entity in changes:
         return Problem(ErrorCode.invalid_request, "The entity is altered twice in one request.")
-    limits = dict(node.store.client_quotas().get(entity, {}))
+    limits: dict[str, float | None] = {}
     for operation in entry.ops:
         key, value = operation.key, operation.value
         if key in _NOT_ENFORCED:
@@ -66,15 +65,18 @@ def _take(node: Node, entry: Any, changed: dict[Entity, dict[str, float]]) -> Pr
         if key not in HONOURED:
             return Problem(ErrorCode.invalid_request, f"Invalid configuration key {key}.")
         if operation.remove:
-            limits.pop(key, None)
+            limits[key] = None
             continue
         if not 1 <= value <= _MOST:
             return Problem(ErrorCode.invalid_request, f"Quota {key} must be greater than 0 and at most {_MOST}.")
         if abs(value - int(value + _EPSILON)) > _EPSILON:
             return Problem(ErrorCode.invalid_request, f"Configuration {key} must be a whole number.")
         limits[key] = float(int(value + _EPSILON))
-    changed[entity] = limits
-    return None
+    changes[entity] = lambda present: {
+        **{key: text for key, text in present.items() if key not in limits},
+        **znodes.quota_config({key: limit for key, limit in limits.items() if limit is not None}),
+    }
+    return entity
 
 
 def _entity(parts: Any) -> Entity | Problem:

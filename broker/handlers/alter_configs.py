@@ -7,17 +7,16 @@ to its default.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from broker import reconfiguration
 from broker.administration import Problem
-from broker.handlers.reply import Reply, RequestContext
+from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
-from broker.protocol.cold import Answer
-from broker.reconfiguration import Change, Operation
+from broker.reconfiguration import Alteration, Change, Operation
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -31,25 +30,27 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 def alter_resources(
     node: Node, request: Any, changes_of: Callable[[Any], Sequence[Change]], *, replace_all: bool
-) -> Answer:
+) -> Reply:
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    responses = []
-    for resource in request.resources:
-        kind, name = resource.resource_type, resource.resource_name
-        if named[kind, name] > 1:
-            problem: Problem | None = Problem(
-                ErrorCode.invalid_request, f"Resource '{name}' of type {kind} is named twice in the request."
-            )
-        else:
-            problem = reconfiguration.alter(
-                node, kind, name, changes_of(resource), replace_all=replace_all, validate_only=request.validate_only
-            )
-        responses.append(
-            {
-                "error_code": ErrorCode.none if problem is None else problem.error_code,
-                "error_message": None if problem is None else problem.message,
-                "resource_type": kind,
-                "resource_name": name,
-            }
-        )
-    return {"responses": responses}
+    once = [resource for resource in request.resources if named[resource.resource_type, resource.resource_name] == 1]
+    wanted = [Alteration(resource.resource_type, resource.resource_name, changes_of(resource)) for resource in once]
+    deferred = Deferred()
+
+    def altered(problems: list[Problem | None]) -> None:
+        found = {(entry.resource_type, entry.name): problem for entry, problem in zip(wanted, problems, strict=True)}
+        deferred.complete({"responses": [_answer(resource, found) for resource in request.resources]})
+
+    reconfiguration.alter(node, wanted, altered, replace_all=replace_all, validate_only=request.validate_only)
+    return deferred.now_or_later()
+
+
+def _answer(resource: Any, found: Mapping[tuple[int, str], Problem | None]) -> dict[str, Any]:
+    kind, name = resource.resource_type, resource.resource_name
+    twice = Problem(ErrorCode.invalid_request, f"Resource '{name}' of type {kind} is named twice in the request.")
+    problem = found.get((kind, name), twice)
+    return {
+        "error_code": ErrorCode.none if problem is None else problem.error_code,
+        "error_message": None if problem is None else problem.message,
+        "resource_type": kind,
+        "resource_name": name,
+    }

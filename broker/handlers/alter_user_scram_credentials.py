@@ -9,15 +9,18 @@ Behaviour (KIP-554):
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from broker.administration import Problem
-from broker.handlers.reply import Reply, RequestContext
+from broker.cluster import znodes
+from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
+from broker.quota.entities import Entity
 from broker.security.scram import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
@@ -26,13 +29,9 @@ from broker.security.scram import (
     credential_of_salted_password,
 )
 
-_logger = logging.getLogger(__name__)
-
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    known = node.store.scram_credentials()
-    changed: dict[str, dict[ScramMechanism, ScramCredential]] = {}
-    problems: dict[str, Problem] = {}
+    problems: dict[str, Problem | None] = {}
     asked = [*request.deletions, *request.upsertions]
     times = Counter((entry.name, entry.mechanism) for entry in asked)
     users = list(dict.fromkeys(entry.name for entry in asked))
@@ -40,39 +39,43 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         problem = _unfit(entry, times[entry.name, entry.mechanism])
         if problem is not None:
             problems.setdefault(entry.name, problem)
+    wanted: dict[str, dict[ScramMechanism, ScramCredential | None]] = {
+        user: {} for user in users if user not in problems
+    }
     for entry in request.deletions:
-        if entry.name in problems:
-            continue
-        credentials = changed.setdefault(entry.name, dict(known.get(entry.name, {})))
-        if credentials.pop(ScramMechanism(entry.mechanism), None) is None:
-            problems[entry.name] = Problem(
-                ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist"
-            )
+        if entry.name in wanted:
+            wanted[entry.name][ScramMechanism(entry.mechanism)] = None
     for entry in request.upsertions:
-        if entry.name not in problems:
+        if entry.name in wanted:
             mechanism = ScramMechanism(entry.mechanism)
-            changed.setdefault(entry.name, dict(known.get(entry.name, {})))[mechanism] = credential_of_salted_password(
+            wanted[entry.name][mechanism] = credential_of_salted_password(
                 mechanism, bytes(entry.salt), bytes(entry.salted_password), entry.iterations
             )
-    changed = {user: credentials for user, credentials in changed.items() if user not in problems}
-    if changed:
-        try:
-            node.store.put_scram_credentials(changed)
-        except OSError as error:
-            _logger.error("cannot change SCRAM credentials: %s", error)
-            failed = Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
-            problems |= dict.fromkeys(changed, failed)
-    return {
-        "results": [
-            {"user": user}
-            | (
-                {"error_code": problems[user].error_code, "error_message": problems[user].message}
-                if user in problems
-                else {}
-            )
-            for user in users
-        ]
-    }
+    deferred = Deferred()
+    paths = {znodes.quota_path(Entity(user)): user for user in wanted}
+
+    def changed(outcome: Mapping[str, Problem | None]) -> None:
+        told = problems | {paths[path]: problem for path, problem in outcome.items()}
+        deferred.complete({"results": [{"user": user} | _told(told[user]) for user in users]})
+
+    node.store.change_configs({path: partial(_change, wanted[user]) for path, user in paths.items()}, changed)
+    return deferred.now_or_later()
+
+
+def _told(problem: Problem | None) -> dict[str, Any]:
+    return {} if problem is None else {"error_code": problem.error_code, "error_message": problem.message}
+
+
+def _change(
+    wanted: Mapping[ScramMechanism, ScramCredential | None], present: Mapping[str, str]
+) -> Mapping[str, str] | Problem:
+    config = dict(present)
+    for mechanism, credential in wanted.items():
+        if credential is not None:
+            config |= znodes.scram_config({mechanism: credential})
+        elif config.pop(mechanism.text, None) is None:
+            return Problem(ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist")
+    return config
 
 
 def _unfit(entry: Any, times: int) -> Problem | None:

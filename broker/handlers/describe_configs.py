@@ -23,6 +23,7 @@ from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Prope
 from broker.handlers.reply import Reply, RequestContext
 from broker.node import Node
 from broker.protocol.cold import Answer
+from broker.settings import usable_topic_settings
 from broker.topic_names import topic_name_problem
 
 _TOPIC: Final = 2

@@ -62,7 +62,7 @@ class StoredProducerIds:
     def next(self) -> int | ErrorCode:
         while (producer_id := self._block.next()) is None:
             try:
-                block = self._node.store.next_producer_id_block(self._node.broker_id)
+                block = self._node.metadata.next_producer_id_block(self._node.broker_id)
             except OSError as error:
                 _logger.error("cannot take a block of producer ids: %s", error)
                 return ErrorCode.kafka_storage_error

@@ -1,0 +1,100 @@
+"""What was set while the broker runs, of topics, brokers and clients, takes effect here, whoever set it where."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from broker.cluster import znodes
+from broker.cluster.store import SettingsStore
+from broker.config import BrokerConfig, TopicConfig, check_broker_overrides, check_topic_overrides
+from broker.log_settings import log_config_of
+from broker.topic import Topic
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+_logger = logging.getLogger(__name__)
+
+_UNCLEAN = "unclean.leader.election.enable"
+
+
+def usable_topic_settings(topic: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """Those that can be in force; what another version or a tool set else is said and left alone."""
+    return _usable(f"topic {topic}", overrides, check_topic_overrides)
+
+
+def take_up_broker_settings(config: BrokerConfig, broker_id: int, store: SettingsStore) -> None:
+    """At the start: what was set of this broker, and of all, before."""
+    for broker, overrides in store.broker_configs().items():
+        if broker in ("", str(broker_id)):
+            config.set_dynamic(broker, _usable_of_broker(broker, overrides))
+
+
+def follow(node: Node) -> None:
+    """From now on, have what changes in the node's store take effect in the node."""
+    node.store.when_changed.append(lambda path: _take_effect(node, path))
+
+
+def _usable_of_broker(broker: str, overrides: Mapping[str, str]) -> dict[str, str]:
+    return _usable(_name_of_broker(broker), overrides, check_broker_overrides)
+
+
+def _usable(
+    whose: str, overrides: Mapping[str, str], check: Callable[[Mapping[str, str]], str | None]
+) -> dict[str, str]:
+    usable = {}
+    for name, text in overrides.items():
+        if reason := check({name: text}):
+            _logger.warning("%s: a dynamic setting is not used: %s", whose, reason)
+        else:
+            usable[name] = text
+    return usable
+
+
+def _name_of_broker(broker: str) -> str:
+    return f"broker {broker}" if broker else "all brokers"
+
+
+def _take_effect(node: Node, path: str) -> None:
+    name = path.rpartition("/")[2]
+    if path.startswith(f"{znodes.TOPIC_CONFIGS}/"):
+        _topic_changed(node, name)
+    elif path.startswith(f"{znodes.BROKER_CONFIGS}/"):
+        broker = "" if name == znodes.DEFAULT_ENTITY else name
+        if broker in ("", str(node.broker_id)):
+            _broker_changed(node, broker)
+    else:
+        node.quotas.change(node.store.client_quotas())
+
+
+def _topic_changed(node: Node, name: str) -> None:
+    config = TopicConfig(node.config, usable_topic_settings(name, node.store.topic_config(name)))
+    topic = node.topic(name)
+    if topic is not None:
+        topic.config = config
+        _apply([topic])
+        node.replication_throttles.topic_changed(name, config)
+        _logger.info("topic %s has the settings %s now", name, config.overrides)
+    if node.controller is not None and _UNCLEAN in config.overrides and config.boolean(_UNCLEAN):
+        node.controller.enable_unclean_election(name)
+
+
+def _broker_changed(node: Node, broker: str) -> None:
+    overrides = _usable_of_broker(broker, node.store.broker_configs().get(broker, {}))
+    was_unclean = node.config.boolean(_UNCLEAN)
+    node.config.set_dynamic(broker, overrides)
+    node.log_directories.set_defaults(log_config_of(TopicConfig(node.config, {})))
+    _apply(node.topics())
+    _logger.info("%s: the dynamic settings are %s now", _name_of_broker(broker), overrides)
+    if node.controller is not None and node.config.boolean(_UNCLEAN) and not was_unclean:
+        node.controller.enable_unclean_election()
+
+
+def _apply(topics: Iterable[Topic]) -> None:
+    for topic in topics:
+        log_config = log_config_of(topic.config)
+        for partition in topic.partitions.values():
+            partition.log.config = log_config
+            partition.require_in_sync(topic.config.integer("min.insync.replicas"))
