@@ -137,8 +137,8 @@ class InternalTopic:
         (Kafka's coordinators keep to what they saw at their start, too.)
         """
         if not self._partition_count:
-            topic = self._node.topic(self._name)
-            self._partition_count = 0 if topic is None else topic.partition_count
+            topic = self._node.cluster.topic(self._name)
+            self._partition_count = 0 if topic is None else len(topic.partitions)
         return self._partition_count
 
     def on_leader(self, index: int, leader_epoch: int) -> None:
@@ -176,6 +176,11 @@ class InternalTopic:
         for index in tuple(self._led):
             self.on_follower(index)
         self._partition_count = 0
+
+    def forget_if_gone(self) -> None:
+        """Partitions were deleted in the cluster."""
+        if self._partition_count and self._node.cluster.topic(self._name) is None:
+            self.forget()
 
     def refusal(self, key: str) -> ErrorCode | None:
         """Why nothing can be said about `key` now, or None."""

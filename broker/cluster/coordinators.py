@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from broker.auto_creation import ClusterAutoCreation
 from broker.cluster.connections import Connections
 from broker.cluster.controller_channel import ControllerChannel
+from broker.cluster.metadata import MetadataCache
 from broker.cluster.peers import Endpoint, Peers
 from broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from broker.log.checkpoint import TopicPartition
 from broker.txn.markers import RemoteMarkers
 from broker.txn.producer_ids import AllocatedProducerIds
 from broker.txn.verification import RemoteVerification
@@ -25,20 +27,32 @@ class Coordinators:
     def __init__(self, node: Node, peers: Peers, controller: ControllerChannel, listener_name: str) -> None:
         """Give the node what a broker alone does without. The listener is the one for requests between brokers."""
         self._node = node
+        cluster = node.cluster
+        assert isinstance(cluster, MetadataCache)
+        cluster.when_deleted.append(self._partitions_deleted)
 
         def endpoint_of(broker_id: int) -> Endpoint | None:
-            broker = node.cluster.broker(broker_id)
+            broker = cluster.broker(broker_id)
             return None if broker is None else broker.endpoint(listener_name)
 
         def connections(purpose: str) -> Connections:
             return Connections(peers, endpoint_of, f"broker-{node.broker_id}-{purpose}")
 
+        # Making a topic may take long, and answers come in order: nothing else of the controller waits behind it.
+        self._creation = ControllerChannel(
+            peers,
+            lambda: endpoint_of(cluster.controller_id),
+            node.clock,
+            node.scheduler,
+            client_id=f"broker-{node.broker_id}-topic-creation",
+            request_timeout_ms=node.config.integer("request.timeout.ms"),
+        )
         self._markers = RemoteMarkers(node, connections("txn-marker-sender"))
         self._verification = RemoteVerification(node, connections("add-partitions-to-txn-manager"))
         node.markers = self._markers
         node.remote_verification = self._verification
         node.producer_ids = AllocatedProducerIds(node, controller)
-        node.auto_creation = ClusterAutoCreation(node, controller)
+        node.auto_creation = ClusterAutoCreation(node, self._creation)
 
     def on_leader(self, topic: str, index: int, leader_epoch: int) -> None:
         """This broker leads that partition now, or leads it in a later epoch."""
@@ -54,6 +68,11 @@ class Coordinators:
         elif topic == TRANSACTIONS_TOPIC:
             self._node.transactions.on_follower(index)
 
+    def _partitions_deleted(self, partitions: list[TopicPartition]) -> None:
+        self._node.groups.partitions_deleted(partitions)
+        self._node.transactions.partitions_deleted(partitions)
+
     def close(self) -> None:
+        self._creation.close()
         self._markers.close()
         self._verification.close()

@@ -129,6 +129,12 @@ class GroupCoordinator:
             return
         self._topic.forget()
 
+    def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Of a cluster: no group that is here has consumed them."""
+        for group_id, group in tuple(self._groups.items()):
+            self._bury(group_id, group, group.offsets.remove(partitions))
+        self._topic.forget_if_gone()
+
     def on_leader(self, index: int, leader_epoch: int) -> None:
         """This broker leads that partition of `__consumer_offsets` now, in a cluster: it coordinates its groups."""
         self._topic.on_leader(index, leader_epoch)
@@ -165,6 +171,10 @@ class GroupCoordinator:
     def partition_of(self, group_id: str) -> int | None:
         """The partition of `__consumer_offsets` that keeps a group; None while there is no such topic."""
         return self._topic.index_of(group_id)
+
+    def partition(self, group_id: str) -> Partition | None:
+        """The same, if this broker leads it."""
+        return self._topic.partition(group_id)
 
     # Members
 
@@ -254,17 +264,20 @@ class GroupCoordinator:
         group_id: str,
         committer: Committer,
         producer: tuple[int, int],
-        verify: Verify,
+        verify: Verify | None,
         offsets: Offsets,
         answer: Callable[[Outcomes], None],
     ) -> None:
-        """Commit when the transaction of the producer, (id, epoch), does, if `verify` vouches for that."""
+        """Commit when the transaction of the producer, (id, epoch), does, if `verify` vouches for that.
+
+        There is no `verify` if this broker did not coordinate the group when it was asked.
+        """
         producer_id = producer[0]
         group = self._groups.get(group_id)
         partition = self._topic.partition(group_id)
         error = self.refusal(group_id)
         if error is None and partition is not None and not partition.has_open_transaction(producer_id):
-            refusal = verify(*producer)
+            refusal = ErrorCode.not_coordinator if verify is None else verify(*producer)
             error = _COMMIT_ERRORS.get(refusal, refusal) or None
         if error is None and group is None:
             if committer.generation_id < 0:
@@ -523,6 +536,8 @@ _STORE_ERRORS: Final = {
 """What members are told when the log refuses their group (GroupMetadataManager.storeGroup)."""
 
 _COMMIT_ERRORS: Final = _STORE_ERRORS | {
+    # Of a transaction's coordinator elsewhere that could not be asked; clients come again for this.
+    ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,
     ErrorCode.request_timed_out: ErrorCode.request_timed_out,
     ErrorCode.message_too_large: ErrorCode.invalid_commit_offset_size,
     ErrorCode.record_list_too_large: ErrorCode.invalid_commit_offset_size,

@@ -12,7 +12,6 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
 from broker.handlers.fencing import as_known
 from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.internal_topic import OFFSETS_TOPIC
@@ -21,9 +20,10 @@ from broker.txn.transaction import Producer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    if node.topic(OFFSETS_TOPIC) is None and isinstance(node.local_topics.create_by_default(OFFSETS_TOPIC), Problem):
-        return {"error_code": ErrorCode.coordinator_not_available}
     partition = node.groups.partition_of(request.group_id)
+    if partition is None:
+        node.auto_creation.create([OFFSETS_TOPIC])
+        partition = node.groups.partition_of(request.group_id)
     if partition is None:
         return {"error_code": ErrorCode.coordinator_not_available}
     deferred = Deferred()

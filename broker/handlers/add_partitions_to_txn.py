@@ -63,10 +63,11 @@ def _partitions(topics: Any) -> list[TopicPartition]:
 
 
 def _missing(node: Node, partitions: list[TopicPartition]) -> Outcomes | None:
-    if all(node.partition(*key) is not None for key in partitions):
+    missing = {key for key in partitions if node.cluster.partition(*key) is None}
+    if not missing:
         return None
     return {
-        key: ErrorCode.unknown_topic_or_partition if node.partition(*key) is None else ErrorCode.operation_not_attempted
+        key: ErrorCode.unknown_topic_or_partition if key in missing else ErrorCode.operation_not_attempted
         for key in partitions
     }
 

@@ -1,9 +1,10 @@
 """FindCoordinator: v0-v4 (key 10)
 
 Behaviour:
-* This broker coordinates every group and every transactional id. The first to ask for one has `__consumer_offsets` or
-  `__transaction_state` made, and is answered when it is there; Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile, as we
-  do when it cannot be made.
+* The coordinator of a group or a transactional id is the leader of its partition of `__consumer_offsets` or
+  `__transaction_state`, at the listener that the client came through; COORDINATOR_NOT_AVAILABLE while it has none.
+* The first to ask for one has the topic made. A broker that runs alone answers when it is there; in a cluster, as in
+  Kafka, COORDINATOR_NOT_AVAILABLE says so meanwhile, and when it cannot be made.
 * Other kinds of keys: INVALID_REQUEST.
 
 librdkafka takes this API for the sign of a broker that knows lz4, and would send such batches uncompressed otherwise.
@@ -17,7 +18,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
+from broker.cluster.state import NO_LEADER
 from broker.handlers.reply import Reply, RequestContext
 from broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.node import Node
@@ -29,26 +30,40 @@ _TOPICS: Final = {_GROUP: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    place = _find(node, context, getattr(request, "key_type", _GROUP))
+    key_type = getattr(request, "key_type", _GROUP)
     if context.version >= 4:
-        return {"coordinators": [{"key": key} | place for key in request.coordinator_keys]}
-    return place
+        return {
+            "coordinators": [{"key": key} | _find(node, context, key_type, key) for key in request.coordinator_keys]
+        }
+    return _find(node, context, key_type, request.key)
 
 
-def _find(node: Node, context: RequestContext, key_type: int) -> Answer:
+def _find(node: Node, context: RequestContext, key_type: int, key: str) -> Answer:
     topic = _TOPICS.get(key_type)
     if topic is None:
         return _nowhere(ErrorCode.invalid_request, f"There are no coordinators of kind {key_type}.")
-    if node.topic(topic) is None and isinstance(problem := node.local_topics.create_by_default(topic), Problem):
-        return _nowhere(ErrorCode.coordinator_not_available, problem.message)
+    coordinator = node.groups if key_type == _GROUP else node.transactions
+    index = coordinator.partition_of(key)
+    if index is None:
+        problems = node.auto_creation.create([topic])
+        if topic in problems:
+            reason = f"The topic {topic} is not there: {problems[topic].name}."
+            return _nowhere(ErrorCode.coordinator_not_available, reason)
+        index = coordinator.partition_of(key)
+    view = None if index is None else node.cluster.partition(topic, index)
+    leader = NO_LEADER if view is None else view.leader
     listener = context.client.listener
-    return {
-        "error_code": ErrorCode.none,
-        "error_message": None,
-        "node_id": node.broker_id,
-        "host": listener.host,
-        "port": listener.port,
-    }
+    if leader == node.broker_id:
+        return _at(leader, listener.host, listener.port)
+    broker = node.cluster.broker(leader)
+    endpoint = None if broker is None else broker.endpoint(listener.name)
+    if endpoint is None:
+        return _nowhere(ErrorCode.coordinator_not_available, "The coordinator is not available.")
+    return _at(leader, endpoint.host, endpoint.port)
+
+
+def _at(broker_id: int, host: str, port: int) -> Answer:
+    return {"error_code": ErrorCode.none, "error_message": None, "node_id": broker_id, "host": host, "port": port}
 
 
 def _nowhere(error_code: ErrorCode, message: str) -> Answer:

@@ -36,7 +36,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     for topic in request.topics:
         for wanted in topic.partitions:
             key = (topic.name, wanted.partition_index)
-            if node.partition(*key) is None:
+            if node.cluster.partition(*key) is None:
                 unknown[key] = ErrorCode.unknown_topic_or_partition
                 continue
             offsets[key] = CommittedOffset(

@@ -11,7 +11,8 @@ Behaviour:
 * Above the producer's quota the answer carries a throttle time, and the connection is silent for so long.
 * Internal topics are written by the broker only: INVALID_TOPIC_EXCEPTION.
 * The first batch of a transaction is taken when its coordinator knows that the transaction has this partition; what
-  it answers otherwise is told, or NOT_ENOUGH_REPLICAS, which makes clients retry, if it cannot tell now. Transactional
+  it answers otherwise is told, or NOT_ENOUGH_REPLICAS, which makes clients retry, if it cannot tell now. A coordinator
+  on another broker is asked first, and the connection's later requests wait for that (not without acks). Transactional
   batches in a request without a transactional id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 
 Versions 0 to 2 are told by ApiVersions and not served: see broker.protocol.apis. v7 brings zstd (KIP-110); before it
@@ -20,14 +21,16 @@ UNSUPPORTED_COMPRESSION_TYPE. v11 brings TRANSACTION_ABORTABLE (KIP-890); before
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
-from broker.handlers.verification import verifier
+from broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from broker.internal_topic import INTERNAL_TOPICS
+from broker.log.checkpoint import TopicPartition
 from broker.log.partition_log import Appended
 from broker.metrics.counters import TopicCounters
 from broker.node import Node
@@ -37,12 +40,14 @@ from broker.protocol.produce import (
     PartitionProduced,
     ProducePartition,
     ProduceRequest,
+    ProduceTopic,
     decode_request,
     encode_response,
 )
-from broker.records.batch import is_zstd
+from broker.records.batch import is_zstd, transactional_producer
 from broker.records.produced import RefusedRecords
 from broker.replica.partition import Partition, Verify
+from broker.txn.transaction import Producer
 
 decode = decode_request
 
@@ -69,14 +74,25 @@ _UNDECIDED: Final = (
     ErrorCode.concurrent_transactions,
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
+    ErrorCode.network_exception,
     ErrorCode.not_coordinator,
 )
 """Older clients would not retry for these (ReplicaManager.appendRecords)."""
 
 
-def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Reply:
+def handle(
+    node: Node,
+    context: RequestContext,
+    request: ProduceRequest,
+    verified: Mapping[TopicPartition, Verified] | None = None,
+) -> Reply:
+    """`verified` is what the transaction's coordinator said, if it is another broker that was asked."""
     now_ms = node.clock.now_ms()
     transactional_id, acks, _, wanted_topics = request
+    if transactional_id is not None and verified is None and acks != 0 and is_asked_elsewhere(node, transactional_id):
+        unverified = _unverified(node, request)
+        if unverified:
+            return _verify_first(node, context, request, transactional_id, unverified)
     answers: list[tuple[str, list[PartitionProduced]]] = []
     waiting: list[tuple[Partition, int, list[PartitionProduced], int]] = []
     for topic, partitions in wanted_topics:
@@ -91,7 +107,10 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Repl
                 counters.produces += 1
                 _count_failure(node, counters, unfit)
                 continue
-            verify = None if transactional_id is None else _verifier(node, context, transactional_id, partition)
+            verify = None
+            if transactional_id is not None:
+                outcome = None if verified is None else verified.get((topic, wanted.partition))
+                verify = _verifier(node, context, transactional_id, partition, outcome)
             if context.version < ZSTD_FROM and is_zstd(wanted.records):
                 answer, appended = PartitionProduced(wanted.partition, ErrorCode.unsupported_compression_type), None
             else:
@@ -133,10 +152,59 @@ def _count_failure(node: Node, counters: TopicCounters, error_code: ErrorCode) -
     node.counters.failed(PRODUCE, error_code)
 
 
-def _verifier(node: Node, context: RequestContext, transactional_id: str, partition: Partition) -> Verify:
-    verify = verifier(
-        node, transactional_id, partition.topic, partition.index, knows_abortable=context.version >= ABORTABLE_FROM
+def _unverified(node: Node, request: ProduceRequest) -> list[tuple[Partition, Producer]]:
+    """The partitions here in which a transaction is to begin."""
+    found = []
+    for topic, partitions in request.topics:
+        for wanted in partitions:
+            partition = node.partition(topic, wanted.partition)
+            producer = transactional_producer(wanted.records)
+            if partition is not None and producer is not None and not partition.has_open_transaction(producer[0]):
+                found.append((partition, Producer(*producer)))
+    return found
+
+
+def _verify_first(
+    node: Node,
+    context: RequestContext,
+    request: ProduceRequest,
+    transactional_id: str,
+    unverified: list[tuple[Partition, Producer]],
+) -> Reply:
+    # The frame is overwritten once this returns.
+    kept = request._replace(
+        topics=[
+            ProduceTopic(
+                topic,
+                [
+                    ProducePartition(index, None if records is None else memoryview(bytearray(records)))
+                    for index, records in partitions
+                ],
+            )
+            for topic, partitions in request.topics
+        ]
     )
+    deferred = Deferred()
+    # What the producer sends next must not go in before this.
+    deferred.holds_line = True
+
+    def answered(verified: Mapping[TopicPartition, Verified]) -> None:
+        reply = handle(node, context, kept, verified)
+        assert reply is not None, "without acks nobody is asked elsewhere"
+        if isinstance(reply, Deferred):
+            reply.on_ready(deferred.complete)
+        else:
+            deferred.complete(reply)
+
+    verify_elsewhere(node, transactional_id, unverified, answered)
+    return deferred.now_or_later()
+
+
+def _verifier(
+    node: Node, context: RequestContext, transactional_id: str, partition: Partition, verified: Verified | None
+) -> Verify:
+    knows_abortable = context.version >= ABORTABLE_FROM
+    verify = verifier(node, transactional_id, partition, knows_abortable=knows_abortable, verified=verified)
 
     def verify_or_retry(producer_id: int, producer_epoch: int) -> ErrorCode:
         error = verify(producer_id, producer_epoch)

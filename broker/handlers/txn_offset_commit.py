@@ -15,6 +15,7 @@ Versions: below v2 COORDINATOR_NOT_AVAILABLE stands for COORDINATOR_LOAD_IN_PROG
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -22,10 +23,10 @@ from kio.schema.errors import ErrorCode
 from broker.group.coordinator import Committer, Outcomes
 from broker.group.offsets import CommittedOffset, TopicPartition
 from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.handlers.verification import verifier
-from broker.internal_topic import OFFSETS_TOPIC
+from broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from broker.node import Node
 from broker.protocol.cold import Answer
+from broker.txn.transaction import Producer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -36,7 +37,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     for topic in request.topics:
         for wanted in topic.partitions:
             key = (topic.name, wanted.partition_index)
-            if node.partition(*key) is None:
+            if node.cluster.partition(*key) is None:
                 unknown[key] = ErrorCode.unknown_topic_or_partition
                 continue
             epoch = getattr(wanted, "committed_leader_epoch", -1)
@@ -53,16 +54,28 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         getattr(request, "group_instance_id", None),
         getattr(request, "generation_id", -1),
     )
-    partition = node.groups.partition_of(request.group_id)
-    verify = verifier(
-        node,
-        request.transactional_id,
-        OFFSETS_TOPIC,
-        -1 if partition is None else partition,
-        knows_abortable=version >= 4,
-    )
-    producer = request.producer_id, request.producer_epoch
-    node.groups.commit_in_transaction(request.group_id, committer, producer, verify, offsets, answer)
+    producer = Producer(request.producer_id, request.producer_epoch)
+    partition = node.groups.partition(request.group_id)
+
+    def commit(verified: Verified | None) -> None:
+        verify = None
+        if partition is not None:
+            verify = verifier(
+                node, request.transactional_id, partition, knows_abortable=version >= 4, verified=verified
+            )
+        node.groups.commit_in_transaction(request.group_id, committer, producer, verify, offsets, answer)
+
+    def answered(verified: Mapping[TopicPartition, Verified]) -> None:
+        commit(next(iter(verified.values())))
+
+    if (
+        partition is None
+        or partition.has_open_transaction(producer.producer_id)
+        or not is_asked_elsewhere(node, request.transactional_id)
+    ):
+        commit(None)
+    else:
+        verify_elsewhere(node, request.transactional_id, [(partition, producer)], answered)
     return deferred.now_or_later()
 
 

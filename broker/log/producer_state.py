@@ -76,13 +76,22 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerState:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "transaction_first_offset")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_marker",
+        "last_timestamp_ms",
+        "transaction_first_offset",
+    )
 
     def __init__(self, epoch: int = NO_EPOCH) -> None:
         self.epoch = epoch
         self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_KEPT)
         self.last_timestamp_ms = NO_TIMESTAMP
         self.coordinator_epoch = -1
+        self.last_marker = NO_OFFSET
+        """Where its last transaction ended, if that was in this run."""
         self.transaction_first_offset = NO_OFFSET
 
     @property
@@ -126,6 +135,11 @@ class ProducerStates:
     def has_open_transaction(self, producer_id: int) -> bool:
         state = self._states.get(producer_id)
         return state is not None and state.transaction_first_offset != NO_OFFSET
+
+    def last_marker(self, producer_id: int) -> int:
+        """Where the producer's last transaction ended; it changes with every marker."""
+        state = self._states.get(producer_id)
+        return NO_OFFSET if state is None else state.last_marker
 
     def has_late_transaction(self, now_ms: int, longest_ms: int) -> bool:
         """Whether the first open one had nothing written for longer than any may be open: nobody will end it."""
@@ -210,6 +224,7 @@ class ProducerStates:
             state = self._states[header.producer_id] = ProducerState(header.producer_epoch)
         state.set_epoch(header.producer_epoch)
         state.coordinator_epoch = marker.coordinator_epoch
+        state.last_marker = header.base_offset
         state.last_timestamp_ms = header.max_timestamp_ms
         first_offset, state.transaction_first_offset = state.transaction_first_offset, NO_OFFSET
         self._refused.pop(header.producer_id, None)

@@ -59,6 +59,8 @@ _ATTRIBUTES: Final = struct.Struct(">h")
 _ATTRIBUTES_OFFSET: Final = 21
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_OFFSET: Final = 35
+_PRODUCER: Final = struct.Struct(">qh")
+_PRODUCER_OFFSET: Final = 43
 
 CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
@@ -187,6 +189,17 @@ def is_zstd(records: ReadableBuffer | None) -> bool:
         return False
     (attributes,) = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_OFFSET)
     return bool(attributes & CODEC_MASK == Codec.ZSTD)
+
+
+def transactional_producer(records: ReadableBuffer | None) -> tuple[int, int] | None:
+    """(id, epoch) of the producer whose transaction the first batch here says to be part of; None if it is of none."""
+    if records is None or len(records) < HEADER_SIZE:
+        return None
+    (attributes,) = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_OFFSET)
+    if not attributes & TRANSACTIONAL_BIT:
+        return None
+    producer_id, producer_epoch = _PRODUCER.unpack_from(records, _PRODUCER_OFFSET)
+    return producer_id, producer_epoch
 
 
 def validate_produced(records: ReadableBuffer, *, max_message_bytes: int) -> list[BatchHeader] | ErrorCode:

@@ -90,6 +90,10 @@ class TransactionCoordinator:
         if name == TRANSACTIONS_TOPIC:
             self._topic.forget()
 
+    def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Of a cluster."""
+        self._topic.forget_if_gone()
+
     def on_leader(self, index: int, leader_epoch: int) -> None:
         """This broker leads that partition of `__transaction_state` now, in a cluster: it coordinates its ids."""
         self._topic.on_leader(index, leader_epoch)
