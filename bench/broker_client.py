@@ -6,7 +6,7 @@ These are separate clients that take no part in the load, so their answers are a
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -29,6 +29,7 @@ _REFUSALS: Final = (
 _NOT_YET: Final = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
 _UNTOLD: Final = (
@@ -67,9 +68,15 @@ class BrokerClient:
         partitions: int,
         config: Mapping[str, str | int | float | bool],
         timeout_s: float = _TIMEOUT_S,
+        assignment: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """Make a topic and wait until every partition has a leader. Raises UsageError when it is refused."""
+        """Make a topic and wait until every partition has a leader. Raises UsageError when it is refused.
+
+        `assignment`: the brokers of each partition, its first leader first; None leaves that to the cluster.
+        """
         topic = NewTopic(name, num_partitions=partitions, config={key: as_text(value) for key, value in config.items()})
+        if assignment is not None:
+            topic.replica_assignment = [list(replicas) for replicas in assignment]
         try:
             self._admin.create_topics([topic], operation_timeout=timeout_s, request_timeout=timeout_s)[name].result()
         except KafkaException as error:

@@ -152,6 +152,14 @@ class ProcessSystem:
         self._process.kill()
         self._process.wait()
 
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._process.terminate()
+
+    def wait(self, within_s: float) -> None:
+        """Until it has ended; raises TimeoutExpired."""
+        self._process.wait(within_s)
+
     def _wait_until_ready(
         self, checkpoint: Callable[[], None], address_when_ready: Callable[[str], str | None], within_s: float
     ) -> str:

@@ -6,6 +6,8 @@ import random
 import shlex
 import sys
 import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -13,7 +15,9 @@ from typing import Annotated, Final
 import typer
 
 from bench.comparison import results
-from bench.comparison.cells import Cell
+from bench.comparison.cells import Cell, WarmCell
+from bench.comparison.cluster_cells import cluster_load_cells, cluster_start_cells
+from bench.comparison.clusters import find_cluster
 from bench.comparison.contenders import BARE_LOOP, HIGHWATER, KAFKA_LINES, Contender, find_contender
 from bench.comparison.librdkafka import rdkafka_performance
 from bench.comparison.load_cells import load_cells
@@ -21,7 +25,7 @@ from bench.comparison.native import program
 from bench.comparison.report import render
 from bench.comparison.results import CellResult, ThrownOut
 from bench.comparison.run import Comparison, Measured, Scope
-from bench.comparison.start_cells import start_cells
+from bench.comparison.start_cells import StartCell, start_cells
 from bench.comparison.surroundings import surroundings
 from bench.errors import UsageError
 
@@ -53,7 +57,7 @@ def compare(
     """
     try:
         if list_cells:
-            for cell in (*load_cells(), *start_cells()):
+            for cell in _cells():
                 typer.echo(f"{cell.name:24} {cell.title}")
             return
         out = out or (None if quick else Path("docs/results"))
@@ -76,40 +80,42 @@ def compare(
 def _measure(
     scope: Scope, only: list[str] | None, systems: list[str] | None, storage: Path, out: Path | None
 ) -> list[ThrownOut]:
-    warm = [cell for cell in load_cells() if not only or cell.name in only]
-    starting = [cell for cell in start_cells() if not only or cell.name in only]
-    names = [cell.name for cell in (*load_cells(), *start_cells())]
-    _refuse_unknown("cell", only or [], names)
+    _refuse_unknown("cell", only or [], [cell.name for cell in _cells()])
     _refuse_unknown("system", systems or [], SYSTEMS)
     if not storage.is_dir():
         raise UsageError(f"--storage {storage} is not a directory")
     if out is not None and not out.is_dir():
         raise UsageError(f"--out {out} is not a directory; make it first, or run this at the top of the project")
-    contenders = _contenders([name for name in SYSTEMS if not systems or name in systems])
+    wanted = [name for name in SYSTEMS if not systems or name in systems]
+    plans = [
+        _Plan.of(load_cells(), start_cells(), only, wanted, find_contender),
+        _Plan.of(cluster_load_cells(), cluster_start_cells(), only, wanted, find_cluster),
+    ]
     rdkafka_performance()
     program("wire_load")
     environment = surroundings(storage)
     command = f"make bench-broker ARGS='{shlex.join(sys.argv[1:])}'" if sys.argv[1:] else "make bench-broker"
     kept: dict[str, CellResult] = {}
+    for plan in plans:
 
-    def keep(cell: Cell, measured: Measured) -> None:
-        kept[cell.name] = CellResult(
-            title=cell.title,
-            how=cell.how,
-            measures=list(cell.measures),
-            aims=list(cell.aims),
-            measured_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            command=f"{command} (seed {scope.seed})",
-            environment=environment,
-            systems={name: contender.version for name, contender in contenders.items() if name in cell.systems},
-            samples=measured.samples,
-            thrown_out=measured.thrown_out,
-        )
-        if out is not None:
-            _write(out, {cell.name: kept[cell.name]})
+        def keep(cell: Cell, measured: Measured, contenders: Mapping[str, Contender] = plan.contenders) -> None:
+            kept[cell.name] = CellResult(
+                title=cell.title,
+                how=cell.how,
+                measures=list(cell.measures),
+                aims=list(cell.aims),
+                measured_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+                command=f"{command} (seed {scope.seed})",
+                environment=environment,
+                systems={name: contender.version for name, contender in contenders.items() if name in cell.systems},
+                samples=measured.samples,
+                thrown_out=measured.thrown_out,
+            )
+            if out is not None:
+                _write(out, {cell.name: kept[cell.name]})
 
-    comparison = Comparison(scope, contenders, storage, lambda line: typer.echo(line, err=True))
-    comparison.measure(warm, starting, keep)
+        comparison = Comparison(scope, plan.contenders, storage, lambda line: typer.echo(line, err=True))
+        comparison.measure(plan.loading, plan.starting, keep)
     if out is None:
         typer.echo(render(results.Comparison(cells=kept)))
     else:
@@ -117,15 +123,43 @@ def _measure(
     return [thrown for result in kept.values() for thrown in result.thrown_out]
 
 
-def _contenders(names: list[str]) -> dict[str, Contender]:
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Cells that are measured on the same contenders."""
+
+    loading: list[WarmCell]
+    starting: list[StartCell]
+    contenders: dict[str, Contender]
+
+    @classmethod
+    def of(
+        cls,
+        loading: Iterable[WarmCell],
+        starting: Iterable[StartCell],
+        only: list[str] | None,
+        systems: list[str],
+        find: Callable[[str], Contender],
+    ) -> _Plan:
+        loading = [cell for cell in loading if not only or cell.name in only]
+        starting = [cell for cell in starting if not only or cell.name in only]
+        needed = {name for cell in (*loading, *starting) for name in cell.systems}
+        return cls(loading, starting, _contenders([name for name in systems if name in needed], find))
+
+
+def _cells() -> list[Cell]:
+    """All, in the order of the page."""
+    return [*load_cells(), *start_cells(), *cluster_load_cells(), *cluster_start_cells()]
+
+
+def _contenders(names: list[str], find: Callable[[str], Contender]) -> dict[str, Contender]:
     """Those that this host can run; one line for each that it cannot."""
     found: dict[str, Contender] = {}
     for name in names:
         try:
-            found[name] = find_contender(name)
+            found[name] = find(name)
         except UsageError as error:
             typer.echo(f"bench-broker: {name} is left out: {error}", err=True)
-    if HIGHWATER not in found:
+    if names and HIGHWATER not in found:
         raise UsageError("nothing can be compared without --systems highwater")
     return found
 
@@ -140,8 +174,7 @@ def _write(out: Path, measured: dict[str, CellResult]) -> None:
     """Put cells among those that are there, in the order of the tables."""
     file = out / f"{RESULTS}.json"
     cells = results.read(file).cells | measured
-    order = [cell.name for cell in (*load_cells(), *start_cells())]
-    known = {name: cells[name] for name in order if name in cells}
+    known = {cell.name: cells[cell.name] for cell in _cells() if cell.name in cells}
     comparison = results.Comparison(cells=known)
     results.write(file, comparison)
     file.with_suffix(".md").write_text(render(comparison), "utf-8")

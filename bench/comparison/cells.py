@@ -106,7 +106,8 @@ class Topic:
 
     def __enter__(self) -> Topic:
         if self._client:
-            self._client.create_topic(self.name, self.partitions, self._config)
+            assignment = self.broker.assignment(self.partitions)
+            self._client.create_topic(self.name, self.partitions, self._config, assignment=assignment)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -153,7 +154,7 @@ def prepared(*, acks: int, connections: int, in_flight: int) -> NewProducer:
         requests = PreparedRequests(stage.directory, topic.name, acks=acks, records=1, record_bytes=KIB)
         return lambda records: topic.wrote(
             requests.send(
-                topic.broker.port,
+                topic.broker.ports,
                 records,
                 connections=connections,
                 in_flight=in_flight,
@@ -318,6 +319,7 @@ class LatencyCell:
     measures: Sequence[Measure] = (P50_MS, P99_MS, MB_PER_S, CPU_S_PER_GIB)
     aims: Sequence[Aim] = (at_most(P50_MS, 0.7), at_most(P99_MS, 0.7), at_most(CPU_S_PER_GIB, 0.7))
     systems: Sequence[str] = BROKERS
+    acks: int = 1
     _rate: float = 0.0
 
     def prepare(self, stage: Stage, brokers: Mapping[str, Broker]) -> None:
@@ -340,10 +342,10 @@ class LatencyCell:
             return self._send(stage, topic, stage.records_for_a_load(first)).records_per_s
 
     def _send(self, stage: Stage, topic: Topic, records: int, records_per_s: float = 0.0) -> Load:
-        requests = PreparedRequests(stage.directory, topic.name, acks=1, records=15, record_bytes=KIB)
+        requests = PreparedRequests(stage.directory, topic.name, acks=self.acks, records=15, record_bytes=KIB)
         return topic.wrote(
             requests.send(
-                topic.broker.port,
+                topic.broker.ports,
                 records,
                 connections=PARTITIONS,
                 in_flight=1000 if records_per_s else 5,

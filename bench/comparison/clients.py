@@ -135,7 +135,7 @@ class PreparedRequests:
 
     def send(
         self,
-        port: int,
+        ports: Sequence[int],
         records: int,
         *,
         connections: int,
@@ -145,11 +145,18 @@ class PreparedRequests:
     ) -> Load:
         """At least `records`, in whole requests; as fast as they are answered unless a rate is given.
 
+        Partition p is led at port p modulo their number, and so is the number of connections a multiple of it.
         Raises TrialError when an answer is missing, out of turn or an error.
         """
         requests = -(-records // self.records)
         numbers = (partitions, connections, in_flight, requests, records_per_s / self.records)
-        command = [str(program("wire_load")), str(port), str(self._template), *self._places, *map(str, numbers)]
+        command = [
+            str(program("wire_load")),
+            ",".join(map(str, ports)),
+            str(self._template),
+            *self._places,
+            *map(str, numbers),
+        ]
         answers = json.loads(_run(command))
         if answers["requests"] != requests:
             raise TrialError(f"{requests} requests were sent and {answers['requests']} answered")

@@ -9,7 +9,7 @@ import re
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -30,7 +30,7 @@ KAFKA_LINES: Final = ("apache-kafka-3.9", "apache-kafka-4")
 _READY_WITHIN_S: Final = 600.0
 _CLUSTER_ID: Final = "highwater-comparison00"  # 22 characters of base64: what KRaft takes for a UUID
 # What bin/kafka-server-start.sh and bin/kafka-run-class.sh of Apache Kafka give to Java.
-_JVM_OPTIONS: Final = (
+JVM_OPTIONS: Final = (
     "-server",
     "-Xmx1G",
     "-Xms1G",
@@ -61,44 +61,75 @@ class Usage:
 
 
 class Broker:
-    """One running system; leaving the context ends it."""
+    """One running system, of one process or of several brokers; leaving the context ends it."""
 
-    def __init__(self, name: str, process: ProcessSystem, directory: Path) -> None:
+    def __init__(
+        self, name: str, processes: Sequence[ProcessSystem], directory: Path, attendants: Sequence[ProcessSystem] = ()
+    ) -> None:
+        """The brokers of a cluster are numbered from 1. `attendants` end with it, and are in no figure."""
         self.name = name
-        self.address = process.bootstrap_servers
-        self.port = int(self.address.rpartition(":")[2])
+        self.address = ",".join(process.bootstrap_servers for process in processes)
+        self.ports = [int(process.bootstrap_servers.rpartition(":")[2]) for process in processes]
+        """Partition p of a topic of the comparison is led at port p modulo their number."""
         self.directory = directory
-        self._process = process
+        self.processes = processes
+        self._attendants = attendants
 
     def __enter__(self) -> Broker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.__exit__()
+        if len(self.processes) > 1:
+            self.kill()  # the last ones of a cluster wait long for others who could lead
+        for process in (*self.processes, *self._attendants):
+            process.__exit__()
+
+    @property
+    def port(self) -> int:
+        return self.ports[0]
+
+    def assignment(self, partitions: int) -> list[list[int]] | None:
+        """The brokers of each partition of a new topic, who leads it first; None when there is no choice."""
+        count = len(self.processes)
+        if count == 1:
+            return None
+        return [[(partition + turn) % count + 1 for turn in range(count)] for partition in range(partitions)]
 
     def kill(self) -> None:
-        self._process.kill()
+        for process in self.processes:
+            process.kill()
 
     def check(self) -> None:
         """Raises TrialError when it no longer runs."""
-        if problem := self._process.problem():
-            raise TrialError(f"{self.name}: {problem}")
+        for process in self.processes:
+            if problem := process.problem():
+                raise TrialError(f"{self.name}: {problem}")
 
     def usage(self) -> Usage:
-        """Of its process and those that it started."""
+        """What its processes have used."""
         self.check()
-        main = psutil.Process(self._process.process_ids[0])
-        cpu_s, rss_bytes, peak_rss_bytes = 0.0, 0, 0
-        for process in (main, *main.children(recursive=True)):
-            times = process.cpu_times()
-            cpu_s += times.user + times.system
-            rss_bytes += process.memory_info().rss
-            status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii", errors="replace")
-            peak = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
-            peak_rss_bytes += int(peak[1]) * 1024 if peak else 0
-        # Processes that have ended and were waited for count too.
-        ended = main.cpu_times()
-        return Usage(cpu_s + ended.children_user + ended.children_system, rss_bytes, peak_rss_bytes)
+        usages = [_usage_of(process.process_ids[0]) for process in self.processes]
+        return Usage(
+            sum(usage.cpu_s for usage in usages),
+            sum(usage.rss_bytes for usage in usages),
+            sum(usage.peak_rss_bytes for usage in usages),
+        )
+
+
+def _usage_of(process_id: int) -> Usage:
+    """Of a process and those that it started."""
+    main = psutil.Process(process_id)
+    cpu_s, rss_bytes, peak_rss_bytes = 0.0, 0, 0
+    for process in (main, *main.children(recursive=True)):
+        times = process.cpu_times()
+        cpu_s += times.user + times.system
+        rss_bytes += process.memory_info().rss
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii", errors="replace")
+        peak = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+        peak_rss_bytes += int(peak[1]) * 1024 if peak else 0
+    # Processes that have ended and were waited for count too.
+    ended = main.cpu_times()
+    return Usage(cpu_s + ended.children_user + ended.children_system, rss_bytes, peak_rss_bytes)
 
 
 class Contender(Protocol):
@@ -120,7 +151,7 @@ class Highwater:
         for name, value in {**_PROPERTIES, **properties}.items():
             command += ["--property", f"{name}={value}"]
         process = _process(self, command, directory)
-        return Broker(self.name, process, directory)
+        return Broker(self.name, [process], directory)
 
 
 class BareLoop:
@@ -136,7 +167,7 @@ class BareLoop:
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         command = [str(self._program), str(directory), properties["num.partitions"]]
-        return Broker(self.name, _process(self, command, directory), directory)
+        return Broker(self.name, [_process(self, command, directory)], directory)
 
 
 class ApacheKafka:
@@ -151,7 +182,7 @@ class ApacheKafka:
         self._class_path = f"{jars(pom)}/*"
 
     def start(self, directory: Path, properties: Mapping[str, str]) -> Broker:
-        port, controller_port = _free_ports(2)
+        port, controller_port = free_ports(2)
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -164,7 +195,7 @@ class ApacheKafka:
         }
         file = directory.with_name(directory.name + ".properties")
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), "utf-8")
-        java = ["java", *_JVM_OPTIONS, "-Xlog:disable", "-cp", self._class_path]
+        java = ["java", *JVM_OPTIONS, "-Xlog:disable", "-cp", self._class_path]
         java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         if not (directory / "meta.properties").exists():
             run_step([*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", file], directory.parent)
@@ -174,7 +205,7 @@ class ApacheKafka:
                 return f"127.0.0.1:{port}" if probe.connect_ex(("127.0.0.1", port)) == 0 else None
 
         process = _process(self, [*java, "kafka.Kafka", str(file)], directory, listening)
-        return Broker(self.name, process, directory)
+        return Broker(self.name, [process], directory)
 
 
 def _process(
@@ -194,7 +225,7 @@ def _process(
     )
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:
         return [probe.getsockname()[1] for probe in probes]

@@ -31,7 +31,7 @@ from bench.comparison.contenders import HIGHWATER, Contender
 from bench.comparison.results import Aim, Measure
 from bench.errors import TrialError
 
-_TOPIC: Final = "bench"
+TOPIC: Final = "bench"
 _ANSWERS_WITHIN_S: Final = 300.0
 
 
@@ -105,13 +105,13 @@ class MemoryCell:
         records = round(GIB * stage.scale) // KIB
         with contender.start(directory, {}) as broker:
             client = BrokerClient(broker.address)
-            client.create_topic(_TOPIC, PARTITIONS, {})
+            client.create_topic(TOPIC, PARTITIONS, {})
             time.sleep(5)
             idle = broker.usage()
-            produce(broker.address, _TOPIC, PARTITIONS, batches_of(16 * KIB, KIB), records)
-            if client.count_records(_TOPIC, PARTITIONS) != records:
+            produce(broker.address, TOPIC, PARTITIONS, batches_of(16 * KIB, KIB), records)
+            if client.count_records(TOPIC, PARTITIONS) != records:
                 raise TrialError(f"{records} records were acknowledged, and the log holds another number")
-            consume(broker.address, _TOPIC, PARTITIONS, KIB, records)
+            consume(broker.address, TOPIC, PARTITIONS, KIB, records)
             loaded = broker.usage()
         shutil.rmtree(directory)
         return {_IDLE.name: idle.rss_bytes / MIB, _LOADED.name: loaded.peak_rss_bytes / MIB}
@@ -166,7 +166,7 @@ class RestartCell:
         settle()
         started_s = time.monotonic()
         with contender.start(log.directory, {}) as broker:
-            wait_until_whole(broker.address, _TOPIC, self.partitions, log.records)
+            wait_until_whole(broker.address, TOPIC, self.partitions, log.records)
             ready_s = time.monotonic() - started_s
             log.records += 1
             cpu_s = broker.usage().cpu_s
@@ -179,8 +179,8 @@ class RestartCell:
         # Long lingering fills batches although the records are spread over a thousand partitions.
         properties = {"batch.size": str(16 * KIB), "linger.ms": "100", "queue.buffering.max.messages": "400000"}
         with contender.start(directory, {}) as broker:
-            BrokerClient(broker.address).create_topic(_TOPIC, self.partitions, {}, _ANSWERS_WITHIN_S)
-            produce(broker.address, _TOPIC, self.partitions, Production(KIB, properties), records)
+            BrokerClient(broker.address).create_topic(TOPIC, self.partitions, {}, _ANSWERS_WITHIN_S)
+            produce(broker.address, TOPIC, self.partitions, Production(KIB, properties), records)
             settle()
             broker.kill()
         log = _CrashedLog(directory, records)
@@ -239,14 +239,14 @@ class PartitionsCell:
             empty_start_s = time.monotonic() - started_s
             empty = broker.usage()
             made_s = time.monotonic()
-            BrokerClient(broker.address).create_topic(_TOPIC, partitions, {}, _ANSWERS_WITHIN_S)
+            BrokerClient(broker.address).create_topic(TOPIC, partitions, {}, _ANSWERS_WITHIN_S)
             made_s = time.monotonic() - made_s
-            _one_record_each(broker.address, partitions)
-            wait_until_whole(broker.address, _TOPIC, partitions, partitions)
+            one_record_each(broker.address, partitions)
+            wait_until_whole(broker.address, TOPIC, partitions, partitions)
             full = broker.usage()
         restarted_s = time.monotonic()
         with contender.start(directory, {}) as broker:
-            wait_until_whole(broker.address, _TOPIC, partitions, partitions + 1)
+            wait_until_whole(broker.address, TOPIC, partitions, partitions + 1)
             restarted_s = time.monotonic() - restarted_s
         shutil.rmtree(directory)
         return {
@@ -256,10 +256,10 @@ class PartitionsCell:
         }
 
 
-def _one_record_each(address: str, partitions: int) -> None:
+def one_record_each(address: str, partitions: int) -> None:
     producer = Producer({"bootstrap.servers": address, "acks": "all", "log_level": 0})
     for partition in range(partitions):
-        producer.produce(_TOPIC, bytes(KIB), partition=partition)
+        producer.produce(TOPIC, bytes(KIB), partition=partition)
     if left := producer.flush(120):
         raise TrialError(f"{left} of {partitions} records were not acknowledged")
 

@@ -3,9 +3,10 @@
  * It costs the host little, so that the broker has the cores. One thread, ppoll(2). Closed loop: each connection keeps
  * IN_FLIGHT requests unanswered. Open loop (RATE above 0): request i is due at start + i / RATE on connection i modulo
  * CONNECTIONS, whatever the broker does; a stall is paid for by every request that it delays, for latency runs from the
- * due time. Connection c produces to partition c modulo PARTITIONS.
+ * due time. Connection c produces to partition c modulo PARTITIONS, at port c modulo their number: PORTS are separated by
+ * commas, and partition p is led at port p modulo their number.
  *
- *   wire_load PORT TEMPLATE CORRELATION_AT PARTITION_AT ERROR_AT PARTITIONS CONNECTIONS IN_FLIGHT REQUESTS RATE
+ *   wire_load PORTS TEMPLATE CORRELATION_AT PARTITION_AT ERROR_AT PARTITIONS CONNECTIONS IN_FLIGHT REQUESTS RATE
  *
  * TEMPLATE is the file with the request's frame, size included; CORRELATION_AT and PARTITION_AT are where in it the
  * correlation id and the partition stand, ERROR_AT where in the answer's frame the error code stands. Every answer's
@@ -137,10 +138,13 @@ static long long percentile(double part) {
     return (long long)latency_ns[rank < answered ? rank : answered - 1];
 }
 
-static void connect_all(int count, uint16_t port, int partitions) {
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+static void connect_all(int count, const char *ports, int partitions) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const char *port = ports;
     for (int i = 0; i < count; i++) {
+        address.sin_port = htons((uint16_t)atoi(port));
+        const char *comma = strchr(port, ',');
+        port = comma ? comma + 1 : ports;
         int one = 1, opened = socket(AF_INET, SOCK_STREAM, 0);
         if (connect(opened, (struct sockaddr *)&address, sizeof address) != 0)
             fail("connect");
@@ -169,7 +173,7 @@ static void read_template(const char *path) {
 
 int main(int argc, char **argv) {
     if (argc != 11) {
-        fprintf(stderr, "usage: wire_load PORT TEMPLATE CORRELATION_AT PARTITION_AT ERROR_AT "
+        fprintf(stderr, "usage: wire_load PORTS TEMPLATE CORRELATION_AT PARTITION_AT ERROR_AT "
                         "PARTITIONS CONNECTIONS IN_FLIGHT REQUESTS RATE\n");
         return 2;
     }
@@ -185,7 +189,7 @@ int main(int argc, char **argv) {
     watched = calloc((size_t)count, sizeof *watched);
     connections = calloc((size_t)count, sizeof *connections);
     latency_ns = calloc((size_t)requests, sizeof *latency_ns);
-    connect_all(count, (uint16_t)atoi(argv[1]), atoi(argv[6]));
+    connect_all(count, argv[1], atoi(argv[6]));
 
     int64_t started = now_ns(), scheduled = 0;
     while (answered < requests) {

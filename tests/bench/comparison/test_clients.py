@@ -96,7 +96,7 @@ def test_every_prepared_request_stands_in_the_log(tmp_path: Path, broker: Broker
     client = BrokerClient(broker.address)
     client.create_topic("bench", 3, {"flush.messages": "1"})
     requests = PreparedRequests(tmp_path, "bench", acks=-1, records=2, record_bytes=100)
-    load = requests.send(broker.port, 2001, connections=8, in_flight=4, partitions=3, records_per_s=records_per_s)
+    load = requests.send(broker.ports, 2001, connections=8, in_flight=4, partitions=3, records_per_s=records_per_s)
     assert load.records == 2002, "whole requests"
     assert client.count_records("bench", 3) == 2002
     assert load.p50_ns is not None
@@ -110,7 +110,7 @@ def test_every_prepared_request_stands_in_the_log(tmp_path: Path, broker: Broker
 def test_an_error_in_an_answer_is_a_failed_load(tmp_path: Path, broker: Broker) -> None:
     requests = PreparedRequests(tmp_path, "missing", acks=1, records=1, record_bytes=100)
     with pytest.raises(TrialError, match="error code 3"):
-        requests.send(broker.port, 10, connections=1, in_flight=1)
+        requests.send(broker.ports, 10, connections=1, in_flight=1)
 
 
 @compiled
@@ -118,7 +118,7 @@ def test_an_error_in_an_answer_is_a_failed_load(tmp_path: Path, broker: Broker) 
 def test_a_fetch_reads_to_the_end(tmp_path: Path, broker: Broker) -> None:
     BrokerClient(broker.address).create_topic("bench", 1, {})
     requests = PreparedRequests(tmp_path, "bench", acks=1, records=100, record_bytes=1024)
-    requests.send(broker.port, 5000, connections=2, in_flight=4)
+    requests.send(broker.ports, 5000, connections=2, in_flight=4)
     assert fetch(broker.port, "bench", 5000) > 0
 
 
@@ -127,7 +127,7 @@ def test_a_fetch_reads_to_the_end(tmp_path: Path, broker: Broker) -> None:
 def test_the_bare_loop_writes_what_it_is_sent(tmp_path: Path) -> None:
     with BareLoop().start(tmp_path / "log", {"num.partitions": "2"}) as loop:
         requests = PreparedRequests(tmp_path, "bench", acks=1, records=1, record_bytes=1024)
-        requests.send(loop.port, 100, connections=4, in_flight=8, partitions=2)
+        requests.send(loop.ports, 100, connections=4, in_flight=8, partitions=2)
         batch = record_batch(1, 1024)
         written = [(loop.directory / name).read_bytes() for name in ("0.log", "1.log")]
     assert len(written[0]) + len(written[1]) == 100 * len(batch)
