@@ -81,6 +81,13 @@ class _Directory:
         return survivor
 
 
+class _Least(random.Random):
+    """Chance at its worst."""
+
+    def randint(self, a: int, b: int) -> int:
+        return a
+
+
 class SimulatedFiles:
     """Implements `FileOperations`."""
 
@@ -109,6 +116,10 @@ class SimulatedFiles:
 
     def after_power_cut(self, seed: int) -> SimulatedFiles:
         return SimulatedFiles(self._root.after_power_cut(random.Random(seed)))
+
+    def as_synced(self) -> SimulatedFiles:
+        """After a power cut that left nothing of what was not synced."""
+        return SimulatedFiles(self._root.after_power_cut(_Least()))
 
     # FileOperations
 

@@ -217,6 +217,11 @@ class SimulatedBroker:
         self.kill()
         self.files = self.files.after_power_cut(self.cluster.world.rng.getrandbits(32))
 
+    def cut_power_and_lose_all(self) -> None:
+        """The same, and nothing is left of what was not synced."""
+        self.kill()
+        self.files = self.files.as_synced()
+
     def _end(self) -> None:
         self.is_running = False
         self.process.kill()

@@ -12,6 +12,7 @@ from typing import Final
 from tests.broker.log.simulated_files import Killed
 
 _EPOCH_MS: Final = 1_700_000_000_000
+_LOOK_EVERY_MS: Final = 5
 
 Callback = Callable[[], None]
 
@@ -19,19 +20,14 @@ Callback = Callable[[], None]
 class Event:
     """Something due at a time; also the timer that whoever waits for it holds."""
 
-    __slots__ = ("callback", "process", "sequence", "time_ms")
+    __slots__ = ("callback", "process")
 
-    def __init__(self, time_ms: int, sequence: int, process: Process | None, callback: Callback) -> None:
-        self.time_ms = time_ms
-        self.sequence = sequence
+    def __init__(self, process: Process | None, callback: Callback) -> None:
         self.process = process
         self.callback: Callback | None = callback
 
     def cancel(self) -> None:
         self.callback = None
-
-    def __lt__(self, other: Event) -> bool:
-        return (self.time_ms, self.sequence) < (other.time_ms, other.sequence)
 
 
 class World:
@@ -46,7 +42,7 @@ class World:
         """Called after each event of a process."""
         self.history: list[str] = []
         self.is_told_at_once = False
-        self._queue: list[Event] = []
+        self._queue: list[tuple[int, int, Event]] = []
         self._sequence = 0
 
     def tell(self, text: str) -> None:
@@ -63,27 +59,30 @@ class World:
 
     def add(self, delay_ms: int, process: Process | None, callback: Callback) -> Event:
         self._sequence += 1
-        event = Event(self.now_ms + int(delay_ms), self._sequence, process, callback)
-        heapq.heappush(self._queue, event)
+        event = Event(process, callback)
+        heapq.heappush(self._queue, (self.now_ms + int(delay_ms), self._sequence, event))
         return event
 
     def run(self, duration_ms: int, until: Callable[[], bool] = lambda: False) -> bool:
-        """Let time pass, at most so much of it; whether `until` came true."""
+        """Let time pass, at most so much of it; whether `until` came true, at which is looked every few ms."""
         end_ms = self.now_ms + duration_ms
+        look_ms = self.now_ms
         queue = self._queue
-        while queue and queue[0].time_ms <= end_ms:
-            event = heapq.heappop(queue)
+        while queue and queue[0][0] <= end_ms:
+            if queue[0][0] > look_ms:
+                if until():
+                    return True
+                look_ms = queue[0][0] + _LOOK_EVERY_MS
+            time_ms, _, event = heapq.heappop(queue)
             callback = event.callback
             if callback is None:
                 continue
-            self.now_ms = event.time_ms
+            self.now_ms = time_ms
             process = event.process
             if process is None:
                 callback()
             else:
                 process.run(callback)
-            if until():
-                return True
         self.now_ms = end_ms
         return until()
 

@@ -1,0 +1,232 @@
+"""Failures that real clusters had or have, told step by step: each happens where it must, and not where it must not."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker.cluster.peers import PeerFailure
+from tests.broker.simulation.checker import Violation
+from tests.broker.simulation.story import KEY, Story, before_leader_epochs
+
+_NO_MIN = {"min.insync.replicas": "1"}
+_UNCLEAN = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+
+
+def _leader_fails_twice(story: Story) -> None:
+    """A follower that does not yet know that a record is committed begins to follow another leader, which fails before
+    the follower has fetched anything of it (KIP-101, scenario 1)."""
+    story.produce("m1", 2)
+    story.let_pass(1000)
+    story.produce("m2", 2)
+    assert story.replica(2).high_watermark == 2
+    assert story.replica(1).high_watermark == 1
+    story.cut(1, 3)
+    story[2].kill()
+    story.wait(lambda: story.state.leader == 3)
+    story.cluster.network.heal_all()
+    story.wait(lambda: story.replica(1).leader_epoch == 1)
+    story[3].kill()
+    story.wait(lambda: story.leads(1))
+
+
+def test_a_committed_record_is_not_cut_off_by_who_does_not_know_that_it_is() -> None:
+    story = Story()
+    _leader_fails_twice(story)
+    assert story.log(1) == ["m1@0", "m2@0"]
+    story.heal()
+
+
+def test_before_leader_epochs_a_committed_record_was_lost() -> None:
+    with before_leader_epochs():
+        story = Story()
+        with pytest.raises(Violation, match="it leads in epoch 2 and has nothing at offset 1"):
+            _leader_fails_twice(story)
+
+
+def _power_fails_everywhere(story: Story) -> None:
+    """All lose power, and who comes back first has lost what the former leader has (KIP-101, scenario 2)."""
+    story.produce("m1", 2, acks=1)
+    story.wait(lambda: story.cluster.is_whole)
+    for broker in (1, 2, 3):
+        log = story.replica(broker).log
+        ticket = log.begin_flush()
+        assert ticket is not None
+        ticket.sync()
+        log.complete_flush(ticket)
+    story.produce("m2", 2, acks=1)
+    story.wait(lambda: story.cluster.is_whole)
+    # On the disk of 2 alone.
+    for broker in (1, 3):
+        story[broker].cut_power_and_lose_all()
+    story[2].kill()
+    story.let_pass(4000)
+    story[1].start()
+    story[3].start()
+    story.wait(lambda: story.leads(1) or story.leads(3))
+    leader = story.state.leader
+    story.produce("m3", leader, acks=1)
+    story[2].start()
+    story.wait(lambda: len(story.state.in_sync_replicas) == 3)
+
+
+def test_logs_that_went_apart_in_a_power_cut_come_together() -> None:
+    story = Story(may_lose=True, properties=_NO_MIN)
+    _power_fails_everywhere(story)
+    story.heal()
+    assert story.log(1) == story.log(2) == story.log(3) == ["m1@0", "m3@1"]
+
+
+def test_before_leader_epochs_logs_stayed_apart() -> None:
+    with before_leader_epochs():
+        story = Story(may_lose=True, properties=_NO_MIN)
+        _power_fails_everywhere(story)
+        with pytest.raises(Violation, match="are not the same"):
+            story.heal()
+
+
+def test_a_fast_change_of_leaders_leaves_no_divergence() -> None:
+    """A leader is asked of an epoch that it never heard of (KIP-279)."""
+    story = Story(properties=_NO_MIN)
+    story.produce("m0", 2)
+    story.wait(lambda: story.cluster.is_whole)
+    # 2 is alone with its record, and so is 3, the next leader, with its own.
+    story[2].cut_from_zookeeper()
+    story.cut(2, 1)
+    story.cut(2, 3)
+    story.send("x1", 2, acks=1)
+    story.wait(lambda: story.leads(3))
+    story.cut(1, 3)
+    story.send("y1", 3, acks=1)
+    story.wait(lambda: story.replica(3).log.log_end_offset == 2)
+    story[3].kill()
+    story.cluster.network.heal_all()
+    story.wait(lambda: story.leads(1))
+    assert story.state.leader_epoch == 2
+    story.produce("z1", 1, acks=1)
+    story.heal()
+    assert story.log(1) == story.log(2) == story.log(3) == ["m0@0", "z1@2"]
+
+
+def test_a_stale_leader_acknowledges_nothing_and_nothing_of_it_stays() -> None:
+    """A leader that was paused, and superseded meanwhile, takes records that are sent again to its successor."""
+    story = Story()
+    story.produce("m1", 2)
+    story[2].pause()
+    late = story.send("m2", 2)
+    story.wait(lambda: story.leads(3))
+    story.produce("m2", 3)
+    story.produce("m3", 3)
+    story[2].resume()
+    # It has the record in its socket, and does not know yet that it leads no more.
+    later = story.send("m4", 2)
+    story.wait(lambda: late.outcome is not None and later.outcome is not None)
+    assert not late.is_acknowledged
+    assert not later.is_acknowledged
+    story.heal()
+    assert story.log(2) == ["m1@0", "m2@1", "m3@1"]
+
+
+def test_a_leader_that_is_alone_acknowledges_nothing() -> None:
+    """Cut off from everybody but its clients, it cannot know that another leads."""
+    story = Story()
+    story.produce("m1", 2)
+    story.cut(2, 1)
+    story.cut(2, 3)
+    story[2].cut_from_zookeeper()
+    unheard = story.send("m2", 2)
+    story.wait(lambda: story.leads(3))
+    assert story.leads(2)
+    story.produce("m3", 3)
+    story.wait(lambda: unheard.outcome is not None)
+    assert unheard.outcome in (ErrorCode.request_timed_out, PeerFailure.TIMED_OUT)
+    story.heal()
+    assert story.log(1) == ["m1@0", "m3@1"]
+
+
+def test_a_paused_controller_does_no_harm_when_it_wakes() -> None:
+    """It takes itself for the controller still, and acts on what it saw before the pause."""
+    story = Story()
+    story.produce("m1", 2)
+    # What it would do about that, it learns when it wakes.
+    story[2].kill()
+    story[1].pause()
+    story.wait(lambda: story.controller == 3)
+    story[2].start()
+    story.wait(lambda: story[2].is_registered and story.leads(3))
+    state = story.state
+    story[1].resume()
+    story.let_pass(200)
+    assert story.controller == 3
+    assert story.state.controller_epoch >= state.controller_epoch
+    story.produce("m2", story.state.leader)
+    story.heal()
+    assert story.log(1) == ["m1@0", f"m2@{story.state.leader_epoch}"]
+
+
+def test_an_unclean_election_loses_what_only_the_old_leader_had() -> None:
+    story = Story(may_lose=True, properties=_UNCLEAN)
+    story.produce("m1", 2)
+    story.wait(lambda: story.cluster.is_whole)
+    for broker in (1, 3):
+        story.cut(2, broker)
+    story.wait(lambda: story.state.in_sync_replicas == (2,))
+    story.produce("m2", 2)
+    story[2].kill()
+    story.cluster.network.heal_all()
+    story.wait(lambda: story.leads(3))
+    story.heal()
+    assert story.log(2) == ["m1@0"]
+    assert story.cluster.checker.partition(KEY).lost == 1
+
+
+def test_without_unclean_elections_a_partition_waits_for_who_has_all() -> None:
+    story = Story(properties=_NO_MIN)
+    story.produce("m1", 2)
+    story.wait(lambda: story.cluster.is_whole)
+    for broker in (1, 3):
+        story.cut(2, broker)
+    story.wait(lambda: story.state.in_sync_replicas == (2,))
+    story.produce("m2", 2)
+    story[2].kill()
+    story.cluster.network.heal_all()
+    story.let_pass(20_000)
+    assert not story.leads(1)
+    assert not story.leads(3)
+    story.heal()
+    assert story.log(1) == ["m1@0", "m2@0"]
+
+
+def test_acknowledgements_wait_for_a_lagging_follower_until_it_is_out_of_sync() -> None:
+    story = Story()
+    story.produce("m1", 2)
+    story[3].pause()
+    slow = story.send("m2", 2, timeout_ms=3900)
+    story.let_pass(500)
+    assert slow.outcome is None
+    story.wait(lambda: slow.outcome is not None)
+    assert slow.is_acknowledged
+    assert set(story.state.in_sync_replicas) == {1, 2}
+    story.heal()
+
+
+def test_too_few_in_sync_refuse_and_show_nothing() -> None:
+    story = Story(properties={"controlled.shutdown.enable": "false"})
+    story.produce("m1", 2)
+    story.wait(lambda: story.cluster.is_whole)
+    for broker in (1, 3):
+        story.cut(2, broker)
+    # Appended while the others counted as in sync.
+    early = story.send("m2", 2, timeout_ms=3900)
+    story.wait(lambda: early.outcome is not None)
+    assert not early.is_acknowledged
+    story.wait(lambda: story.state.in_sync_replicas == (2,))
+    late = story.send("m3", 2)
+    story.wait(lambda: late.outcome is not None)
+    assert late.outcome is ErrorCode.not_enough_replicas
+    weak = story.send("m4", 2, acks=1)
+    story.wait(lambda: weak.outcome is not None)
+    assert weak.is_acknowledged
+    assert story.replica(2).high_watermark == 1
+    story.heal()
+    assert story.log(1) == ["m1@0", "m2@0", "m4@0"]
