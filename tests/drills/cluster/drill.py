@@ -116,8 +116,6 @@ class Drill:
             for producer in producers:
                 producer.abandon()
             self.watcher.close()
-        for future in self._admin.delete_topics(list(self._topics)).values():
-            future.result(DEADLINE_S)
         return self.report
 
     # For stories.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
@@ -35,6 +35,7 @@ _IMPATIENT: Final = {
 }
 _TICK_S: Final = 0.01
 _FLUSH_S: Final = 120.0
+_UNSAFE_FLUSH_S: Final = 20.0
 _MOST_WAITING: Final = 50_000
 
 
@@ -67,6 +68,8 @@ class LoadProducer:
         self.topic = topic
         self.asked = 0
         self.refused: Counter[str] = Counter()
+        self.left = 0
+        """Neither delivered nor refused in the end, though the cluster was whole again."""
         self.answers: dict[int, tuple[int, int]] = {}
         """Partition and offset by number, as acknowledged; the offset is negative where the client was not told."""
         self.answer_times_s: dict[int, list[float]] = defaultdict(list)
@@ -83,11 +86,10 @@ class LoadProducer:
         self._thread.start()
 
     def finish(self) -> None:
-        """Write no more; returns when every value is delivered or refused."""
+        """Write no more; returns when every value is delivered or refused, or will not be."""
         self._stopping.set()
         self._thread.join()
-        if left := self._producer.flush(_FLUSH_S):
-            raise Lost(f"{self.topic}: {left} values are neither delivered nor refused after {_FLUSH_S:.0f} s")
+        self.left = self._producer.flush(_FLUSH_S if self.kind.is_safe else _UNSAFE_FLUSH_S)
 
     def abandon(self) -> None:
         self._stopping.set()
@@ -179,6 +181,7 @@ class Outcome:
     written: int = 0
     acknowledged: int = 0
     refused: int = 0
+    """Or never answered."""
     lost: int = 0
     """Acknowledged, and not there."""
     duplicates: int = 0
@@ -193,7 +196,7 @@ def verify(
     """Read everything twice and hold it to what was acknowledged; the producers and the reader have finished."""
     partitions = {producer.topic: producer.partitions for producer in producers}
     places = [(topic, partition) for topic, count in partitions.items() for partition in range(count)]
-    seen = read(AdminClient(client(bootstrap_servers)), bootstrap_servers, places, {})
+    seen = _read_with_librdkafka(bootstrap_servers, places)
     by_other = _read_with_kafka_python(bootstrap_servers, seen)
     outcomes = []
     for producer in producers:
@@ -207,9 +210,23 @@ def verify(
     return outcomes
 
 
+def _read_with_librdkafka(bootstrap_servers: str, places: Sequence[Place]) -> dict[Place, Seen]:
+    """Asked again when a broker that has just come back refuses, as clients do."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return read(AdminClient(client(bootstrap_servers)), bootstrap_servers, places, {})
+        except KafkaException:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.5)
+
+
 def _hold(producer: LoadProducer, seen: Mapping[Place, Seen]) -> Outcome:
     kind = producer.kind
-    outcome = Outcome(kind, producer.asked, len(producer.answers), producer.refused.total())
+    outcome = Outcome(kind, producer.asked, len(producer.answers), producer.refused.total() + producer.left)
+    if kind.is_safe and producer.left:
+        outcome.violations.append(f"{kind.name}: {producer.left} values were never delivered, and never refused")
     if producer.failure is not None:
         outcome.violations.append(f"{kind.name}: the producer ended: {producer.failure!r}")
     there: dict[int, int] = {}
