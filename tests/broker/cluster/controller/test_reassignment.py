@@ -12,47 +12,47 @@ from broker.administration import Problem, Reassignment
 from broker.cluster import znodes
 from broker.cluster.state import ReplicaAssignment
 from broker.log.checkpoint import TopicPartition
-from tests.broker.cluster.controller.brokers import PlayedCluster, partitions_of
+from tests.broker.cluster.controller.administered import AdministeredCluster, partitions_of
 
 T0 = ("t", 0)
 
 
-def alter(cluster: PlayedCluster, wanted: dict[TopicPartition, list[int] | None]) -> dict[TopicPartition, Any]:
+def alter(cluster: AdministeredCluster, wanted: dict[TopicPartition, list[int] | None]) -> dict[TopicPartition, Any]:
     """The error of each, none for those that began to move."""
     results: list[Any] = []
     cluster.administration.alter_reassignments(wanted, results.append, timeout_ms=1000)
-    cluster.scheduler.run()
+    cluster.run()
     (result,) = results
     assert isinstance(result, dict)
     return {key: ErrorCode.none if problem is None else problem.error_code for key, problem in result.items()}
 
 
-def move(cluster: PlayedCluster, target: Sequence[int] | None, key: TopicPartition = T0) -> None:
+def move(cluster: AdministeredCluster, target: Sequence[int] | None, key: TopicPartition = T0) -> None:
     assert alter(cluster, {key: None if target is None else list(target)}) == {key: ErrorCode.none}
 
 
-def listed(cluster: PlayedCluster, partitions: Sequence[TopicPartition] | None = None) -> Any:
+def listed(cluster: AdministeredCluster, partitions: Sequence[TopicPartition] | None = None) -> Any:
     results: list[Any] = []
     cluster.administration.list_reassignments(partitions, results.append, timeout_ms=1000)
     (result,) = results
     return result
 
 
-def deleted_on(cluster: PlayedCluster) -> set[int]:
+def deleted_on(cluster: AdministeredCluster) -> set[int]:
     """Who was told to delete its replica of t-0 since the last time."""
     return {
         broker_id
-        for broker_id, request in cluster.brokers.taken("stop_replica")
+        for broker_id, request in cluster.told("stop_replica")
         for topic in request.topic_states
         for state in topic.partition_states
         if state.delete_partition and (topic.topic_name, state.partition_index) == T0
     }
 
 
-def moving_cluster() -> PlayedCluster:
-    cluster = PlayedCluster(6)
-    cluster.make_topic("t", [1, 2, 3])
-    cluster.brokers.told.clear()
+def moving_cluster() -> AdministeredCluster:
+    cluster = AdministeredCluster(6)
+    cluster.make_partitions("t", [1, 2, 3])
+    cluster.forget()
     return cluster
 
 
@@ -64,7 +64,7 @@ def test_it_goes_through_the_states_that_kafka_describes() -> None:
     assert cluster.assignment("t") == {0: both}
     state = cluster.state("t")
     assert (state.leader, state.leader_epoch, state.in_sync_replicas) == (1, 1, (1, 2, 3))
-    told = cluster.brokers.taken("leader_and_isr")
+    told = cluster.told("leader_and_isr")
     new = {
         broker_id for broker_id, request in told for topic in request.topic_states if topic.partition_states[0].is_new
     }
@@ -133,6 +133,7 @@ def test_a_new_wish_takes_the_place_of_the_last() -> None:
     move(cluster, [5, 2, 3])
     assert cluster.assignment("t") == {0: ReplicaAssignment((5, 2, 3, 1), (5,), (1,))}
     assert deleted_on(cluster) == {4}
+    cluster.forget()
     cluster.set_in_sync("t", (1, 2, 3, 5))
     assert cluster.assignment("t") == {0: ReplicaAssignment((5, 2, 3))}
     assert deleted_on(cluster) == {1}
@@ -143,8 +144,7 @@ def test_the_next_controller_goes_on(controllers: int) -> None:
     cluster = moving_cluster()
     move(cluster, [4, 5, 6])
     for _ in range(controllers):
-        cluster.end_controller()
-        cluster.begin_controller()
+        cluster.next_controller()
     assert T0 in listed(cluster)
     cluster.set_in_sync("t", (1, 2, 3, 4, 5, 6))
     assert cluster.assignment("t") == {0: ReplicaAssignment((4, 5, 6))}
@@ -154,10 +154,10 @@ def test_the_next_controller_goes_on(controllers: int) -> None:
 def test_a_move_to_a_broker_that_dies_waits_for_it() -> None:
     cluster = moving_cluster()
     move(cluster, [1, 2, 4])
-    cluster.unregister(4)
-    cluster.brokers.told.clear()
-    cluster.register(4)
-    told = [broker_id for broker_id, request in cluster.brokers.taken("leader_and_isr") if T0 in partitions_of(request)]
+    cluster.end_session(4)
+    cluster.forget()
+    cluster.start(4)
+    told = [broker_id for broker_id, request in cluster.told("leader_and_isr") if T0 in partitions_of(request)]
     assert 4 in told
     cluster.set_in_sync("t", (1, 2, 3, 4))
     assert cluster.assignment("t") == {0: ReplicaAssignment((1, 2, 4))}
@@ -167,17 +167,17 @@ def test_it_is_not_finished_while_nobody_of_the_target_can_lead() -> None:
     """What is removed is the last that serves, though those of the target have all in their logs."""
     cluster = moving_cluster()
     move(cluster, [4, 5])
-    cluster.brokers.told.clear()
-    cluster.unregister(4)
+    cluster.forget()
+    cluster.end_session(4)
     assert cluster.set_in_sync("t", (1, 2, 3, 5)) is ErrorCode.none
-    cluster.unregister(5)
+    cluster.end_session(5)
     assert cluster.state("t").leader == 1
     assert deleted_on(cluster) == set()
 
 
 def test_what_cannot_be_done_is_refused() -> None:
     cluster = moving_cluster()
-    cluster.unregister(6)
+    cluster.end_session(6)
     unknown = ("t", 7)
     for target in ([], [1, 1], [1, -2], [1, 6], [1, 99]):
         assert alter(cluster, {T0: target}) == {T0: ErrorCode.invalid_replica_assignment}, target
@@ -190,14 +190,14 @@ def test_what_cannot_be_done_is_refused() -> None:
     )
     assert cluster.assignment("t") == {0: ReplicaAssignment((1, 2, 3))}
     # A replica that is away may stay.
-    cluster.unregister(3)
+    cluster.end_session(3)
     assert alter(cluster, {T0: [1, 3, 4]}) == {T0: ErrorCode.none}
 
 
 def test_many_partitions_move_together() -> None:
-    cluster = PlayedCluster(4)
+    cluster = AdministeredCluster(4)
     for number in range(5):
-        cluster.make_topic(f"t{number}", *([1, 2] for _ in range(20)))
+        cluster.make_partitions(f"t{number}", *([1, 2] for _ in range(20)))
     wanted: dict[TopicPartition, list[int] | None] = {
         (f"t{number}", index): [3, 4] for number in range(5) for index in range(20)
     }
@@ -215,7 +215,7 @@ def test_the_znode_of_older_tools_is_taken_up_and_taken_away() -> None:
     cluster = moving_cluster()
     value = znodes.reassignment_value({T0: (4, 2, 3), ("unknown", 0): (1,)})
     cluster.ensemble.make(znodes.REASSIGN_PARTITIONS, znodes.encode(value))
-    cluster.scheduler.run()
+    cluster.run()
     data = cluster.ensemble.data(znodes.REASSIGN_PARTITIONS)
     assert data is not None
     assert znodes.read(data, znodes.parse_reassignment) == {T0: (4, 2, 3)}
@@ -226,7 +226,7 @@ def test_the_znode_of_older_tools_is_taken_up_and_taken_away() -> None:
     assert cluster.state("t").leader_epoch > epoch
     # And again: the watch stands.
     cluster.ensemble.make(znodes.REASSIGN_PARTITIONS, znodes.encode(znodes.reassignment_value({T0: (2, 3, 4)})))
-    cluster.scheduler.run()
+    cluster.run()
     assert cluster.assignment("t") == {0: ReplicaAssignment((2, 3, 4))}
     assert cluster.ensemble.data(znodes.REASSIGN_PARTITIONS) is None
 
@@ -234,7 +234,7 @@ def test_the_znode_of_older_tools_is_taken_up_and_taken_away() -> None:
 def test_a_wish_by_the_api_takes_the_place_of_one_by_the_znode() -> None:
     cluster = moving_cluster()
     cluster.ensemble.make(znodes.REASSIGN_PARTITIONS, znodes.encode(znodes.reassignment_value({T0: (4, 2, 3)})))
-    cluster.scheduler.run()
+    cluster.run()
     move(cluster, [5, 2, 3])
     assert cluster.ensemble.data(znodes.REASSIGN_PARTITIONS) is None
     assert cluster.assignment("t")[0].target == (5, 2, 3)
@@ -243,7 +243,7 @@ def test_a_wish_by_the_api_takes_the_place_of_one_by_the_znode() -> None:
 def test_nonsense_in_the_znode_harms_nobody() -> None:
     cluster = moving_cluster()
     cluster.ensemble.make(znodes.REASSIGN_PARTITIONS, b"nonsense")
-    cluster.scheduler.run()
+    cluster.run()
     move(cluster, [2, 3, 1])
     assert cluster.assignment("t") == {0: ReplicaAssignment((2, 3, 1))}
 
@@ -256,7 +256,7 @@ def test_new_partitions_that_nobody_has_heard_of_yet_are_kept() -> None:
     grown = cluster.assignment("t") | {1: ReplicaAssignment((2, 3, 4))}
     value = znodes.assigned_topic_value(cluster.context.topics["t"].topic_id, grown)
     cluster.ensemble.make(znodes.topic_path("t"), znodes.encode(value))
-    cluster.scheduler.run()
+    cluster.run()
     assert cluster.assignment("t") == {
         0: ReplicaAssignment((4, 2, 3, 1), (4,), (1,)),
         1: ReplicaAssignment((2, 3, 4)),
@@ -266,8 +266,8 @@ def test_new_partitions_that_nobody_has_heard_of_yet_are_kept() -> None:
 
 def test_another_broker_refuses() -> None:
     cluster = moving_cluster()
-    cluster.end_controller()
+    another = cluster.administration_of(2)
     results: list[Any] = []
-    cluster.administration.alter_reassignments({T0: [4]}, results.append, timeout_ms=1)
-    cluster.administration.list_reassignments(None, results.append, timeout_ms=1)
+    another.alter_reassignments({T0: [4]}, results.append, timeout_ms=1)
+    another.list_reassignments(None, results.append, timeout_ms=1)
     assert [isinstance(result, Problem) and result.error_code for result in results] == [ErrorCode.not_controller] * 2
