@@ -236,9 +236,13 @@ class ControllerCluster:
 
     def end_session(self, broker_id: int) -> None:
         """The broker's process ends, and ZooKeeper knows."""
+        self.end_process(broker_id)
+        self.run()
+
+    def end_process(self, broker_id: int) -> None:
+        """The same, and what comes of it is still to come."""
         self.kill(broker_id)
         self.ensemble.expire(self.hosts[broker_id].session_id)
-        self.run()
 
     def kill(self, broker_id: int) -> None:
         """The broker's process ends; its session stands until it expires."""
@@ -276,7 +280,8 @@ class ControllerCluster:
     def state(self, name: str, index: int = 0) -> LeaderAndIsr:
         path = znodes.partition_state_path(name, index)
         data, stat = self.ensemble.data(path), self.ensemble.stat(path)
-        assert data is not None and stat is not None, path
+        assert data is not None, path
+        assert stat is not None
         return znodes.read(data, lambda value: znodes.parse_partition_state(value, stat.version))
 
     def leader(self, name: str, index: int = 0) -> int:
