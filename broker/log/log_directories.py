@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from broker.log.checkpoint import TopicPartition
@@ -118,12 +118,12 @@ class LogDirectories:
         """Have nothing to do with a directory any more; the lock on it stays."""
         self._failed.add(directory)
 
-    def close(self, *, clean: bool = True) -> None:
+    def close(self, *, clean: bool = True, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Give all back. Those that failed, or fail now, get no mark of a clean stop: the next start recovers them."""
         failure: OSError | None = None
         for directory in self.all:
             try:
-                directory.close(clean=clean and directory not in self._failed)
+                directory.close(clean=clean and directory not in self._failed, high_watermarks=high_watermarks)
             except OSError as error:
                 failure = error
         if failure is not None:

@@ -328,10 +328,14 @@ class LogDirectory:
     # Checkpoints and the end
 
     def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> Checkpoint:
-        """Take down the offsets as they are now; without `high_watermarks` all that a log has counts as replicated."""
+        """Take down the offsets as they are now; without `high_watermarks` all that a log has counts as replicated.
+
+        Of a log that is not among them the last checkpoint still holds: nobody has taken it up yet.
+        """
         if high_watermarks is None:
             high_watermarks = {key: log.log_end_offset for key, log in self.logs.items()}
-        self.high_watermarks = dict(high_watermarks)
+        known = {**self.high_watermarks, **high_watermarks}
+        self.high_watermarks = {key: offset for key, offset in known.items() if key in self.logs}
         self._checkpointed.update(self.logs)
         offsets = {
             RECOVERY_POINT_CHECKPOINT: {key: log.recovery_point for key, log in self.logs.items()},
