@@ -28,6 +28,9 @@ class Problem(NamedTuple):
     message: str
 
 
+NOT_CONTROLLER: Final = Problem(ErrorCode.not_controller, "This is not the correct controller for this cluster.")
+
+
 class NewTopic(NamedTuple):
     """A topic somebody asks for. -1 for a count asks for the broker's default; an assignment excludes both counts."""
 

@@ -292,7 +292,9 @@ class Node:
         )
         topic.partitions[index] = partition
         topic.partition_count = len(topic.partitions)
-        self._topics[name] = self._topics_by_id[topic_id] = topic
+        if name not in self._topics:
+            self._topics[name] = self._topics_by_id[topic_id] = topic
+            self.replication_throttles.topic_changed(name, topic.config)
         return partition
 
     def delete_replica(self, name: str, index: int) -> None:
@@ -306,6 +308,7 @@ class Node:
                 del self._topics[name]
                 del self._topics_by_id[topic.topic_id]
                 self.counters.topic_deleted(name)
+                self.replication_throttles.topic_forgotten(name)
         self.moves.pop((name, index), None)
         if self.log_directories.get((name, index)) is not None:
             self.log_directories.delete_partition(name, index)

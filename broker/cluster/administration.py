@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.administration import (
     MAX_PARTITIONS_PER_REQUEST,
+    NOT_CONTROLLER,
     CreatedTopic,
     ElectionType,
     MorePartitions,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_NOT_CONTROLLER: Final = Problem(ErrorCode.not_controller, "This is not the correct controller for this cluster.")
 _TIMED_OUT: Final = Problem(ErrorCode.request_timed_out, "The request timed out.")
 _UNKNOWN_TOPIC: Final = Problem(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
 
@@ -94,7 +94,7 @@ class ClusterAdministration:
 
             self._wait(lambda: all(map(self._has_leaders, made)), timeout_ms, answer)
 
-        moved: list[CreatedTopic | Problem] = [_NOT_CONTROLLER] * len(wanted)
+        moved: list[CreatedTopic | Problem] = [NOT_CONTROLLER] * len(wanted)
         self._controller.submit(lambda term: self._create(term.context, wanted, validate_only), written, if_moved=moved)
 
     def _create(
@@ -200,7 +200,7 @@ class ClusterAdministration:
 
             self._wait(lambda: all(self._led(topic.name, topic.total) for topic in grown), timeout_ms, answer)
 
-        moved: list[Problem | None] = [_NOT_CONTROLLER] * len(wanted)
+        moved: list[Problem | None] = [NOT_CONTROLLER] * len(wanted)
         self._controller.submit(
             lambda term: self._grow_all(term.context, wanted, validate_only), written, if_moved=moved
         )
@@ -299,7 +299,7 @@ class ClusterAdministration:
 
             self._wait(lambda: all(self._cluster.topic(name) is None for name in marked), timeout_ms, answer)
 
-        moved: list[Problem | None] = [_NOT_CONTROLLER] * len(names)
+        moved: list[Problem | None] = [NOT_CONTROLLER] * len(names)
         self._controller.submit(lambda term: self._mark(term.context, names), written, if_moved=moved)
 
     def _mark(self, context: ControllerContext, names: Sequence[str]) -> Rounds[list[Problem | None]]:
@@ -370,7 +370,7 @@ class ClusterAdministration:
     ) -> None:
         context = self._controller.context
         if context is None:
-            then(_NOT_CONTROLLER)
+            then(NOT_CONTROLLER)
             return
         keys: Iterable[TopicPartition] = sorted(context.reassigning) if partitions is None else partitions
         then(

@@ -13,13 +13,16 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
+from broker.administration import NOT_CONTROLLER, Problem
 from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
 from broker.protocol.cold import Answer, milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    if node.controller is not None and not node.controller.is_active:
+        # It may know topics that this broker has not heard of.
+        return _refuse(context, request)
     if context.version >= 6:
         found = [_find(node, topic.name, topic.topic_id) for topic in request.topics]
     else:
@@ -36,6 +39,15 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     return deferred.now_or_later()
 
 
+def _refuse(context: RequestContext, request: Any) -> Answer:
+    named = (
+        [_Named(topic.name, topic.topic_id) for topic in request.topics]
+        if context.version >= 6
+        else [_Named(name, None) for name in request.topic_names]
+    )
+    return {"responses": [_answer(topic, NOT_CONTROLLER) for topic in named]}
+
+
 class _Named(NamedTuple):
     """A topic of the request, as the answer names it, and what is wrong with naming it so."""
 
@@ -50,7 +62,7 @@ def _find(node: Node, name: str | None, topic_id: UUID | None) -> _Named:
             return _Named(
                 name, topic_id, Problem(ErrorCode.invalid_request, "Give a topic's name or its id, not both.")
             )
-        topic = node.topic(topic_id)
+        topic = node.cluster.topic(topic_id)
         if topic is None:
             return _Named(
                 None, topic_id, Problem(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
@@ -58,7 +70,7 @@ def _find(node: Node, name: str | None, topic_id: UUID | None) -> _Named:
         name = topic.name
     if name is None:
         return _Named(None, None, Problem(ErrorCode.invalid_request, "Neither a topic's name nor its id is given."))
-    known = node.topic(name)
+    known = node.cluster.topic(name)
     return _Named(name, known.topic_id if known is not None else None)
 
 
