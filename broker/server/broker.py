@@ -3,6 +3,8 @@
 Order of the start: configuration, lock on the directory, metadata, logs (recovered where needed), sockets, ready line.
 Order of the stop: no new connections, no new requests, answers that are under way, logs to the disk, the mark of a
 clean stop.
+In a cluster the start begins with ZooKeeper and ends with the registration; the stop begins with handing over what this
+broker leads, and ends with the session.
 """
 
 from __future__ import annotations
@@ -18,15 +20,17 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import uvloop
 
 from broker.clock import ClockGuard, SystemClock
-from broker.cluster.embedded import FILE_NAME, EmbeddedMetadataStore
-from broker.cluster.store import MetadataError
-from broker.config import BrokerConfig, ConfigError, TopicConfig, check_broker_overrides
+from broker.cluster.embedded import EmbeddedMetadataStore
+from broker.cluster.metadata import MetadataCache
+from broker.cluster.store import MetadataError, SettingsStore
+from broker.config import BrokerConfig, ConfigError, TopicConfig
 from broker.handlers.dispatch import Dispatcher
+from broker.log.config import LogConfig
 from broker.log.errors import LogDirectoryError
 from broker.log.files import FileOperations, RealFiles
 from broker.log.log_directories import LogDirectories
@@ -47,6 +51,10 @@ from broker.server.log_mover import LogMover
 from broker.server.metrics_endpoint import MetricsEndpoint, endpoint_url
 from broker.server.process_metrics import ProcessMetrics
 from broker.server.sasl import ScramCredentials, sasl_of
+from broker.settings import take_up_broker_settings, usable_topic_settings
+
+if TYPE_CHECKING:
+    from broker.server.membership import Membership
 
 _logger = logging.getLogger(__name__)
 
@@ -92,32 +100,66 @@ def run(config: BrokerConfig) -> int:
     files = RealFiles()
     bound: list[BoundListener] = []
     metrics: BoundListener | None = None
-    log_directories: LogDirectories | None = None
+    opened = _Opened()
     try:
         # Before the recovery, which may take long, and before anything is written: a taken port should be told at once
         # and leave nothing behind.
         for endpoint in endpoints:
             listener = bind(endpoint, advertised.get(endpoint.name), config)
             bound.append(listener)
-            bound[-1] = _secured(listener, endpoint, config, lambda: store.scram_credentials())
+            bound[-1] = _secured(listener, endpoint, config, lambda: opened.store.scram_credentials())
         if metrics_endpoint is not None:
             metrics = bind(metrics_endpoint, None, config)
-        log_directories = _open_directories(config, files, paths)
-        store = EmbeddedMetadataStore(files, paths[0], log_directories.all[0].cluster_id)
-        _take_up_dynamic_settings(config, store)
-        log_configs = log_configs_of(config, store.topics())
-        defaults = log_config_of(TopicConfig(config, {}))
-        log_directories.load(lambda topic: log_configs.get(topic, defaults), _RecoveryProgress())
-        store.begin_epoch(log_directories.latest_leader_epoch)
+        if not config.is_of_a_cluster:
+            _open_alone(opened, config, files, paths)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_Broker(config, log_directories, store, bound, metrics, started_ns).serve())
+            return runner.run(_Broker(config, files, paths, opened, bound, metrics, started_ns).run())
     except BaseException:
         for listener in [*bound, *([] if metrics is None else [metrics])]:
             for listening in listener.sockets:
                 listening.close()
-        if log_directories is not None:
-            log_directories.close(clean=False)
+        if opened.has_log_directories:
+            opened.log_directories.close(clean=False)
         raise
+
+
+class _Opened:
+    """What a start has opened so far."""
+
+    broker_id: int
+    log_directories: LogDirectories
+    store: SettingsStore
+
+    @property
+    def has_log_directories(self) -> bool:
+        return hasattr(self, "log_directories")
+
+
+def _open_alone(opened: _Opened, config: BrokerConfig, files: FileOperations, paths: list[Path]) -> None:
+    opened.broker_id = max(broker_id_of(config), 0)
+    opened.log_directories = _open_directories(config, files, paths, opened.broker_id)
+    opened.store = store = EmbeddedMetadataStore(files, paths[0], opened.log_directories.all[0].cluster_id)
+    take_up_broker_settings(config, opened.broker_id, store)
+    log_configs = log_configs_of(config, store.topics())
+    defaults = log_config_of(TopicConfig(config, {}))
+    opened.log_directories.load(lambda topic: log_configs.get(topic, defaults), _RecoveryProgress())
+    store.begin_epoch(opened.log_directories.latest_leader_epoch)
+
+
+async def _open_in_cluster(
+    opened: _Opened, config: BrokerConfig, files: FileOperations, paths: list[Path], membership: Membership
+) -> None:
+    opened.store = store = await membership.connect()
+    broker_id = broker_id_of(config)
+    opened.broker_id = await membership.broker_id(paths) if broker_id < 0 else broker_id
+    opened.log_directories = _open_directories(config, files, paths, opened.broker_id, store.cluster_id)
+    await membership.own(opened.log_directories.home)
+    take_up_broker_settings(config, opened.broker_id, store)
+
+    def log_config_of_topic(topic: str) -> LogConfig:
+        return log_config_of(TopicConfig(config, usable_topic_settings(topic, store.topic_config(topic))))
+
+    opened.log_directories.load(log_config_of_topic, _RecoveryProgress())
 
 
 def _secured(
@@ -138,20 +180,6 @@ def _allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _take_up_dynamic_settings(config: BrokerConfig, store: EmbeddedMetadataStore) -> None:
-    """What was set while a broker ran, here or by another version; what cannot be in force is said and left alone."""
-    for broker, overrides in store.broker_configs().items():
-        if broker not in ("", str(broker_id_of(config))):
-            continue
-        usable = {}
-        for name, text in overrides.items():
-            if reason := check_broker_overrides({name: text}):
-                _logger.warning("a dynamic setting in %s is not used: %s", FILE_NAME, reason)
-            else:
-                usable[name] = text
-        config.set_dynamic(broker, usable)
-
-
 def log_directory_paths(config: BrokerConfig) -> list[Path]:
     text = config.string("log.dirs") or config.string("log.dir")
     paths = [Path(part.strip()) for part in (text or "").split(",") if part.strip()]
@@ -162,8 +190,10 @@ def log_directory_paths(config: BrokerConfig) -> list[Path]:
     return paths
 
 
-def _open_directories(config: BrokerConfig, files: FileOperations, paths: list[Path]) -> LogDirectories:
-    """Take the lock of each; all belong to the cluster of the first."""
+def _open_directories(
+    config: BrokerConfig, files: FileOperations, paths: list[Path], broker_id: int, cluster_id: str | None = None
+) -> LogDirectories:
+    """Take the lock of each; all belong to this cluster, or to that of the first."""
     opened: list[LogDirectory] = []
     try:
         for path in paths:
@@ -172,8 +202,8 @@ def _open_directories(config: BrokerConfig, files: FileOperations, paths: list[P
                     files,
                     path,
                     log_config_of(TopicConfig(config, {})),
-                    broker_id=broker_id_of(config),
-                    cluster_id=opened[0].cluster_id if opened else None,
+                    broker_id=broker_id,
+                    cluster_id=opened[0].cluster_id if opened else cluster_id,
                     clock=SystemClock(),
                     producer_expiration_ms=config.integer("producer.id.expiration.ms"),
                 )
@@ -186,11 +216,15 @@ def _open_directories(config: BrokerConfig, files: FileOperations, paths: list[P
 
 
 def broker_id_of(config: BrokerConfig) -> int:
-    """The id that was set, under either of its names, or 0."""
+    """The id that was set, under either of its names, or −1."""
     broker_id, node_id = config.integer("broker.id"), config.integer("node.id")
     if broker_id >= 0 and node_id >= 0 and broker_id != node_id:
         raise ConfigError(f"broker.id={broker_id} and node.id={node_id} are the same thing; set one of them")
-    return max(broker_id, node_id, 0)
+    broker_id = max(broker_id, node_id, -1)
+    most = config.integer("reserved.broker.max.id")
+    if config.is_of_a_cluster and config.boolean("broker.id.generation.enable") and broker_id > most:
+        raise ConfigError(f"broker.id={broker_id}: ids above reserved.broker.max.id={most} are given by ZooKeeper")
+    return broker_id
 
 
 class _RecoveryProgress:
@@ -210,38 +244,59 @@ class _Broker:
     def __init__(
         self,
         config: BrokerConfig,
-        log_directories: LogDirectories,
-        store: EmbeddedMetadataStore,
+        files: FileOperations,
+        paths: list[Path],
+        opened: _Opened,
         bound: list[BoundListener],
         metrics: BoundListener | None,
         started_ns: int,
     ) -> None:
         self._config = config
-        self._log_directories = log_directories
-        self._store = store
+        self._files = files
+        self._paths = paths
+        self._opened = opened
         self._bound = bound
         self._metrics = metrics
         self._started_ns = started_ns
         self._stop_asked_ms = 0
         self._connections: set[Connection] = set()
         self._background: set[asyncio.Task[None]] = set()
+        self._storage_has_failed = False
+        self._membership: Membership | None = None
 
-    async def serve(self) -> int:
-        loop = asyncio.get_running_loop()
-        self._loop = loop
-        self._stop: asyncio.Future[int] = loop.create_future()
+    async def run(self) -> int:
+        self._loop = asyncio.get_running_loop()
+        self._stop: asyncio.Future[int] = self._loop.create_future()
+        if not self._config.is_of_a_cluster:
+            return await self._serve()
+        from broker.server.membership import Membership  # here, as a broker alone needs neither it nor its memory
+
+        scheduler = LoopScheduler(self._loop)
+        self._membership = Membership(self._config, self._loop, scheduler, SystemClock(), self._on_membership_failure)
+        try:
+            await _open_in_cluster(self._opened, self._config, self._files, self._paths, self._membership)
+            return await self._serve()
+        finally:
+            self._membership.stop_asking()
+            await self._membership.leave()
+
+    async def _serve(self) -> int:
+        loop = self._loop
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
+        log_directories, store = self._opened.log_directories, self._opened.store
+        self._log_directories = log_directories
         self._node = Node(
-            broker_id=broker_id_of(self._config),
+            broker_id=self._opened.broker_id,
             config=self._config,
             clock=SystemClock(),
             scheduler=LoopScheduler(loop),
-            store=self._store,
-            log_directories=self._log_directories,
+            store=store,
+            log_directories=log_directories,
             request_flush=lambda partition: self._flusher.request(partition),
             storage_failed=self._on_partition_failure,
             request_checkpoint=self._request_checkpoint,
+            cluster=None if self._membership is None else MetadataCache(store.cluster_id),
         )
         self._flusher = Flusher(loop, self._on_partition_failure, self._node.counters.log_flush)
         self._log_keeper = LogKeeper(self._node, RealFiles(), self._flusher.run_in_thread, self._on_directory_failure)
@@ -266,13 +321,31 @@ class _Broker:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
-        self._tell_ready()
-        exit_code = await self._stop
+        exit_code = await self._until_stopped()
         for acceptor in acceptors:
             await acceptor.close()
         if metrics is not None:
             metrics.close()
-        return await self._stop_cleanly() if exit_code == EXIT_OK else exit_code
+        if self._storage_has_failed:
+            return EXIT_FAILED
+        return max(exit_code, await self._stop_cleanly())
+
+    async def _until_stopped(self) -> int:
+        """Come back when the broker is to stop, with its exit code."""
+        if self._membership is None:
+            self._tell_ready()
+            return await self._stop
+        joining = self._loop.create_task(self._membership.join(self._node, self._bound))
+        await asyncio.wait((joining, self._stop), return_when=asyncio.FIRST_COMPLETED)
+        if joining.done():
+            joining.result()
+            self._tell_ready()
+        joining.cancel()
+        exit_code = await self._stop
+        if exit_code == EXIT_OK:
+            await self._membership.hand_over()
+        self._membership.stop_asking()
+        return exit_code
 
     def _connection_factory(self, dispatcher: Dispatcher, bound: BoundListener) -> Callable[[OnLost], Connection]:
         max_frame_bytes = self._config.integer("socket.request.max.bytes")
@@ -320,7 +393,7 @@ class _Broker:
         host = f"[{listener.host}]" if ":" in listener.host else listener.host
         sys.stdout.write(
             f"ready: listening on {host}:{listener.port} "
-            f"(cluster {self._store.cluster_id}, {partition_count} partitions, {duration_ms} ms)\n"
+            f"(cluster {self._opened.store.cluster_id}, {partition_count} partitions, {duration_ms} ms)\n"
         )
         sys.stdout.flush()
 
@@ -344,6 +417,8 @@ class _Broker:
         if directory not in self._log_directories.live:
             return
         count = self._node.fail_directory(directory)
+        if self._membership is not None:
+            self._membership.log_directory_failed()
         if self._log_directories.live:
             _logger.critical(
                 "the log directory %s failed: %s; its %d partitions are offline until it is mended and the broker "
@@ -358,6 +433,12 @@ class _Broker:
     def _on_storage_failure(self, error: OSError) -> None:
         paths = ", ".join(str(directory.path) for directory in self._log_directories.all)
         _logger.critical("the log directory %s failed: %s; stopping", paths, error)
+        self._storage_has_failed = True
+        if not self._stop.done():
+            self._stop.set_result(EXIT_FAILED)
+
+    def _on_membership_failure(self, reason: str) -> None:
+        _logger.critical("%s; stopping", reason)
         if not self._stop.done():
             self._stop.set_result(EXIT_FAILED)
 
@@ -378,7 +459,8 @@ class _Broker:
             connection.close()
         await self._flusher.close()
         try:
-            self._log_directories.close(clean=True)
+            high_watermarks = None if self._membership is None else self._node.high_watermarks()
+            self._log_directories.close(clean=True, high_watermarks=high_watermarks)
         except OSError as error:
             _logger.critical("cannot bring the logs to the disk: %s; the next start will recover them", error)
             return EXIT_FAILED

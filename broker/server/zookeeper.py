@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple
 
+from broker.cluster.store import MetadataError
 from broker.cluster.zookeeper import (
     Create,
     Created,
@@ -41,10 +42,6 @@ _MOST_IN_FLIGHT: Final = 100
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-
-
-class ZooKeeperUnreachable(Exception):  # noqa: N818 - it says what is the matter
-    """There is no session to be had; the text names the servers and the way out."""
 
 
 class ZooKeeperSettings(NamedTuple):
@@ -141,20 +138,17 @@ class KazooZooKeeper:
         self,
         loop: asyncio.AbstractEventLoop,
         settings: ZooKeeperSettings,
-        session: Session,
         fail: Callable[[str], None],
-        *,
-        session_file: SessionFile | None = None,
     ) -> None:
         """`fail` is called when nothing more is to be expected, with the reason."""
         self._loop = loop
         self._settings = settings
-        self._session = session
         self._fail = fail
-        self._session_file = session_file
+        self._session: Session | None = None
+        self._session_file: SessionFile | None = None
+        self._password = b""
         self._session_id = 0
         self._is_connected = False
-        self._has_started = False
         self._first_session: asyncio.Future[None] = loop.create_future()
         self._waiting: deque[tuple[_Call, int]] = deque()
         self._in_flight: dict[Answer, tuple[_Call, int]] = {}
@@ -165,21 +159,35 @@ class KazooZooKeeper:
         return self._session_id
 
     async def start(self) -> None:
-        """Come back with a session, and the chroot made. Raises ZooKeeperUnreachable."""
+        """Come back with a session, and the chroot made. Raises MetadataError."""
         settings = self._settings
         try:
             async with asyncio.timeout(settings.connection_timeout_ms / 1000):
-                await asyncio.to_thread(self._end_last_session)
                 self._client = Client(settings.hosts, settings.session_timeout_ms, self)
                 self._client.start_async()
                 await self._first_session
                 await self._make_chroot()
         except TimeoutError:
             await self.stop()
-            raise ZooKeeperUnreachable(
+            raise MetadataError(
                 f"zookeeper.connect={settings.hosts}: no session within {settings.connection_timeout_ms} ms "
                 "(zookeeper.connection.timeout.ms); is ZooKeeper running there?"
             ) from None
+
+    def attach(self, session: Session) -> None:
+        """Tell it of the session that there is, if any, and of all that comes."""
+        self._session = session
+        if self._session_id:
+            session.session_began(self._session_id)
+
+    async def keep_sessions_in(self, file: SessionFile) -> None:
+        """End the session that is kept there, whose owner is gone, and keep this one and its successors there."""
+        last = await asyncio.to_thread(file.read)
+        if last is not None and last[0] != self._session_id:
+            await asyncio.to_thread(self._end_session_of_others, last)
+        if self._session_id:
+            await asyncio.to_thread(file.write, self._session_id, self._password)
+        self._session_file = file
 
     async def stop(self) -> None:
         """End the session, if ZooKeeper can be reached in time. Nobody is called back any more."""
@@ -236,7 +244,7 @@ class KazooZooKeeper:
     def connected(self, session_id: int, password: bytes, *, is_new: bool) -> None:
         if is_new and self._session_file is not None:
             self._session_file.write(session_id, password)
-        self._post(self._connected, session_id, is_new)
+        self._post(self._connected, session_id, password, is_new)
 
     def disconnected(self) -> None:
         self._post(self._disconnected)
@@ -248,14 +256,19 @@ class KazooZooKeeper:
         self._post(self._closed, reason)
 
     def watch_fired(self, path: str, event: WatchEvent) -> None:
-        self._post(self._session.watch_fired, path, event)
+        self._post(self._watch_fired, path, event)
 
     def _post(self, told: Callable[[*Ts], None], *arguments: *Ts) -> None:
         """Have it told on the event loop, unless the client was stopped meanwhile."""
 
         def tell() -> None:
-            if self._client is not None:
+            if self._client is None:
+                return
+            try:
                 told(*arguments)
+            except Exception:
+                _logger.exception("a fault of ours in what came of an answer of ZooKeeper's")
+                self._fail("the broker cannot go on as a member of its cluster")
 
         with contextlib.suppress(RuntimeError):  # the loop is closed, and the process about to end
             self._loop.call_soon_threadsafe(tell)
@@ -275,27 +288,33 @@ class KazooZooKeeper:
         if not call.missing:
             call.then(call.results)
 
-    def _connected(self, session_id: int, is_new: bool) -> None:
+    def _connected(self, session_id: int, password: bytes, is_new: bool) -> None:
         self._is_connected = True
         if not is_new:
             _logger.info("connected to ZooKeeper again, in the same session")
-            self._session.connection_changed(True)
+            if self._session is not None:
+                self._session.connection_changed(True)
             return
         self._session_id = session_id
+        self._password = password
         _logger.info("session 0x%x with ZooKeeper at %s%s", session_id, self._settings.hosts, self._settings.chroot)
-        if self._has_started:
+        _settle(self._first_session, None)
+        if self._session is not None:
             self._session.session_began(session_id)
-        else:
-            _settle(self._first_session, None)
 
     def _disconnected(self) -> None:
         self._is_connected = False
         _logger.warning("the connection to ZooKeeper is lost; trying to get another within the session")
-        self._session.connection_changed(False)
+        if self._session is not None:
+            self._session.connection_changed(False)
 
     def _session_expired(self) -> None:
         _logger.warning("the session 0x%x with ZooKeeper has expired", self._session_id)
         self._end_session()
+
+    def _watch_fired(self, path: str, event: WatchEvent) -> None:
+        if self._session is not None:
+            self._session.watch_fired(path, event)
 
     def _closed(self, reason: str) -> None:
         self._end_session()
@@ -309,22 +328,21 @@ class KazooZooKeeper:
         self._waiting.clear()
         for call, index in lost:
             self._give(call, index, ZooKeeperError.SESSION_EXPIRED)
-        if self._has_started:
+        if self._session is not None:
             self._session.session_ended()
 
     # Starting
 
-    def _end_last_session(self) -> None:
-        """So that its ephemeral nodes are gone. A process that stopped in good order left none."""
-        last = None if self._session_file is None else self._session_file.read()
-        if last is not None:
-            found = _FirstWord()
-            client = Client(self._settings.hosts, self._settings.session_timeout_ms, found, last)
-            client.start_async()
-            # It is the last session, or that was over and this is a new one: neither is wanted.
-            found.is_said.wait(self._settings.connection_timeout_ms / 1000)
-            client.stop()
-            client.close()
+    def _end_session_of_others(self, session: tuple[int, bytes]) -> None:
+        """So that its ephemeral nodes are gone. It blocks."""
+        found = _FirstWord()
+        client = Client(self._settings.hosts, self._settings.session_timeout_ms, found, session)
+        client.start_async()
+        # It is that session, or that was over and this is a new one: neither is wanted.
+        if not found.is_said.wait(self._settings.connection_timeout_ms / 1000):
+            _logger.warning("the session of the last run cannot be ended; it times out")
+        client.stop()
+        client.close()
 
     async def _make_chroot(self) -> None:
         """As Kafka does. Until that is done, paths are without it."""
@@ -337,11 +355,9 @@ class KazooZooKeeper:
                 _logger.info("made %s in ZooKeeper, which was not there", path)
             elif result is not ZooKeeperError.NODE_EXISTS:
                 where = f"zookeeper.connect={self._settings.hosts}{self._settings.chroot}"
-                raise ZooKeeperUnreachable(f"{where}: {path} cannot be made: {result.value}")
+                raise MetadataError(f"{where}: {path} cannot be made: {result.value}")
         assert self._client is not None
         self._client.prefix = self._settings.chroot
-        self._has_started = True
-        self._session.session_began(self._session_id)
 
 
 def _settle(future: asyncio.Future[T], value: T) -> None:

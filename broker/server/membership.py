@@ -1,0 +1,197 @@
+"""The side of a broker process that belongs to a cluster: its session with ZooKeeper, its registration, and its parts.
+
+Start: a session, the cluster's id, this broker's id, the settings that are kept in ZooKeeper; then, when the logs are
+there, the broker registers, and is ready once the controller has told it of the cluster.
+Stop: another takes over what it leads (controlled shutdown), it asks nothing more of anybody, its session ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final, TypeVar
+
+from broker.clock import Clock
+from broker.cluster import znodes
+from broker.cluster.assembly import ClusteredNode
+from broker.cluster.member import Member, take_up_cluster
+from broker.cluster.metadata import MetadataCache
+from broker.cluster.peers import Endpoint
+from broker.cluster.state import NO_BROKER, BrokerInfo
+from broker.cluster.store import MetadataError
+from broker.cluster.zookeeper import Request, Set, Stat, ZooKeeperError, run
+from broker.cluster.zookeeper_store import ZooKeeperStore
+from broker.config import BrokerConfig, ConfigError
+from broker.log.checkpoint import META_PROPERTIES, MalformedFile, decode_properties, encode_topic_id
+from broker.node import Node
+from broker.replica.waiters import Scheduler
+from broker.server.listeners import BoundListener, endpoints_of
+from broker.server.peer_security import inter_broker_listener
+from broker.server.peers import SocketPeers
+from broker.server.zookeeper import KazooZooKeeper, SessionFile, ZooKeeperSettings
+
+_logger = logging.getLogger(__name__)
+
+_NO_NEWS_MS: Final = 10_000
+
+T = TypeVar("T")
+
+
+class Membership:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        scheduler: Scheduler,
+        clock: Clock,
+        fail: Callable[[str], None],
+    ) -> None:
+        """`fail` stops the broker, for the reason it is given. Raises ConfigError."""
+        self._config = config
+        self._loop = loop
+        self._scheduler = scheduler
+        self._clock = clock
+        self._fail = fail
+        self._settings = ZooKeeperSettings.of(config)
+        self._listener_name, _ = inter_broker_listener(config)
+        self._peers = SocketPeers(config, loop)
+        self._zookeeper = KazooZooKeeper(loop, self._settings, fail)
+        self._member: Member | None = None
+        self._parts: ClusteredNode | None = None
+
+    # Starting
+
+    async def connect(self) -> ZooKeeperStore:
+        """Come back with what was set in the cluster. Raises MetadataError."""
+        await self._zookeeper.start()
+        try:
+            cluster_id = await self._run(take_up_cluster(encode_topic_id(uuid.uuid4())))
+        except ValueError as error:
+            raise MetadataError(f"{self._place}{znodes.CLUSTER_ID} is no cluster id of Kafka's: {error}") from None
+        if isinstance(cluster_id, ZooKeeperError):
+            raise MetadataError(f"{self._place}: the cluster cannot be read: {cluster_id.value}")
+        store = ZooKeeperStore(self._zookeeper, self._clock, cluster_id)
+        failure = await self._run(store.load())
+        if failure is not None:
+            raise MetadataError(f"{self._place}: the settings cannot be read: {failure.value}")
+        return store
+
+    async def broker_id(self, paths: Sequence[Path]) -> int:
+        """For a broker without one: that of its log directories, or a new one that nobody had (kafka.utils.ZkUtils)."""
+        if not self._config.boolean("broker.id.generation.enable"):
+            raise ConfigError("broker.id is not set, and broker.id.generation.enable is false; set broker.id")
+        for path in paths:
+            try:
+                properties = decode_properties((path / META_PROPERTIES).read_bytes())
+                return int(properties["broker.id"])
+            except (OSError, MalformedFile, KeyError, ValueError):
+                continue  # what is the matter with it is told when the directory is opened
+        (stat,) = await self._run(_ask([Set(znodes.BROKER_SEQUENCE, b"")]))
+        if not isinstance(stat, Stat):
+            raise MetadataError(f"{self._place}{znodes.BROKER_SEQUENCE} gives no broker id: {stat.value}")
+        return stat.version + self._config.integer("reserved.broker.max.id")
+
+    async def own(self, home: Path) -> None:
+        """The log directory `home` is locked now: the session of the last run, kept there, has nobody any more."""
+        await self._zookeeper.keep_sessions_in(SessionFile(home, self._settings))
+
+    async def join(self, node: Node, bound: Sequence[BoundListener]) -> None:
+        """Register, and come back when the controller has told of the cluster."""
+        protocols = {endpoint.name: endpoint.protocol for endpoint in endpoints_of(self._config)[0]}
+        endpoints = tuple(
+            Endpoint(entry.listener.name, protocols[entry.listener.name], entry.listener.host, entry.listener.port)
+            for entry in bound
+        )
+        self._parts = ClusteredNode(
+            node, self._zookeeper, self._peers, listener_name=self._listener_name, random=Random()
+        )
+        self._parts.start()
+        self._member = Member(
+            BrokerInfo(node.broker_id, NO_BROKER, endpoints, self._config.string("broker.rack")),
+            self._config,
+            self._clock,
+            self._scheduler,
+            self._peers,
+            self._fail,
+            listener_name=self._listener_name,
+            session_timeout_ms=self._settings.session_timeout_ms,
+        )
+        self._member.attach(self._zookeeper)
+        self._zookeeper.attach(self._member)
+        registered: asyncio.Future[None] = self._loop.create_future()
+        store = node.store
+        assert isinstance(store, ZooKeeperStore)
+        self._member.start([store, *self._parts.session_parts()], lambda: registered.set_result(None))
+        await registered
+        await self._hear_of(node)
+
+    async def _hear_of(self, node: Node) -> None:
+        cluster = node.cluster
+        assert isinstance(cluster, MetadataCache)
+        heard: asyncio.Future[None] = self._loop.create_future()
+
+        def look() -> None:
+            if cluster.broker(node.broker_id) is not None and not heard.done():
+                heard.set_result(None)
+
+        end = cluster.when_changed(look)
+        look()
+        waiting = self._loop.call_later(
+            _NO_NEWS_MS / 1000, _logger.warning, "the controller has told nothing of the cluster yet; waiting for it"
+        )
+        try:
+            await heard
+        finally:
+            waiting.cancel()
+            end()
+
+    # Running
+
+    def log_directory_failed(self) -> None:
+        if self._member is not None:
+            self._member.log_directory_failed()
+
+    # Stopping
+
+    async def hand_over(self) -> None:
+        """Have others lead what this broker leads, while it serves still."""
+        if self._member is not None:
+            done: asyncio.Future[None] = self._loop.create_future()
+            self._member.stop(lambda: done.set_result(None))
+            await done
+
+    def stop_asking(self) -> None:
+        """Nothing more is asked of other brokers."""
+        parts, self._parts = self._parts, None
+        if parts is not None:
+            parts.close()
+        self._peers.close()
+
+    async def leave(self) -> None:
+        """End the session, and the registration with it."""
+        await self._zookeeper.stop()
+
+    @property
+    def _place(self) -> str:
+        return f"ZooKeeper at {self._settings.hosts}{self._settings.chroot}"
+
+    async def _run(self, steps: Generator[Sequence[Request], list[Any], T]) -> T:
+        """Raises what the steps raise."""
+        done: asyncio.Future[T] = self._loop.create_future()
+
+        def guarded() -> Generator[Sequence[Request], list[Any], None]:
+            try:
+                done.set_result((yield from steps))
+            except Exception as error:
+                done.set_exception(error)
+
+        run(self._zookeeper, guarded())
+        return await done
+
+
+def _ask(requests: Sequence[Request]) -> Generator[Sequence[Request], list[Any], list[Any]]:
+    return (yield requests)
