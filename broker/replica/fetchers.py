@@ -82,9 +82,11 @@ class Fetchers:
 
     def _close_idle(self, fetchers: Iterable[Fetcher]) -> None:
         for fetcher in fetchers:
-            if fetcher.is_idle:
+            key = fetcher.leader, fetcher.number
+            # One whose other replicas failed may have been closed before.
+            if fetcher.is_idle and self._fetchers.get(key) is fetcher:
                 fetcher.close()
-                del self._fetchers[fetcher.leader, fetcher.number]
+                del self._fetchers[key]
 
     def close(self) -> None:
         self._is_closed = True
