@@ -91,6 +91,7 @@ class ClusteredNode:
             scheduler=scheduler,
             peers=peers,
             endpoint_of=endpoint_of,
+            throttle=node.replication_throttles.follower,
         )
         self._in_sync_changes = InSyncChanges(
             self._channel, scheduler, broker_id=node.broker_id, broker_epoch=broker_epoch

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import ElectionType, Problem
+from broker.administration import NOT_CONTROLLER, ElectionType, Problem
 from broker.clock import Clock
 from broker.cluster import znodes
 from broker.cluster.controller.alter_partition import alter_partitions
@@ -60,9 +60,6 @@ T = TypeVar("T")
 
 _STAND_AGAIN_MS: Final = 1000
 """After a mistake of ours, so that it is not made as fast as can be."""
-
-
-_MOVED: Final = Problem(ErrorCode.not_controller, "This is not the correct controller for this cluster.")
 
 
 class _Event(NamedTuple):
@@ -403,7 +400,7 @@ class Controller:
     ) -> None:
         """ElectLeaders: who leads now, of each of these."""
         election = Election.UNCLEAN if election_type is ElectionType.UNCLEAN else Election.PREFERRED
-        moved: Outcomes = dict.fromkeys(partitions, _MOVED)
+        moved: Outcomes = dict.fromkeys(partitions, NOT_CONTROLLER)
         self.submit(lambda term: term.rebalance.elect(partitions, election), then, if_moved=moved)
 
     def alter_reassignments(
@@ -416,7 +413,7 @@ class Controller:
         def alter(term: Term) -> Rounds[dict[TopicPartition, Problem | None] | Problem]:
             return (yield from term.reassignments.alter(wanted))
 
-        moved: dict[TopicPartition, Problem | None] | Problem = _MOVED
+        moved: dict[TopicPartition, Problem | None] | Problem = NOT_CONTROLLER
         self.submit(alter, then, if_moved=moved)
 
     def enable_unclean_election(self, topic: str | None = None) -> None:
