@@ -9,6 +9,11 @@ Behaviour:
   long. No answer is larger than what the quota lets pass in all its windows (KIP-219).
 * Consumers read below the high watermark; those of committed records below the last stable offset, and are told which
   transactions in what they get were aborted (KIP-98).
+* Followers read up to the end of their leader's log, and what they ask for tells the leader what they have. They wait
+  for the log to grow, and no quota of clients counts for them. One that is no replica: UNKNOWN_LEADER_EPOCH, as it may
+  become one, or NOT_LEADER_OR_FOLLOWER to an older one.
+* A consumer of v11 may read from a follower, below the high watermark that is known there. The leader names it one in
+  its own rack, where `replica.selector.class` is the rack-aware one (KIP-392).
 * Records are empty, not null, on errors: librdkafka refuses null.
 
 Versions:
@@ -17,13 +22,13 @@ Versions:
 * v10 brings zstd (KIP-110): before it a topic with compression.type zstd is told UNSUPPORTED_COMPRESSION_TYPE.
 * v12 brings last_fetched_epoch: a reader whose log went another way gets diverging_epoch and no records (KIP-595).
 * v13 names topics by id: UNKNOWN_TOPIC_ID for an unknown one (KIP-516).
+* v15 has the follower's broker epoch (KIP-903), and v17 its directory, which only KRaft needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -43,12 +48,15 @@ from broker.protocol.fetch import (
 from broker.protocol.frame import Part
 from broker.records.batch import Codec
 from broker.replica.fetch_sessions import FetchContext, Fetched
+from broker.replica.nearer import NONE_NEARER, nearer_replica
 from broker.replica.partition import Partition
+from broker.replica.replicated_partition import ReplicatedPartition
 from broker.replica.waiters import FetchWaiter
 
 decode = decode_request
 
 ZSTD_FROM: Final = 10
+FROM_FOLLOWERS_FROM: Final = 11
 
 
 def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
@@ -59,13 +67,16 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
         request.topics,
         request.forgotten,
         uses_topic_ids=version >= TOPIC_IDS_FROM,
+        is_follower=request.replica_id >= 0,
         now_ms=node.clock.now_ms(),
     )
     if isinstance(session, ErrorCode):
         return _refuse(node, version, session)
-    fetched, byte_count, must_answer = _read(node, context, request, session.topics)
+    read = _read if request.replica_id < 0 else _read_as_follower
+    fetched, byte_count, must_answer = read(node, context, request, session.topics)
     if must_answer or byte_count >= request.min_bytes or request.max_wait_ms <= 0:
-        return _answer(node, context, session, fetched, byte_count)
+        answer = _answer if request.replica_id < 0 else _answer_follower
+        return answer(node, context, session, fetched, byte_count)
     return _park(node, context, request, session, request.min_bytes - byte_count)
 
 
@@ -101,6 +112,18 @@ def _answer(
     return encode_response(told, context.version, error_code=error_code, session_id=session_id)
 
 
+def _answer_follower(
+    node: Node, context: RequestContext, session: FetchContext, fetched: Fetched, byte_count: int
+) -> list[Part]:
+    node.counters.replication_bytes_out += byte_count
+    for _, partitions in fetched:
+        for answer in partitions:
+            if answer.error_code:
+                node.counters.failed(FETCH, answer.error_code)
+    error_code, session_id, told = session.answer(fetched, node.clock.now_ms())
+    return encode_response(told, context.version, error_code=error_code, session_id=session_id)
+
+
 def _now_ms(node: Node) -> int:
     return node.clock.monotonic_ns() // 1_000_000
 
@@ -109,10 +132,12 @@ def _park(
     node: Node, context: RequestContext, request: FetchRequest, session: FetchContext, missing_bytes: int
 ) -> Deferred:
     deferred = Deferred()
+    is_follower = request.replica_id >= 0
 
     def finish() -> None:
-        fetched, byte_count, _ = _read(node, context, request, session.topics)
-        deferred.complete(_answer(node, context, session, fetched, byte_count))
+        read, answer = (_read_as_follower, _answer_follower) if is_follower else (_read, _answer)
+        fetched, byte_count, _ = read(node, context, request, session.topics)
+        deferred.complete(answer(node, context, session, fetched, byte_count))
 
     partitions = [
         partition
@@ -121,7 +146,7 @@ def _park(
         if (partition := node.partition(topic, entry.partition)) is not None
     ]
     waiter = FetchWaiter(
-        partitions,
+        [partition.waiters(for_followers=is_follower) for partition in partitions],
         missing_bytes,
         request.max_wait_ms,
         node.scheduler,
@@ -150,13 +175,24 @@ def _read(
         answers.append((topic, fetched))
         for wanted in partitions:
             partition = node.partition(topic, wanted.partition)
-            if partition is None:
-                unknown = ErrorCode.unknown_topic_or_partition
-                if isinstance(topic, UUID) and node.topic(topic) is None:
-                    unknown = ErrorCode.unknown_topic_id
-                answer = PartitionFetched(wanted.partition, unknown)
+            if partition is None or not (partition.is_leader or context.version >= FROM_FOLLOWERS_FROM):
+                answer = PartitionFetched(wanted.partition, node.refusal(topic, wanted.partition))
             elif context.version < ZSTD_FROM and partition.log.config.compression is Codec.ZSTD:
                 answer = PartitionFetched(wanted.partition, ErrorCode.unsupported_compression_type)
+            elif (
+                request.rack_id
+                and node.is_clustered
+                and (nearer := nearer_replica(node, partition, wanted.fetch_offset, request.rack_id)) != NONE_NEARER
+            ):
+                answer = PartitionFetched(
+                    wanted.partition,
+                    ErrorCode.none,
+                    partition.high_watermark,
+                    partition.last_stable_offset,
+                    partition.log.log_start_offset,
+                    preferred_read_replica=nearer,
+                )
+                must_answer = True
             else:
                 answer = _read_partition(partition, wanted, left_bytes, total_bytes == 0, read_committed)
             fetched.append(answer)
@@ -168,10 +204,83 @@ def _read(
     return answers, total_bytes, must_answer
 
 
+def _read_as_follower(
+    node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic]
+) -> tuple[Fetched, int, bool]:
+    """What a follower is given now; what it asks for is noted."""
+    left_bytes = request.max_bytes
+    total_bytes = 0
+    must_answer = not topics
+    answers: Fetched = []
+    for topic, partitions in topics:
+        fetched: list[PartitionFetched] = []
+        answers.append((topic, fetched))
+        for wanted in partitions:
+            partition = node.partition(topic, wanted.partition)
+            if isinstance(partition, ReplicatedPartition):
+                max_bytes = max(min(wanted.partition_max_bytes, left_bytes), 0)
+                answer = _read_log_end(partition, wanted, request.replica_id, max_bytes, is_first=total_bytes == 0)
+            else:
+                answer = PartitionFetched(wanted.partition, node.refusal(topic, wanted.partition))
+            fetched.append(answer)
+            size = len(answer.records)
+            total_bytes += size
+            left_bytes -= size
+            if answer.error_code or answer.diverging_epoch is not None:
+                must_answer = True
+    return answers, total_bytes, must_answer
+
+
+def _read_log_end(
+    partition: ReplicatedPartition, wanted: FetchPartition, replica_id: int, max_bytes: int, *, is_first: bool
+) -> PartitionFetched:
+    index, offset = wanted.partition, wanted.fetch_offset
+    if error := partition.check_leader_epoch(wanted.current_leader_epoch):
+        return PartitionFetched(index, error)
+    if not partition.is_replica(replica_id):
+        has_epoch = wanted.current_leader_epoch >= 0
+        return PartitionFetched(
+            index, ErrorCode.unknown_leader_epoch if has_epoch else ErrorCode.not_leader_or_follower
+        )
+    log = partition.log
+    end_offset = log.log_end_offset
+    if wanted.last_fetched_epoch >= 0:
+        divergence = partition.diverging_epoch(wanted.last_fetched_epoch, offset)
+        if isinstance(divergence, ErrorCode):
+            return PartitionFetched(index, divergence)
+        if divergence is not None:
+            return PartitionFetched(
+                index,
+                ErrorCode.none,
+                partition.high_watermark,
+                partition.last_stable_offset,
+                log.log_start_offset,
+                diverging_epoch=divergence,
+            )
+    if offset == end_offset or not (max_bytes or is_first):
+        records = b""
+        if not log.log_start_offset <= offset <= end_offset:
+            return PartitionFetched(index, ErrorCode.offset_out_of_range)
+    else:
+        read = log.read(offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
+        if isinstance(read, ErrorCode):
+            return PartitionFetched(index, read)
+        records = read
+    partition.follower_fetched(replica_id, offset, wanted.log_start_offset, end_offset)
+    return PartitionFetched(
+        index,
+        ErrorCode.none,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        log.log_start_offset,
+        records,
+    )
+
+
 def _read_partition(
     partition: Partition, wanted: FetchPartition, left_bytes: int, is_first: bool, read_committed: bool
 ) -> PartitionFetched:
-    if error := partition.check_leader_epoch(wanted.current_leader_epoch):
+    if error := partition.check_leader_epoch(wanted.current_leader_epoch, needs_leader=False):
         return PartitionFetched(wanted.partition, error)
     log = partition.log
     diverging = None

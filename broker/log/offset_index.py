@@ -61,6 +61,11 @@ class OffsetIndex:
         self._offsets.append(offset - self._base_offset)
         self._positions.append(position)
 
+    def truncate(self, position: int) -> None:
+        """Forget the batches from `position` on."""
+        slot = bisect_left(self._positions, position)
+        del self._offsets[slot:], self._positions[slot:]
+
     def lookup(self, offset: int) -> tuple[int, int]:
         """The last entry whose offset is not above `offset`; without one, the beginning of the segment."""
         return self._entry(bisect_right(self._offsets, min(offset - self._base_offset, MAX_RELATIVE_OFFSET)) - 1)

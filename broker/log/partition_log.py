@@ -17,14 +17,19 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.log.checkpoint import PARTITION_METADATA, encode_epochs, encode_partition_metadata
+from broker.log.checkpoint import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    encode_epochs,
+    encode_partition_metadata,
+)
 from broker.log.compaction import CleanedGroup, Dirtiness, Job, dirtiness
 from broker.log.config import LogConfig
 from broker.log.errors import CorruptIndex
-from broker.log.files import FileOperations, write_durably, write_file
+from broker.log.files import FileOperations, sync_file, write_durably, write_file
 from broker.log.flush import FlushTicket
 from broker.log.open_segments import OpenSegments
-from broker.log.recovery import LogState, first_unsynced_slot
+from broker.log.recovery import LogState, first_unsynced_slot, observe_producer, rebuild_producers
 from broker.log.retention import count_expired
 from broker.log.segment import (
     DELETED_SUFFIX,
@@ -44,9 +49,11 @@ from broker.records.batch import (
     TimestampType,
     WritableBuffer,
     assign,
+    crc_is_valid,
     read_header,
     set_log_append_time,
 )
+from broker.records.batch import headers as iterate_headers
 from broker.records.record import EndMarker, TransactionMarker, encode_end_marker
 
 _logger = logging.getLogger(__name__)
@@ -99,6 +106,10 @@ class PartitionLog:
         self._deleted: list[tuple[int, Path]] = []
         self.segments_must_stay = False
         """A compaction or a move to another directory reads the sealed ones."""
+        self.cuts = 0
+        """How often something was cut off: who works on its files must begin anew."""
+        self._doubtful_below = 0
+        """How far the checkpoint may say that a log which was cut is on the disk."""
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -181,13 +192,76 @@ class PartitionLog:
         return self.append(batch, [read_header(batch)], leader_epoch=leader_epoch, now_ms=now_ms, marker=end_marker)
 
     def append_as_follower(self, records: ReadableBuffer, now_ms: int) -> int:
-        """Append the leader's batches as they are; how many bytes they are. CorruptBatch if they cannot be taken."""
-        raise NotImplementedError
+        """Append the batches of another replica's log as they are; how many bytes they are.
+
+        A batch that is cut off at the end is left out. Raises CorruptBatch, and nothing is appended, for batches that
+        are not whole or do not come after this log's; after an OSError some of them may be there.
+        """
+        view = memoryview(records)
+        batches = self._check_batches(view)
+        if batches[0].base_offset < self.log_end_offset:
+            self.truncate_fully(batches[0].base_offset)
+        start = end = 0
+        run: list[BatchHeader] = []
+        for header in batches:
+            if run and end - start + header.size_bytes > self.config.segment_bytes:
+                self._append_run(view[start:end], run, now_ms)
+                start, run = end, []
+            run.append(header)
+            end += header.size_bytes
+        self._append_run(view[start:end], run, now_ms)
+        return end
+
+    def _check_batches(self, records: memoryview) -> list[BatchHeader]:
+        batches: list[BatchHeader] = []
+        # An empty log may begin in the middle of a batch, where its leader's does: then it begins with all of that.
+        next_offset = 0 if self.log_start_offset == self.log_end_offset else self.log_end_offset
+        for position, header in iterate_headers(records):
+            if header.base_offset < next_offset or header.last_offset_delta < 0:
+                raise CorruptBatch(
+                    f"the batch of the offsets {header.base_offset} to {header.last_offset} comes where "
+                    f"{next_offset} is next"
+                )
+            if not crc_is_valid(records, position, header):
+                raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} does not match")
+            next_offset = header.next_offset
+            batches.append(header)
+        if not batches or next_offset <= self.log_end_offset:
+            raise CorruptBatch(f"{len(records)} bytes have no batch that comes after offset {self.log_end_offset}")
+        return batches
+
+    def _append_run(self, records: memoryview, run: list[BatchHeader], now_ms: int) -> None:
+        segment = self._segments[-1]
+        max_timestamp_ms = max(header.largest_timestamp_ms for header in run)
+        if segment.must_roll(self.config, len(records), max_timestamp_ms, run[-1].last_offset, now_ms):
+            segment = self._roll(now_ms)
+        if any(header.is_control for header in run):
+            segment.load_transaction_index()
+        segment.extend(records, run)
+        self.log_end_offset = run[-1].next_offset
+        self.size_bytes += len(records)
+        position = 0
+        for header in run:
+            if header.leader_epoch > self.leader_epochs.latest:
+                self.leader_epochs.assign(header.leader_epoch, header.base_offset)
+            if header.producer_id != NO_PRODUCER_ID:
+                batch = records[position : position + header.size_bytes]
+                if (aborted := observe_producer(self.producer_states, header, batch)) is not None:
+                    segment.note_aborted(aborted)
+            position += header.size_bytes
+        self._is_changed = True
+        if self._dirty_since_ms is None:
+            self._dirty_since_ms = now_ms
 
     def _roll(self, now_ms: int) -> Segment:
-        """Begin a new segment at the end of the log. If anything fails the old one stays the active one."""
+        """Begin a new segment at the end of the log; the active one. If anything fails that is the old one still."""
         active = self._segments[-1]
+        is_doubtful = self.log_end_offset < self._doubtful_below
+        if is_doubtful and self._ticket is not None:
+            return active  # It goes on until the flush under way is done with the leader epochs' file.
         active.seal()
+        if is_doubtful:
+            self._sync_sealed(active)
         try:
             self._take_snapshot()
             segment = Segment.create(
@@ -201,6 +275,17 @@ class PartitionLog:
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
         return segment
+
+    def _sync_sealed(self, segment: Segment) -> None:
+        """The checkpoint's recovery point may be in the new segment, so a recovery would believe this one."""
+        descriptor = segment.pin()
+        try:
+            self._files.sync(descriptor)
+        finally:
+            segment.unpin()
+        for path in segment.index_files:
+            sync_file(self._files, path)
+        write_durably(self._files, self.directory / LEADER_EPOCH_CHECKPOINT, encode_epochs(self.leader_epochs.entries))
 
     def _take_snapshot(self) -> None:
         if self.log_end_offset > self._snapshot_offset:
@@ -322,12 +407,70 @@ class PartitionLog:
     # Cutting off what the leader does not have
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the records from `offset` on, for good."""
-        raise NotImplementedError
+        """Drop the records from `offset` on, and the rest of a batch that it is in the middle of, for good.
+
+        What was flushed of them is not any more; the checkpoint may say otherwise until it is written again. A recovery
+        reads the segment where the checkpoint's recovery point is from its beginning, so all is well as long as the log
+        stays in the one that was cut: see `_roll`.
+        """
+        if offset >= self.log_end_offset:
+            return
+        if offset <= self.log_start_offset:
+            self.truncate_fully(offset)
+            return
+        self._begin_cut()
+        slot = bisect_right(self._base_offsets, offset) - 1
+        self._remove_segments_from(slot + 1)
+        self.log_end_offset = self._segments[slot].truncate(offset)
+        self.leader_epochs.truncate_from_end(self.log_end_offset)
+        self._cut_to_end()
+        self.producer_states, self._snapshot_offset = rebuild_producers(
+            self._files, self.directory, self._segments, self.log_start_offset, self.log_end_offset
+        )
+        # Were a power cut to bring a segment back, its batches might fit behind those written next.
+        self._files.sync_directory(self.directory)
+        _logger.info("%s-%d: cut at offset %d", self.topic, self.partition, self.log_end_offset)
 
     def truncate_fully(self, offset: int) -> None:
         """Drop all records; the log begins at `offset`."""
-        raise NotImplementedError
+        self._begin_cut()
+        created_ms = self._segments[-1].created_ms
+        self._remove_segments_from(0)
+        self.leader_epochs.truncate_from_end(0)
+        self.log_start_offset = self.log_end_offset = offset
+        self.producer_states, self._snapshot_offset = rebuild_producers(self._files, self.directory, (), -1, -1)
+        segment = Segment.create(self._files, self.directory, offset, self._open_segments, self.config, created_ms)
+        self._segments.append(segment)
+        self._base_offsets.append(offset)
+        self._cut_to_end()
+        # From the next checkpoint on nothing but its name tells where the log starts.
+        self._files.sync_directory(self.directory)
+        _logger.info("%s-%d: begun anew at offset %d", self.topic, self.partition, offset)
+
+    def _begin_cut(self) -> None:
+        self.cuts += 1
+        self._is_changed = True
+        self._doubtful_below = max(self._doubtful_below, self.recovery_point)
+
+    def _remove_segments_from(self, slot: int) -> None:
+        """The last first, so that a crash leaves no hole."""
+        for segment in reversed(self._segments[slot:]):
+            segment.release()
+            for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+                path = self.directory / file_name(segment.base_offset, suffix)
+                if self._files.exists(path):
+                    self._files.remove(path)
+            self._segments.pop()
+            self._base_offsets.pop()
+
+    def _cut_to_end(self) -> None:
+        end_offset = self.log_end_offset
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.size_bytes = sum(segment.size_bytes for segment in self._segments)
+        if self._ticket is not None:
+            self._ticket.end_offset = min(self._ticket.end_offset, end_offset)
+        if self.unflushed_messages == 0:
+            self._dirty_since_ms = None
 
     # Flushing
 
@@ -413,8 +556,8 @@ class PartitionLog:
         )
         if count == 0 or self.segments_must_stay:
             return 0
-        if count == len(self._segments):
-            self._roll(now_ms)
+        if count == len(self._segments) and self._roll(now_ms) is self._segments[count - 1]:
+            return 0
         gone = self._segments[:count]
         del self._segments[:count]
         del self._base_offsets[:count]

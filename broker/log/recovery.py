@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -107,8 +108,10 @@ class LogLoader:
         else:
             replay_end = segments[-1].next_offset() if segments else log_start_offset
         self._mend_transaction_indexes(segments[:recover_from], snapshots, log_start_offset)
-        producer_states, snapshot_offset = self._read_snapshot(snapshots, log_start_offset, replay_end)
-        self._replay(segments[:recover_from], max(snapshot_offset, log_start_offset), producer_states)
+        producer_states, snapshot_offset = _read_snapshot(
+            self.files, self.directory, snapshots, log_start_offset, replay_end
+        )
+        _replay(segments[:recover_from], max(snapshot_offset, log_start_offset), producer_states)
         self._recover(segments, recover_from, leader_epochs, producer_states)
 
         is_whole = self.is_clean and recover_from == len(segments)
@@ -241,22 +244,6 @@ class LogLoader:
         except MalformedFile as error:
             raise LogDirectoryError(f"{path}: {error}; restore the file, or remove it to have it made anew") from error
 
-    def _read_snapshot(
-        self, snapshots: list[int], log_start_offset: int, end_offset: int
-    ) -> tuple[ProducerStates, int]:
-        """The latest whole snapshot that is not past `end_offset`, and its offset."""
-        for offset in reversed(snapshots):
-            if not log_start_offset <= offset <= end_offset:
-                continue
-            path = self.directory / file_name(offset, SNAPSHOT_SUFFIX)
-            try:
-                return ProducerStates.decode(self.files.read(path)), offset
-            except CorruptSnapshot as error:
-                _logger.warning("%s is damaged (%s): going back to an older one", path, error)
-                self.files.remove(path)
-                snapshots.remove(offset)
-        return ProducerStates(), log_start_offset
-
     def _mend_transaction_indexes(self, segments: list[Segment], snapshots: list[int], log_start_offset: int) -> None:
         for slot, segment in enumerate(segments):
             try:
@@ -264,33 +251,15 @@ class LogLoader:
                     segment.check_transaction_index()
             except CorruptIndex as error:
                 _logger.warning("%s: making its index of aborted transactions anew: %s", segment, error)
-                states, offset = self._read_snapshot(snapshots, log_start_offset, segment.base_offset)
-                self._replay(segments[:slot], max(offset, log_start_offset), states)
+                states, offset = _read_snapshot(
+                    self.files, self.directory, snapshots, log_start_offset, segment.base_offset
+                )
+                _replay(segments[:slot], max(offset, log_start_offset), states)
                 segment.forget_aborted()
-                self._replay([segment], segment.base_offset, states, is_noted=True)
+                _replay([segment], segment.base_offset, states, is_noted=True)
                 segment.write_indexes()
                 for path in segment.index_files:
                     sync_file(self.files, path)
-
-    def _replay(
-        self, segments: list[Segment], from_offset: int, producer_states: ProducerStates, *, is_noted: bool = False
-    ) -> None:
-        """Take in what producers wrote from `from_offset` on to segments that need no recovery.
-
-        With `is_noted` the segments' indexes take in the transactions that were aborted.
-        """
-        for slot, segment in enumerate(segments):
-            is_last = slot == len(segments) - 1
-            if not is_last and segments[slot + 1].base_offset <= from_offset:
-                continue
-            try:
-                found = segment.find(from_offset)
-                for _, header, batch in segment.batches(found[0]) if found is not None else ():
-                    aborted = _observe_producer(producer_states, header, batch)
-                    if is_noted and aborted is not None:
-                        segment.note_aborted(aborted)
-            except CorruptBatch as error:
-                _logger.error("%s is damaged, so producers' last batches in it are forgotten: %s", segment, error)
 
     def _recover(
         self, segments: list[Segment], first: int, leader_epochs: LeaderEpochs, producer_states: ProducerStates
@@ -298,10 +267,13 @@ class LogLoader:
         def observe(segment: Segment, header: BatchHeader, batch: memoryview) -> None:
             if header.leader_epoch > leader_epochs.latest:
                 leader_epochs.assign(header.leader_epoch, header.base_offset)
-            aborted = _observe_producer(producer_states, header, batch)
+            aborted = observe_producer(producer_states, header, batch)
             if aborted is not None:
                 segment.note_aborted(aborted)
 
+        if first < len(segments):
+            # The file may be of a time before the log was cut and went on in another way.
+            leader_epochs.truncate_from_end(segments[first].base_offset)
         for slot in range(first, len(segments)):
             segment = segments[slot]
             if (found := foreign_format(segment.read_first_bytes(_FORMAT_PROBE_BYTES))) is not None:
@@ -354,6 +326,60 @@ class LogLoader:
                 self.files.remove(self.directory / file_name(offset, SNAPSHOT_SUFFIX))
 
 
+def rebuild_producers(
+    files: FileOperations, directory: Path, segments: Sequence[Segment], log_start_offset: int, log_end_offset: int
+) -> tuple[ProducerStates, int]:
+    """What a log that was cut remembers of its producers, and the offset of the snapshot that tells of it.
+
+    Snapshots of what was cut off are taken away; sync the folder after it.
+    """
+    snapshots = _offsets_of(files.list(directory), SNAPSHOT_SUFFIX)
+    for offset in snapshots:
+        if offset > log_end_offset:
+            files.remove(directory / file_name(offset, SNAPSHOT_SUFFIX))
+    states, snapshot_offset = _read_snapshot(files, directory, snapshots, log_start_offset, log_end_offset)
+    _replay(segments, max(snapshot_offset, log_start_offset), states)
+    return states, snapshot_offset
+
+
+def _read_snapshot(
+    files: FileOperations, directory: Path, snapshots: list[int], log_start_offset: int, end_offset: int
+) -> tuple[ProducerStates, int]:
+    """The latest whole snapshot that is not past `end_offset`, and its offset."""
+    for offset in reversed(snapshots):
+        if not log_start_offset <= offset <= end_offset:
+            continue
+        path = directory / file_name(offset, SNAPSHOT_SUFFIX)
+        try:
+            return ProducerStates.decode(files.read(path)), offset
+        except CorruptSnapshot as error:
+            _logger.warning("%s is damaged (%s): going back to an older one", path, error)
+            files.remove(path)
+            snapshots.remove(offset)
+    return ProducerStates(), log_start_offset
+
+
+def _replay(
+    segments: Sequence[Segment], from_offset: int, producer_states: ProducerStates, *, is_noted: bool = False
+) -> None:
+    """Take in what producers wrote from `from_offset` on to segments that need no recovery.
+
+    With `is_noted` the segments' indexes take in the transactions that were aborted.
+    """
+    for slot, segment in enumerate(segments):
+        is_last = slot == len(segments) - 1
+        if not is_last and segments[slot + 1].base_offset <= from_offset:
+            continue
+        try:
+            found = segment.find(from_offset)
+            for _, header, batch in segment.batches(found[0]) if found is not None else ():
+                aborted = observe_producer(producer_states, header, batch)
+                if is_noted and aborted is not None:
+                    segment.note_aborted(aborted)
+        except CorruptBatch as error:
+            _logger.error("%s is damaged, so producers' last batches in it are forgotten: %s", segment, error)
+
+
 def first_unsynced_slot(base_offsets: list[int], recovery_point: int) -> int:
     """The first segment that is not on the disk for sure.
 
@@ -384,7 +410,7 @@ def _offsets_of(entries: list[Entry], suffix: str) -> list[int]:
     return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal())
 
 
-def _observe_producer(
+def observe_producer(
     producer_states: ProducerStates, header: BatchHeader, batch: memoryview
 ) -> AbortedTransaction | None:
     """The transaction that the batch aborted, if it did."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -174,20 +174,34 @@ class Segment:
 
     def append(self, batch: ReadableBuffer, last_offset: int, max_timestamp_ms: int) -> None:
         """Add one whole batch. If the write fails nothing has changed, but for bytes past the end."""
+        position = self._write(batch)
+        if position == 0:
+            self._first_batch_timestamp_ms = max_timestamp_ms
+        self._index(position, len(batch), last_offset, max_timestamp_ms)
+
+    def extend(self, batches: ReadableBuffer, headers: Iterable[BatchHeader]) -> None:
+        """Add whole batches in one write. If that fails nothing has changed, but for bytes past the end."""
+        position = self._write(batches)
+        for header in headers:
+            if position == 0:
+                self._first_batch_timestamp_ms = header.max_timestamp_ms
+            self._index(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
+            position += header.size_bytes
+
+    def _write(self, data: ReadableBuffer) -> int:
+        """Where it begins."""
         position = self.size_bytes
         descriptor = self._open()
         try:
-            self._files.pwrite(descriptor, batch, position)
+            self._files.pwrite(descriptor, data, position)
         except OSError as error:
             try:
                 self._files.truncate(descriptor, position)
             except OSError as second:
                 error.add_note(f"and what was written of the batch could not be cut off again: {second}")
             raise
-        self.size_bytes = position + len(batch)
-        if position == 0:
-            self._first_batch_timestamp_ms = max_timestamp_ms
-        self._index(position, len(batch), last_offset, max_timestamp_ms)
+        self.size_bytes = position + len(data)
+        return position
 
     def load_transaction_index(self) -> None:
         """Have it in memory. OSError, or CorruptIndex, if that fails."""
@@ -210,6 +224,60 @@ class Segment:
         """Seal, but for the possibility to go on after the next start."""
         self.seal()
         self.release()
+
+    def truncate(self, offset: int) -> int:
+        """Cut off all from the batch that holds `offset` or a later one, and go on from there; the next offset.
+
+        That is `offset`, or where a batch began that it is in the middle of. It outlives a power cut, as what is cut
+        off might fit behind what is written next.
+        """
+        found = self.find(offset)
+        if found is not None:
+            position, header = found
+            offset = min(offset, header.base_offset)
+            # The indexes that are in the files are of the log as it was.
+            indexes = self.offset_index, self.time_index, self.transaction_index if self.has_aborted else None
+            self._files.truncate(self._open(), position)
+            self._files.sync(self._open())
+            self.size_bytes = position
+            self._truncate_indexes(indexes, position, offset)
+        self.is_sealed = False
+        return offset
+
+    def _truncate_indexes(
+        self, indexes: tuple[OffsetIndex, TimeIndex, TransactionIndex | None], position: int, offset: int
+    ) -> None:
+        by_offset, by_time, of_transactions = indexes
+        by_offset.truncate(position)
+        by_time.truncate(offset)
+        if of_transactions is not None:
+            of_transactions.truncate(offset)
+            self.has_aborted = len(of_transactions) > 0
+        for suffix, index, entry_size in (
+            (INDEX_SUFFIX, by_offset, offset_index.ENTRY_SIZE),
+            (TIME_INDEX_SUFFIX, by_time, time_index.ENTRY_SIZE),
+            (TRANSACTION_INDEX_SUFFIX, of_transactions, transaction_index.ENTRY_SIZE),
+        ):
+            if index is not None and index.written_entries > len(index):
+                index.written_entries = len(index)
+                descriptor = self._files.open(self.file(suffix))
+                try:
+                    self._files.truncate(descriptor, len(index) * entry_size)
+                finally:
+                    self._files.close(descriptor)
+        if position == 0:
+            self._first_batch_timestamp_ms = None
+        largest = by_time.last_entry
+        _, indexed_to = by_offset.last_entry
+        for _, header in self.headers(indexed_to):
+            if header.largest_timestamp_ms > largest[0]:
+                largest = header.largest_timestamp_ms, header.last_offset
+        self._largest_timestamp = largest
+        self._bytes_since_index_entry = position - indexed_to
+
+    @property
+    def created_ms(self) -> int:
+        return self._created_ms
 
     def write_indexes(self) -> None:
         """Bring the index files up to date; they are not synced."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import struct
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import islice
 from typing import Final
 
@@ -66,6 +66,11 @@ class TimeIndex:
         if timestamp_ms > self.last_entry[0]:
             self._timestamps.append(timestamp_ms)
             self._offsets.append(offset - self._base_offset)
+
+    def truncate(self, offset: int) -> None:
+        """Forget the records from `offset` on."""
+        slot = bisect_left(self._offsets, offset - self._base_offset)
+        del self._offsets[slot:], self._timestamps[slot:]
 
     def lookup(self, timestamp_ms: int) -> tuple[int, int]:
         """The last entry whose timestamp is not above `timestamp_ms`; without one, (NO_TIMESTAMP, the base offset)."""

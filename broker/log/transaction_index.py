@@ -56,6 +56,10 @@ class TransactionIndex:
     def append(self, transaction: AbortedTransaction) -> None:
         self._data += _ENTRY.pack(_VERSION, *transaction)
 
+    def truncate(self, offset: int) -> None:
+        """Forget the transactions whose marker is at `offset` or later."""
+        del self._data[bisect_left(range(len(self)), offset, key=self._last_offset) * ENTRY_SIZE :]
+
     def unwritten(self) -> bytes:
         """The entries that the file has not got yet, as the file has them."""
         return bytes(self._data[self.written_entries * ENTRY_SIZE :])

@@ -115,6 +115,8 @@ class BrokerCounters:
         self.connections_refused = 0
         self.authentications = 0
         self.authentications_failed = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
         self.produce_throttle_ms = 0
         self.fetch_throttle_ms = 0
         self._gone = TopicCounters()

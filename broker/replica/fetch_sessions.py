@@ -14,8 +14,9 @@ log start offset is not what the session was last told. Those with records go to
 size starve none.
 
 There are so many slots. A new session takes one that was not used for two minutes, or else that of a smaller session
-which had its slot for two minutes; if there is neither, the client gets no session and goes on without.
-(Apache Kafka, FetchSession.scala; sessions of followers, which go before others there, come with replication.)
+which had its slot for two minutes; if there is neither, the client gets no session and goes on without. Sessions of
+followers go before those of consumers: they take any slot of those, and lose theirs to none.
+(Apache Kafka, FetchSession.scala.)
 """
 
 from __future__ import annotations
@@ -76,9 +77,12 @@ class _FullFetch(NamedTuple):
     sessions: FetchSessions
     topics: Sequence[FetchTopic]
     uses_topic_ids: bool
+    is_follower: bool
 
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
-        session_id = self.sessions.create(self.topics, fetched, self.uses_topic_ids, now_ms)
+        session_id = self.sessions.create(
+            self.topics, fetched, self.uses_topic_ids, now_ms, is_follower=self.is_follower
+        )
         return SessionAnswer(ErrorCode.none, session_id, fetched)
 
     def answer_nothing(self) -> SessionAnswer:
@@ -125,12 +129,28 @@ class _Followed:
 
 
 class FetchSession:
-    __slots__ = ("_partitions", "created_ms", "last_used_ms", "next_epoch", "session_id", "uses_topic_ids")
+    __slots__ = (
+        "_partitions",
+        "created_ms",
+        "is_follower",
+        "last_used_ms",
+        "next_epoch",
+        "session_id",
+        "uses_topic_ids",
+    )
 
     def __init__(
-        self, session_id: int, topics: Iterable[FetchTopic], fetched: Fetched, uses_topic_ids: bool, now_ms: int
+        self,
+        session_id: int,
+        topics: Iterable[FetchTopic],
+        fetched: Fetched,
+        uses_topic_ids: bool,
+        now_ms: int,
+        *,
+        is_follower: bool = False,
     ) -> None:
         self.session_id = session_id
+        self.is_follower = is_follower
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = self.last_used_ms = now_ms
         self.next_epoch = 1
@@ -205,11 +225,14 @@ class FetchSessions:
         *,
         uses_topic_ids: bool,
         now_ms: int,
+        is_follower: bool = False,
     ) -> FetchContext | ErrorCode:
         """Begin to answer a fetch request."""
         if epoch in (FULL_FETCH_EPOCH, NO_SESSION_EPOCH):
             self._sessions.pop(session_id, None)
-            return Sessionless(topics) if epoch == NO_SESSION_EPOCH else _FullFetch(self, topics, uses_topic_ids)
+            if epoch == NO_SESSION_EPOCH:
+                return Sessionless(topics)
+            return _FullFetch(self, topics, uses_topic_ids, is_follower)
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.fetch_session_id_not_found
@@ -226,18 +249,28 @@ class FetchSessions:
         session.next_epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         return _IncrementalFetch(session, session.topics(), session.next_epoch)
 
-    def create(self, topics: Iterable[FetchTopic], fetched: Fetched, uses_topic_ids: bool, now_ms: int) -> int:
+    def create(
+        self,
+        topics: Iterable[FetchTopic],
+        fetched: Fetched,
+        uses_topic_ids: bool,
+        now_ms: int,
+        *,
+        is_follower: bool = False,
+    ) -> int:
         """Keep a session that begins with this answer; NO_SESSION if there is no room."""
         partition_count = sum(len(answers) for _, answers in fetched)
-        if len(self._sessions) >= self._slots and not self._evict(partition_count, now_ms):
+        if len(self._sessions) >= self._slots and not self._evict(partition_count, now_ms, is_follower):
             return NO_SESSION
         session_id = self._random.randint(1, _MAX_SESSION_ID)
         while session_id in self._sessions:
             session_id = self._random.randint(1, _MAX_SESSION_ID)
-        self._sessions[session_id] = FetchSession(session_id, topics, fetched, uses_topic_ids, now_ms)
+        self._sessions[session_id] = FetchSession(
+            session_id, topics, fetched, uses_topic_ids, now_ms, is_follower=is_follower
+        )
         return session_id
 
-    def _evict(self, partition_count: int, now_ms: int) -> bool:
+    def _evict(self, partition_count: int, now_ms: int, is_follower: bool) -> bool:
         """Make room for a session of so many partitions, if somebody may be sent away for it."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
@@ -245,9 +278,13 @@ class FetchSessions:
         if now_ms - oldest.last_used_ms > EVICTION_MS:
             del self._sessions[oldest.session_id]
             return True
-        settled = (session for session in self._sessions.values() if now_ms - session.created_ms > EVICTION_MS)
-        smallest = min(settled, key=len, default=None)
-        if smallest is None or len(smallest) >= partition_count:
+        evictable = (
+            session
+            for session in self._sessions.values()
+            if not session.is_follower and (is_follower or now_ms - session.created_ms > EVICTION_MS)
+        )
+        smallest = min(evictable, key=len, default=None)
+        if smallest is None or (len(smallest) >= partition_count and not is_follower):
             return False
         del self._sessions[smallest.session_id]
         return True

@@ -32,13 +32,10 @@ class Follower:
         "log_start_offset",
     )
 
-    def __init__(self, broker_id: int) -> None:
+    def __init__(self, broker_id: int, leader_end_offset: int, now_ms: int, *, is_in_sync: bool) -> None:
+        """In sync, it has its whole time to show that it is."""
         self.broker_id = broker_id
-        self.log_end_offset = self.log_start_offset = self.leader_end_at_last_fetch = UNKNOWN_OFFSET
-        self.last_fetch_ms = self.last_caught_up_ms = _NEVER_MS
-
-    def begin_epoch(self, leader_end_offset: int, now_ms: int, *, is_in_sync: bool) -> None:
-        """Its leader goes on in a new epoch. In sync, it has its whole time to show that it is (Replica.scala)."""
+        self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
         self.last_fetch_ms = self.last_caught_up_ms = now_ms if is_in_sync else _NEVER_MS
         self.leader_end_at_last_fetch = leader_end_offset
 
@@ -61,15 +58,19 @@ class Follower:
 
 
 class Followers:
-    """All of one partition, while this broker leads it."""
+    """All of one partition, while this broker leads it in one epoch.
+
+    What was known of them in an earlier one does not count: another may have led in between, unknown to this broker,
+    and had them cut off what they had. (Kafka's leader goes on with what it knew if it knows of no other.)
+    """
 
     __slots__ = ("_by_id", "in_sync", "maximal", "proposed")
 
-    def __init__(self) -> None:
-        self._by_id: dict[int, Follower] = {}
-        self.in_sync: tuple[int, ...] = ()
+    def __init__(self, followers: Iterable[int], in_sync: Collection[int], leader_end_offset: int, now_ms: int) -> None:
+        self._by_id = {id_: Follower(id_, leader_end_offset, now_ms, is_in_sync=id_ in in_sync) for id_ in followers}
+        self.in_sync = tuple(in_sync)
         """The leader too."""
-        self.maximal: frozenset[int] = frozenset()
+        self.maximal = frozenset(in_sync)
         self.proposed: tuple[int, ...] | None = None
 
     def __iter__(self) -> Iterator[Follower]:
@@ -77,15 +78,6 @@ class Followers:
 
     def get(self, broker_id: int) -> Follower | None:
         return self._by_id.get(broker_id)
-
-    def begin_epoch(
-        self, followers: Iterable[int], in_sync: Collection[int], leader_end_offset: int, now_ms: int
-    ) -> None:
-        """The controller says who they are. What is known of those that were followers before stays known."""
-        self._by_id = {id_: self._by_id.get(id_) or Follower(id_) for id_ in followers}
-        for follower in self:
-            follower.begin_epoch(leader_end_offset, now_ms, is_in_sync=follower.broker_id in in_sync)
-        self.commit(in_sync)
 
     def commit(self, in_sync: Collection[int]) -> None:
         """These are in sync now, and nothing is under way."""

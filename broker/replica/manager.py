@@ -141,6 +141,12 @@ class ReplicaManager:
         if not self._in_sync_changes.submit(change, partial(partition.in_sync_answered, change)):
             partition.in_sync_answered(change, ErrorCode.operation_not_attempted)
 
+    def log_was_cut(self, partition: ReplicatedPartition) -> None:
+        clean_offsets = self._node.log_directories.of(partition.log).clean_offsets
+        key = partition.topic, partition.index
+        if key in clean_offsets:
+            clean_offsets[key] = min(clean_offsets[key], partition.log_end_offset)
+
     def _schedule_look(self) -> None:
         self._timer = self._node.scheduler.call_later(self.lag_time_max_ms // 2, self._look_for_stragglers)
 

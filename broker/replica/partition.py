@@ -191,6 +191,10 @@ class Partition:
             self._appended(appended, self.log.size_bytes - size_bytes)
         return appended
 
+    def waiters(self, *, for_followers: bool) -> set[FetchWaiter]:
+        """Where those stand who wait for more to read."""
+        return self.fetch_waiters
+
     def has_open_transaction(self, producer_id: int) -> bool:
         return self.log.producer_states.has_open_transaction(producer_id)
 

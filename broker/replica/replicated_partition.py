@@ -64,6 +64,9 @@ class Replication(Protocol):
     def may_be_in_sync(self, broker_id: int) -> bool:
         """Whether the controller would have a replica there in sync: the broker lives."""
 
+    def log_was_cut(self, partition: ReplicatedPartition) -> None:
+        """Records of it are gone."""
+
     def submit(self, partition: ReplicatedPartition, change: InSyncChange) -> None:
         """Ask the controller for a change; `in_sync_answered` is called with what it says."""
 
@@ -164,14 +167,12 @@ class ReplicatedPartition(Partition):
         self, state: LeaderAndIsr, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
     ) -> None:
         """Lead in a later epoch than before."""
-        log = self.log
-        if self.followers is None:
-            self.followers = Followers()
+        end_offset = self.log.log_end_offset
         self._take_up(state, replicas, adding, removing)
         self.in_sync_replicas = list(state.in_sync_replicas)
-        self.epoch_start_offset = log.log_end_offset
+        self.epoch_start_offset = end_offset
         others = [replica for replica in replicas if replica != self._replication.broker_id]
-        self.followers.begin_epoch(others, state.in_sync_replicas, log.log_end_offset, self._replication.monotonic_ms())
+        self.followers = Followers(others, state.in_sync_replicas, end_offset, self._replication.monotonic_ms())
         self.is_leader = True
         self._wake_all()
         self._advance_as_leader()
@@ -318,6 +319,9 @@ class ReplicatedPartition(Partition):
             self._look_at_low_watermark()
         return ErrorCode.none
 
+    def waiters(self, *, for_followers: bool) -> set[FetchWaiter]:
+        return self.replica_waiters if for_followers else self.fetch_waiters
+
     def is_replica(self, broker_id: int) -> bool:
         """Whether it is one of this leader's followers."""
         return self.followers is not None and self.followers.get(broker_id) is not None
@@ -439,15 +443,19 @@ class ReplicatedPartition(Partition):
                     "%s-%d is cut at offset %d, below its high watermark %d",
                     *(self.topic, self.index, offset, self.high_watermark),
                 )
-            self.log.truncate_to(offset)
-            self._log_was_cut()
+            self._cut(self.log.truncate_to, offset)
 
     def truncate_fully(self, offset: int) -> None:
         """Drop all records; the log begins at `offset`."""
-        self.log.truncate_fully(offset)
-        self._log_was_cut()
+        self._cut(self.log.truncate_fully, offset)
 
-    def _log_was_cut(self) -> None:
+    def _cut(self, cut: Callable[[int], None], offset: int) -> None:
+        try:
+            cut(offset)
+        except OSError as failure:
+            # Some of it may be done: what the log holds is not known any more.
+            self._storage_failed(failure, self)
+            raise
         end_offset = self.log.log_end_offset
         self.high_watermark = max(min(self.high_watermark, end_offset), self.log.log_start_offset)
         self.kept_end_offset = min(self.kept_end_offset, end_offset)
@@ -456,5 +464,6 @@ class ReplicatedPartition(Partition):
         self._published_bytes = self._stable_bytes = self._appended_bytes
         self.log.producer_states.high_watermark_moved(self.high_watermark)
         self._stable_offset = self.last_stable_offset
+        self._replication.log_was_cut(self)
         if self.kept_end_offset >= end_offset:
             self._call_those_who_wait_for_the_flush()

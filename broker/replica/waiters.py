@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from broker.replica.partition import Partition
+from typing import Protocol
 
 
 class Timer(Protocol):
@@ -33,16 +30,16 @@ class FetchWaiter:
         "_done",
         "_finish",
         "_missing_bytes",
-        "_partitions",
         "_scheduler",
         "_timer",
+        "_waits_in",
         "_woken",
         "read_committed",
     )
 
     def __init__(
         self,
-        partitions: Sequence[Partition],
+        waits_in: Sequence[set[FetchWaiter]],
         missing_bytes: int,
         max_wait_ms: int,
         scheduler: Scheduler,
@@ -50,16 +47,17 @@ class FetchWaiter:
         *,
         read_committed: bool = False,
     ) -> None:
+        """`waits_in` are the sets of its partitions' waiters."""
         self.read_committed = read_committed
         """Whether it waits for bytes below the last stable offset, not below the high watermark."""
-        self._partitions = partitions
+        self._waits_in = waits_in
         self._missing_bytes = missing_bytes
         self._scheduler = scheduler
         self._finish = finish
         self._woken = False
         self._done = False
-        for partition in partitions:
-            partition.fetch_waiters.add(self)
+        for waiters in waits_in:
+            waiters.add(self)
         self._timer = scheduler.call_later(max_wait_ms, self._end)
 
     def bytes_added(self, byte_count: int) -> None:
@@ -78,8 +76,8 @@ class FetchWaiter:
         if not self._done:
             self._done = True
             self._timer.cancel()
-            for partition in self._partitions:
-                partition.fetch_waiters.discard(self)
+            for waiters in self._waits_in:
+                waiters.discard(self)
 
     def _end(self) -> None:
         if not self._done:

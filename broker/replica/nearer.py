@@ -1,0 +1,38 @@
+"""Which replica a consumer should read from: one in its own rack, if the leader is not there (KIP-392).
+
+Kafka takes a class for it (`replica.selector.class`), and has one that looks at racks; that one is known here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.replica.partition import Partition
+from broker.replica.replicated_partition import ReplicatedPartition
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+NONE_NEARER: Final = -1
+
+
+def nearer_replica(node: Node, partition: Partition, offset: int, rack: str) -> int:
+    """The broker that a consumer in `rack` should read this offset from rather than here; NONE_NEARER if that is here.
+
+    It is one of those in sync that have the offset, the furthest of them.
+    """
+    if not rack or not isinstance(partition, ReplicatedPartition) or partition.followers is None:
+        return NONE_NEARER
+    if node.config.string("replica.selector.class") != RACK_AWARE or node.config.string("broker.rack") == rack:
+        return NONE_NEARER
+    nearer = [
+        follower
+        for follower in partition.followers
+        if follower.broker_id in partition.followers.in_sync
+        and follower.log_start_offset <= offset <= follower.log_end_offset
+        and (broker := node.cluster.broker(follower.broker_id)) is not None
+        and broker.rack == rack
+    ]
+    furthest = max(nearer, key=lambda follower: (follower.log_end_offset, follower.last_caught_up_ms), default=None)
+    return NONE_NEARER if furthest is None else furthest.broker_id
