@@ -1,0 +1,184 @@
+"""A client of a simulated cluster that asks brokers whatever there is to ask, one thing after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.cluster.peers import PeerFailure, ask
+from broker.log.checkpoint import TopicPartition
+from broker.protocol.apis import APIS
+from broker.records.batch import headers
+from broker.records.record import Record, decode_batch, encode_batch, read_end_marker
+from tests.broker.handlers.harness import decode_answer, request_frame
+from tests.broker.simulation.broker import SimulatedBroker
+from tests.broker.simulation.cluster import Cluster
+from tests.broker.simulation.peers import SimulatedPeers
+from tests.broker.simulation.world import Process
+
+_KEYS: Final = {api.name: api.key for api in APIS.values()}
+_TIMEOUT_MS: Final = 20_000
+GROUP: Final = 0
+TRANSACTION: Final = 1
+
+COORDINATION: Final = {
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
+
+
+class Asked:
+    """A question on its way, and what became of it."""
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+
+    @property
+    def waits(self) -> bool:
+        return self.answer is None
+
+
+class AskedCluster:
+    """Brokers 1, 2 and 3, all of which are there."""
+
+    def __init__(self, **properties: str) -> None:
+        texts = {name.replace("_", "."): text for name, text in properties.items()}
+        self.cluster = Cluster(0, properties={**COORDINATION, **texts})
+        self._client = Process(self.cluster.world, "client")
+        self._peers = SimulatedPeers(self.cluster.network, self._client, "client")
+        for broker in self.cluster.brokers.values():
+            broker.start()
+        self.wait(lambda: all(broker.is_registered for broker in self.brokers))
+        self.wait(lambda: all(len(self.views(broker)) == 3 for broker in self.brokers))
+
+    @property
+    def brokers(self) -> list[SimulatedBroker]:
+        return list(self.cluster.brokers.values())
+
+    @staticmethod
+    def views(broker: SimulatedBroker) -> list[int]:
+        """The brokers that it knows to live."""
+        return [] if broker.node is None else [other.broker_id for other in broker.node.cluster.brokers()]
+
+    def __getitem__(self, broker_id: int) -> SimulatedBroker:
+        return self.cluster.brokers[broker_id]
+
+    def wait(self, until: Callable[[], bool], *, at_most_ms: int = 60_000) -> None:
+        assert self.cluster.world.run(at_most_ms, until), "\n".join([*self.cluster.describe()])
+
+    def let_pass(self, duration_ms: int) -> None:
+        self.cluster.world.run(duration_ms)
+
+    def create_topic(self, name: str, *assignment: list[int]) -> None:
+        self.cluster.create_topic(name, assignment)
+        self.wait(lambda: all(self.leader(broker.broker_id, (name, 0)) > 0 for broker in self.brokers))
+        self.wait(lambda: self.cluster.is_whole)
+
+    def leader(self, of: int, key: TopicPartition) -> int:
+        """The partition's leader as that broker knows it; -1 for none."""
+        node = self[of].node
+        view = None if node is None else node.cluster.partition(*key)
+        return -1 if view is None else view.leader
+
+    # Asking
+
+    def send(self, broker_id: int, name: str, version: int, /, **fields: Any) -> Asked:
+        asked = Asked()
+
+        def answered(answer: Any) -> None:
+            asked.answer = answer
+
+        peer = self._peers.connect(self[broker_id].endpoint, "client")
+        ask(peer, _KEYS[name], version, fields, answered, timeout_ms=_TIMEOUT_MS)
+        return asked
+
+    def ask(self, broker_id: int, name: str, version: int, /, **fields: Any) -> Any:
+        asked = self.send(broker_id, name, version, **fields)
+        self.wait(lambda: not asked.waits)
+        return asked.answer
+
+    def produce(
+        self, broker_id: int, key: TopicPartition, *values: bytes, transactional_id: str | None = None, **batch: Any
+    ) -> ErrorCode | PeerFailure:
+        records = bytes(encode_batch([Record(value, timestamp_ms=self._client.now_ms()) for value in values], **batch))
+        topic, index = key
+        frame = request_frame(
+            "produce",
+            9,
+            transactional_id=transactional_id,
+            acks=-1,
+            timeout=10_000,
+            topic_data=[{"name": topic, "partition_data": [{"index": index, "records": records}]}],
+        )
+        outcome: list[ErrorCode | PeerFailure] = []
+
+        def answered(body: memoryview | PeerFailure) -> None:
+            if isinstance(body, PeerFailure):
+                outcome.append(body)
+                return
+            # As it is framed, since the harness decodes it so: a length, a correlation id and no tags.
+            framed = (len(body) + 5).to_bytes(4, "big") + b"\x00\x00\x00\x01\x00" + bytes(body)
+            answer = decode_answer("produce", 9, [framed])
+            outcome.append(answer.responses[0].partition_responses[0].error_code)
+
+        peer = self._peers.connect(self[broker_id].endpoint, "client")
+        # What follows the header: api key, version, correlation id, the client's id of four letters, no tags.
+        peer.send(0, 9, [frame[15:]], answered, timeout_ms=_TIMEOUT_MS)
+        self.wait(lambda: bool(outcome))
+        return outcome[0]
+
+    # Coordinators
+
+    def coordinator(self, key: str, kind: int, *, of: int | None = None) -> int:
+        """The broker that coordinates it, as clients find it: they ask until one is told."""
+        found: list[int] = []
+        asked: list[Asked] = []
+
+        def is_found() -> bool:
+            if not asked or not asked[0].waits:
+                answer = asked.pop().answer if asked else None
+                if answer is not None and not isinstance(answer, PeerFailure) and not answer.error_code:
+                    found.append(answer.node_id)
+                    return True
+                able = [broker for broker in self.brokers if broker.is_running and not broker.process.is_paused]
+                asked.append(self.send(of or able[0].broker_id, "find_coordinator", 3, key=key, key_type=kind))
+            return False
+
+        self.wait(is_found)
+        return found[0]
+
+    def until(self, question: Callable[[], Any], is_good: Callable[[Any], bool]) -> Any:
+        """Ask again and again, as clients do, until the answer is good; the answer."""
+        for _ in range(300):
+            answer = question()
+            if not isinstance(answer, PeerFailure) and is_good(answer):
+                return answer
+            self.let_pass(100)
+        raise AssertionError(f"the answer stays {answer}")
+
+
+def log_of(broker: SimulatedBroker, key: TopicPartition) -> list[str]:
+    """What its replica holds: values, and the ends of transactions."""
+    assert broker.node is not None
+    partition = broker.node.partition(*key)
+    assert partition is not None
+    log = partition.log
+    data = log.read(log.log_start_offset, 1 << 20, end_offset=log.log_end_offset)
+    assert isinstance(data, bytes)
+    found = []
+    for position, header in headers(data):
+        batch = memoryview(data)[position:]
+        if header.is_control:
+            marker = read_end_marker(batch, header)
+            assert marker is not None
+            found.append("commit" if marker.is_commit else "abort")
+        else:
+            found += [(record.value or b"").decode() for record in decode_batch(batch, header)]
+    return found
+
+
+def error_codes(topics: Any) -> Mapping[TopicPartition, ErrorCode]:
+    return {(topic.name, entry.partition_index): entry.error_code for topic in topics for entry in topic.partitions}
