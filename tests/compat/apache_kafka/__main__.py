@@ -7,12 +7,14 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from bench.errors import UsageError
-from tests.broker.running import running_broker
+from tests.broker.running import RunningBroker, running_broker
 from tests.compat.apache_kafka import cases, directory_cases, load_cases, newest_cases, transaction_cases
 from tests.compat.apache_kafka.case import CASES
+from tests.compat.apache_kafka.cluster_cases import CLUSTER_CASES
 from tests.compat.apache_kafka.dump import complaints, dumpable_files
 from tests.compat.apache_kafka.tools import close_hosts, jars_3_9, jars_4
 from tests.compat.suite import AllowList, Report, choose
@@ -30,14 +32,20 @@ def dump(log_directory: Path) -> int:
     return 1 if found else 0
 
 
+def run_alone(check: Callable[[RunningBroker], None], log_directory: Path) -> None:
+    log_directory.mkdir()
+    with running_broker(log_directory, properties=PROPERTIES) as broker:
+        check(broker)
+
+
 def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--dump"]:
         return dump(Path(arguments[1]))
     allowed = AllowList.of(Path(__file__).parent)
     names = choose(allowed, arguments)
-    unknown = [name for name in names if name not in CASES]
+    unknown = [name for name in names if name not in CASES | CLUSTER_CASES]
     if unknown:
-        print(f"no such case: {', '.join(unknown)}; there are: {', '.join(CASES)}", file=sys.stderr)
+        print(f"no such case: {', '.join(unknown)}; there are: {', '.join(CASES | CLUSTER_CASES)}", file=sys.stderr)
         return 2
     try:
         jars_3_9()
@@ -50,12 +58,12 @@ def main(arguments: list[str]) -> int:
         started = time.monotonic()
         message = ""
         with tempfile.TemporaryDirectory(prefix="highwater-compat-") as temporary:
-            log_directory = Path(temporary) / "log"
-            log_directory.mkdir()
             try:
-                with running_broker(log_directory, properties=PROPERTIES) as broker:
-                    CASES[name](broker)
-            except (AssertionError, EOFError, subprocess.TimeoutExpired) as error:
+                if name in CLUSTER_CASES:
+                    CLUSTER_CASES[name](Path(temporary))
+                else:
+                    run_alone(CASES[name], Path(temporary) / "log")
+            except (AssertionError, EOFError, TimeoutError, subprocess.TimeoutExpired) as error:
                 message = str(error) or repr(traceback.extract_tb(error.__traceback__)[-1].line)
         report.tell(name, not message, time.monotonic() - started, message)
     return report.exit_status(names)

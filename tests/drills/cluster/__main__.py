@@ -39,10 +39,9 @@ def run(system: str, name: str, directory: Path, records_per_s: int, *, is_root:
     network: Network = Namespaces(servers) if is_root else Loopback()
     try:
         with Cluster(
-            system,
+            [system] * BROKERS,
             directory,
             network,
-            brokers=BROKERS,
             zookeepers=story.zookeepers,
             log_dir_size_bytes=story.log_dir_size_bytes,
         ) as cluster:

@@ -149,16 +149,22 @@ class Cluster:
 
     def __init__(
         self,
-        system: str,
+        systems: Sequence[str],
         directory: Path,
         network: Network,
         *,
-        brokers: int = 3,
         zookeepers: int = 1,
         properties: Mapping[str, str] | None = None,
         log_dir_size_bytes: int = 0,
+        one_by_one: bool = False,
     ) -> None:
-        """`log_dir_size_bytes`: the brokers' disks are file systems in memory, of this size; needs root."""
+        """`systems`: whose the brokers are, numbered from 1.
+
+        `log_dir_size_bytes`: the brokers' disks are file systems in memory, of this size; needs root.
+
+        `one_by_one`: the next broker starts when one is ready, so that the first becomes the controller.
+        """
+        self._one_by_one = one_by_one
         self.network = network
         self.directory = directory
         self._mounts: list[Path] = []
@@ -168,7 +174,7 @@ class Cluster:
         self.zookeeper_connect = ",".join(f"{host}:{port}" for host, port in (z.address for z in self.zookeepers))
         self.brokers = {
             broker_id: self._broker(system, broker_id, PROPERTIES | dict(properties or {}), log_dir_size_bytes)
-            for broker_id in range(1, brokers + 1)
+            for broker_id, system in enumerate(systems, 1)
         }
         self.zookeeper = KazooClient(self.zookeeper_connect, timeout=30)
         self.zookeeper.logger.disabled = True  # it tells of every connection that is refused
@@ -214,7 +220,8 @@ class Cluster:
             for server in self.zookeepers:
                 wait_until(server.serves, _READY_WITHIN_S, f"{server.name} serves")
             self.zookeeper.start(timeout=30)
-            self.start(*self.brokers.values())
+            for brokers in [[b] for b in self.brokers.values()] if self._one_by_one else [self.brokers.values()]:
+                self.start(*brokers)
             wait_until(lambda: self.controller_id() in self.brokers, _READY_WITHIN_S, "there is a controller")
         except BaseException:
             self.__exit__()
