@@ -1,7 +1,7 @@
 """ApiVersions: v0-v4 (key 18)
 
 Behaviour:
-* Tells the table of broker.protocol.apis.
+* Tells the table of broker.protocol.apis, with what brokers ask of each other where there is a cluster.
 * A version that is not served is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions alone.
 * No finalised features are told: transaction.version would make clients use what does not exist here (KIP-890).
 
@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from broker.handlers.reply import Reply, RequestContext
 from broker.node import Node
 from broker.protocol import cold
-from broker.protocol.apis import API_VERSIONS, APIS, Api
+from broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -34,12 +34,13 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return _answer(ErrorCode.invalid_request, ())
-    return [_encoded(context.version)]
+    return [_encoded(context.version, node.is_clustered)]
 
 
 @cache
-def _encoded(version: int) -> bytes:
-    return cold.encode_response("api_versions", version, _answer(ErrorCode.none, APIS.values()))
+def _encoded(version: int, is_clustered: bool) -> bytes:
+    apis = sorted((*APIS.values(), *CLUSTER_APIS.values())) if is_clustered else APIS.values()
+    return cold.encode_response("api_versions", version, _answer(ErrorCode.none, apis))
 
 
 def _answer(error_code: ErrorCode, apis: Iterable[Api]) -> cold.Answer:

@@ -1,6 +1,6 @@
 """DescribeCluster: v0-v1 (key 60)
 
-Behaviour: the cluster's id, its controller and its one broker, at the listener the client came through. From v1 a
+Behaviour: the cluster's id, its controller and the brokers that live, at the listener of the client's name. From v1 a
 client may ask for controllers instead of brokers (KIP-919): MISMATCHED_ENDPOINT_TYPE, as a broker of Kafka's answers;
 UNSUPPORTED_ENDPOINT_TYPE for what is neither.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.metadata import CLUSTER_OPERATIONS
+from broker.handlers.metadata import CLUSTER_OPERATIONS, live_brokers
 from broker.handlers.reply import Reply, RequestContext
 from broker.node import Node
 from broker.protocol.metadata import OPERATIONS_NOT_ASKED
@@ -26,19 +26,14 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         return {
             "error_code": ErrorCode.mismatched_endpoint_type if is_known else ErrorCode.unsupported_endpoint_type,
             "error_message": "This cluster has no endpoints but those of brokers.",
-            "cluster_id": node.store.cluster_id,
+            "cluster_id": node.cluster.cluster_id,
         }
-    listener = context.client.listener
     return {
-        "cluster_id": node.store.cluster_id,
-        "controller_id": node.broker_id,
+        "cluster_id": node.cluster.cluster_id,
+        "controller_id": node.cluster.controller_id,
         "brokers": [
-            {
-                "broker_id": node.broker_id,
-                "host": listener.host,
-                "port": listener.port,
-                "rack": node.config.string("broker.rack"),
-            }
+            {"broker_id": broker_id, "host": host, "port": port, "rack": rack}
+            for broker_id, host, port, rack in live_brokers(node, context)
         ],
         "cluster_authorized_operations": (
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED

@@ -14,7 +14,7 @@ from broker.handlers.sasl_authenticate import take_token
 from broker.metrics.counters import RequestCounters
 from broker.node import Node
 from broker.protocol import cold
-from broker.protocol.apis import API_VERSIONS, APIS, Api
+from broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api
 from broker.protocol.frame import Part, Parts, frame_response, read_request_header
 from broker.protocol.primitives import Decoder, MalformedRequestError
 
@@ -112,7 +112,7 @@ class Dispatcher:
         return PendingResponse(reply, frame)
 
     def _load(self, api_key: int) -> _Handler:
-        api = APIS.get(api_key)
+        api = APIS.get(api_key) or (CLUSTER_APIS.get(api_key) if self._node.is_clustered else None)
         if api is None:
             raise MalformedRequestError(f"there is no API {api_key} here")
         module = import_module(f"broker.handlers.{api.name}")

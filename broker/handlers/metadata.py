@@ -2,9 +2,12 @@
 
 Behaviour:
 * Null topics (v0: none) ask for all of them; an empty list asks for the brokers only.
-* An unknown topic is created when auto.create.topics.enable and the request allow it; it is answered ready for use,
-  where Kafka answers LEADER_NOT_AVAILABLE first. Otherwise UNKNOWN_TOPIC_OR_PARTITION, or the reason why not.
-* The broker's address is that of the listener the client came through.
+* An unknown topic is created when auto.create.topics.enable and the request allow it. A broker that runs alone answers
+  it ready for use; in a cluster, as in Kafka, the client is told to ask again. Otherwise UNKNOWN_TOPIC_OR_PARTITION, or
+  the reason why not.
+* The brokers' addresses are those of the listener of the name that the client came through, and a partition whose
+  leader has none is answered without a leader: LISTENER_NOT_FOUND (below v6 LEADER_NOT_AVAILABLE).
+* A partition without a leader that lives: LEADER_NOT_AVAILABLE.
 * Authorised operations, when asked for, are all of them: there is no authoriser.
 
 Versions: v4 brings allow_auto_topic_creation; v10 topic ids, v12 asking by them (UNKNOWN_TOPIC_ID; never created).
@@ -12,12 +15,12 @@ Versions: v4 brings allow_auto_topic_creation; v10 topic ids, v12 asking by them
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
+from broker.cluster.state import NO_LEADER, TopicView
 from broker.handlers.reply import Reply, RequestContext
 from broker.internal_topic import INTERNAL_TOPICS
 from broker.node import Node
@@ -34,10 +37,12 @@ from broker.protocol.metadata import (
     encode_response,
 )
 from broker.protocol.primitives import ZERO_UUID
-from broker.topic import Topic
 from broker.topic_names import topic_name_problem
 
 decode = decode_request
+
+
+_MISSING: Final = ErrorCode.unknown_topic_or_partition
 
 
 def _operations(*codes: int) -> int:
@@ -52,22 +57,28 @@ TOPIC_OPERATIONS: Final = _operations(3, 4, 5, 6, 7, 8, 10, 11)
 
 def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Reply:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
+    cluster = node.cluster
+    brokers = live_brokers(node, context)
+    describe = _Description(node, context.version, {broker.node_id for broker in brokers}, operations)
     if request.topics is None:
-        topics = [_describe(topic, operations) for topic in node.topics()]
+        topics = [describe.topic(view) for view in cluster.topics()]
     else:
-        missing = _missing(node, request.topics)
+        found = [_find(node, wanted, describe) for wanted in request.topics]
         may_create = request.allow_auto_topic_creation and node.config.boolean("auto.create.topics.enable")
-        created = node.local_topics.create_all_by_default(missing) if missing and may_create else {}
-        topics = [_find(node, wanted, created, operations) for wanted in request.topics]
+        missing = [topic.name for topic in found if topic.error_code is _MISSING and topic.name] if may_create else []
+        problems = node.auto_creation.create(missing) if missing else {}
+        topics = [
+            _created(node, topic, problems, describe) if topic.error_code is _MISSING and missing else topic
+            for topic in found
+        ]
     for topic in topics:
         if topic.error_code:
             node.counters.failed(METADATA, topic.error_code)
-    listener = context.client.listener
     return encode_response(
         ClusterMetadata(
-            [BrokerMetadata(node.broker_id, listener.host, listener.port, node.config.string("broker.rack"))],
-            node.store.cluster_id,
-            node.broker_id,
+            brokers,
+            cluster.cluster_id,
+            cluster.controller_id,
             topics,
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED,
         ),
@@ -75,49 +86,75 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
     )
 
 
-def _missing(node: Node, topics: Sequence[RequestedTopic]) -> list[str]:
-    return [
-        wanted.name
-        for wanted in topics
-        if wanted.name is not None and wanted.topic_id == ZERO_UUID and node.topic(wanted.name) is None
-    ]
+def live_brokers(node: Node, context: RequestContext) -> list[BrokerMetadata]:
+    """Those that live and can be reached through a listener of the name of the client's."""
+    listener = context.client.listener
+    brokers = []
+    for broker in node.cluster.brokers():
+        if broker.broker_id == node.broker_id:
+            brokers.append(BrokerMetadata(broker.broker_id, listener.host, listener.port, broker.rack))
+        elif (endpoint := broker.endpoint(listener.name)) is not None:
+            brokers.append(BrokerMetadata(broker.broker_id, endpoint.host, endpoint.port, broker.rack))
+    return brokers
 
 
-def _find(node: Node, wanted: RequestedTopic, created: Mapping[str, Topic | Problem], operations: int) -> TopicMetadata:
+def _find(node: Node, wanted: RequestedTopic, describe: _Description) -> TopicMetadata:
     if wanted.name is None or wanted.topic_id != ZERO_UUID:
-        topic = node.topic(wanted.topic_id)
-        if topic is None:
+        view = node.cluster.topic(wanted.topic_id)
+        if view is None:
             return TopicMetadata(ErrorCode.unknown_topic_id, None, wanted.topic_id)
-        return _describe(topic, operations)
+        return describe.topic(view)
     name = wanted.name
-    topic = node.topic(name)
-    if topic is not None:
-        return _describe(topic, operations)
+    view = node.cluster.topic(name)
+    if view is not None:
+        return describe.topic(view)
     if topic_name_problem(name) is not None:
         return TopicMetadata(ErrorCode.invalid_topic_exception, name)
-    problem = created.get(name)
-    return TopicMetadata(
-        problem.error_code if isinstance(problem, Problem) else ErrorCode.unknown_topic_or_partition, name
-    )
+    return TopicMetadata(_MISSING, name)
 
 
-def _describe(topic: Topic, operations: int) -> TopicMetadata:
-    return TopicMetadata(
-        ErrorCode.none,
-        topic.name,
-        topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            PartitionMetadata(
-                ErrorCode.leader_not_available if partition.has_failed else ErrorCode.none,
-                partition.index,
-                -1 if partition.has_failed else partition.replicas[0],
-                partition.leader_epoch,
-                partition.replicas,
-                partition.in_sync_replicas,
-                partition.replicas if partition.has_failed else [],
+def _created(
+    node: Node, missing: TopicMetadata, problems: Mapping[str, ErrorCode], describe: _Description
+) -> TopicMetadata:
+    """What to tell of a topic for which creation was tried."""
+    name = missing.name or ""
+    if name in problems:
+        return missing._replace(error_code=problems[name])
+    view = node.cluster.topic(name)
+    return missing if view is None else describe.topic(view)
+
+
+class _Description:
+    """How topics look to one client (ZkMetadataCache.getPartitionMetadata)."""
+
+    def __init__(self, node: Node, version: int, reachable: set[int], operations: int) -> None:
+        self._cluster = node.cluster
+        self._reachable = reachable
+        self._operations = operations
+        self._hides_unreachable = version == 0
+        self._unreachable = ErrorCode.listener_not_found if version >= 6 else ErrorCode.leader_not_available
+
+    def topic(self, view: TopicView) -> TopicMetadata:
+        reachable = self._reachable
+        partitions = []
+        for index, (leader, leader_epoch, replicas, in_sync_replicas, offline_replicas) in view.partitions.items():
+            error_code = ErrorCode.none
+            if leader not in reachable:
+                is_away = self._cluster.broker(leader) is None
+                error_code = ErrorCode.leader_not_available if is_away else self._unreachable
+                leader = NO_LEADER
+            if self._hides_unreachable and not reachable.issuperset(replicas):
+                replicas = [replica for replica in replicas if replica in reachable]
+                in_sync_replicas = [replica for replica in in_sync_replicas if replica in reachable]
+                error_code = error_code or ErrorCode.replica_not_available
+            partitions.append(
+                PartitionMetadata(error_code, index, leader, leader_epoch, replicas, in_sync_replicas, offline_replicas)
             )
-            for partition in topic.partitions.values()
-        ],
-        authorized_operations=operations,
-    )
+        return TopicMetadata(
+            ErrorCode.none,
+            view.name,
+            view.topic_id,
+            is_internal=view.name in INTERNAL_TOPICS,
+            partitions=partitions,
+            authorized_operations=self._operations,
+        )

@@ -125,6 +125,16 @@ def encode_response(metadata: ClusterMetadata, version: int) -> list[Part]:
         out += nullable_string(metadata.cluster_id, flexible)
     if version >= 1:
         out += _INT32.pack(metadata.controller_id)
+    arrays: dict[tuple[int, ...], bytes] = {}
+
+    def array(values: list[int]) -> bytes:
+        # Partitions by the thousand have the same replicas.
+        key = tuple(values)
+        found = arrays.get(key)
+        if found is None:
+            found = arrays[key] = int32_array(values, flexible)
+        return found
+
     out += array_length(len(metadata.topics), flexible)
     for topic in metadata.topics:
         out += _INT16.pack(topic.error_code)
@@ -136,13 +146,14 @@ def encode_response(metadata: ClusterMetadata, version: int) -> list[Part]:
             out += b"\x01" if topic.is_internal else b"\x00"
         out += array_length(len(topic.partitions), flexible)
         for partition in topic.partitions:
-            out += _PARTITION_HEAD.pack(partition.error_code, partition.partition, partition.leader_id)
+            error_code, index, leader_id, leader_epoch, replicas, in_sync_replicas, offline_replicas = partition
+            out += _PARTITION_HEAD.pack(error_code, index, leader_id)
             if version >= 7:
-                out += _INT32.pack(partition.leader_epoch)
-            out += int32_array(partition.replicas, flexible)
-            out += int32_array(partition.in_sync_replicas, flexible)
+                out += _INT32.pack(leader_epoch)
+            out += array(replicas)
+            out += array(in_sync_replicas)
             if version >= 5:
-                out += int32_array(partition.offline_replicas, flexible)
+                out += array(offline_replicas)
             out += tags
         if version >= 8:
             out += _INT32.pack(topic.authorized_operations)

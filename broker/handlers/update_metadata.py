@@ -1,0 +1,27 @@
+"""UpdateMetadata: v0-v8 (key 6)
+
+Behaviour: the controller tells which brokers live, who leads which partition, and which partitions are no more. It is
+refused with STALE_BROKER_EPOCH if it means an earlier registration of this broker, and with STALE_CONTROLLER_EPOCH if a
+later controller was heard before.
+
+Versions: v1 brings several endpoints of a broker, v2 racks, v3 the names of listeners, v4 offline replicas, v5 the
+broker epoch and topics, v7 topic ids. Type, of v8, matters to those who migrate to KRaft (KIP-866).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.cluster.epochs import UNKNOWN_EPOCH
+from broker.cluster.metadata import MetadataCache
+from broker.handlers.reply import Reply, RequestContext
+from broker.node import Node
+
+
+def handle(node: Node, context: RequestContext, request: Any) -> Reply:
+    assert isinstance(node.cluster, MetadataCache)
+    broker_epoch = request.broker_epoch if context.version >= 5 else UNKNOWN_EPOCH
+    error_code = node.epochs.obey(request.controller_epoch, broker_epoch)
+    if not error_code:
+        node.cluster.update(request, context.version)
+    return {"error_code": error_code}
