@@ -81,6 +81,10 @@ def _check_range(row: Property, value: Value) -> None:
         for item in value if isinstance(value, list) else [value]:
             if item not in row.choices:
                 raise ValueError(f"{item!r} is not one of {', '.join(row.choices)}")
+    if row.item_pattern and isinstance(value, list):
+        for item in value:
+            if not re.fullmatch(row.item_pattern, item):
+                raise ValueError(f"{item!r} is not of the form {row.item_pattern}")
 
 
 def render(value: Value) -> str | None:

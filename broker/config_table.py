@@ -50,6 +50,8 @@ class Property(NamedTuple):
     support: Support = Support.HONOURED
     why: str = ""
     """For a property that is not honoured: the reason, or what to do instead."""
+    item_pattern: str = ""
+    """Of a list whose items are of a kind of their own."""
 
 
 def _honoured(
@@ -436,8 +438,10 @@ TOPIC_PROPERTIES: Final = {
             )
         ),
         _topic(_in_a_cluster("unclean.leader.election.enable", BOOLEAN, False), "unclean.leader.election.enable"),
-        _topic(_in_a_cluster("follower.replication.throttled.replicas", LIST, "")),
-        _topic(_in_a_cluster("leader.replication.throttled.replicas", LIST, "")),
+        *(
+            _topic(_in_a_cluster(name, LIST, "")._replace(item_pattern=r"\*|[0-9]+:[0-9]+"))
+            for name in ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
+        ),
         _topic(_no_effect("message.downconversion.enable", BOOLEAN, True, "record batches are always of format v2")),
         _topic(_no_effect("message.format.version", STRING, "3.0-IV1", "record batches are always of format v2")),
         _topic(_refused("remote.storage.enable", BOOLEAN, False, "tiered storage is not supported")),

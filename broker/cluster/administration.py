@@ -445,7 +445,7 @@ def _write_topics(
             topic.partition_count,
             topic.replication_factor,
         )
-        for warning in topic_override_warnings(topic.config.overrides):
+        for warning in topic_override_warnings(topic.config.overrides, is_of_a_cluster=True):
             _logger.warning("topic %s: %s", topic.name, warning)
     return problems
 

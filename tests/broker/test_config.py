@@ -121,6 +121,7 @@ def test_topics_take_the_brokers_values_in_kafkas_order_of_precedence() -> None:
         ({"cleanup.policy": "compact,shred"}, "is not one of compact, delete"),
         ({"remote.storage.enable": "true"}, "not supported"),
         ({"compression.type": "brotli"}, "is not one of uncompressed, zstd"),
+        ({"leader.replication.throttled.replicas": "0:1,1"}, "'1' is not of the form"),
     ],
 )
 def test_bad_topic_overrides(overrides: dict[str, str | None], reason: str) -> None:
@@ -131,6 +132,8 @@ def test_bad_topic_overrides(overrides: dict[str, str | None], reason: str) -> N
 
 def test_good_topic_overrides() -> None:
     assert check_topic_overrides({"cleanup.policy": "compact,delete", "segment.bytes": "14"}) is None
+    for throttled in ("", "*", "0:1", "0:1, 12:3"):
+        assert check_topic_overrides({"follower.replication.throttled.replicas": throttled}) is None
 
 
 def test_properties_files_are_read_as_java_reads_them() -> None:
