@@ -44,9 +44,9 @@ class Asked:
 class AskedCluster:
     """Brokers 1, 2 and 3, all of which are there."""
 
-    def __init__(self, **properties: str) -> None:
+    def __init__(self, seed: int = 0, /, **properties: str) -> None:
         texts = {name.replace("_", "."): text for name, text in properties.items()}
-        self.cluster = Cluster(0, properties={**COORDINATION, **texts})
+        self.cluster = Cluster(seed, properties={**COORDINATION, **texts})
         self._client = Process(self.cluster.world, "client")
         self._peers = SimulatedPeers(self.cluster.network, self._client, "client")
         for broker in self.cluster.brokers.values():
@@ -82,6 +82,20 @@ class AskedCluster:
         node = self[of].node
         view = None if node is None else node.cluster.partition(*key)
         return -1 if view is None else view.leader
+
+    def known_leader(self, key: TopicPartition) -> int | None:
+        """As the first broker knows it that can be asked."""
+        able = [broker for broker in self.brokers if broker.node is not None and not broker.process.is_paused]
+        leader = self.leader(able[0].broker_id, key) if able else -1
+        return leader if leader > 0 else None
+
+    def mend(self) -> None:
+        """Let everybody run, and reach the others."""
+        self.cluster.network.heal_all()
+        for broker in self.brokers:
+            if broker.process.is_paused:
+                broker.resume()
+            broker.start_if_not_running()
 
     # Asking
 
@@ -178,6 +192,31 @@ def log_of(broker: SimulatedBroker, key: TopicPartition) -> list[str]:
         else:
             found += [(record.value or b"").decode() for record in decode_batch(batch, header)]
     return found
+
+
+def read_committed(broker: SimulatedBroker, key: TopicPartition) -> list[bytes]:
+    """What a reader of committed records sees in its replica."""
+    assert broker.node is not None
+    partition = broker.node.partition(*key)
+    assert partition is not None
+    log = partition.log
+    data = log.read(log.log_start_offset, 1 << 20, end_offset=partition.last_stable_offset)
+    assert isinstance(data, bytes)
+    found: list[tuple[int, int, bytes]] = []
+    aborted: set[int] = set()
+    open_by_producer: dict[int, list[int]] = {}
+    for position, header in headers(data):
+        batch = memoryview(data)[position:]
+        if header.is_control:
+            marker = read_end_marker(batch, header)
+            assert marker is not None
+            offsets = open_by_producer.pop(header.producer_id, [])
+            aborted.update(() if marker.is_commit else offsets)
+            continue
+        for record in decode_batch(batch, header):
+            found.append((record.offset, header.producer_id, record.value or b""))
+            open_by_producer.setdefault(header.producer_id, []).append(record.offset)
+    return [value for offset, _, value in found if offset not in aborted]
 
 
 def error_codes(topics: Any) -> Mapping[TopicPartition, ErrorCode]:
