@@ -48,6 +48,7 @@ class Client:
         self.name = name
         self._peers = SimulatedPeers(cluster.network, self.process, name)
         self._connections: dict[Endpoint, SimulatedPeer] = {}
+        self._epochs: dict[TopicPartition, int] = {}
 
     def leader_of(self, key: TopicPartition) -> tuple[SimulatedPeer, int] | None:
         """A connection to it, and its epoch; None when nobody knows of one."""
@@ -55,6 +56,9 @@ class Client:
         if found is None:
             return None
         endpoint, leader_epoch = found
+        if leader_epoch < self._epochs.get(key, 0):
+            return None  # older than what is known: clients do not believe that (KIP-320)
+        self._epochs[key] = leader_epoch
         peer = self._connections.get(endpoint)
         if peer is None:
             peer = self._connections[endpoint] = self._peers.connect(endpoint, self.name)

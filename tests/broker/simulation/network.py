@@ -136,7 +136,7 @@ class Connection:
     def _arrive(self) -> None:
         """The first packet is there, unless it is lost on its way; then it is sent again when there is a way."""
         network = self._network
-        if self._is_over:
+        if self._is_over or self._is_asked:
             return
         if network.is_cut(self.client_host, self.server_host) or network.is_cut(self.server_host, self.client_host):
             return
@@ -154,14 +154,10 @@ class Connection:
         """See what the network lets through by now."""
         network = self._network
         if not self._is_asked:
-            network.world.call_later(network.delay_ms(), self._arrive_if_not_yet)
+            network.world.call_later(network.delay_ms(), self._arrive)
         _hold(self._to_client, network.is_cut(self.server_host, self.client_host))
         if self._to_server is not None:
             _hold(self._to_server, network.is_cut(self.client_host, self.server_host))
-
-    def _arrive_if_not_yet(self) -> None:
-        if not self._is_asked:
-            self._arrive()
 
     def send_to_server(self, frame: bytes) -> None:
         assert self._to_server is not None
