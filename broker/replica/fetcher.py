@@ -472,7 +472,8 @@ class Fetcher:
         if error_code is ErrorCode.offset_out_of_range:
             self._look_up(followed)
         elif error_code is ErrorCode.fenced_leader_epoch:
-            _logger.info("%s: broker %d is of a newer epoch than %d", followed.name, self.leader, followed.leader_epoch)
+            # So it goes with all partitions of a leader at once, whenever it is elected anew.
+            _logger.debug("%s: broker %d is beyond epoch %d", followed.name, self.leader, followed.leader_epoch)
             self._give_up(followed)
         else:
             if error_code not in _PASSING:
