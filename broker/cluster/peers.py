@@ -68,12 +68,12 @@ def ask(
     peer: Peer,
     api_key: int,
     version: int,
-    fields: cold.Answer,
+    request: cold.Answer | bytes,
     then: Callable[[Any | PeerFailure], None],
     *,
     timeout_ms: int,
 ) -> None:
-    """Send a request that is not hot, given by kio's field names, and call back with the decoded answer."""
+    """Send a request, given by kio's field names or encoded, and call back with the answer, decoded as a cold one."""
     api = api_of(api_key)
 
     def decode(body: memoryview | PeerFailure) -> None:
@@ -83,4 +83,5 @@ def ask(
         decoder = Decoder(body, 0, flexible=api.is_flexible(version))
         then(cold.decode_response(api.name, version, decoder))
 
-    peer.send(api_key, version, [cold.encode_request(api.name, version, fields)], decode, timeout_ms=timeout_ms)
+    body = request if isinstance(request, bytes) else cold.encode_request(api.name, version, request)
+    peer.send(api_key, version, [body], decode, timeout_ms=timeout_ms)

@@ -120,9 +120,12 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
+_to_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
 def encode(value: object) -> bytes:
     """A JSON as Kafka writes it."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return _to_json(value).encode()
 
 
 def read(data: bytes, parse: Callable[[object], T]) -> T:

@@ -53,7 +53,7 @@ class PresenceListener(Protocol):
 class _Request(NamedTuple):
     api_key: int
     version: int
-    fields: cold.Answer
+    body: cold.Answer | bytes
     then: Then
 
 
@@ -97,11 +97,11 @@ class Channel:
             return
         if self._queue:
             request = self._queue[0]
-            self._ask(request.api_key, request.version, request.fields, request)
+            self._ask(request.api_key, request.version, request.body, request)
         elif not self._is_connected or self.presence is Presence.GONE:
             self._ask(API_VERSIONS, 0, {}, None)
 
-    def _ask(self, api_key: int, version: int, fields: cold.Answer, request: _Request | None) -> None:
+    def _ask(self, api_key: int, version: int, body: cold.Answer | bytes, request: _Request | None) -> None:
         self._is_busy = True
 
         def answered(answer: Any) -> None:
@@ -114,7 +114,7 @@ class Channel:
                 request.then(answer)
             self._answered()
 
-        ask(self._peer, api_key, version, fields, answered, timeout_ms=REQUEST_TIMEOUT_MS)
+        ask(self._peer, api_key, version, body, answered, timeout_ms=REQUEST_TIMEOUT_MS)
 
     def _answered(self) -> None:
         if self._is_closed:
@@ -190,11 +190,11 @@ class Channels:
         for broker_id in list(self._channels):
             self.close(broker_id)
 
-    def send(self, broker_id: int, api_key: int, version: int, fields: cold.Answer, then: Then) -> None:
+    def send(self, broker_id: int, api_key: int, version: int, body: cold.Answer | bytes, then: Then) -> None:
         """Have this broker told once, after all that was sent to it before; `then` gets the answer.
 
         There is none when the broker is gone first.
         """
         channel = self._channels.get(broker_id)
         if channel is not None:
-            channel.send(_Request(api_key, version, fields, then))
+            channel.send(_Request(api_key, version, body, then))

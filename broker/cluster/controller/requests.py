@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
-from uuid import UUID
 
+from broker.cluster.controller import encoding
 from broker.cluster.controller.channels import Channels
 from broker.cluster.controller.context import ControllerContext
-from broker.cluster.peers import SECURITY_PROTOCOLS
+from broker.cluster.peers import Endpoint
 from broker.cluster.state import BrokerInfo
 from broker.log.checkpoint import TopicPartition
 from broker.protocol import cold
@@ -21,8 +21,6 @@ from broker.protocol.apis import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
 _logger = logging.getLogger(__name__)
 
-LEADER_AND_ISR_VERSION: Final = 7
-UPDATE_METADATA_VERSION: Final = 8
 STOP_REPLICA_VERSION: Final = 4
 """What Kafka 3.9 sends at inter.broker.protocol.version=3.9."""
 
@@ -84,48 +82,35 @@ class RequestBatch:
         self._send_update_metadata()
         self._send_stop_replica()
 
-    def _header(self, broker: BrokerInfo) -> cold.Answer:
-        return {
-            "controller_id": self._controller_id,
-            "controller_epoch": self._context.epoch,
-            "broker_epoch": broker.epoch,
-        }
-
     def _send_leader_and_isr(self) -> None:
         wanted, self._leader_and_isr = self._leader_and_isr, {}
+        encoded: dict[tuple[TopicPartition, bool], bytes] = {}
         for broker_id, partitions in wanted.items():
             broker = self._context.brokers.get(broker_id)
             if broker is None:
                 continue
             leaders: set[int] = set()
-            states: dict[str, list[cold.Answer]] = {}
+            states: dict[str, list[bytes]] = {}
             for key, is_new in partitions.items():
                 partition = self._context.get(key)
                 if partition is None or partition.leadership is None:
                     continue
-                leadership = partition.leadership
-                leaders.add(leadership.leader)
-                state = {
-                    "partition_index": key[1],
-                    "controller_epoch": leadership.controller_epoch,
-                    "leader": leadership.leader,
-                    "leader_epoch": leadership.leader_epoch,
-                    "isr": leadership.in_sync_replicas,
-                    "partition_epoch": leadership.partition_epoch,
-                    "replicas": partition.assignment.replicas,
-                    "adding_replicas": partition.assignment.adding,
-                    "removing_replicas": partition.assignment.removing,
-                    "is_new": is_new,
-                    "leader_recovery_state": int(leadership.is_recovering),
-                }
+                leaders.add(partition.leadership.leader)
+                state = encoded.get((key, is_new))
+                if state is None:
+                    state = encoded[key, is_new] = encoding.leader_and_isr_partition(
+                        key[1], partition.leadership, partition.assignment, is_new=is_new
+                    )
                 states.setdefault(key[0], []).append(state)
-            live_leaders = []
+            live_leaders: dict[int, Endpoint] = {}
             for leader in sorted(leaders & self._context.brokers.keys()):
                 endpoint = self._context.brokers[leader].endpoint(self._listener_name)
                 if endpoint is not None:
-                    live_leaders.append({"broker_id": leader, "host_name": endpoint.host, "port": endpoint.port})
-            fields = self._header(broker) | {"topic_states": self._by_topic(states), "live_leaders": live_leaders}
-            self._send(broker, LEADER_AND_ISR, LEADER_AND_ISR_VERSION, fields, self._leader_and_isr_answered)
+                    live_leaders[leader] = endpoint
+            body = encoding.leader_and_isr(
+                self._controller_id, self._context.epoch, broker.epoch, self._topics(states), live_leaders
+            )
+            self._send(broker, LEADER_AND_ISR, encoding.LEADER_AND_ISR_VERSION, body, self._leader_and_isr_answered)
 
     def _send_update_metadata(self) -> None:
         informed, self._informed = self._informed, set()
@@ -133,16 +118,15 @@ class RequestBatch:
         brokers = [self._context.brokers[broker_id] for broker_id in sorted(informed & self._context.brokers.keys())]
         if not brokers:
             return
-        fields = {
-            "topic_states": self._by_topic(self._metadata(told)),
-            "live_brokers": [_broker_fields(broker) for broker in self._context.brokers.values()],
-        }
+        topics = self._topics(self._metadata(told))
+        live = list(self._context.brokers.values())
         for broker in brokers:
-            every = self._header(broker) | fields
-            self._send(broker, UPDATE_METADATA, UPDATE_METADATA_VERSION, every, self._update_metadata_answered)
+            body = encoding.update_metadata(self._controller_id, self._context.epoch, broker.epoch, topics, live)
+            self._send(broker, UPDATE_METADATA, encoding.UPDATE_METADATA_VERSION, body, self._update_metadata_answered)
 
-    def _metadata(self, partitions: Iterable[TopicPartition]) -> dict[str, list[cold.Answer]]:
-        states: dict[str, list[cold.Answer]] = {}
+    def _metadata(self, partitions: Iterable[TopicPartition]) -> dict[str, list[bytes]]:
+        is_online = self._context.is_online
+        states: dict[str, list[bytes]] = {}
         for key in partitions:
             partition = self._context.get(key)
             if partition is None or partition.leadership is None:
@@ -151,17 +135,8 @@ class RequestBatch:
             if self._context.is_to_be_deleted(key[0]):
                 leadership = leadership._replace(leader=_LEADER_DURING_DELETE, leader_epoch=0, partition_epoch=0)
             replicas = partition.assignment.replicas
-            state = {
-                "partition_index": key[1],
-                "controller_epoch": leadership.controller_epoch,
-                "leader": leadership.leader,
-                "leader_epoch": leadership.leader_epoch,
-                "isr": leadership.in_sync_replicas,
-                "zk_version": leadership.partition_epoch,
-                "replicas": replicas,
-                "offline_replicas": [replica for replica in replicas if not self._context.is_online(replica, key)],
-            }
-            states.setdefault(key[0], []).append(state)
+            offline = tuple([replica for replica in replicas if not is_online(replica, key)])
+            states.setdefault(key[0], []).append(encoding.metadata_partition(key[1], leadership, replicas, offline))
         return states
 
     def _send_stop_replica(self) -> None:
@@ -178,10 +153,13 @@ class RequestBatch:
                     "delete_partition": is_to_be_deleted,
                 }
                 states.setdefault(key[0], []).append(state)
-            fields = self._header(broker) | {
+            fields = {
+                "controller_id": self._controller_id,
+                "controller_epoch": self._context.epoch,
+                "broker_epoch": broker.epoch,
                 "topic_states": [
                     {"topic_name": topic, "partition_states": topic_states} for topic, topic_states in states.items()
-                ]
+                ],
             }
             deleted = {key for key, is_to_be_deleted in partitions.items() if is_to_be_deleted}
 
@@ -190,30 +168,11 @@ class RequestBatch:
 
             self._send(broker, STOP_REPLICA, STOP_REPLICA_VERSION, fields, answered)
 
-    def _by_topic(self, states: Mapping[str, list[cold.Answer]]) -> list[cold.Answer]:
-        return [
-            {"topic_name": topic, "topic_id": self._topic_id(topic), "partition_states": topic_states}
-            for topic, topic_states in states.items()
-        ]
+    def _topics(self, states: Mapping[str, list[bytes]]) -> list[encoding.TopicStates]:
+        topics = self._context.topics
+        return [encoding.TopicStates(name, topics[name].topic_id, partitions) for name, partitions in states.items()]
 
-    def _topic_id(self, topic: str) -> UUID:
-        return self._context.topics[topic].topic_id
-
-    def _send(self, broker: BrokerInfo, api_key: int, version: int, fields: cold.Answer, answered: Answered) -> None:
-        self._channels.send(broker.broker_id, api_key, version, fields, lambda answer: answered(broker, answer))
-
-
-def _broker_fields(broker: BrokerInfo) -> cold.Answer:
-    return {
-        "id": broker.broker_id,
-        "endpoints": [
-            {
-                "port": endpoint.port,
-                "host": endpoint.host,
-                "listener": endpoint.listener_name,
-                "security_protocol": SECURITY_PROTOCOLS.index(endpoint.security_protocol),
-            }
-            for endpoint in broker.endpoints
-        ],
-        "rack": broker.rack,
-    }
+    def _send(
+        self, broker: BrokerInfo, api_key: int, version: int, body: cold.Answer | bytes, answered: Answered
+    ) -> None:
+        self._channels.send(broker.broker_id, api_key, version, body, lambda answer: answered(broker, answer))

@@ -9,6 +9,7 @@ import pytest
 
 from broker.cluster import znodes
 from broker.cluster.zookeeper import Create, Request
+from broker.log.checkpoint import TopicPartition
 from tests.broker.cluster.controller.harness import ControllerCluster
 
 Act = Callable[[ControllerCluster], None]
@@ -67,7 +68,7 @@ class Mortal:
         self._cluster.scheduler.call_soon(lambda: self._cluster.end_process(self._broker_id))
 
 
-def settled(cluster: ControllerCluster) -> dict[str, Any]:
+def settled(cluster: ControllerCluster) -> dict[TopicPartition, tuple[int, set[int]]]:
     """What stands in ZooKeeper and with the brokers, but for the epochs."""
     states = {}
     for topic in cluster.ensemble.children(znodes.TOPICS):
