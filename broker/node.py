@@ -336,7 +336,7 @@ class Node:
         """Have the log of a partition moved to another log directory; ask for the one where it is to call that off."""
         partition = self.partition(topic, index)
         if partition is None:
-            return ErrorCode.unknown_topic_or_partition
+            return self.refusal(topic, index)
         destination = next((known for known in self.log_directories.all if str(known.path) == path), None)
         if destination is None:
             return ErrorCode.log_dir_not_found
@@ -363,7 +363,7 @@ class Node:
         """
         partition = self.partition(topic, index)
         if partition is None:
-            then(ErrorCode.unknown_topic_or_partition)
+            then(self.refusal(topic, index))
             return
         try:
             appended = partition.append_marker(marker, self.clock.now_ms())

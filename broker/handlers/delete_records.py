@@ -5,13 +5,15 @@ Behaviour:
   where it starts now. An offset below its start changes nothing; one past the high watermark, or below -1:
   OFFSET_OUT_OF_RANGE.
 * POLICY_VIOLATION where `cleanup.policy` has no `delete`; INVALID_TOPIC_EXCEPTION for the broker's own topics.
-* The answer comes when the start offsets are checkpointed. Kafka leaves that to its next periodic checkpoint, as other
-  replicas have them as well; a broker alone has nobody to remember them for it.
+* The answer comes when the log starts there on all replicas that live, and tells where that is: REQUEST_TIMED_OUT if
+  that takes too long. A broker alone has nobody to remember it, so there the start offsets are checkpointed first;
+  Kafka leaves that to its next periodic checkpoint.
 * Files go with the next retention check, when a whole segment lies below the start.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +23,8 @@ from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.internal_topic import INTERNAL_TOPICS
 from broker.node import Node
 from broker.protocol.cold import Answer
+from broker.replica.replicated_partition import ReplicatedPartition
+from broker.replica.waiters import Timer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -37,20 +41,56 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             for topic in request.topics
         ]
     }
-    partitions = [partition for topic in answer["topics"] for partition in topic["partitions"]]
-    if all("error_code" in partition for partition in partitions):
+    deleted = [
+        (topic["name"], partition)
+        for topic in answer["topics"]
+        for partition in topic["partitions"]
+        if "error_code" not in partition
+    ]
+    if not deleted:
         return answer
     deferred = Deferred()
+    if node.is_clustered:
+        _wait_for_replicas(node, deferred, answer, deleted, request.timeout_ms)
+        return deferred.now_or_later()
     node.request_checkpoint(partial(_complete, deferred, answer))
     return deferred
+
+
+def _wait_for_replicas(
+    node: Node, deferred: Deferred, answer: Answer, deleted: Sequence[tuple[str, Answer]], timeout_ms: int
+) -> None:
+    undecided = set(range(len(deleted)))
+    timer: Timer | None = None
+
+    def decide(slot: int, error: ErrorCode) -> None:
+        if slot not in undecided:
+            return
+        undecided.discard(slot)
+        if error:
+            deleted[slot][1].update(_refusal(error))
+        if not undecided:
+            if timer is not None:
+                timer.cancel()
+            deferred.complete(answer)
+
+    def give_up() -> None:
+        for slot in tuple(undecided):
+            decide(slot, ErrorCode.request_timed_out)
+
+    timer = node.scheduler.call_later(max(timeout_ms, 0), give_up)
+    for slot, (topic, told) in enumerate(deleted):
+        partition = node.partition(topic, told["partition_index"])
+        assert isinstance(partition, ReplicatedPartition)
+        partition.when_low(told["low_watermark"], partial(decide, slot))
 
 
 def _delete(node: Node, topic: str, index: int, offset: int) -> Answer:
     partition = node.partition(topic, index)
     if topic in INTERNAL_TOPICS:
         return _refusal(ErrorCode.invalid_topic_exception)
-    if partition is None:
-        return _refusal(ErrorCode.unknown_topic_or_partition)
+    if partition is None or not partition.is_leader:
+        return _refusal(node.refusal(topic, index))
     low_watermark = partition.delete_records(offset)
     return _refusal(low_watermark) if isinstance(low_watermark, ErrorCode) else {"low_watermark": low_watermark}
 

@@ -36,7 +36,7 @@ def _describe(node: Node, topic: str, index: int) -> Answer:
         return _refusal(ErrorCode.invalid_topic_exception, reason)
     partition = node.partition(topic, index)
     if partition is None:
-        return _refusal(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
+        return _refusal(node.refusal(topic, index), "This server does not host this topic-partition.")
     if partition.has_failed:
         return _refusal(ErrorCode.kafka_storage_error, "The partition's log directory failed.")
     return {

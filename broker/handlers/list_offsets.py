@@ -6,6 +6,9 @@ Behaviour:
 * Any other negative timestamp: UNSUPPORTED_VERSION for the partition, as Kafka answers.
 * A timestamp later than every record: offset -1, timestamp -1.
 * A partition named twice: INVALID_REQUEST for it, except in v0, where each is answered.
+* Only the leader answers, but for a replica id of -2, which tools have. Followers see the end of the log.
+* A new leader may not have heard yet how far consumers could read before: OFFSET_NOT_AVAILABLE for the end and for what
+  may lie there, LEADER_NOT_AVAILABLE up to v4 (KIP-207).
 
 Versions: v0 answers with as many offsets as asked for, the newest first: where segments begin, and the end. Kafka
 takes those whose file was last written before the timestamp; we those up to the first record that is not before it, as
@@ -35,6 +38,7 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
+DEBUGGING_REPLICA_ID: Final = -2
 
 _SPECIAL_FROM: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}
 
@@ -48,7 +52,9 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         if named[topic, wanted.partition_index] > 1 and context.version >= 1:
             return index | _error(ErrorCode.invalid_request)
         partition = node.partition(topic, wanted.partition_index)
-        return index | _answer(partition, wanted, read_committed, context.version)
+        if partition is None:
+            return index | _error(node.refusal(topic, wanted.partition_index))
+        return index | _answer(partition, wanted, request.replica_id, read_committed, context.version)
 
     return {
         "topics": [
@@ -58,14 +64,15 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     }
 
 
-def _answer(partition: Partition | None, wanted: Any, read_committed: bool, version: int) -> Answer:
+def _answer(partition: Partition, wanted: Any, replica_id: int, read_committed: bool, version: int) -> Answer:
     leader_epoch = wanted.current_leader_epoch if version >= 4 else -1
-    answer = _look_up(partition, wanted.timestamp, leader_epoch, read_committed, version)
+    if error := partition.check_leader_epoch(leader_epoch, needs_leader=replica_id != DEBUGGING_REPLICA_ID):
+        answer = _error(error)
+    else:
+        answer = _look_up(partition, wanted.timestamp, replica_id, read_committed, version)
     if version >= 1:
         return answer
-    offsets = (
-        [] if partition is None or "error_code" in answer else _up_to(partition, wanted.timestamp, answer["offset"])
-    )
+    offsets = [] if "error_code" in answer else _up_to(partition, wanted.timestamp, answer["offset"])
     return {
         "error_code": answer.get("error_code", ErrorCode.none),
         "old_style_offsets": offsets[: max(wanted.max_num_offsets, 0)],
@@ -82,18 +89,18 @@ def _up_to(partition: Partition, timestamp_ms: int, found: int) -> list[int]:
     return sorted(offsets, reverse=True)
 
 
-def _look_up(
-    partition: Partition | None, timestamp_ms: int, leader_epoch: int, read_committed: bool, version: int
-) -> Answer:
-    if partition is None:
-        return _error(ErrorCode.unknown_topic_or_partition)
-    if error := partition.check_leader_epoch(leader_epoch):
-        return _error(error)
+def _look_up(partition: Partition, timestamp_ms: int, replica_id: int, read_committed: bool, version: int) -> Answer:
     if timestamp_ms < 0 and _SPECIAL_FROM.get(timestamp_ms, version + 1) > version:
         return _error(ErrorCode.unsupported_version)
     log = partition.log
     end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
+    is_unsure = replica_id < 0 and not partition.has_caught_up_with_consumers
+    unsure = ErrorCode.offset_not_available if version >= 5 else ErrorCode.leader_not_available
+    if replica_id >= 0:
+        end_offset = log.log_end_offset
     if timestamp_ms == LATEST:
+        if is_unsure:
+            return _error(unsure)
         return {"timestamp": -1, "offset": end_offset, "leader_epoch": partition.leader_epoch}
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return _found(partition, -1, log.log_start_offset)
@@ -105,6 +112,8 @@ def _look_up(
         _logger.error("cannot look up a timestamp in %s-%d: %s", partition.topic, partition.index, damage)
         return _error(ErrorCode.kafka_storage_error if isinstance(damage, OSError) else ErrorCode.corrupt_message)
     if found is None or found[1] >= end_offset:
+        if is_unsure:
+            return _error(unsure)
         return {"timestamp": -1, "offset": -1, "leader_epoch": -1}
     return _found(partition, *found)
 

@@ -1,21 +1,19 @@
 """OffsetForLeaderEpoch: v0-v4 (key 23)
 
 Behaviour: for each partition the largest epoch at or below the one asked for, and where it ends; -1 and -1 when the
-epoch is not known. The reader's own current epoch is checked as in Fetch (KIP-320).
+epoch is not known. Only the leader says so: NOT_LEADER_OR_FOLLOWER. The reader's own current epoch is checked as in
+Fetch (KIP-320).
 
-Versions: v1 tells the epoch that was found (KIP-279); v2 brings the reader's own.
+Versions: v1 tells the epoch that was found (KIP-279); v2 brings the reader's own; v3 says which replica asks.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from kio.schema.errors import ErrorCode
-
 from broker.handlers.reply import Reply, RequestContext
 from broker.node import Node
 from broker.protocol.cold import Answer
-from broker.replica.partition import Partition
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -24,8 +22,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             {
                 "topic": topic.topic,
                 "partitions": [
-                    {"partition": wanted.partition} | _look_up(node.partition(topic.topic, wanted.partition), wanted)
-                    for wanted in topic.partitions
+                    {"partition": wanted.partition} | _look_up(node, topic.topic, wanted) for wanted in topic.partitions
                 ],
             }
             for topic in request.topics
@@ -33,9 +30,10 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     }
 
 
-def _look_up(partition: Partition | None, wanted: Any) -> Answer:
+def _look_up(node: Node, topic: str, wanted: Any) -> Answer:
+    partition = node.partition(topic, wanted.partition)
     error = (
-        ErrorCode.unknown_topic_or_partition
+        node.refusal(topic, wanted.partition)
         if partition is None
         else partition.check_leader_epoch(getattr(wanted, "current_leader_epoch", -1))
     )

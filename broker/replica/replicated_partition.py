@@ -152,6 +152,10 @@ class ReplicatedPartition(Partition):
         """The leader epoch of the last record; -1 if there is none."""
         return self.log.leader_epochs.latest
 
+    @property
+    def has_caught_up_with_consumers(self) -> bool:
+        return not self.is_leader or self.high_watermark >= self.epoch_start_offset
+
     def require_in_sync(self, count: int) -> None:
         # No more than there are replicas (Partition.effectiveMinIsr).
         super().require_in_sync(min(count, max(len(self.replicas), 1)))
