@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from broker.clock import Clock
 from broker.cluster.zookeeper import (
     ANY_VERSION,
     Check,
@@ -63,10 +64,14 @@ class _ServerSession:
 class Ensemble:
     """The servers, which are one here; and, for tests, the hand of an administrator."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, clock: Clock | None = None) -> None:
+        """With a clock nodes tell when they were made."""
         self.scheduler = scheduler
+        self.clock = clock
         self.zxid = 0
         self.is_up = True
+        self.clock: Clock | None = None
+        """Tells when nodes were made, if that matters."""
         self.changed: Callable[[str, bytes | None], None] = lambda path, data: None
         """Told of every node that was created or set, with what it holds, or that went (None)."""
         self._nodes: dict[str, _Znode] = {"/": _Znode(b"", Stat(0, 0, 0))}
@@ -254,7 +259,8 @@ class Ensemble:
                     path += f"{parent.next_sequence:010d}"
                 parent.next_sequence += 1
                 assert session is not None or not is_ephemeral, "only a session makes ephemeral nodes"
-                stat = Stat(0, self.zxid, session.session_id if is_ephemeral and session is not None else 0)
+                owner = session.session_id if is_ephemeral and session is not None else 0
+                stat = Stat(0, self.zxid, owner, 0 if self.clock is None else self.clock.now_ms())
                 self._nodes[path] = _Znode(data, stat)
                 parent.children[_name(path)] = None
                 if is_ephemeral and session is not None:
