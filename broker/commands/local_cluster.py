@@ -290,6 +290,8 @@ def _defaults(brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": copies,
         "transaction.state.log.replication.factor": copies,
         "transaction.state.log.min.isr": acknowledging,
+        # When all stop, nobody can take over from the last, who is not to ask for long.
+        "controlled.shutdown.retry.backoff.ms": "500",
     }
 
 

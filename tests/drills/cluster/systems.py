@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError as KazooTimeout
@@ -222,7 +224,8 @@ class Cluster:
             self.zookeeper.start(timeout=30)
             for brokers in [[b] for b in self.brokers.values()] if self._one_by_one else [self.brokers.values()]:
                 self.start(*brokers)
-            wait_until(lambda: self.controller_id() in self.brokers, _READY_WITHIN_S, "there is a controller")
+            for broker in self.brokers.values():
+                wait_until(partial(self._knows_all, broker), _READY_WITHIN_S, f"{broker.name} knows all others")
         except BaseException:
             self.__exit__()
             raise
@@ -254,6 +257,15 @@ class Cluster:
             except TimeoutError as error:
                 error.add_note(broker.end_of_log())
                 raise
+
+    def _knows_all(self, broker: BrokerServer) -> bool:
+        """A client that asked before would take the cluster for smaller than it is, and not ask again soon."""
+        admin = AdminClient({"bootstrap.servers": f"{broker.address[0]}:{broker.address[1]}", "log_level": 0})
+        try:
+            found = admin.list_topics(timeout=5)
+        except KafkaException:
+            return False
+        return found.controller_id in self.brokers and found.brokers.keys() == self.brokers.keys()
 
     # What ZooKeeper says.
 
