@@ -1,15 +1,15 @@
 """What the controller reads and writes in ZooKeeper, in rounds (`Steps`).
 
-Each write of a controller is a transaction with a check that /controller_epoch has the version of its election, so a
-controller that was superseded while it slept changes nothing (KafkaZkClient.wrapRequestWithControllerEpochCheck).
+Every write of a controller is in a transaction with a check that /controller_epoch has the version of its election, so
+a controller that was superseded while it slept changes nothing (KafkaZkClient.wrapRequestWithControllerEpochCheck).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from broker.cluster import znodes
 from broker.cluster.controller.context import ControllerContext
@@ -34,6 +34,11 @@ T = TypeVar("T")
 Rounds = Generator[Sequence[Request], list[Any], T]
 """Steps that find a T."""
 
+_MOST_IN_A_TRANSACTION: Final = 100
+_MOST_BYTES_IN_A_TRANSACTION: Final = 256 * 1024
+"""A quarter of what ZooKeeper takes (its jute.maxbuffer)."""
+_ASK_AGAIN: Final = object()
+
 
 class ControllerMoved(Exception):  # noqa: N818 - it names what happened
     """Another broker is the controller by now: nothing more is done or written."""
@@ -54,19 +59,51 @@ def ask(requests: Sequence[Request]) -> Rounds[list[Any]]:
 
 
 def write(context: ControllerContext, requests: Sequence[Create | Set | Delete]) -> Rounds[list[Any]]:
-    """One round of writes, each for itself; a result for each. Raises ControllerMoved."""
+    """Writes in order, each for itself; a result for each. Raises ControllerMoved.
+
+    Many go in one transaction, which costs ZooKeeper little more than one of them. Where one fails, those that went
+    with it are asked again one by one.
+    """
     check = Check(znodes.CONTROLLER_EPOCH, context.epoch_version)
-    results = yield from ask([Transaction((check, request)) for request in requests])
-    return [_unfenced(result) for result in results]
+    chunks = list(_chunks(requests))
+    answers = yield from ask([Transaction((check, *chunk)) for chunk in chunks])
+    left: list[Create | Set | Delete] = []
+    results: list[Any] = []
+    for chunk, answer in zip(chunks, answers, strict=True):
+        outcomes = _unfenced(answer, len(chunk))
+        if len(chunk) > 1 and any(isinstance(outcome, ZooKeeperError) for outcome in outcomes):
+            left += chunk
+            results += [_ASK_AGAIN] * len(chunk)
+        else:
+            results += outcomes
+    if left:
+        alone = iter((yield from ask([Transaction((check, request)) for request in left])))
+        results = [_unfenced(next(alone), 1)[0] if result is _ASK_AGAIN else result for result in results]
+    return results
 
 
-def _unfenced(result: Any) -> Any:
-    if isinstance(result, ZooKeeperError):
-        return result
-    check, outcome = result
+def _chunks(requests: Sequence[Create | Set | Delete]) -> Iterator[list[Create | Set | Delete]]:
+    chunk: list[Create | Set | Delete] = []
+    size_bytes = 0
+    for request in requests:
+        own_bytes = len(request.path) + (0 if isinstance(request, Delete) else len(request.data))
+        if chunk and (len(chunk) == _MOST_IN_A_TRANSACTION or size_bytes + own_bytes > _MOST_BYTES_IN_A_TRANSACTION):
+            yield chunk
+            chunk, size_bytes = [], 0
+        chunk.append(request)
+        size_bytes += own_bytes
+    if chunk:
+        yield chunk
+
+
+def _unfenced(answer: Any, count: int) -> list[Any]:
+    if isinstance(answer, ZooKeeperError):
+        return [answer] * count
+    outcomes: list[Any]
+    check, *outcomes = answer
     if check is not None and check is not ZooKeeperError.ROLLED_BACK:
         raise ControllerMoved("another controller was elected")
-    return outcome
+    return outcomes
 
 
 def children(path: str, found: Any) -> list[str]:
@@ -145,7 +182,12 @@ def write_states(context: ControllerContext, states: Mapping[TopicPartition, Lea
 def create_states(context: ControllerContext, states: Mapping[TopicPartition, LeaderAndIsr]) -> Rounds[Written]:
     """Write the first state of partitions, with the nodes above it."""
     stamped = {key: state._replace(controller_epoch=context.epoch) for key, state in states.items()}
-    above = [Create(znodes.partitions_path(topic)) for topic in dict.fromkeys(topic for topic, _ in states)]
+    new_topics = [
+        topic
+        for topic in dict.fromkeys(topic for topic, _ in states)
+        if all(partition.leadership is None for partition in context.topics[topic].partitions.values())
+    ]
+    above = [Create(znodes.partitions_path(topic)) for topic in new_topics]
     above += [Create(znodes.partition_path(*partition)) for partition in states]
     results = yield from write(
         context,
