@@ -49,6 +49,8 @@ class Cluster:
         self.brokers = {broker_id: SimulatedBroker(self, broker_id) for broker_id in range(1, brokers + 1)}
         self.keys: list[TopicPartition] = []
         """Partitions that clients use."""
+        self.replicas: dict[TopicPartition, tuple[int, ...]] = {}
+        """Which brokers shall have them."""
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         """As ZooKeeper has them."""
         self._by_process: dict[str, SimulatedBroker] = {broker.host: broker for broker in self.brokers.values()}
@@ -65,7 +67,8 @@ class Cluster:
         """As an administrator's command does: the controller sees it and carries it out."""
         replicas = {partition: list(of) for partition, of in enumerate(assignment)}
         self.keys += [(name, partition) for partition in replicas]
-        for partition in replicas:
+        for partition, of in replicas.items():
+            self.replicas[name, partition] = tuple(of)
             self.checker.partition((name, partition))
         topic_id = UUID(int=self.world.rng.getrandbits(128))
         self.ensemble.make(znodes.topic_config_path(name), znodes.encode(znodes.config_value({})))
@@ -154,25 +157,27 @@ class Cluster:
             if state is None:
                 return False
             ends = set()
-            for broker in self.brokers.values():
+            for broker_id in self.replicas[key]:
+                broker = self.brokers[broker_id]
                 partition = None if broker.node is None else broker.node.partition(*key)
                 if partition is None or partition.is_leader != (broker.broker_id == state.leader):
                     return False
                 if partition.leader_epoch != state.leader_epoch:
                     return False
                 ends |= {partition.high_watermark, partition.log.log_end_offset}
-            if len(ends) != 1 or set(state.in_sync_replicas) != set(self.brokers):
+            if len(ends) != 1 or set(state.in_sync_replicas) != set(self.replicas[key]):
                 return False
         return True
 
     def check_convergence(self) -> None:
         for key in self.keys:
             replicas = []
-            for broker in self.brokers.values():
-                assert broker.node is not None
-                partition = broker.node.partition(*key)
+            for broker_id in self.replicas[key]:
+                node = self.brokers[broker_id].node
+                assert node is not None
+                partition = node.partition(*key)
                 assert partition is not None
-                replicas.append((broker.broker_id, partition))
+                replicas.append((broker_id, partition))
             self.checker.converged(key, replicas)
 
     def describe(self) -> list[str]:

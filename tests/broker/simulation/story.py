@@ -41,7 +41,7 @@ class Sent:
 
 
 class Story:
-    """Brokers 1, 2, 3, of which 1 is the controller, and a partition of which the first of `replicas` is the leader."""
+    """Brokers 1 to 4, of which 1 is the controller, and a partition of which the first of `replicas` is the leader."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Story:
         may_lose: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        self.cluster = Cluster(0, properties=properties, may_lose=may_lose)
+        self.cluster = Cluster(0, brokers=4, properties=properties, may_lose=may_lose)
         self.client = Process(self.cluster.world, "client")
         self._peers = SimulatedPeers(self.cluster.network, self.client, "client")
         for broker in self.cluster.brokers.values():

@@ -64,10 +64,8 @@ class _ServerSession:
 class Ensemble:
     """The servers, which are one here; and, for tests, the hand of an administrator."""
 
-    def __init__(self, scheduler: Scheduler, clock: Clock | None = None) -> None:
-        """With a clock nodes tell when they were made."""
+    def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        self.clock = clock
         self.zxid = 0
         self.is_up = True
         self.clock: Clock | None = None
