@@ -44,8 +44,11 @@ class ReplicaStates:
         self._context = context
         self._batch = batch
 
-    def start(self) -> Rounds[None]:
-        """Find every replica's state, tell those that live who leads, and have the others out of sync; once."""
+    def start(self) -> Rounds[list[Replica]]:
+        """Find every replica's state, and tell those that live who leads; once. The others are given back.
+
+        They are still to be OFFLINE, which can wait until there are leaders where theirs are gone.
+        """
         online: list[Replica] = []
         offline: list[Replica] = []
         for key, partition in self._context.partitions():
@@ -56,7 +59,7 @@ class ReplicaStates:
                 state = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
                 partition.replica_states[broker_id] = state
         yield from self.change(online, ReplicaState.ONLINE)
-        yield from self.change(offline, ReplicaState.OFFLINE)
+        return offline
 
     def change(self, replicas: Iterable[Replica], target: ReplicaState) -> Rounds[None]:
         """Have these take a state, as far as they can, and tell the brokers."""

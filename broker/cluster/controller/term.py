@@ -119,8 +119,9 @@ class Term:
         # Brokers must know who lives before they can follow leaders.
         self.batch.add_update_metadata(context.brokers)
         self.batch.send()
-        yield from self.replicas.start()
+        offline = yield from self.replicas.start()
         yield from self.partitions.start()
+        yield from self.replicas.change(offline, ReplicaState.OFFLINE)
         _logger.info(
             "controller with epoch %d is ready: %d brokers, %d topics",
             context.epoch,
