@@ -1,0 +1,190 @@
+"""Three broker processes on a real ZooKeeper, and a client that others wrote."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from kazoo.client import KazooClient
+
+from tests.broker.running import COMMAND, RunningBroker
+from tests.broker.running_cluster import RunningCluster, running_cluster, wait_until
+
+pytestmark = pytest.mark.clients
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    properties = ("zookeeper.session.timeout.ms=6000", "offsets.topic.num.partitions=3")
+    with running_cluster(tmp_path_factory.mktemp("cluster"), properties=properties) as running:
+        yield running
+
+
+@pytest.fixture
+def admin(cluster: RunningCluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap})
+
+
+@pytest.fixture
+def zookeeper(cluster: RunningCluster) -> Iterator[KazooClient]:
+    client = KazooClient(cluster.connect)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def create(admin: AdminClient, name: str, partitions: int = 3) -> None:
+    config = {"min.insync.replicas": "2"}
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=3, config=config)
+    admin.create_topics([topic])[name].result(30)
+
+
+def in_sync(admin: AdminClient, topic: str) -> dict[int, tuple[int, set[int]]]:
+    """The leader and the in-sync replicas of each partition."""
+    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    return {index: (partition.leader, set(partition.isrs)) for index, partition in partitions.items()}
+
+
+class Deliveries:
+    def __init__(self, bootstrap: str) -> None:
+        self.acknowledged: list[bytes] = []
+        self.failed: list[KafkaError] = []
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 1}
+        )
+
+    def send(self, topic: str, first: int, count: int) -> None:
+        """Come back when all are acknowledged."""
+        for number in range(first, first + count):
+            self._producer.produce(topic, str(number).encode(), key=str(number), on_delivery=self._delivered)
+        assert self._producer.flush(60) == 0
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            value = message.value()
+            assert isinstance(value, bytes)
+            self.acknowledged.append(value)
+        else:
+            self.failed.append(error)
+
+
+def read_all(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": f"readers of {topic}", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    read: list[bytes] = []
+
+    def read_some() -> bool:
+        for message in consumer.consume(1000, timeout=0.2):
+            value = message.value()
+            if message.error() is None and isinstance(value, bytes):
+                read.append(value)
+        return len(read) >= count
+
+    try:
+        wait_until(read_some, f"{count} records of {topic}")
+    finally:
+        consumer.close()
+    return read
+
+
+def test_nothing_acknowledged_is_lost_with_the_leader(cluster: RunningCluster, admin: AdminClient) -> None:
+    create(admin, "kept")
+    deliveries = Deliveries(cluster.bootstrap)
+    deliveries.send("kept", 0, 1000)
+    leader, _ = in_sync(admin, "kept")[0]
+    cluster.kill(leader)
+    deliveries.send("kept", 1000, 1000)
+    assert all(found != leader for found, _ in in_sync(admin, "kept").values())
+    cluster.start(leader)
+    wait_until(
+        lambda: all(replicas == {1, 2, 3} for _, replicas in in_sync(admin, "kept").values()), "all in sync again"
+    )
+    # What it missed it has: it may be the only one that is left of those who wrote it.
+    for other in sorted({1, 2, 3} - {leader}):
+        cluster.kill(other)
+        wait_until(lambda: other not in {found for found, _ in in_sync(admin, "kept").values()}, "elected")  # noqa: B023
+        cluster.start(other)
+        wait_until(lambda: all(len(replicas) == 3 for _, replicas in in_sync(admin, "kept").values()), "in sync again")
+    assert deliveries.failed == []
+    assert len(deliveries.acknowledged) == 2000
+    assert sorted(read_all(cluster.bootstrap, "kept", 2000)) == sorted(deliveries.acknowledged)
+
+
+def test_settings_reach_every_broker(cluster: RunningCluster, admin: AdminClient, zookeeper: KazooClient) -> None:
+    create(admin, "set", 1)
+    entry = ConfigEntry("segment.bytes", "100000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "set", incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    data, _ = zookeeper.get("/config/topics/set")
+    assert json.loads(data)["config"] == {"min.insync.replicas": "2", "segment.bytes": "100000"}
+    told = "topic set has the settings {'min.insync.replicas': '2', 'segment.bytes': '100000'} now"
+    wait_until(lambda: all(told in cluster.log_text(broker_id) for broker_id in (1, 2, 3)), told)
+
+
+def test_a_broker_that_stops_hands_over_what_it_leads(cluster: RunningCluster, admin: AdminClient) -> None:
+    create(admin, "handed", 6)
+    assert cluster.brokers[2].stop() == 0
+    assert "the controller has taken over what broker 2 led" in cluster.log_text(2)
+    assert {leader for leader, _ in in_sync(admin, "handed").values()} == {1, 3}
+    cluster.start(2)
+    wait_until(lambda: all(len(replicas) == 3 for _, replicas in in_sync(admin, "handed").values()), "in sync again")
+
+
+def test_a_broker_that_was_killed_need_not_wait_for_its_last_session(cluster: RunningCluster) -> None:
+    cluster.kill(3)
+    cluster.start(3)
+    assert "waiting up to" not in cluster.log_text(3)
+
+
+def run_broker(directory: Path, *properties: str) -> subprocess.CompletedProcess[str]:
+    options = [argument for text in properties for argument in ("--property", text)]
+    command = [*COMMAND, "--log-dir", str(directory), "--port", "0", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_the_id_of_a_living_broker_is_refused(cluster: RunningCluster, tmp_path: Path) -> None:
+    done = run_broker(
+        tmp_path / "other", "broker.id=1", f"zookeeper.connect={cluster.connect}", "zookeeper.session.timeout.ms=1000"
+    )
+    assert done.returncode == 1
+    assert "a broker with the id 1 is registered in ZooKeeper already" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_log_directory_of_another_cluster_is_refused(cluster: RunningCluster, tmp_path: Path) -> None:
+    directory = tmp_path / "other"
+    directory.mkdir()
+    (directory / "meta.properties").write_text("version=0\nbroker.id=4\ncluster.id=someoneelses\n")
+    done = run_broker(directory, "broker.id=4", f"zookeeper.connect={cluster.connect}")
+    assert done.returncode != 0
+    assert re.search("cluster.id is someoneelses, but this broker's is", last_line(done))
+
+
+def test_a_broker_without_an_id_is_given_one(cluster: RunningCluster, tmp_path: Path) -> None:
+    options = ("--property", f"zookeeper.connect={cluster.connect}")
+    for _ in range(2):
+        broker = RunningBroker(tmp_path / "fourth", "--port", "0", *options)
+        assert broker.stop() == 0
+        assert "broker.id=1001\n" in (tmp_path / "fourth" / "meta.properties").read_text()
+
+
+def test_no_zookeeper_is_told_in_one_line(tmp_path: Path) -> None:
+    done = run_broker(
+        tmp_path / "alone", "zookeeper.connect=127.0.0.1:1", "broker.id=1", "zookeeper.connection.timeout.ms=300"
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "zookeeper.connect=127.0.0.1:1: no session within 300 ms" in done.stderr
