@@ -181,14 +181,12 @@ class Node:
         is_unknown_id = view is None and isinstance(topic, UUID)
         return ErrorCode.unknown_topic_id if is_unknown_id else ErrorCode.unknown_topic_or_partition
 
+    def all_partitions(self) -> Iterable[Partition]:
+        return (partition for topic in self._topics.values() for partition in topic.partitions.values())
+
     def partitions(self) -> Iterable[Partition]:
         """Those that can be read and written."""
-        return (
-            partition
-            for topic in self._topics.values()
-            for partition in topic.partitions.values()
-            if not partition.has_failed
-        )
+        return (partition for partition in self.all_partitions() if not partition.has_failed)
 
     def fail_directory(self, directory: LogDirectory) -> int:
         """Give up the partitions of a directory that cannot be relied on; how many that are."""

@@ -102,6 +102,14 @@ class TopicCounters:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+class ZooKeeperCounters:
+    def __init__(self) -> None:
+        self.is_connected = False
+        self.disconnects = 0
+        self.expirations = 0
+        self.latency = Histogram()
+
+
 class BrokerCounters:
     def __init__(self) -> None:
         self.requests = {api.key: RequestCounters(api) for api in (*APIS.values(), *CLUSTER_APIS.values())}
@@ -117,6 +125,9 @@ class BrokerCounters:
         self.authentications_failed = 0
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
+        self.in_sync_shrinks = 0
+        self.in_sync_expands = 0
+        self.in_sync_changes_refused = 0
         self.produce_throttle_ms = 0
         self.fetch_throttle_ms = 0
         self._gone = TopicCounters()

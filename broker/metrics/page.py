@@ -59,6 +59,10 @@ def page(node: Node) -> Iterator[str]:
     yield from _topics(counters)
     yield from _requests(counters)
     yield from _broker(node)
+    if node.is_clustered:
+        from broker.metrics.cluster_page import cluster_page  # here, as a broker alone has none of what it shows
+
+        yield from cluster_page(node)
     partitions = list(node.partitions())
     for name, value_of, help_text in _LOG_GAUGES:
         samples = (
@@ -112,24 +116,35 @@ def _broker(node: Node) -> Iterator[str]:
     counters = node.counters
     partitions = list(node.partitions())
     parked = {waiter for partition in partitions for waiter in partition.fetch_waiters}
-    behind = sum(len(partition.in_sync_replicas) < len(partition.replicas) for partition in partitions)
+    led = [partition for partition in partitions if partition.is_leader]
+    behind = sum(len(partition.in_sync_replicas) < len(partition.replicas) for partition in led)
+    is_controller = node.controller is None or node.controller.is_active
+    topics = node.cluster.topics() if is_controller else []
     producers = sum(len(partition.log.producer_states) for partition in partitions)
     now_ms, longest_ms = node.clock.now_ms(), node.config.integer("transaction.max.timeout.ms")
     late = sum(partition.log.producer_states.has_late_transaction(now_ms, longest_ms) for partition in partitions)
     gauges = (
         ("kafka_server_socketservermetrics_connection_count", counters.connections, "Clients connected."),
         ("kafka_server_replicamanager_partitioncount", len(partitions), "Partitions on this broker."),
-        ("kafka_server_replicamanager_leadercount", len(partitions), "Partitions this broker leads."),
-        ("kafka_server_replicamanager_underreplicatedpartitions", behind, "Partitions with replicas out of sync."),
+        ("kafka_server_replicamanager_leadercount", len(led), "Partitions this broker leads."),
+        (
+            "kafka_server_replicamanager_underreplicatedpartitions",
+            behind,
+            "Partitions led here that lack replicas.",
+        ),
         ("kafka_server_replicamanager_produceridcount", producers, "Producers that partitions remember."),
         (
             "kafka_server_replicamanager_partitionswithlatetransactionscount",
             late,
             "Partitions with a transaction open for longer than any may be.",
         ),
-        ("kafka_controller_kafkacontroller_activecontrollercount", 1, "1 where the controller is."),
-        ("kafka_controller_kafkacontroller_globaltopiccount", sum(1 for _ in node.topics()), "Topics."),
-        ("kafka_controller_kafkacontroller_globalpartitioncount", len(partitions), "Partitions of all topics."),
+        ("kafka_controller_kafkacontroller_activecontrollercount", int(is_controller), "1 where the controller is."),
+        ("kafka_controller_kafkacontroller_globaltopiccount", len(topics), "Topics, where the controller is."),
+        (
+            "kafka_controller_kafkacontroller_globalpartitioncount",
+            sum(len(topic.partitions) for topic in topics),
+            "Partitions of all topics, where the controller is.",
+        ),
     )
     totals = (
         ("connection_creation", counters.connections_made, "Connections accepted."),

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from uuid import UUID
@@ -56,6 +56,11 @@ class Fetching(Protocol):
     def add(self, leader: int, replicas: Iterable[FollowerReplica]) -> None: ...
 
     def remove(self, replicas: Iterable[FollowerReplica]) -> None: ...
+
+    @property
+    def failed_count(self) -> int: ...
+
+    def lags(self) -> Iterator[tuple[int, FollowerReplica, int]]: ...
 
 
 class InSyncProposals(Protocol):
@@ -138,8 +143,29 @@ class ReplicaManager:
         return self._node.cluster.broker(broker_id) is not None
 
     def submit(self, partition: ReplicatedPartition, change: InSyncChange) -> None:
-        if not self._in_sync_changes.submit(change, partial(partition.in_sync_answered, change)):
-            partition.in_sync_answered(change, ErrorCode.operation_not_attempted)
+        if not self._in_sync_changes.submit(change, partial(self._in_sync_answered, partition, change)):
+            self._in_sync_answered(partition, change, ErrorCode.operation_not_attempted)
+
+    def _in_sync_answered(
+        self, partition: ReplicatedPartition, change: InSyncChange, answer: LeaderAndIsr | ErrorCode
+    ) -> None:
+        counters = self._node.counters
+        before = len(partition.in_sync_replicas)
+        partition.in_sync_answered(change, answer)
+        counters.in_sync_changes_refused += isinstance(answer, ErrorCode)
+        counters.in_sync_shrinks += len(partition.in_sync_replicas) < before
+        counters.in_sync_expands += len(partition.in_sync_replicas) > before
+
+    def replicated(self, size_bytes: int) -> None:
+        self._node.counters.replication_bytes_in += size_bytes
+
+    def fetch_lags(self) -> Iterator[tuple[int, FollowerReplica, int]]:
+        """(leader, replica, records that it lacks) of what is fetched here."""
+        return self._fetchers.lags()
+
+    @property
+    def failed_fetch_count(self) -> int:
+        return self._fetchers.failed_count
 
     def log_was_cut(self, partition: ReplicatedPartition) -> None:
         clean_offsets = self._node.log_directories.of(partition.log).clean_offsets

@@ -67,6 +67,9 @@ class Replication(Protocol):
     def log_was_cut(self, partition: ReplicatedPartition) -> None:
         """Records of it are gone."""
 
+    def replicated(self, size_bytes: int) -> None:
+        """So much came from a leader."""
+
     def submit(self, partition: ReplicatedPartition, change: InSyncChange) -> None:
         """Ask the controller for a change; `in_sync_answered` is called with what it says."""
 
@@ -414,10 +417,12 @@ class ReplicatedPartition(Partition):
         log = self.log
         if len(records):
             try:
-                self._appended_bytes += log.append_as_follower(records, now_ms)
+                size_bytes = log.append_as_follower(records, now_ms)
             except OSError as failure:
                 self._append_failed(failure, now_ms)
                 raise
+            self._appended_bytes += size_bytes
+            self._replication.replicated(size_bytes)
             self._sizes.append((log.log_end_offset, self._appended_bytes))
             if log.unflushed_messages < log.config.flush_messages:
                 self.kept_end_offset = log.log_end_offset

@@ -377,6 +377,8 @@ class _Broker:
 
         def render() -> Iterator[str]:
             yield from page(self._node)
+            if self._membership is not None:
+                yield self._membership.metrics()
             yield process.render()
 
         endpoint = MetricsEndpoint(render)

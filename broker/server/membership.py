@@ -27,6 +27,7 @@ from broker.cluster.zookeeper import Request, Set, Stat, ZooKeeperError, run
 from broker.cluster.zookeeper_store import ZooKeeperStore
 from broker.config import BrokerConfig, ConfigError
 from broker.log.checkpoint import META_PROPERTIES, MalformedFile, decode_properties, encode_topic_id
+from broker.metrics.cluster_page import zookeeper_page
 from broker.node import Node
 from broker.replica.waiters import Scheduler
 from broker.server.listeners import BoundListener, endpoints_of
@@ -62,6 +63,10 @@ class Membership:
         self._zookeeper = KazooZooKeeper(loop, self._settings, fail)
         self._member: Member | None = None
         self._parts: ClusteredNode | None = None
+
+    def metrics(self) -> str:
+        """What the way to ZooKeeper is like."""
+        return zookeeper_page(self._zookeeper.counters)
 
     # Starting
 

@@ -15,6 +15,7 @@ import logging
 import os
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from broker.cluster.zookeeper import (
     ZooKeeperError,
 )
 from broker.config import BrokerConfig, ConfigError
+from broker.metrics.counters import ZooKeeperCounters
 from broker.server.kazoo_client import Answer, Client
 
 _logger = logging.getLogger(__name__)
@@ -153,6 +155,7 @@ class KazooZooKeeper:
         self._waiting: deque[tuple[_Call, int]] = deque()
         self._in_flight: dict[Answer, tuple[_Call, int]] = {}
         self._client: Client | None = None
+        self.counters = ZooKeeperCounters()
 
     @property
     def session_id(self) -> int:
@@ -286,10 +289,11 @@ class KazooZooKeeper:
         call.results[index] = result
         call.missing -= 1
         if not call.missing:
+            self.counters.latency.observe(time.monotonic_ns() - call.began_ns)
             call.then(call.results)
 
     def _connected(self, session_id: int, password: bytes, is_new: bool) -> None:
-        self._is_connected = True
+        self._is_connected = self.counters.is_connected = True
         if not is_new:
             _logger.info("connected to ZooKeeper again, in the same session")
             if self._session is not None:
@@ -303,13 +307,15 @@ class KazooZooKeeper:
             self._session.session_began(session_id)
 
     def _disconnected(self) -> None:
-        self._is_connected = False
+        self._is_connected = self.counters.is_connected = False
+        self.counters.disconnects += 1
         _logger.warning("the connection to ZooKeeper is lost; trying to get another within the session")
         if self._session is not None:
             self._session.connection_changed(False)
 
     def _session_expired(self) -> None:
         _logger.warning("the session 0x%x with ZooKeeper has expired", self._session_id)
+        self.counters.expirations += 1
         self._end_session()
 
     def _watch_fired(self, path: str, event: WatchEvent) -> None:
@@ -322,7 +328,7 @@ class KazooZooKeeper:
 
     def _end_session(self) -> None:
         self._session_id = 0
-        self._is_connected = False
+        self._is_connected = self.counters.is_connected = False
         lost = [*self._in_flight.values(), *self._waiting]
         self._in_flight.clear()
         self._waiting.clear()
@@ -368,13 +374,14 @@ def _settle(future: asyncio.Future[T], value: T) -> None:
 class _Call:
     """Requests that were handed in together."""
 
-    __slots__ = ("missing", "requests", "results", "then")
+    __slots__ = ("began_ns", "missing", "requests", "results", "then")
 
     def __init__(self, requests: tuple[Request, ...], then: Callable[[list[Any]], None]) -> None:
         self.requests = requests
         self.then = then
         self.results: list[Any] = [None] * len(requests)
         self.missing = len(requests)
+        self.began_ns = time.monotonic_ns()
 
 
 class _FirstWord:

@@ -94,6 +94,8 @@ class ControllerContext:
         self.topics_to_delete: set[str] = set()
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
+        self.election_count = 0
+        self.unclean_election_count = 0
 
     # Brokers
 

@@ -144,6 +144,8 @@ class PartitionStates:
             for key, state in written.done.items():
                 results[key] = state
                 self._context[key].state = PartitionState.ONLINE
+                self._context.election_count += 1
+                self._context.unclean_election_count += state.is_recovering
                 self._batch.add_leader_and_isr(elected[key].recipients, key)
             results.update(written.failed)
             remaining = written.changed

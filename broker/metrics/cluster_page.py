@@ -1,0 +1,145 @@
+"""The metrics of a broker as one of several: its replicas, the controller where it is, the way to ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.cluster.controller.context import ControllerContext
+from broker.metrics.counters import ZooKeeperCounters
+from broker.metrics.exposition import NO_LABELS, family, histogram_family
+from broker.node import Node
+from broker.replica.replicated_partition import ReplicatedPartition
+
+_REPLICA_MANAGER = "kafka_server_replicamanager_"
+_CONTROLLER = "kafka_controller_kafkacontroller_"
+
+
+def cluster_page(node: Node) -> Iterator[str]:
+    """What only a broker of a cluster has."""
+    yield _replicas(node)
+    yield _fetchers(node)
+    yield _controller(node)
+
+
+def _gauges(prefix: str, gauges: tuple[tuple[str, float, str], ...]) -> str:
+    return "".join(family(prefix + name, "gauge", help_text, [(NO_LABELS, value)]) for name, value, help_text in gauges)
+
+
+def _counters(prefix: str, counters: tuple[tuple[str, float, str], ...]) -> str:
+    return "".join(
+        family(f"{prefix}{name}_total", "counter", help_text, [(NO_LABELS, value)])
+        for name, value, help_text in counters
+    )
+
+
+def _replicas(node: Node) -> str:
+    replicas = [partition for partition in node.all_partitions() if isinstance(partition, ReplicatedPartition)]
+    led = [partition for partition in replicas if partition.is_leader]
+    counters = node.counters
+    return (
+        _gauges(
+            _REPLICA_MANAGER,
+            (
+                (
+                    "underminisrpartitioncount",
+                    sum(len(partition.in_sync_replicas) < partition.min_in_sync_replicas for partition in led),
+                    "Partitions led here with fewer replicas in sync than min.insync.replicas.",
+                ),
+                (
+                    "atminisrpartitioncount",
+                    sum(len(partition.in_sync_replicas) == partition.min_in_sync_replicas for partition in led),
+                    "Partitions led here with just as many replicas in sync as min.insync.replicas.",
+                ),
+                (
+                    "offlinereplicacount",
+                    sum(partition.has_failed for partition in replicas),
+                    "Replicas in log directories that failed.",
+                ),
+                (
+                    "reassigningpartitions",
+                    sum(bool(partition.adding or partition.removing) for partition in led),
+                    "Partitions led here whose replicas are on the move.",
+                ),
+            ),
+        )
+        + _counters(
+            _REPLICA_MANAGER,
+            (
+                ("isrshrinks", counters.in_sync_shrinks, "In-sync sets that lost replicas."),
+                ("isrexpands", counters.in_sync_expands, "In-sync sets that gained replicas."),
+                ("failedisrupdates", counters.in_sync_changes_refused, "Changes of in-sync sets that came to nothing."),
+            ),
+        )
+        + _counters(
+            "kafka_server_brokertopicmetrics_",
+            (
+                (
+                    "replicationbytesin",
+                    counters.replication_bytes_in,
+                    "Bytes of record batches that followers here took in.",
+                ),
+                ("replicationbytesout", counters.replication_bytes_out, "Bytes of record batches given to followers."),
+            ),
+        )
+    )
+
+
+def _fetchers(node: Node) -> str:
+    lags = [lag for _, _, lag in node.replicas.fetch_lags()] if node.replicas is not None else []
+    failed = node.replicas.failed_fetch_count if node.replicas is not None else 0
+    return _gauges(
+        "kafka_server_replicafetchermanager_",
+        (
+            (
+                "maxlag",
+                max(lags, default=0),
+                "The most records that a replica here lacks below its leader's high watermark.",
+            ),
+            ("failedpartitionscount", failed, "Replicas here that are not fetched any more, for an error."),
+        ),
+    )
+
+
+def _controller(node: Node) -> str:
+    context = node.controller.context if node.controller is not None else None
+    told = context or ControllerContext()
+    return _gauges(
+        _CONTROLLER,
+        (
+            ("activebrokercount", len(told.live_broker_ids()), "Brokers that the controller counts as living."),
+            ("offlinepartitionscount", told.offline_partition_count(), "Partitions without a leader."),
+            (
+                "preferredreplicaimbalancecount",
+                told.preferred_replica_imbalance_count(),
+                "Partitions that another than the first of their replicas leads.",
+            ),
+            ("topicstodeletecount", len(told.topics_to_delete), "Topics whose deletion is not done."),
+        ),
+    ) + _counters(
+        "kafka_controller_controllerstats_",
+        (
+            ("leaderelections", told.election_count, "Leaders that this controller has had elected in its term."),
+            ("uncleanleaderelections", told.unclean_election_count, "Those of them that were not in sync."),
+        ),
+    )
+
+
+def zookeeper_page(counters: ZooKeeperCounters) -> str:
+    return (
+        _gauges(
+            "kafka_server_sessionexpirelistener_",
+            (("sessionstate", int(counters.is_connected), "1 while the broker is connected to ZooKeeper."),),
+        )
+        + _counters(
+            "kafka_server_sessionexpirelistener_",
+            (
+                ("zookeeperdisconnects", counters.disconnects, "Connections to ZooKeeper that broke."),
+                ("zookeeperexpires", counters.expirations, "Sessions with ZooKeeper that expired."),
+            ),
+        )
+        + histogram_family(
+            "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms",
+            "From a request to ZooKeeper to its answer, waiting for a connection included.",
+            [(NO_LABELS, counters.latency)],
+        )
+    )
