@@ -1,0 +1,418 @@
+"""Connections to other brokers: to a socket that the tests play, and to real brokers with TLS and SASL."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import pytest
+import uvloop
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from broker.cluster.peers import Endpoint, Peer, PeerFailure, ask
+from broker.config import BrokerConfig, ConfigError, Setting
+from broker.protocol.apis import API_VERSIONS, METADATA
+from broker.server.peers import SocketPeers
+from tests.broker.running import RunningBroker
+from tests.broker.server.certificates import Authority
+
+DEADLINE_S: Final = 30
+LONG_MS: Final = 30_000
+T = TypeVar("T")
+
+
+def config(*settings: str) -> BrokerConfig:
+    return BrokerConfig([Setting("test", *text.split("=", 1)) for text in settings])
+
+
+def on_loop(main: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(asyncio.wait_for(main, DEADLINE_S))
+
+
+def plain(port: int) -> Endpoint:
+    return Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", port)
+
+
+class Answers:
+    """What requests were given, in order."""
+
+    def __init__(self) -> None:
+        self.given: list[bytes | PeerFailure] = []
+        self._changed = asyncio.Event()
+
+    def take(self, body: memoryview | PeerFailure) -> None:
+        self.given.append(body if isinstance(body, PeerFailure) else bytes(body))
+        self._changed.set()
+
+    def note(self) -> None:
+        self._changed.set()
+
+    async def wait(self, count: int) -> list[bytes | PeerFailure]:
+        await self.wait_until(lambda: len(self.given) >= count)
+        return self.given
+
+    async def wait_until(self, is_there: Callable[[], bool]) -> None:
+        while not is_there():
+            self._changed.clear()
+            await self._changed.wait()
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def serve(play: Serve) -> tuple[asyncio.Server, Endpoint]:
+    async def played(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await play(reader, writer)
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(played, "127.0.0.1", 0)
+    return server, plain(server.sockets[0].getsockname()[1])
+
+
+async def read_request(reader: asyncio.StreamReader) -> tuple[int, int, int, bytes]:
+    """(API key, version, correlation id, what follows the client id)."""
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    frame = await reader.readexactly(size)
+    api_key, version, correlation_id, client_id_size = struct.unpack_from(">hhih", frame)
+    assert frame[10 : 10 + client_id_size] == b"me"
+    return api_key, version, correlation_id, frame[10 + client_id_size :]
+
+
+def answer(correlation_id: int, body: bytes) -> bytes:
+    return struct.pack(">ii", 4 + len(body), correlation_id) + body
+
+
+def send(peer: Peer, body: bytes, answers: Answers, timeout_ms: int = LONG_MS) -> None:
+    """A request that has no tags, so that answers are what the test writes."""
+    peer.send(METADATA, 1, [body], answers.take, timeout_ms=timeout_ms)
+
+
+def test_requests_are_pipelined_and_answered_in_order() -> None:
+    async def echo_in_pairs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            # The first answer leaves when the second request is there.
+            requests = [await read_request(reader) for _ in range(2)]
+            for api_key, version, correlation_id, body in requests:
+                assert (api_key, version) == (METADATA, 1)
+                writer.write(answer(correlation_id, body))
+
+    async def main() -> None:
+        server, endpoint = await serve(echo_in_pairs)
+        peers = SocketPeers(config(), asyncio.get_running_loop())
+        peer = peers.connect(endpoint, "me")
+        answers = Answers()
+        for body in (b"a", b"b", b"c" * 3_000_000, b"d"):
+            send(peer, body, answers)
+        assert await answers.wait(4) == [b"a", b"b", b"c" * 3_000_000, b"d"]
+        peers.close()
+        server.close()
+
+    on_loop(main())
+
+
+def test_nobody_listens() -> None:
+    async def main() -> None:
+        with socket.socket() as bound:
+            bound.bind(("127.0.0.1", 0))
+            peer = SocketPeers(config(), asyncio.get_running_loop()).connect(plain(bound.getsockname()[1]), "me")
+            answers = Answers()
+            send(peer, b"a", answers)
+            send(peer, b"b", answers)
+            assert answers.given == []
+            assert await answers.wait(2) == [PeerFailure.REFUSED] * 2
+            send(peer, b"c", answers)
+            assert (await answers.wait(3))[2] is PeerFailure.REFUSED
+
+    on_loop(main())
+
+
+def test_a_host_that_does_not_exist() -> None:
+    async def main() -> None:
+        endpoint = plain(1)._replace(host="nobody.invalid")
+        answers = Answers()
+        send(SocketPeers(config(), asyncio.get_running_loop()).connect(endpoint, "me"), b"a", answers)
+        assert await answers.wait(1) == [PeerFailure.DISCONNECTED]
+
+    on_loop(main())
+
+
+def test_a_connection_that_breaks_fails_all_that_is_under_way_and_is_made_anew() -> None:
+    connections = []
+
+    async def break_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        _, _, correlation_id, body = await read_request(reader)
+        if len(connections) > 1:
+            writer.write(answer(correlation_id, body))
+            await reader.read()
+
+    async def main() -> None:
+        server, endpoint = await serve(break_first)
+        breaks: list[int] = []
+        answers = Answers()
+
+        def broke() -> None:
+            breaks.append(len(answers.given))
+            answers.note()
+
+        peers = SocketPeers(config(), asyncio.get_running_loop())
+        peer = peers.connect(endpoint, "me", on_break=broke)
+        send(peer, b"a", answers)
+        send(peer, b"b", answers)
+        assert await answers.wait(2) == [PeerFailure.DISCONNECTED] * 2
+        await answers.wait_until(lambda: bool(breaks))
+        assert breaks == [2]
+        send(peer, b"c", answers)
+        assert (await answers.wait(3))[2] == b"c"
+        # Also one with nothing under way.
+        connections[1].transport.abort()
+        await answers.wait_until(lambda: len(breaks) == 2)
+        peers.close()
+        server.close()
+
+    on_loop(main())
+
+
+def test_no_answer_in_time_breaks_the_connection() -> None:
+    async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def main() -> None:
+        server, endpoint = await serve(silence)
+        peer = SocketPeers(config(), asyncio.get_running_loop()).connect(endpoint, "me")
+        answers = Answers()
+        send(peer, b"a", answers)
+        send(peer, b"b", answers, timeout_ms=50)
+        assert await answers.wait(2) == [PeerFailure.TIMED_OUT] * 2
+        server.close()
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("nonsense", [answer(12345, b""), struct.pack(">i", -2), struct.pack(">ih", 2, 0)])
+def test_what_answers_nothing_breaks_the_connection(nonsense: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def talk_nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(nonsense)
+        await reader.read()
+
+    async def main() -> None:
+        server, endpoint = await serve(talk_nonsense)
+        answers = Answers()
+        send(SocketPeers(config(), asyncio.get_running_loop()).connect(endpoint, "me"), b"a", answers)
+        assert await answers.wait(1) == [PeerFailure.DISCONNECTED]
+        server.close()
+
+    on_loop(main())
+    assert "answers what is no answer" in caplog.text
+
+
+def test_a_callback_may_close_the_peer() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.socket() as bound:
+            bound.bind(("127.0.0.1", 0))
+            peer = SocketPeers(config(), loop).connect(plain(bound.getsockname()[1]), "me")
+            answers = Answers()
+
+            def close(body: memoryview | PeerFailure) -> None:
+                answers.take(body)
+                peer.close()
+
+            peer.send(METADATA, 1, [b"a"], close, timeout_ms=LONG_MS)
+            send(peer, b"b", answers)
+            await answers.wait(1)
+            await asyncio.sleep(0)
+            assert answers.given == [PeerFailure.REFUSED]
+
+    on_loop(main())
+
+
+def test_closing_calls_nobody_back() -> None:
+    steps: list[asyncio.Future[None]] = []
+
+    async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        steps[0].set_result(None)
+        await reader.read()
+        steps[1].set_result(None)
+
+    async def main() -> None:
+        steps.extend(asyncio.get_running_loop().create_future() for _ in range(2))
+        server, endpoint = await serve(silence)
+        peers = SocketPeers(config(), asyncio.get_running_loop())
+        answers = Answers()
+        peer = peers.connect(endpoint, "me", on_break=lambda: answers.take(PeerFailure.DISCONNECTED))
+        send(peer, b"a", answers)
+        await steps[0]
+        peers.close()
+        await steps[1]
+        assert answers.given == []
+        server.close()
+
+    on_loop(main())
+
+
+# Real brokers
+
+SCRAM: Final = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="{}" password="{}";'
+PLAIN: Final = (
+    'org.apache.kafka.common.security.plain.PlainLoginModule required username="inside" password="pw" user_inside="pw";'
+)
+
+
+def settings(directory: Path, authority: Authority) -> list[str]:
+    """Of a broker with one listener of each protocol: as server and as client."""
+    certified = authority.certify("broker")
+    trusted = directory / "trusted.pem"
+    trusted.write_text(authority.pem)
+    return [
+        "listeners=" + ",".join(f"{name}://127.0.0.1:0" for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+        f"ssl.keystore.location={certified.write_pem(directory / 'broker.pem')}",
+        f"ssl.truststore.location={trusted}",
+        "ssl.client.auth=required",
+        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        f"listener.name.sasl_plaintext.plain.sasl.jaas.config={PLAIN}",
+        f"listener.name.sasl_ssl.plain.sasl.jaas.config={PLAIN}",
+        f"listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={SCRAM.format('inside', 'pw')}",
+        f"listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={SCRAM.format('inside', 'wrong')}",
+        "connection.failed.authentication.delay.ms=1",
+    ]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    directory = tmp_path_factory.mktemp("secured")
+    broker_settings = settings(directory, Authority())
+    properties = directory / "server.properties"
+    properties.write_text("\n".join([*broker_settings, "listener.name.sasl_plaintext.connections.max.reauth.ms=400"]))
+    running = RunningBroker(directory / "log", "--config", str(properties))
+    try:
+        ports = {}
+        for line in running.log_text().splitlines():
+            if " listener " in line and " at port " in line:
+                words = line.split()
+                ports[words[words.index("listener") + 1]] = int(words[words.index("port") + 1])
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{ports['PLAINTEXT']}"})
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            change = UserScramCredentialUpsertion("inside", ScramCredentialInfo(mechanism, 4096), b"pw")
+            admin.alter_user_scram_credentials([change])["inside"].result(30)
+        yield broker_settings, ports
+    finally:
+        running.kill()
+
+
+def cluster_id(broker_settings: list[str], ports: dict[str, int], listener: str, *more: str, for_s: float = 0) -> Any:
+    """What a peer hears at a listener, asked again for so long; or why it hears nothing."""
+
+    async def main() -> Any:
+        loop = asyncio.get_running_loop()
+        inside = f"inter.broker.listener.name={listener}"
+        peers = SocketPeers(config(*broker_settings, inside, *more), loop)
+        peer = peers.connect(Endpoint(listener, listener, "127.0.0.1", ports[listener]), "me")
+        end_s = loop.time() + for_s
+        while True:
+            future: asyncio.Future[Any] = loop.create_future()
+            ask(peer, METADATA, 12, {"topics": []}, future.set_result, timeout_ms=LONG_MS)
+            versions: asyncio.Future[Any] = loop.create_future()
+            ask(peer, API_VERSIONS, 2, {}, versions.set_result, timeout_ms=LONG_MS)
+            heard, also = await future, await versions
+            if isinstance(heard, PeerFailure):
+                assert heard is also
+                return heard
+            assert also.error_code == 0
+            if loop.time() >= end_s:
+                peers.close()
+                return heard.cluster_id
+
+    return on_loop(main())
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize(
+    ("listener", "mechanism"),
+    [
+        ("PLAINTEXT", "PLAIN"),
+        ("SSL", "PLAIN"),
+        ("SASL_PLAINTEXT", "PLAIN"),
+        ("SASL_SSL", "PLAIN"),
+        ("SASL_PLAINTEXT", "SCRAM-SHA-256"),
+    ],
+)
+def test_brokers_come_in(broker: Any, listener: str, mechanism: str) -> None:
+    assert isinstance(cluster_id(*broker, listener, f"sasl.mechanism.inter.broker.protocol={mechanism}"), str)
+
+
+@pytest.mark.clients
+def test_a_session_that_is_over_is_begun_anew_before_it_ends(broker: Any) -> None:
+    more = "sasl.mechanism.inter.broker.protocol=PLAIN"
+    assert isinstance(cluster_id(*broker, "SASL_PLAINTEXT", more, for_s=1), str)
+
+
+@pytest.mark.clients
+def test_a_wrong_password_is_told(broker: Any, caplog: pytest.LogCaptureFixture) -> None:
+    heard = cluster_id(*broker, "SASL_SSL", "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512")
+    assert heard is PeerFailure.DISCONNECTED
+    assert "cannot log in at 127.0.0.1" in caplog.text
+    assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in caplog.text
+
+
+@pytest.mark.clients
+def test_a_broker_that_nobody_trusts_is_not_talked_to(broker: Any, tmp_path: Path) -> None:
+    _, ports = broker
+    assert cluster_id(settings(tmp_path, Authority()), ports, "SSL") is PeerFailure.DISCONNECTED
+
+
+@pytest.mark.parametrize(
+    ("mistaken", "says"),
+    [
+        (["inter.broker.listener.name=INSIDE"], "INSIDE is not one of the listeners"),
+        (["security.inter.broker.protocol=SSL"], "SSL is not one of the listeners"),
+        (
+            ["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"],
+            "set one of them",
+        ),
+        (
+            ["listeners=SASL_PLAINTEXT://:0", "security.inter.broker.protocol=SASL_PLAINTEXT"],
+            "sasl.mechanism.inter.broker.protocol: GSSAPI is not supported",
+        ),
+        (
+            [
+                "listeners=SASL_PLAINTEXT://:0",
+                "security.inter.broker.protocol=SASL_PLAINTEXT",
+                "sasl.mechanism.inter.broker.protocol=PLAIN",
+            ],
+            "set listener.name.sasl_plaintext.plain.sasl.jaas.config",
+        ),
+        (
+            [
+                "listeners=SASL_PLAINTEXT://:0",
+                "security.inter.broker.protocol=SASL_PLAINTEXT",
+                "sasl.mechanism.inter.broker.protocol=PLAIN",
+                "listener.name.sasl_plaintext.plain.sasl.jaas.config=PlainLoginModule required user_a=b;",
+            ],
+            "add username and password",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_used(mistaken: list[str], says: str) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        with pytest.raises(ConfigError, match=says):
+            SocketPeers(config(*mistaken), loop)
+    finally:
+        loop.close()
