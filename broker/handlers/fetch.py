@@ -12,6 +12,7 @@ Behaviour:
 * Followers read up to the end of their leader's log, and what they ask for tells the leader what they have. They wait
   for the log to grow, and no quota of clients counts for them. One that is no replica: UNKNOWN_LEADER_EPOCH, as it may
   become one, or NOT_LEADER_OR_FOLLOWER to an older one.
+* One that is not in sync gets no records of throttled replicas while leader.replication.throttled.rate is exceeded.
 * A consumer of v11 may read from a follower, below the high watermark that is known there. The leader names it one in
   its own rack, where `replica.selector.class` is the rack-aware one (KIP-392).
 * Records are empty, not null, on errors: librdkafka refuses null.
@@ -46,6 +47,7 @@ from broker.protocol.fetch import (
     encode_response,
 )
 from broker.protocol.frame import Part
+from broker.quota.replication_throttle import ReplicationThrottle
 from broker.records.batch import Codec
 from broker.replica.fetch_sessions import FetchContext, Fetched
 from broker.replica.nearer import NONE_NEARER, nearer_replica
@@ -116,6 +118,16 @@ def _answer_follower(
     node: Node, context: RequestContext, session: FetchContext, fetched: Fetched, byte_count: int
 ) -> list[Part]:
     node.counters.replication_bytes_out += byte_count
+    throttle = node.replication_throttles.leader
+    if throttle.is_active:
+        throttled_bytes = sum(
+            len(answer.records)
+            for name, partitions in fetched
+            if (topic := node.topic(name)) is not None
+            for answer in partitions
+            if throttle.is_throttled(topic.name, answer.partition)
+        )
+        throttle.record(throttled_bytes, _now_ms(node))
     for _, partitions in fetched:
         for answer in partitions:
             if answer.error_code:
@@ -133,6 +145,7 @@ def _park(
 ) -> Deferred:
     deferred = Deferred()
     is_follower = request.replica_id >= 0
+    throttle = _exceeded_throttle(node) if is_follower else None
 
     def finish() -> None:
         read, answer = (_read_as_follower, _answer_follower) if is_follower else (_read, _answer)
@@ -144,6 +157,7 @@ def _park(
         for topic, wanted in session.topics
         for entry in wanted
         if (partition := node.partition(topic, entry.partition)) is not None
+        and (throttle is None or not _is_held_back(throttle, partition, request.replica_id))
     ]
     waiter = FetchWaiter(
         [partition.waiters(for_followers=is_follower) for partition in partitions],
@@ -208,6 +222,7 @@ def _read_as_follower(
     node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic]
 ) -> tuple[Fetched, int, bool]:
     """What a follower is given now; what it asks for is noted."""
+    throttle = _exceeded_throttle(node)
     left_bytes = request.max_bytes
     total_bytes = 0
     must_answer = not topics
@@ -219,7 +234,10 @@ def _read_as_follower(
             partition = node.partition(topic, wanted.partition)
             if isinstance(partition, ReplicatedPartition):
                 max_bytes = max(min(wanted.partition_max_bytes, left_bytes), 0)
-                answer = _read_log_end(partition, wanted, request.replica_id, max_bytes, is_first=total_bytes == 0)
+                is_first = total_bytes == 0
+                if throttle is not None and _is_held_back(throttle, partition, request.replica_id):
+                    max_bytes, is_first = 0, False
+                answer = _read_log_end(partition, wanted, request.replica_id, max_bytes, is_first=is_first)
             else:
                 answer = PartitionFetched(wanted.partition, node.refusal(topic, wanted.partition))
             fetched.append(answer)
@@ -229,6 +247,16 @@ def _read_as_follower(
             if answer.error_code or answer.diverging_epoch is not None:
                 must_answer = True
     return answers, total_bytes, must_answer
+
+
+def _exceeded_throttle(node: Node) -> ReplicationThrottle | None:
+    throttle = node.replication_throttles.leader
+    return throttle if throttle.is_active and throttle.is_exceeded(_now_ms(node)) else None
+
+
+def _is_held_back(throttle: ReplicationThrottle, partition: Partition, replica_id: int) -> bool:
+    """While too much is moved: a replica in sync must not fall out for it (KIP-73)."""
+    return throttle.is_throttled(partition.topic, partition.index) and replica_id not in partition.in_sync_replicas
 
 
 def _read_log_end(
