@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 from kazoo.client import KazooClient
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.broker.running import COMMAND, RunningBroker
 from tests.broker.running_cluster import RunningCluster, running_cluster, wait_until
@@ -21,7 +30,11 @@ pytestmark = pytest.mark.clients
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    properties = ("zookeeper.session.timeout.ms=6000", "offsets.topic.num.partitions=3")
+    properties = (
+        "zookeeper.session.timeout.ms=6000",
+        "offsets.topic.num.partitions=3",
+        "metrics.listener=HTTP://127.0.0.1:0",
+    )
     with running_cluster(tmp_path_factory.mktemp("cluster"), properties=properties) as running:
         yield running
 
@@ -188,3 +201,26 @@ def test_no_zookeeper_is_told_in_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
     assert "zookeeper.connect=127.0.0.1:1: no session within 300 ms" in done.stderr
+
+
+def sum_of_pages(cluster: RunningCluster) -> dict[str, float]:
+    """The metrics without labels, added up over all brokers."""
+    found: Counter[str] = Counter()
+    for broker_id in cluster.brokers:
+        url = re.findall(r"metrics at (\S+)", cluster.log_text(broker_id))[-1]
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            for family in text_string_to_metric_families(answer.read().decode()):
+                found.update({sample.name: sample.value for sample in family.samples if not sample.labels})
+    return found
+
+
+def test_metrics_of_a_cluster(cluster: RunningCluster, admin: AdminClient) -> None:
+    create(admin, "measured", 3)
+    wait_until(lambda: all(len(found) == 3 for _, found in in_sync(admin, "measured").values()), "all are in sync")
+    total = sum_of_pages(cluster)
+    assert total["kafka_controller_kafkacontroller_activecontrollercount"] == 1
+    assert total["kafka_controller_kafkacontroller_activebrokercount"] == 3
+    assert total["kafka_controller_kafkacontroller_offlinepartitionscount"] == 0
+    assert total["kafka_server_sessionexpirelistener_sessionstate"] == 3
+    assert total["kafka_server_replicamanager_partitioncount"] == 3 * total["kafka_server_replicamanager_leadercount"]
+    assert total["kafka_server_brokertopicmetrics_replicationbytesin_total"] > 0
