@@ -21,8 +21,6 @@ from broker.replica.waiters import Scheduler, Timer
 
 _logger = logging.getLogger(__name__)
 
-REQUEST_TIMEOUT_MS: Final = 30_000
-"""Kafka's controller.socket.timeout.ms."""
 RETRY_BACKOFF_MS: Final = 100
 REFUSALS_OF_A_STRANGER: Final = 20
 """A broker that never answered here may be starting: it is gone when it refuses so often in a row."""
@@ -32,6 +30,16 @@ ANSWERS_OF_A_RETURN: Final = 3
 by registering anew."""
 
 Then = Callable[[Any], None]
+
+
+class Way(NamedTuple):
+    """How brokers are reached."""
+
+    peers: Peers
+    listener_name: str
+    """Of the brokers among themselves."""
+    request_timeout_ms: int
+    """controller.socket.timeout.ms."""
 
 
 class Presence(Enum):
@@ -60,12 +68,10 @@ class _Request(NamedTuple):
 class Channel:
     """The connection to one broker, in one registration of it."""
 
-    def __init__(
-        self, broker: BrokerInfo, listener_name: str, peers: Peers, scheduler: Scheduler, listener: PresenceListener
-    ) -> None:
-        endpoint = broker.endpoint(listener_name)
+    def __init__(self, broker: BrokerInfo, way: Way, scheduler: Scheduler, listener: PresenceListener) -> None:
+        endpoint = broker.endpoint(way.listener_name)
         if endpoint is None:
-            raise ValueError(f"broker {broker.broker_id} has no listener {listener_name}")
+            raise ValueError(f"broker {broker.broker_id} has no listener {way.listener_name}")
         self.broker = broker
         self.presence = Presence.UNKNOWN
         self._scheduler = scheduler
@@ -77,7 +83,8 @@ class Channel:
         self._timer: Timer | None = None
         self._refusals = 0
         self._answers = 0
-        self._peer = peers.connect(endpoint, "controller", on_break=self._broke)
+        self._timeout_ms = way.request_timeout_ms
+        self._peer = way.peers.connect(endpoint, "controller", on_break=self._broke)
         self._next()
 
     def send(self, request: _Request) -> None:
@@ -114,7 +121,7 @@ class Channel:
                 request.then(answer)
             self._answered()
 
-        ask(self._peer, api_key, version, body, answered, timeout_ms=REQUEST_TIMEOUT_MS)
+        ask(self._peer, api_key, version, body, answered, timeout_ms=self._timeout_ms)
 
     def _answered(self) -> None:
         if self._is_closed:
@@ -164,9 +171,8 @@ class Channel:
 class Channels:
     """Those of one controller."""
 
-    def __init__(self, listener_name: str, peers: Peers, scheduler: Scheduler, listener: PresenceListener) -> None:
-        self._listener_name = listener_name
-        self._peers = peers
+    def __init__(self, way: Way, scheduler: Scheduler, listener: PresenceListener) -> None:
+        self._way = way
         self._scheduler = scheduler
         self._listener = listener
         self._channels: dict[int, Channel] = {}
@@ -175,7 +181,7 @@ class Channels:
         """Also anew, for a broker that registered anew: what was to be sent to its former self is not."""
         self.close(broker.broker_id)
         try:
-            channel = Channel(broker, self._listener_name, self._peers, self._scheduler, self._listener)
+            channel = Channel(broker, self._way, self._scheduler, self._listener)
         except ValueError as error:
             _logger.error("the controller cannot reach a broker: %s", error)
             return

@@ -23,7 +23,7 @@ from broker.administration import NOT_CONTROLLER, ElectionType, Problem
 from broker.clock import Clock
 from broker.cluster import znodes
 from broker.cluster.controller.alter_partition import alter_partitions
-from broker.cluster.controller.channels import Channel
+from broker.cluster.controller.channels import Channel, Way
 from broker.cluster.controller.context import ControllerContext
 from broker.cluster.controller.elections import Election
 from broker.cluster.controller.partitions import AllowsUncleanElection
@@ -90,9 +90,8 @@ class Controller:
         self.controller_id = NO_BROKER
         """Of whoever is, as ZooKeeper told last."""
         self._config = config
-        self._listener_name = listener_name
+        self._way = Way(peers, listener_name, config.integer("controller.socket.timeout.ms"))
         self._zookeeper = zookeeper
-        self._peers = peers
         self._clock = clock
         self._scheduler = scheduler
         self._is_unclean_election_allowed = is_unclean_election_allowed
@@ -103,7 +102,7 @@ class Controller:
         """Changes in ZooKeeper that wait in the queue: a second one of the same kind is the same event."""
         self._current: tuple[_Event, Rounds[Any]] | None = None
         self._has_session = False
-        self._watched: Channel | None = None
+        self._looked_after: Channel | None = None
         """The connection to the controller, where that is another broker."""
 
     @property
@@ -127,7 +126,7 @@ class Controller:
         self._watches.clear()
         self._noted.clear()
         self._resign()
-        self.controller_id = NO_BROKER
+        self._forget_controller()
         events = [] if self._current is None else [self._current[0]]
         events += self._events
         self._current = None
@@ -220,6 +219,7 @@ class Controller:
     def _moved(self, event: _Event, moved: ControllerMoved) -> None:
         if self._term is not None:
             _logger.warning("broker %d is not the controller any more: %s", self.broker_id, moved)
+            self._forget_controller()
         self._resign()
         self._current = None
         if self._has_session and not isinstance(moved, SessionOver):
@@ -229,6 +229,7 @@ class Controller:
     def _failed(self, event: _Event) -> None:
         term = self._term
         self._resign()
+        self._forget_controller()
         self._current = None
         if term is not None:
             self._events.appendleft(_Event(partial(self._give_up, term.context.epoch_version), lambda _: None, None))
@@ -251,6 +252,7 @@ class Controller:
                     return
             else:
                 self._resign()
+                self._forget_controller()
                 version = yield from self._try_to_win([])
                 if version is not None:
                     yield from self._begin_term(*version)
@@ -268,12 +270,14 @@ class Controller:
             return False
         self._resign()
         try:
-            self.controller_id = znodes.read(node.data, znodes.parse_controller)
+            controller_id = znodes.read(node.data, znodes.parse_controller)
         except ValueError as error:
             _logger.error("%s tells of no controller: %s", znodes.CONTROLLER, error)
             return True
-        _logger.info("broker %d is the controller", self.controller_id)
-        yield from self._watch_controller(self.controller_id)
+        if controller_id != self.controller_id:
+            _logger.info("broker %d is the controller", controller_id)
+        self.controller_id = controller_id
+        yield from self._look_after_controller(controller_id)
         return True
 
     def _try_to_win(self, removal: Sequence[Delete]) -> Rounds[tuple[int, int] | None]:
@@ -301,15 +305,14 @@ class Controller:
 
     def _begin_term(self, epoch: int, epoch_version: int, deposed: BrokerInfo | None = None) -> Rounds[None]:
         _logger.info("broker %d is the controller, with epoch %d", self.broker_id, epoch)
-        self._stop_watching()
+        self._forget_controller()
         self.controller_id = self.broker_id
         term = self._term = Term(
             controller_id=self.broker_id,
             epoch=epoch,
             epoch_version=epoch_version,
             config=self._config,
-            listener_name=self._listener_name,
-            peers=self._peers,
+            way=self._way,
             scheduler=self._scheduler,
             watches=self._watches,
             submit=lambda steps: self._enqueue(lambda: steps if self._term is term else None),
@@ -328,26 +331,29 @@ class Controller:
         if self._term is not None:
             self._term.end()
             self._term = None
-        self.controller_id = NO_BROKER
-        self._stop_watching()
 
     # Looking after the controller where that is another broker
 
-    def _watch_controller(self, broker_id: int) -> Rounds[None]:
-        self._stop_watching()
+    def _look_after_controller(self, broker_id: int) -> Rounds[None]:
         (node,) = yield from ask([Get(znodes.broker_path(broker_id))])
         if not isinstance(node, Node):
             return
         try:
             broker = znodes.read(node.data, partial(znodes.parse_broker, broker_id, node.stat.czxid))
-            self._watched = Channel(broker, self._listener_name, self._peers, self._scheduler, self)
+            if self._looked_after is None or self._looked_after.broker != broker:
+                self._stop_looking()
+                self._looked_after = Channel(broker, self._way, self._scheduler, self)
         except ValueError as error:
             _logger.warning("broker %d, the controller, cannot be looked after: %s", broker_id, error)
 
-    def _stop_watching(self) -> None:
-        if self._watched is not None:
-            self._watched.close()
-            self._watched = None
+    def _stop_looking(self) -> None:
+        if self._looked_after is not None:
+            self._looked_after.close()
+            self._looked_after = None
+
+    def _forget_controller(self) -> None:
+        self.controller_id = NO_BROKER
+        self._stop_looking()
 
     def broker_is_gone(self, broker: BrokerInfo) -> None:
         self._enqueue(lambda: self._depose(broker))

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from kio.schema.errors import ErrorCode
 
 from broker.cluster import znodes
-from broker.cluster.controller.channels import Channels
+from broker.cluster.controller.channels import Channels, Way
 from broker.cluster.controller.context import ControllerContext, PartitionState, Replica, ReplicaState
 from broker.cluster.controller.deletion import TopicDeletion
 from broker.cluster.controller.elections import Election
@@ -25,7 +25,6 @@ from broker.cluster.controller.replicas import ReplicaStates
 from broker.cluster.controller.requests import RequestBatch
 from broker.cluster.controller.storage import Rounds, ask, children, delete_all, read_states, write
 from broker.cluster.controller.watches import Watches
-from broker.cluster.peers import Peers
 from broker.cluster.state import BrokerInfo, ReplicaAssignment
 from broker.cluster.zookeeper import Children, Create, Exists, Get, Node, Set
 from broker.config import BrokerConfig
@@ -51,8 +50,7 @@ class Term:
         epoch: int,
         epoch_version: int,
         config: BrokerConfig,
-        listener_name: str,
-        peers: Peers,
+        way: Way,
         scheduler: Scheduler,
         watches: Watches,
         submit: Submit,
@@ -69,10 +67,10 @@ class Term:
         context.epoch_version = epoch_version
         self._gone = {broker.broker_id: broker for broker in gone}
         """Registered, and nobody listens there: treated as if they were not registered."""
-        self._channels = Channels(listener_name, peers, scheduler, self)
+        self._channels = Channels(way, scheduler, self)
         self.batch = RequestBatch(
             controller_id,
-            listener_name,
+            way.listener_name,
             context,
             self._channels,
             leader_and_isr_answered=self._leader_and_isr_answered,
