@@ -23,14 +23,14 @@ from broker.log.log_directory import LogDirectory
 from broker.log_settings import log_config_of
 from broker.node import Node
 from broker.protocol import cold
-from broker.protocol.apis import API_VERSIONS, APIS
+from broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS
 from broker.protocol.frame import Part
 from broker.records.record import Record, encode_batch
 from broker.replica.partition import Partition
 from broker.topic import Topic
 
 LISTENER: Final = Listener("PLAINTEXT", "broker.example", 9092)
-_KEYS: Final = {api.name: api.key for api in APIS.values()}
+_KEYS: Final = {api.name: api.key for api in (*APIS.values(), *CLUSTER_APIS.values())}
 
 
 def versions(name: str) -> list[int]:

@@ -1,0 +1,280 @@
+"""What the controller tells a broker of its cluster, and what the broker tells its clients of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker.cluster.metadata import LEADER_DURING_DELETE, MetadataCache
+from broker.cluster.state import BrokerInfo, PartitionView
+from broker.protocol.apis import APIS, CLUSTER_APIS, METADATA, UPDATE_METADATA
+from broker.protocol.primitives import MalformedRequestError
+from tests.broker.handlers.harness import NodeHarness
+
+TOPIC_ID: Final = UUID(int=7)
+LATER_TOPIC_ID: Final = UUID(int=8)
+OURS: Final = 0
+"""The id of the broker that is asked; its listener is called PLAINTEXT."""
+VERSIONS: Final = range(CLUSTER_APIS[UPDATE_METADATA].max_version + 1)
+LATEST: Final = CLUSTER_APIS[UPDATE_METADATA].max_version
+
+
+class Member:
+    """A broker of a cluster, and its controller as the test plays it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.harness = NodeHarness(directory)
+        self.cache = MetadataCache("a-cluster")
+        self.harness.node.cluster = self.cache
+        self.harness.node.is_clustered = True
+        self.harness.node.epochs.broker_epoch = 50
+
+    def tell(
+        self,
+        *partitions: dict[str, Any],
+        version: int = LATEST,
+        topic_id: UUID = TOPIC_ID,
+        brokers: tuple[int, ...] = (0, 1, 2),
+        controller_epoch: int = 3,
+        broker_epoch: int = 50,
+        controller_id: int = 2,
+    ) -> ErrorCode:
+        if version >= 5:
+            topic = {"topic_name": "t", "partition_states": partitions} | (
+                {"topic_id": topic_id} if version >= 7 else {}
+            )
+            states = {"topic_states": [topic] if partitions else [], "broker_epoch": broker_epoch}
+        else:
+            states = {"ungrouped_partition_states": [{"topic_name": "t", **state} for state in partitions]}
+        answer = self.harness.ask(
+            "update_metadata",
+            version,
+            controller_id=controller_id,
+            controller_epoch=controller_epoch,
+            live_brokers=[told_broker(broker_id, version) for broker_id in brokers],
+            **states,
+        )
+        return ErrorCode(answer.error_code)
+
+    def metadata(self, version: int = APIS[METADATA].max_version, **fields: Any) -> Any:
+        return self.harness.ask("metadata", version, **({"topics": None} | fields))
+
+    def partitions(self, version: int = APIS[METADATA].max_version) -> dict[int, Any]:
+        wanted: Any = [{"name": "t"}] if version == 0 else None
+        (topic,) = self.metadata(version, topics=wanted).topics
+        return {partition.partition_index: partition for partition in topic.partitions}
+
+
+def told_broker(broker_id: int, version: int) -> dict[str, Any]:
+    address = {"host": f"h{broker_id}", "port": 9000 + broker_id}
+    if version == 0:
+        return {"id": broker_id, "v0_host": address["host"], "v0_port": address["port"]}
+    endpoint = address | {"security_protocol": 0} | ({"listener": "PLAINTEXT"} if version >= 3 else {})
+    endpoints = [endpoint]
+    if version >= 3:
+        endpoints.append({"host": "inside", "port": 1, "security_protocol": 2, "listener": "INSIDE"})
+    return {"id": broker_id, "endpoints": endpoints} | ({"rack": f"r{broker_id}"} if version >= 2 else {})
+
+
+def state(index: int, leader: int = 1, **more: Any) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "controller_epoch": 3,
+        "leader": leader,
+        "leader_epoch": 9,
+        "isr": [1, 2],
+        "zk_version": 4,
+        "replicas": [1, 2, 0],
+    } | more
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Iterator[Member]:
+    member = Member(tmp_path / "log")
+    yield member
+    member.harness.close()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_told_in_any_version_is_known(member: Member, version: int) -> None:
+    offline: dict[str, Any] = {"offline_replicas": [0]} if version >= 4 else {}
+    assert member.tell(state(0, **offline), state(1, leader=0), version=version) is ErrorCode.none
+    cache = member.cache
+    assert (cache.controller_id, [broker.broker_id for broker in cache.brokers()]) == (2, [0, 1, 2])
+    broker = cache.broker(1)
+    assert isinstance(broker, BrokerInfo)
+    endpoint = broker.endpoint("PLAINTEXT")
+    assert endpoint is not None
+    assert (endpoint.host, endpoint.port, endpoint.security_protocol) == ("h1", 9001, "PLAINTEXT")
+    assert broker.rack == ("r1" if version >= 2 else None)
+    if version >= 3:
+        inside = broker.endpoint("INSIDE")
+        assert inside is not None
+        assert inside.security_protocol == "SASL_PLAINTEXT"
+    topic = cache.topic("t")
+    assert topic is not None
+    assert topic.topic_id == (TOPIC_ID if version >= 7 else UUID(int=0))
+    assert topic.partitions == {
+        0: PartitionView(1, 9, [1, 2, 0], [1, 2], [0] if version >= 4 else []),
+        1: PartitionView(0, 9, [1, 2, 0], [1, 2], []),
+    }
+    assert cache.topic(TOPIC_ID) is (topic if version >= 7 else None)
+    assert cache.partition("t", 1) == topic.partitions[1]
+    assert cache.partition("t", 2) is cache.partition("u", 0) is None
+
+
+def test_updates_add_up_and_brokers_are_told_whole(member: Member) -> None:
+    member.tell(state(0), state(1))
+    member.tell(state(1, leader=2, leader_epoch=10), brokers=(0, 2))
+    assert [broker.broker_id for broker in member.cache.brokers()] == [0, 2]
+    topic = member.cache.topic("t")
+    assert topic is not None
+    assert [(view.leader, view.leader_epoch) for view in topic.partitions.values()] == [(1, 9), (2, 10)]
+
+
+def test_partitions_go_and_the_topic_with_the_last_of_them(member: Member) -> None:
+    deleted: list[list[tuple[str, int]]] = []
+    member.cache.when_deleted.append(deleted.append)
+    member.tell(state(0), state(1))
+    member.tell(state(0, leader=LEADER_DURING_DELETE))
+    assert deleted == [[("t", 0)]]
+    assert list(member.partitions()) == [1]
+    member.tell(state(1, leader=LEADER_DURING_DELETE), state(5, leader=LEADER_DURING_DELETE))
+    assert deleted == [[("t", 0)], [("t", 1)]]
+    assert member.cache.topics() == []
+    assert member.cache.topic("t") is member.cache.topic(TOPIC_ID) is None
+
+
+def test_a_topic_made_anew_takes_nothing_over(member: Member) -> None:
+    member.tell(state(0), state(1))
+    member.tell(state(0), topic_id=LATER_TOPIC_ID)
+    topic = member.cache.topic(LATER_TOPIC_ID)
+    assert topic is member.cache.topic("t")
+    assert topic is not None
+    assert list(topic.partitions) == [0]
+    assert member.cache.topic(TOPIC_ID) is None
+
+
+def test_who_waits_is_called_after_each_update_until_he_waits_no_longer(member: Member) -> None:
+    seen: list[str] = []
+    end = member.cache.when_changed(lambda: seen.append("one"))
+
+    def only_once() -> None:
+        seen.append("once")
+        end_it()
+
+    end_it = member.cache.when_changed(only_once)
+    member.tell(state(0))
+    member.tell(state(0))
+    end()
+    end()
+    member.tell(state(0))
+    assert seen == ["one", "once", "one"]
+
+
+def test_a_controller_of_the_past_is_refused(member: Member) -> None:
+    assert member.tell(state(0), controller_epoch=3) is ErrorCode.none
+    assert member.tell(state(0, leader=2), controller_epoch=2) is ErrorCode.stale_controller_epoch
+    assert member.partitions()[0].leader_id == 1
+    assert member.tell(state(0, leader=2), controller_epoch=3) is ErrorCode.none
+
+
+def test_what_means_an_earlier_life_is_refused(member: Member) -> None:
+    assert member.tell(state(0), broker_epoch=49) is ErrorCode.stale_broker_epoch
+    assert member.tell(state(0), broker_epoch=49, controller_epoch=9) is ErrorCode.stale_broker_epoch
+    assert member.harness.node.epochs.controller_epoch == 0, "nothing was learned of it"
+    # -1: the controller does not say. Greater: our registration was told to it before it was to us.
+    for broker_epoch in (-1, 50, 51):
+        assert member.tell(state(0), broker_epoch=broker_epoch) is ErrorCode.none
+
+
+def test_brokers_and_controller_are_told_at_the_listener_of_the_client(member: Member) -> None:
+    member.tell()
+    answer = member.metadata()
+    assert (answer.cluster_id, answer.controller_id) == ("a-cluster", 2)
+    addresses = [(broker.node_id, broker.host, broker.port, broker.rack) for broker in answer.brokers]
+    assert addresses == [(0, "broker.example", 9092, "r0"), (1, "h1", 9001, "r1"), (2, "h2", 9002, "r2")]
+    described = member.harness.ask("describe_cluster", 1)
+    assert (described.cluster_id, described.controller_id) == ("a-cluster", 2)
+    assert [(broker.broker_id, broker.host, broker.port, broker.rack) for broker in described.brokers] == addresses
+
+
+def test_before_the_controller_told_anything_nothing_is_known(member: Member) -> None:
+    answer = member.metadata()
+    assert (answer.brokers, answer.controller_id, answer.topics) == ((), -1, ())
+
+
+@pytest.mark.parametrize("version", range(APIS[METADATA].max_version + 1))
+def test_partitions_are_told_as_they_are(member: Member, version: int) -> None:
+    member.tell(state(0, offline_replicas=[0]), state(1, leader=-1), state(2, leader=5), brokers=(0, 1, 2))
+    told = member.partitions(version)
+    assert [(one.error_code, one.leader_id) for one in told.values()] == [
+        (ErrorCode.none, 1),
+        (ErrorCode.leader_not_available, -1),
+        (ErrorCode.leader_not_available, -1),
+    ]
+    assert (told[0].replica_nodes, told[0].isr_nodes) == ((1, 2, 0), (1, 2))
+    if version >= 5:
+        assert told[0].offline_replicas == (0,)
+    if version >= 7:
+        assert [one.leader_epoch for one in told.values()] == [9, 9, 9]
+
+
+def test_the_oldest_clients_are_told_of_no_replica_that_is_away(member: Member) -> None:
+    member.tell(state(0, leader=1), brokers=(0, 1))
+    told = member.partitions(0)[0]
+    assert (told.error_code, told.leader_id) == (ErrorCode.replica_not_available, 1)
+    assert (told.replica_nodes, told.isr_nodes) == ((1, 0), (1,))
+    assert member.partitions(1)[0].replica_nodes == (1, 2, 0)
+
+
+@pytest.mark.parametrize(("version", "error_code"), [(5, "leader_not_available"), (6, "listener_not_found")])
+def test_a_leader_that_has_no_such_listener(member: Member, version: int, error_code: str) -> None:
+    elsewhere = {"host": "h1", "port": 1, "security_protocol": 0, "listener": "INSIDE"}
+    member.harness.ask(
+        "update_metadata",
+        LATEST,
+        controller_id=2,
+        controller_epoch=3,
+        live_brokers=[told_broker(0, LATEST), {"id": 1, "endpoints": [elsewhere]}],
+        topic_states=[{"topic_name": "t", "topic_id": TOPIC_ID, "partition_states": [state(0)]}],
+    )
+    assert [broker.node_id for broker in member.metadata().brokers] == [0]
+    told = member.partitions(version)[0]
+    assert (told.error_code, told.leader_id) == (ErrorCode[error_code], -1)
+
+
+def test_topics_are_found_by_id_and_name(member: Member) -> None:
+    member.tell(state(0))
+    answer = member.metadata(
+        topics=[
+            {"name": "t"},
+            {"name": None, "topic_id": TOPIC_ID},
+            {"name": None, "topic_id": LATER_TOPIC_ID},
+            {"name": "no topic"},
+            {"name": "u"},
+        ],
+        allow_auto_topic_creation=False,
+    )
+    assert [(topic.error_code, topic.name) for topic in answer.topics] == [
+        (ErrorCode.none, "t"),
+        (ErrorCode.none, "t"),
+        (ErrorCode.unknown_topic_id, None),
+        (ErrorCode.invalid_topic_exception, "no topic"),
+        (ErrorCode.unknown_topic_or_partition, "u"),
+    ]
+
+
+def test_brokers_apis_are_told_and_served_only_in_a_cluster(member: Member, tmp_path: Path) -> None:
+    told = {entry.api_key for entry in member.harness.ask("api_versions", 2).api_keys}
+    assert told == {*APIS, *CLUSTER_APIS}
+    alone = NodeHarness(tmp_path / "alone")
+    assert {entry.api_key for entry in alone.ask("api_versions", 2).api_keys} == set(APIS)
+    with pytest.raises(MalformedRequestError):
+        alone.ask("update_metadata", LATEST)
+    alone.close()
