@@ -153,20 +153,23 @@ def _park(
         deferred.complete(answer(node, context, session, fetched, byte_count))
 
     partitions = [
-        partition
+        (partition, entry.fetch_offset)
         for topic, wanted in session.topics
         for entry in wanted
         if (partition := node.partition(topic, entry.partition)) is not None
         and (throttle is None or not _is_held_back(throttle, partition, request.replica_id))
     ]
     waiter = FetchWaiter(
-        [partition.waiters(for_followers=is_follower) for partition in partitions],
+        [partition.waiters(for_followers=is_follower) for partition, _ in partitions],
         missing_bytes,
         request.max_wait_ms,
         node.scheduler,
         finish,
         read_committed=request.isolation_level == READ_COMMITTED,
     )
+    if is_follower and any(partition.log.log_end_offset > offset for partition, offset in partitions):
+        # By this very request a high watermark went on, and a coordinator that waited for that has appended more.
+        waiter.wake()
     deferred.on_cancel = waiter.cancel
     deferred.holds_line = True
     return deferred

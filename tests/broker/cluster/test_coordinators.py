@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.txn.transaction import Producer
+from broker.txn.transaction import Producer, State
 from tests.broker.cluster.asking import GROUP, TRANSACTION, AskedCluster, error_codes, log_of
 
 
@@ -339,6 +339,27 @@ class TestTransactions:
         producer.write(keys[0], b"w")
         producer.end(is_commit=True)
         cluster.wait(lambda: log_of(cluster[1], keys[0]) == ["v", end, "w", "commit"])
+
+    def test_a_coordinator_that_leads_a_partition_of_the_transaction_is_not_slower(
+        self, cluster: AskedCluster, producer: Transactional
+    ) -> None:
+        """It writes as a follower's request moves the high watermark on, and that follower must hear of it at once."""
+        coordinator = cluster.coordinator("x", TRANSACTION)
+        key = ("t", coordinator - 1)
+        assert cluster.leader(1, key) == coordinator
+        producer.add(key)
+        producer.write(key, b"v")
+        producer.end(is_commit=True)
+        node = cluster[coordinator].node
+        assert node is not None
+        before_ms = cluster.cluster.world.now_ms
+
+        def is_complete() -> bool:
+            described = node.transactions.describe("x")
+            return not isinstance(described, ErrorCode) and described.state is State.COMPLETE_COMMIT
+
+        cluster.wait(is_complete)
+        assert cluster.cluster.world.now_ms - before_ms < 100  # of simulated time
 
     def test_a_partition_that_is_not_in_the_transaction(self, cluster: AskedCluster, producer: Transactional) -> None:
         for leader in (1, 2, 3):
