@@ -48,7 +48,7 @@ class SimulatedBroker:
         self.host = f"broker{broker_id}"
         self.endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", self.host, 9092)
         self.files = SimulatedFiles()
-        self.sync_delay_ms = 1
+        self.sync_delay_ms = self.usual_sync_delay_ms = 1
         self.skew_ms = 0
         self.is_running = False
         """Whether there is a process, paused or not."""
@@ -191,6 +191,9 @@ class SimulatedBroker:
 
     def _stopped(self, life: int) -> None:
         if life != self.lives or not self.is_running:
+            return
+        if self._is_flushing:
+            self.process.call_later(1, lambda: self._stopped(life))
             return
         node, parts, zookeeper = self.node, self.parts, self.zookeeper
         assert node is not None

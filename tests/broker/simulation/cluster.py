@@ -141,7 +141,7 @@ class Cluster:
         network.slow_rate = 0.0
         self.ensemble.start()
         for broker in self.brokers.values():
-            broker.sync_delay_ms = 1
+            broker.sync_delay_ms = broker.usual_sync_delay_ms
             broker.files.kill_at = None
             broker.files.full_during = range(0)
             broker.files.fail_at.clear()

@@ -10,6 +10,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from broker.cluster import znodes
+from broker.cluster.zookeeper import Delete
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.checker import Violation
 from tests.broker.simulation.clients import Consumer, Producer, ProducerSettings
@@ -66,6 +67,8 @@ class History:
         self.is_durable = rng.random() < 0.25
         may_lose = rng.random() < 0.1
         properties = {"log.flush.interval.messages": "1"} if self.is_durable else {}
+        if rng.random() < 0.3:
+            properties["min.insync.replicas"] = "1"
         if may_lose:
             properties["unclean.leader.election.enable"] = "true"
         if rng.random() < 0.2:
@@ -75,6 +78,8 @@ class History:
         network = self.cluster.network
         network.max_delay_ms = rng.choice((1, 2, 5, 20))
         network.slow_rate, network.slow_ms = rng.choice(((0.0, 0), (0.01, 50), (0.05, 400)))
+        for broker in self.cluster.brokers.values():
+            broker.sync_delay_ms = broker.usual_sync_delay_ms = rng.choice((1, 1, 5, 30))
         self.partition_count = rng.randint(1, 2)
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
@@ -95,7 +100,8 @@ class History:
             self._expire_session,
             self._prefer,
             self._kill_all,
-            *([self._cut_power] * 3 if self.is_durable else []),
+            self._delete_controller,
+            *([self._cut_power] * 3 + [self._cut_power_of_all] if self.is_durable else []),
         ]
 
     def run(self, duration_ms: int = 15_000) -> Verdict:
@@ -305,7 +311,7 @@ class History:
             broker.sync_delay_ms = self.rng.choice((50, 500, 2500))
 
             def over() -> None:
-                broker.sync_delay_ms = 1
+                broker.sync_delay_ms = broker.usual_sync_delay_ms
 
             self._later(over)
 
@@ -361,6 +367,17 @@ class History:
         value = znodes.encode(znodes.partitions_value(self.cluster.keys))
         if self.cluster.ensemble.is_up:
             self.cluster.ensemble.make(znodes.PREFERRED_REPLICA_ELECTION, value)
+
+    def _delete_controller(self) -> None:
+        if self.cluster.ensemble.is_up:
+            self._tell("/controller is deleted by hand")
+            self.cluster.ensemble.do(Delete(znodes.CONTROLLER))
+
+    def _cut_power_of_all(self) -> None:
+        self._tell("power cut of all brokers")
+        for broker in self.cluster.brokers.values():
+            broker.cut_power()
+            self._later(lambda broker=broker: self._start(broker))  # type: ignore[misc]
 
     def _cut_power(self) -> None:
         broker = self._a_broker()

@@ -405,11 +405,17 @@ class SimulatedZooKeeper:
         self._update_heartbeats()
 
     def kill(self) -> None:
-        """The process is gone: its session ends when ZooKeeper has not heard of it for long enough."""
+        """The process is gone: its session ends when ZooKeeper has not heard of it for long enough.
+
+        What it had sent may still arrive.
+        """
         self._is_dead = True
         self._is_alive = False
         self._is_connected = False
-        self._to_server.clear()
+        lost = self._to_server.clear()
+        if self._rng is not None and not self._is_cut:
+            for arrive in lost[: self._rng.randint(0, len(lost))]:
+                self._to_server.send(arrive)
         self._to_client.clear()
         self._under_way.clear()
         self._update_heartbeats()
