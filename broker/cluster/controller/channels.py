@@ -68,12 +68,19 @@ class _Request(NamedTuple):
 class Channel:
     """The connection to one broker, in one registration of it."""
 
-    def __init__(self, broker: BrokerInfo, way: Way, scheduler: Scheduler, listener: PresenceListener) -> None:
+    def __init__(
+        self,
+        broker: BrokerInfo,
+        way: Way,
+        scheduler: Scheduler,
+        listener: PresenceListener,
+        presence: Presence = Presence.UNKNOWN,
+    ) -> None:
         endpoint = broker.endpoint(way.listener_name)
         if endpoint is None:
             raise ValueError(f"broker {broker.broker_id} has no listener {way.listener_name}")
         self.broker = broker
-        self.presence = Presence.UNKNOWN
+        self.presence = presence
         self._scheduler = scheduler
         self._listener = listener
         self._queue: deque[_Request] = deque()
@@ -177,11 +184,11 @@ class Channels:
         self._listener = listener
         self._channels: dict[int, Channel] = {}
 
-    def open(self, broker: BrokerInfo) -> None:
+    def open(self, broker: BrokerInfo, presence: Presence = Presence.UNKNOWN) -> None:
         """Also anew, for a broker that registered anew: what was to be sent to its former self is not."""
         self.close(broker.broker_id)
         try:
-            channel = Channel(broker, self._way, self._scheduler, self._listener)
+            channel = Channel(broker, self._way, self._scheduler, self._listener, presence)
         except ValueError as error:
             _logger.error("the controller cannot reach a broker: %s", error)
             return

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from kio.schema.errors import ErrorCode
 
 from broker.cluster import znodes
-from broker.cluster.controller.channels import Channels, Way
+from broker.cluster.controller.channels import Channels, Presence, Way
 from broker.cluster.controller.context import ControllerContext, PartitionState, Replica, ReplicaState
 from broker.cluster.controller.deletion import TopicDeletion
 from broker.cluster.controller.elections import Election
@@ -103,10 +103,10 @@ class Term:
             # Of former controllers: all of the state is read now.
             yield from delete_all(context, path, names[path])
         for broker in (yield from self._registered(names[znodes.BROKER_IDS])).values():
-            former = self._gone.get(broker.broker_id)
-            if former is None or former.epoch != broker.epoch:
+            is_gone = _is_same(self._gone.get(broker.broker_id), broker)
+            if not is_gone:
                 context.brokers[broker.broker_id] = broker
-            self._channels.open(broker)
+            self._channels.open(broker, Presence.GONE if is_gone else Presence.UNKNOWN)
         self._gone = {id_: gone for id_, gone in self._gone.items() if id_ not in context.brokers}
         yield from self._take_up_topics(names[znodes.TOPICS])
         yield from read_states(context, [key for key, _ in context.partitions()])

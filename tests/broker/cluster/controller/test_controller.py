@@ -327,6 +327,22 @@ def test_a_controller_whose_process_is_gone_is_not_waited_for() -> None:
     assert sorted(cluster.brokers[2].live_brokers) == [2, 3]
 
 
+def test_a_controller_that_was_deposed_and_listens_again_is_a_broker_as_others() -> None:
+    cluster = ControllerCluster(1, 2, 3)
+    cluster.make_topic("t", {0: [1, 2, 3]})
+    cluster.hosts[1].zookeeper.cut()
+    cluster.brokers[1].die()
+    cluster.run()
+    assert cluster.leader("t") == 2
+    cluster.brokers[1].is_listening = True
+    cluster.run(5000)
+    active = [host.controller for host in cluster.hosts.values() if host.controller.is_active]
+    assert len(active) == 2, "it has not heard of its end yet"
+    assert active[1].context is not None
+    assert active[1].context.is_live(1)
+    assert cluster.brokers[1].states["t", 0].leader == 2
+
+
 def test_a_controller_that_lives_after_all_is_fenced() -> None:
     cluster = ControllerCluster(1, 2, 3)
     cluster.make_topic("t", {0: [1, 2, 3]})
