@@ -31,6 +31,7 @@ from broker.commands.terminal import (
 from broker.config import ConfigError, read_properties_file
 
 _JOINED_WITHIN_S: Final = 60.0
+_MOST_SHOWN: Final = 10
 
 cluster = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True)
 DirectoryArgument = Annotated[
@@ -239,5 +240,6 @@ def _print_status(document: dict[str, Any]) -> None:
     say(f"Partitions: {document['partitions']}")
     for what in ("under_replicated", "offline"):
         names = document[f"{what}_partitions"]
-        listed = f" ({', '.join(names)})" if names else ""
+        shown = names[:_MOST_SHOWN] + ([f"and {len(names) - _MOST_SHOWN} more"] if len(names) > _MOST_SHOWN else [])
+        listed = f" ({', '.join(shown)})" if names else ""
         say(f"{what.capitalize().replace('_', '-')}: {len(names)}{listed}")

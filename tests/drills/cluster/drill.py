@@ -12,8 +12,16 @@ from typing import Final
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.drills.actors import client
-from tests.drills.cluster.load import KINDS, Kind, LiveReader, LoadProducer, Outcome, differing_replicas, verify
+from tests.drills.cluster.load import (
+    KINDS,
+    Kind,
+    LiveReader,
+    LoadProducer,
+    Outcome,
+    client,
+    differing_replicas,
+    verify,
+)
 from tests.drills.cluster.systems import BrokerServer, Cluster, PartitionState, wait_until
 from tests.drills.reading import DEADLINE_S, Place
 

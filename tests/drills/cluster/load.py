@@ -21,7 +21,8 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
-from tests.drills.actors import Lost, client
+from tests.drills import actors
+from tests.drills.actors import Lost
 from tests.drills.reading import DEADLINE_S, Found, Place, Seen, read
 from tests.drills.writers import author_of, value_of
 
@@ -33,10 +34,17 @@ _IMPATIENT: Final = {
     "topic_metadata_refresh_interval_ms": 1000,
     "message_timeout_ms": 300_000,
 }
+# A broker that has just come back tells of fewer brokers than there are, and librdkafka forgets the others.
+_FORGETFUL: Final = {"metadata_recovery_strategy": "rebootstrap"}
 _TICK_S: Final = 0.01
 _FLUSH_S: Final = 120.0
 _UNSAFE_FLUSH_S: Final = 20.0
 _MOST_WAITING: Final = 50_000
+
+
+def client(bootstrap_servers: str, /, **options: Any) -> dict[str, Any]:
+    """The settings of a client, with `_` for `.` in their names."""
+    return actors.client(bootstrap_servers, **_FORGETFUL, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +157,8 @@ class LiveReader:
         self.violations: list[str] = []
         self._stopping = threading.Event()
         patience = {name: value for name, value in _IMPATIENT.items() if name.startswith(("socket", "topic"))}
-        options = client(bootstrap_servers, group_id="unused", enable_auto_commit=False, auto_offset_reset="earliest")
-        self._consumer = Consumer(options | client(bootstrap_servers, **patience))
+        options = {"group_id": "unused", "enable_auto_commit": False, "auto_offset_reset": "earliest", **patience}
+        self._consumer = Consumer(client(bootstrap_servers, **options))
         self._consumer.assign([TopicPartition(*place, 0) for place in places])
         self._thread = threading.Thread(target=self._run, name="live reader", daemon=True)
 

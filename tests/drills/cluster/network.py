@@ -77,7 +77,7 @@ class Namespaces:
         _ip("address", "add", f"{self._hosts[CLIENTS]}/24", "dev", self._bridge)
         _ip("link", "set", self._bridge, "up")
         for number, name in enumerate(names):
-            space, outer = self._space(name), f"{self._bridge}v{number}"
+            space, outer = self._space(name), self._outer(number)
             _ip("netns", "add", space)
             self._made.append(space)
             _ip("link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", space)
@@ -88,6 +88,9 @@ class Namespaces:
 
     def _space(self, name: str) -> str:
         return f"{self._bridge}-{name}"
+
+    def _outer(self, number: int) -> str:
+        return f"{self._bridge}v{number}"
 
     def host(self, name: str) -> str:
         return self._hosts[name]
@@ -114,7 +117,9 @@ class Namespaces:
         _ip(*where, "neighbour", action, self._hosts[receiver], *words, "dev", device)
 
     def close(self) -> None:
-        # The veth pairs go with the namespaces at their one end.
+        # A namespace takes its end of a pair with it, but not at once.
+        for number in range(len(self._made)):
+            subprocess.run(["ip", "link", "del", self._outer(number)], stderr=subprocess.DEVNULL, check=False)
         for space in self._made:
             _ip("netns", "del", space)
         subprocess.run(["ip", "link", "del", self._bridge], stderr=subprocess.DEVNULL, check=False)
