@@ -82,6 +82,8 @@ class Move:
         self.destination = destination
         self.path = destination.path / future_name(log.topic, log.partition)
         self.copied_to_offset = log.log_start_offset
+        self.cuts = log.cuts
+        """If the log was cut since, what was copied is of no use."""
         self._files = destination.files
         self._copied: dict[str, int] = {}
         self._whole: set[str] = set()

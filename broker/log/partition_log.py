@@ -29,7 +29,14 @@ from broker.log.errors import CorruptIndex
 from broker.log.files import FileOperations, sync_file, write_durably, write_file
 from broker.log.flush import FlushTicket
 from broker.log.open_segments import OpenSegments
-from broker.log.recovery import LogState, first_unsynced_slot, observe_producer, rebuild_producers
+from broker.log.producer_state import ProducerStates
+from broker.log.recovery import (
+    LogState,
+    first_unsynced_slot,
+    observe_producer,
+    rebuild_producers,
+    remove_snapshots,
+)
 from broker.log.retention import count_expired
 from broker.log.segment import (
     DELETED_SUFFIX,
@@ -108,7 +115,7 @@ class PartitionLog:
         """A compaction or a move to another directory reads the sealed ones."""
         self.cuts = 0
         """How often something was cut off: who works on its files must begin anew."""
-        self._doubtful_below = 0
+        self._doubtful_below = state.doubtful_below
         """How far the checkpoint may say that a log which was cut is on the disk."""
 
     def __repr__(self) -> str:
@@ -256,7 +263,7 @@ class PartitionLog:
     def _roll(self, now_ms: int) -> Segment:
         """Begin a new segment at the end of the log; the active one. If anything fails that is the old one still."""
         active = self._segments[-1]
-        is_doubtful = self.log_end_offset < self._doubtful_below
+        is_doubtful = self.log_end_offset <= self._doubtful_below
         if is_doubtful and self._ticket is not None:
             return active  # It goes on until the flush under way is done with the leader epochs' file.
         active.seal()
@@ -418,52 +425,52 @@ class PartitionLog:
         if offset <= self.log_start_offset:
             self.truncate_fully(offset)
             return
-        self._begin_cut()
         slot = bisect_right(self._base_offsets, offset) - 1
-        self._remove_segments_from(slot + 1)
+        self._begin_cut(slot + 1, offset)
         self.log_end_offset = self._segments[slot].truncate(offset)
         self.leader_epochs.truncate_from_end(self.log_end_offset)
-        self._cut_to_end()
-        self.producer_states, self._snapshot_offset = rebuild_producers(
-            self._files, self.directory, self._segments, self.log_start_offset, self.log_end_offset
-        )
-        # Were a power cut to bring a segment back, its batches might fit behind those written next.
-        self._files.sync_directory(self.directory)
+        self._finish_cut()
+        self._snapshot_offset = min(self._snapshot_offset, self.log_end_offset)
+        if len(self.producer_states):
+            self.producer_states, self._snapshot_offset = rebuild_producers(
+                self._files, self.directory, self._segments, self.log_start_offset, self.log_end_offset
+            )
         _logger.info("%s-%d: cut at offset %d", self.topic, self.partition, self.log_end_offset)
 
     def truncate_fully(self, offset: int) -> None:
         """Drop all records; the log begins at `offset`."""
-        self._begin_cut()
         created_ms = self._segments[-1].created_ms
-        self._remove_segments_from(0)
+        self._begin_cut(0, -1)
         self.leader_epochs.truncate_from_end(0)
-        self.log_start_offset = self.log_end_offset = offset
-        self.producer_states, self._snapshot_offset = rebuild_producers(self._files, self.directory, (), -1, -1)
+        self.log_start_offset = self.log_end_offset = self._snapshot_offset = offset
+        self.producer_states = ProducerStates()
         segment = Segment.create(self._files, self.directory, offset, self._open_segments, self.config, created_ms)
         self._segments.append(segment)
         self._base_offsets.append(offset)
-        self._cut_to_end()
+        self._finish_cut()
         # From the next checkpoint on nothing but its name tells where the log starts.
         self._files.sync_directory(self.directory)
         _logger.info("%s-%d: begun anew at offset %d", self.topic, self.partition, offset)
 
-    def _begin_cut(self) -> None:
+    def _begin_cut(self, slot: int, end_offset: int) -> None:
+        """Remove the segments from a slot on, and the snapshots past the new end."""
         self.cuts += 1
         self._is_changed = True
         self._doubtful_below = max(self._doubtful_below, self.recovery_point)
-
-    def _remove_segments_from(self, slot: int) -> None:
-        """The last first, so that a crash leaves no hole."""
+        # The last first, so that a crash leaves no hole.
         for segment in reversed(self._segments[slot:]):
             segment.release()
-            for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+            for suffix in SEGMENT_SUFFIXES:
                 path = self.directory / file_name(segment.base_offset, suffix)
                 if self._files.exists(path):
                     self._files.remove(path)
             self._segments.pop()
             self._base_offsets.pop()
+        remove_snapshots(self._files, self.directory, past=end_offset)
+        # Were a power cut to bring a segment back, its batches might fit behind those written next, or leave a hole.
+        self._files.sync_directory(self.directory)
 
-    def _cut_to_end(self) -> None:
+    def _finish_cut(self) -> None:
         end_offset = self.log_end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
         self.size_bytes = sum(segment.size_bytes for segment in self._segments)

@@ -70,6 +70,8 @@ class LogState:
     producer_states: ProducerStates
     snapshot_offset: int
     is_clean: bool
+    doubtful_below: int = 0
+    """How far the checkpoint says that the log is on the disk, if that is further than it goes."""
 
 
 @dataclass(slots=True)
@@ -154,6 +156,7 @@ class LogLoader:
             producer_states=producer_states,
             snapshot_offset=snapshot_offset,
             is_clean=is_whole,
+            doubtful_below=self.recovery_point if self.recovery_point > log_end_offset else 0,
         )
 
     def _remove_leftovers(self) -> None:
@@ -326,17 +329,18 @@ class LogLoader:
                 self.files.remove(self.directory / file_name(offset, SNAPSHOT_SUFFIX))
 
 
+def remove_snapshots(files: FileOperations, directory: Path, *, past: int) -> None:
+    """Take away those of what is cut off; sync the folder after it."""
+    for offset in _offsets_of(files.list(directory), SNAPSHOT_SUFFIX):
+        if offset > past:
+            files.remove(directory / file_name(offset, SNAPSHOT_SUFFIX))
+
+
 def rebuild_producers(
     files: FileOperations, directory: Path, segments: Sequence[Segment], log_start_offset: int, log_end_offset: int
 ) -> tuple[ProducerStates, int]:
-    """What a log that was cut remembers of its producers, and the offset of the snapshot that tells of it.
-
-    Snapshots of what was cut off are taken away; sync the folder after it.
-    """
+    """What a log that was cut remembers of its producers, and the offset of the snapshot that tells of it."""
     snapshots = _offsets_of(files.list(directory), SNAPSHOT_SUFFIX)
-    for offset in snapshots:
-        if offset > log_end_offset:
-            files.remove(directory / file_name(offset, SNAPSHOT_SUFFIX))
     states, snapshot_offset = _read_snapshot(files, directory, snapshots, log_start_offset, log_end_offset)
     _replay(segments, max(snapshot_offset, log_start_offset), states)
     return states, snapshot_offset

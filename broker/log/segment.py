@@ -263,6 +263,9 @@ class Segment:
                 descriptor = self._files.open(self.file(suffix))
                 try:
                     self._files.truncate(descriptor, len(index) * entry_size)
+                    if index is of_transactions:
+                        # Without aborted transactions the segment is not known to have one, and nobody else syncs it.
+                        self._files.sync(descriptor)
                 finally:
                     self._files.close(descriptor)
         if position == 0:

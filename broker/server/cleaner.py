@@ -110,10 +110,13 @@ class Cleaner:
         map_load_factor = config.number("log.cleaner.io.buffer.load.factor")
         max_bytes_per_s = config.number("log.cleaner.io.max.bytes.per.second") / threads
         job = log.compaction_job(dirt, now_ms, map_bytes, map_load_factor, "")
+        cuts = log.cuts
         message = await self._ask({"job": job._asdict(), "max_bytes_per_s": max_bytes_per_s})
         while "cleaned" in message:
-            if partition.has_ended:
+            if partition.has_ended or log.cuts != cuts:
+                # Its segments are not those any more that the process reads.
                 await self.stop()
+                self._remove_unfinished(partition)
                 return
             log.replace_segments(CleanedGroup(**message["cleaned"]), now_ms)
             message = await self._ask({})
@@ -123,7 +126,7 @@ class Cleaner:
         if "finished" not in message:
             self._remove_unfinished(partition)
             raise DiskFailed(f"{message['filename']}: {message['strerror']}")
-        if partition.has_ended:
+        if partition.has_ended or log.cuts != cuts:
             return
         done = message["finished"]
         await self._run_in_thread(log.sync_names)

@@ -58,7 +58,8 @@ class LogMover:
 
     def _is_wanted(self, partition: Partition, move: Move) -> bool:
         is_live = move.destination in self._node.log_directories.live
-        return is_live and self._node.moves.get(move.key) is move and not partition.has_ended
+        is_whole = not partition.has_ended and move.log.cuts == move.cuts
+        return is_live and self._node.moves.get(move.key) is move and is_whole
 
     def _finish(self, partition: Partition, move: Move) -> None:
         own = {
