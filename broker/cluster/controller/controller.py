@@ -102,6 +102,10 @@ class Controller:
         """Changes in ZooKeeper that wait in the queue: a second one of the same kind is the same event."""
         self._current: tuple[_Event, Rounds[Any]] | None = None
         self._has_session = False
+        self._is_superseded = False
+        """Whether our last controllership was ended by others, who are not known yet."""
+        self._superseded_by = -1
+        """The transaction that made the /controller of whoever ended it."""
         self._looked_after: Channel | None = None
         """The connection to the controller, where that is another broker."""
 
@@ -277,7 +281,12 @@ class Controller:
         if controller_id != self.controller_id:
             _logger.info("broker %d is the controller", controller_id)
         self.controller_id = controller_id
-        yield from self._look_after_controller(controller_id)
+        if self._is_superseded:
+            self._is_superseded = False
+            self._superseded_by = node.stat.czxid
+        # Two that cannot reach each other would depose each other for ever: the second bows, and others look.
+        if self._superseded_by != node.stat.czxid:
+            yield from self._look_after_controller(controller_id)
         return True
 
     def _try_to_win(self, removal: Sequence[Delete]) -> Rounds[tuple[int, int] | None]:
@@ -306,6 +315,7 @@ class Controller:
     def _begin_term(self, epoch: int, epoch_version: int, deposed: BrokerInfo | None = None) -> Rounds[None]:
         _logger.info("broker %d is the controller, with epoch %d", self.broker_id, epoch)
         self._forget_controller()
+        self._is_superseded = False
         self.controller_id = self.broker_id
         term = self._term = Term(
             controller_id=self.broker_id,
@@ -331,6 +341,7 @@ class Controller:
         if self._term is not None:
             self._term.end()
             self._term = None
+            self._is_superseded = self._has_session
 
     # Looking after the controller where that is another broker
 

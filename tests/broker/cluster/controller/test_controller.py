@@ -343,6 +343,18 @@ def test_a_controller_that_was_deposed_and_listens_again_is_a_broker_as_others()
     assert cluster.brokers[1].states["t", 0].leader == 2
 
 
+def test_two_that_cannot_reach_each_other_do_not_depose_each_other_for_ever() -> None:
+    cluster = ControllerCluster(1, 2)
+    cluster.brokers[1].die()
+    cluster.brokers[2].die()
+    cluster.run(30_000)
+    assert cluster.controller.broker_id == 2
+    assert cluster.ensemble.data(znodes.CONTROLLER_EPOCH) == b"2"
+    cluster.ensemble.do(Delete(znodes.CONTROLLER))
+    cluster.run(100)
+    assert cluster.controller.controller_id == cluster.hosts[1].controller.controller_id
+
+
 def test_a_controller_that_lives_after_all_is_fenced() -> None:
     cluster = ControllerCluster(1, 2, 3)
     cluster.make_topic("t", {0: [1, 2, 3]})
