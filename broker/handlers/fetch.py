@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -224,57 +225,56 @@ def _read(
 def _read_as_follower(
     node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic]
 ) -> tuple[Fetched, int, bool]:
-    """What a follower is given now; what it asks for is noted."""
+    """What a follower is given now; what it asks for is noted.
+
+    That comes first, for all partitions: a high watermark that moves lets others write, maybe to a partition that
+    would have been read by then.
+    """
+    refused = [
+        [_note_follower(node, topic, wanted, request.replica_id) for wanted in partitions]
+        for topic, partitions in topics
+    ]
     throttle = _exceeded_throttle(node)
     left_bytes = request.max_bytes
     total_bytes = 0
     must_answer = not topics
     answers: Fetched = []
-    for topic, partitions in topics:
+    for (topic, partitions), refusals in zip(topics, refused, strict=True):
         fetched: list[PartitionFetched] = []
         answers.append((topic, fetched))
-        for wanted in partitions:
-            partition = node.partition(topic, wanted.partition)
-            if isinstance(partition, ReplicatedPartition):
+        for wanted, refusal in zip(partitions, refusals, strict=True):
+            if refusal is None:
+                partition = node.partition(topic, wanted.partition)
+                assert partition is not None
                 max_bytes = max(min(wanted.partition_max_bytes, left_bytes), 0)
                 is_first = total_bytes == 0
                 if throttle is not None and _is_held_back(throttle, partition, request.replica_id):
                     max_bytes, is_first = 0, False
-                answer = _read_log_end(partition, wanted, request.replica_id, max_bytes, is_first=is_first)
+                answer = _read_log_end(partition, wanted, max_bytes, is_first=is_first)
+                size = len(answer.records)
+                total_bytes += size
+                left_bytes -= size
             else:
-                answer = PartitionFetched(wanted.partition, node.refusal(topic, wanted.partition))
+                answer = refusal
             fetched.append(answer)
-            size = len(answer.records)
-            total_bytes += size
-            left_bytes -= size
             if answer.error_code or answer.diverging_epoch is not None:
                 must_answer = True
     return answers, total_bytes, must_answer
 
 
-def _exceeded_throttle(node: Node) -> ReplicationThrottle | None:
-    throttle = node.replication_throttles.leader
-    return throttle if throttle.is_active and throttle.is_exceeded(_now_ms(node)) else None
-
-
-def _is_held_back(throttle: ReplicationThrottle, partition: Partition, replica_id: int) -> bool:
-    """While too much is moved: a replica in sync must not fall out for it (KIP-73)."""
-    return throttle.is_throttled(partition.topic, partition.index) and replica_id not in partition.in_sync_replicas
-
-
-def _read_log_end(
-    partition: ReplicatedPartition, wanted: FetchPartition, replica_id: int, max_bytes: int, *, is_first: bool
-) -> PartitionFetched:
+def _note_follower(node: Node, topic: str | UUID, wanted: FetchPartition, replica_id: int) -> PartitionFetched | None:
+    """Take note of what a follower has; or why it gets no records."""
     index, offset = wanted.partition, wanted.fetch_offset
+    partition = node.partition(topic, index)
+    if not isinstance(partition, ReplicatedPartition):
+        return PartitionFetched(index, node.refusal(topic, index))
     if error := partition.check_leader_epoch(wanted.current_leader_epoch):
         return PartitionFetched(index, error)
     if not partition.is_replica(replica_id):
         has_epoch = wanted.current_leader_epoch >= 0
-        return PartitionFetched(
-            index, ErrorCode.unknown_leader_epoch if has_epoch else ErrorCode.not_leader_or_follower
-        )
+        error = ErrorCode.unknown_leader_epoch if has_epoch else ErrorCode.not_leader_or_follower
+        return PartitionFetched(index, error)
     log = partition.log
-    end_offset = log.log_end_offset
     if wanted.last_fetched_epoch >= 0:
         divergence = partition.diverging_epoch(wanted.last_fetched_epoch, offset)
         if isinstance(divergence, ErrorCode):
@@ -288,18 +288,33 @@ def _read_log_end(
                 log.log_start_offset,
                 diverging_epoch=divergence,
             )
-    if offset == end_offset or not (max_bytes or is_first):
-        records = b""
-        if not log.log_start_offset <= offset <= end_offset:
-            return PartitionFetched(index, ErrorCode.offset_out_of_range)
-    else:
+    if not log.log_start_offset <= offset <= log.log_end_offset:
+        return PartitionFetched(index, ErrorCode.offset_out_of_range)
+    partition.follower_fetched(replica_id, offset, wanted.log_start_offset)
+    return None
+
+
+def _exceeded_throttle(node: Node) -> ReplicationThrottle | None:
+    throttle = node.replication_throttles.leader
+    return throttle if throttle.is_active and throttle.is_exceeded(_now_ms(node)) else None
+
+
+def _is_held_back(throttle: ReplicationThrottle, partition: Partition, replica_id: int) -> bool:
+    """While too much is moved: a replica in sync must not fall out for it (KIP-73)."""
+    return throttle.is_throttled(partition.topic, partition.index) and replica_id not in partition.in_sync_replicas
+
+
+def _read_log_end(partition: Partition, wanted: FetchPartition, max_bytes: int, *, is_first: bool) -> PartitionFetched:
+    log, offset = partition.log, wanted.fetch_offset
+    end_offset = log.log_end_offset
+    records = b""
+    if offset < end_offset and (max_bytes or is_first):
         read = log.read(offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
         if isinstance(read, ErrorCode):
-            return PartitionFetched(index, read)
+            return PartitionFetched(wanted.partition, read)
         records = read
-    partition.follower_fetched(replica_id, offset, wanted.log_start_offset, end_offset)
     return PartitionFetched(
-        index,
+        wanted.partition,
         ErrorCode.none,
         partition.high_watermark,
         partition.last_stable_offset,

@@ -304,14 +304,14 @@ class ReplicatedPartition(Partition):
             self._published_bytes = size_bytes
         return self._published_bytes - before
 
-    def follower_fetched(self, broker_id: int, offset: int, log_start_offset: int, leader_end_offset: int) -> ErrorCode:
-        """A follower fetches from `offset`; our log ended at `leader_end_offset` when it was read for it."""
+    def follower_fetched(self, broker_id: int, offset: int, log_start_offset: int) -> None:
+        """One of the followers fetches from `offset`, so it has all below."""
         followers, replication = self.followers, self._replication
         follower = None if followers is None else followers.get(broker_id)
         if followers is None or follower is None:
-            return ErrorCode.not_leader_or_follower
+            raise ValueError(f"broker {broker_id} does not follow {self.topic}-{self.index} here")
         is_further = offset != follower.log_end_offset
-        follower.fetched(offset, log_start_offset, leader_end_offset, replication.monotonic_ms())
+        follower.fetched(offset, log_start_offset, self.log.log_end_offset, replication.monotonic_ms())
         if (
             broker_id not in followers.maximal
             and followers.proposed is None
@@ -324,7 +324,6 @@ class ReplicatedPartition(Partition):
             self._advance_as_leader()
         if self._when_low:
             self._look_at_low_watermark()
-        return ErrorCode.none
 
     def waiters(self, *, for_followers: bool) -> set[FetchWaiter]:
         return self.replica_waiters if for_followers else self.fetch_waiters
