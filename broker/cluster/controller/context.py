@@ -5,7 +5,7 @@ What is written to ZooKeeper is changed here after the write, so that this never
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -230,3 +230,9 @@ class ControllerContext:
             not partition.has_preferred_leader and key[0] not in self.topics_to_delete
             for key, partition in self.partitions()
         )
+
+
+def some_of(names: Collection[str]) -> str:
+    """For the log, which a thousand names would fill."""
+    told = ", ".join(sorted(names)[:5])
+    return told if len(names) <= 5 else f"{told} and {len(names) - 5} more"

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from broker.cluster import znodes
-from broker.cluster.controller.context import PartitionState, Replica, ReplicaState
+from broker.cluster.controller.context import PartitionState, Replica, ReplicaState, some_of
 from broker.cluster.controller.storage import Rounds, ask, children, delete_all, write
 from broker.cluster.zookeeper import Children, Delete, ZooKeeperError
 
@@ -35,7 +35,7 @@ class TopicDeletion:
         known = self._context.topics.keys() & set(marked) if self._term.config.boolean("delete.topic.enable") else set()
         vain = set(marked) - known
         if vain:
-            _logger.warning("not deleting topics %s: they are not there, or delete.topic.enable is off", sorted(vain))
+            _logger.warning("not deleting topics %s: they are not there, or delete.topic.enable is off", some_of(vain))
             yield from delete_all(self._context, znodes.DELETE_TOPICS, vain)
         self._context.topics_to_delete |= known
         self.mark_ineligible({topic for topic, _ in self._context.reassigning}, "it is being reassigned")
@@ -59,7 +59,7 @@ class TopicDeletion:
         held_up = self._context.topics_to_delete.intersection(topics) - self._context.topics_ineligible_for_deletion
         if held_up:
             self._context.topics_ineligible_for_deletion |= held_up
-            _logger.info("the deletion of topics %s waits: %s", ", ".join(sorted(held_up)), reason)
+            _logger.info("the deletion of topics %s waits: %s", some_of(held_up), reason)
 
     def fail_replicas(self, replicas: Iterable[Replica]) -> Rounds[None]:
         """These could not be deleted, or their brokers or log directories are away."""
@@ -98,7 +98,7 @@ class TopicDeletion:
     # The deletion itself
 
     def _delete(self, topics: set[str]) -> Rounds[None]:
-        _logger.info("deleting topics %s", ", ".join(sorted(topics)))
+        _logger.info("deleting topics %s", some_of(topics))
         new = topics - self._context.topics_with_deletion_started
         partitions = [key for topic in new for key, _ in self._context.partitions(topic)]
         yield from self._term.partitions.change(partitions, PartitionState.OFFLINE)
@@ -134,7 +134,7 @@ class TopicDeletion:
             self._context.remove_topic(topic)
             _logger.info("topic %s is deleted", topic)
         if left:
-            _logger.error("znodes cannot be deleted: %s", ", ".join(f"{path}: {why}" for path, why in left.items()))
+            _logger.error("znodes cannot be deleted: %s", some_of([f"{path}: {why}" for path, why in left.items()]))
 
     def _delete_trees(self, roots: list[str]) -> Rounds[dict[str, str]]:
         """Delete nodes with all below them; those that could not be, and why not."""

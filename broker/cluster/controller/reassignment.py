@@ -15,14 +15,14 @@ partitions asked for together:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
 from broker.administration import Problem
 from broker.cluster import znodes
-from broker.cluster.controller.context import PartitionState, Replica, ReplicaState
+from broker.cluster.controller.context import PartitionState, Replica, ReplicaState, some_of
 from broker.cluster.controller.elections import Election
 from broker.cluster.controller.storage import Rounds, ask, write, write_states
 from broker.cluster.state import ReplicaAssignment
@@ -287,6 +287,5 @@ class Reassignments:
         yield from self._term.watches.ask([Exists(znodes.REASSIGN_PARTITIONS)])
 
 
-def _names(partitions: Collection[TopicPartition]) -> str:
-    first = ", ".join(f"{topic}-{index}" for topic, index in sorted(partitions)[:5])
-    return first if len(partitions) <= 5 else f"{first} and {len(partitions) - 5} more"
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return some_of([f"{topic}-{index}" for topic, index in partitions])
