@@ -330,6 +330,9 @@ def _set(cluster: Cluster, settings: Any) -> None:
         )
         for (kind, name), values in settings.items()
     ]
-    futures: Any = cluster.admin.incremental_alter_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
-    for resource, future in futures.items():
-        result_of(f"the throttle of {resource.name}", future)
+    topics = [resource for resource in resources if resource.restype is ResourceType.TOPIC]
+    # librdkafka takes one broker at a time: each is asked itself.
+    for group in ([topics] if topics else []) + [[each] for each in resources if each not in topics]:
+        futures: Any = cluster.admin.incremental_alter_configs(group, request_timeout=REQUEST_TIMEOUT_S)
+        for resource, future in futures.items():
+            result_of(f"the throttle of {resource.name}", future)

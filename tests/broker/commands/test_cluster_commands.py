@@ -1,0 +1,110 @@
+"""The commands that look after a cluster, on three broker processes: elect, reassign, and what `topics` tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.commands.calling import Result, call
+from tests.broker.running_cluster import RunningCluster, running_cluster, wait_until
+
+pytestmark = pytest.mark.clients
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    properties = ("zookeeper.session.timeout.ms=6000", "auto.leader.rebalance.enable=false")
+    with running_cluster(tmp_path_factory.mktemp("cluster"), properties=properties) as running:
+        yield running
+
+
+def ask(cluster: RunningCluster, *arguments: str | Path, stdin: str = "") -> Result:
+    return call(arguments[0], "-b", cluster.bootstrap, *arguments[1:], stdin=stdin)
+
+
+def create(cluster: RunningCluster, topic: str, assignment: str) -> None:
+    created = ask(cluster, "topics", "--create", "--topic", topic, "--replica-assignment", assignment)
+    assert created.exit_code == 0, created.errors
+
+
+def partitions(cluster: RunningCluster, topic: str) -> list[Any]:
+    """Empty while the brokers that live have not heard of the topic, or a client waits for a controller that died."""
+    described = ask(cluster, "topics", "--describe", "--topic", topic, "--json")
+    found: list[Any] = described.json[0]["partitions"] if described.exit_code == 0 else []
+    return found
+
+
+def first(cluster: RunningCluster, topic: str) -> Any:
+    """What is known of the topic's first partition."""
+    return next(iter(partitions(cluster, topic)), {"leader": -1, "in_sync_replicas": []})
+
+
+def is_whole(cluster: RunningCluster, topic: str) -> bool:
+    found = partitions(cluster, topic)
+    return bool(found) and all(sorted(p["in_sync_replicas"]) == sorted(p["replicas"]) for p in found)
+
+
+def test_a_broker_is_emptied(cluster: RunningCluster, tmp_path: Path) -> None:
+    create(cluster, "moved", "3:1,1:2,2:3")
+    generated = ask(cluster, "reassign", "--generate", "--topic", "moved", "--without-broker", "3")
+    assert generated.exit_code == 0, generated.errors
+    plan = tmp_path / "plan.json"
+    plan.write_text(generated.output)
+    assert {entry["partition"] for entry in json.loads(generated.output)["partitions"]} >= {0, 2}
+    executed = ask(cluster, "reassign", "--execute", plan, "--throttle", "10000000", "--json")
+    assert executed.exit_code == 0, executed.errors
+    before = {entry["partition"]: entry["replicas"] for entry in executed.json["before"]}
+    assert before[0] == [3, 1]
+    wait_until(lambda: ask(cluster, "reassign", "--verify", plan).exit_code == 0, "the move is done")
+    assert {broker for p in partitions(cluster, "moved") for broker in p["replicas"]} == {1, 2}
+    assert ask(cluster, "reassign", "--list", "--json").json == []
+    settings = ask(cluster, "configs", "--describe", "--topic", "moved", "--json")
+    assert "throttled" not in settings.output
+    assert ask(cluster, "reassign", "--generate", "--topic", "moved", "--brokers", "1,2").errors == (
+        "error: nothing needs to move\n"
+    )
+
+
+def test_preferred_leaders_lead_again(cluster: RunningCluster) -> None:
+    create(cluster, "led", "1:2:3,2:3:1")
+    cluster.kill(1)
+    wait_until(lambda: first(cluster, "led")["leader"] in (2, 3), "another leads")
+    wait_until(
+        lambda: (
+            ask(
+                cluster, "topics", "--describe", "--topic", "led", "--under-replicated-partitions", "--json"
+            ).output.count('"partition":')
+            == 2
+        ),
+        "both lack a replica",
+    )
+    refused = ask(cluster, "elect", "--preferred", "--topic", "led:0")
+    assert refused.exit_code == 1
+    assert "PREFERRED_LEADER_NOT_AVAILABLE" in refused.output
+    cluster.start(1)
+    wait_until(lambda: is_whole(cluster, "led"), "all are in sync again")
+    assert ask(cluster, "elect", "--preferred", "--topic", "led").output == "Elected leaders of 1 partitions.\n"
+    assert first(cluster, "led")["leader"] == 1
+    assert ask(cluster, "elect", "--preferred", "--topic", "led").output == "No election was needed.\n"
+
+
+def test_a_leader_that_was_not_in_sync_is_elected_only_when_asked_for(cluster: RunningCluster) -> None:
+    create(cluster, "lost", "2:3")
+    wait_until(lambda: is_whole(cluster, "lost"), "both are in sync")
+    cluster.kill(3)
+    wait_until(lambda: first(cluster, "lost")["in_sync_replicas"] == [2], "one is in sync")
+    cluster.kill(2)
+    wait_until(lambda: first(cluster, "lost")["leader"] is None, "nobody leads")
+    found = ask(cluster, "topics", "--describe", "--topic", "lost", "--unavailable-partitions", "--json").json
+    assert len(found[0]["partitions"]) == 1
+    cluster.start(3)
+    wait_until(lambda: first(cluster, "lost")["leader"] is None, "the other does not lead")
+    elected = ask(cluster, "elect", "--unclean", "--topic", "lost:0")
+    assert (elected.exit_code, elected.output) == (0, "Elected leaders of 1 partitions.\n"), elected.errors
+    assert first(cluster, "lost")["leader"] == 3
+    cluster.start(2)
+    wait_until(lambda: is_whole(cluster, "lost"), "both are in sync again")
