@@ -54,6 +54,9 @@ class RequestBatch:
         self._stop_replica: dict[int, dict[TopicPartition, bool]] = {}
         """By broker, the partitions, and whether their replicas are to be deleted."""
         self._informed: set[int] = set()
+        """Who gets UpdateMetadata."""
+        self._is_for_all = False
+        """Whether everybody does."""
         self._told: dict[TopicPartition, None] = {}
 
     # Gathering
@@ -63,7 +66,8 @@ class RequestBatch:
         for broker_id in broker_ids:
             partitions = self._leader_and_isr.setdefault(broker_id, {})
             partitions[partition] = is_new or partitions.get(partition, False)
-        self.add_update_metadata(self._context.brokers, [partition])
+        self._told[partition] = None
+        self._is_for_all = True
 
     def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, is_to_be_deleted: bool) -> None:
         for broker_id in broker_ids:
@@ -113,8 +117,9 @@ class RequestBatch:
             self._send(broker, LEADER_AND_ISR, encoding.LEADER_AND_ISR_VERSION, body, self._leader_and_isr_answered)
 
     def _send_update_metadata(self) -> None:
-        informed, self._informed = self._informed, set()
-        told, self._told = self._told, {}
+        informed = set(self._context.brokers) if self._is_for_all else self._informed
+        told = self._told
+        self._informed, self._is_for_all, self._told = set(), False, {}
         brokers = [self._context.brokers[broker_id] for broker_id in sorted(informed & self._context.brokers.keys())]
         if not brokers:
             return
