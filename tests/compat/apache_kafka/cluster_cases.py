@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.compat.apache_kafka.case import CODECS, succeed, wait_until
-from tests.compat.apache_kafka.tools import started_tool
+from tests.compat.apache_kafka.tools import kafka_tool, started_tool
 from tests.compat.apache_kafka.znodes import GOLDEN, tell
 from tests.drills.cluster.network import Loopback
 from tests.drills.cluster.systems import BrokerServer, Cluster
@@ -121,6 +121,85 @@ def partitions_are_reassigned_with_a_throttle(directory: Path) -> None:
         wait_until(lambda: state(cluster, "moved") == (3, (2, 3)), "broker 3 leads")
         assert consume(cluster, "moved", len(lines)) == lines
         assert "throttled" not in topics(cluster, "--describe", "--topic", "moved")
+
+
+def refused(cluster: Cluster, main_class: str, *arguments: str) -> str:
+    """What a tool prints of a wish that the cluster does not grant; some say so and exit with 0."""
+    done = kafka_tool(main_class, "--bootstrap-server", living(cluster), *arguments)
+    return done.stdout + done.stderr
+
+
+@cluster_case
+def topics_are_made_grown_and_deleted(directory: Path) -> None:
+    tool = "org.apache.kafka.tools.TopicCommand"
+    with cluster_of(directory) as cluster:
+        topics(cluster, "--create", "--topic", "made", "--partitions", "2", "--replication-factor", "3")
+        topics(cluster, "--alter", "--topic", "made", "--partitions", "6")
+        described = topics(cluster, "--describe", "--topic", "made")
+        assert sorted(re.findall(r"Leader: (\d)", described)) == ["1", "1", "2", "2", "3", "3"], described
+        for arguments, error in (
+            (("--create", "--topic", "large", "--partitions", "1", "--replication-factor", "4"),
+             "Replication factor: 4 larger than available brokers: 3"),
+            (("--create", "--topic", "made", "--partitions", "1", "--replication-factor", "1"), "already exists"),
+            (("--create", "--topic", "ma.de", "--config", "no.such=1"), "no.such"),
+            (("--alter", "--topic", "made", "--partitions", "6"), "already has 6 partitions"),
+            (("--alter", "--topic", "made", "--partitions", "7", "--replica-assignment", "1:2,1:2,1:2,1:2,1:2,1:2,1:9"),
+             "Unknown broker(s) in replica assignment: 9"),
+        ):  # fmt: skip
+            assert error in refused(cluster, tool, *arguments), arguments
+        cluster.brokers[2].stop()
+        topics(cluster, "--delete", "--topic", "made")
+        assert topics(cluster, "--list").split() == []
+        assert "marked for deletion" in refused(cluster, tool, "--create", "--topic", "made")
+        cluster.start(cluster.brokers[2])
+        wait_until(partial(_has_no_logs, cluster, "made"), "the logs are gone")
+        topics(cluster, "--create", "--topic", "made")
+
+
+@cluster_case
+def reassignments_are_refused_listed_and_called_off(directory: Path) -> None:
+    tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    with cluster_of(directory) as cluster:
+        topics(cluster, "--create", "--topic", "moved", "--replica-assignment", "1:2")
+        produce(cluster, "moved", [f"{number} {'x' * 1000}" for number in range(2000)])
+        plan = directory / "plan.json"
+
+        def reassign(replicas: Sequence[int], *options: str) -> str:
+            wanted = [{"topic": "moved", "partition": 0, "replicas": list(replicas)}]
+            plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
+            return refused(cluster, tool, "--reassignment-json-file", str(plan), *options)
+
+        assert "Unknown broker id 9" in reassign([9, 2], "--execute")
+        assert "Successfully started" in reassign([3, 2], "--execute", "--throttle", "1000")
+        assert "adding: 3." in refused(cluster, tool, "--list")
+        assert "Adding Replicas: 3" in topics(cluster, "--describe", "--topic", "moved")
+        assert "still in progress" in reassign([3, 2], "--verify")
+        assert "Successfully cancelled" in reassign([3, 2], "--cancel")
+        assert "No partition reassignments found" in refused(cluster, tool, "--list")
+        wait_until(lambda: state(cluster, "moved") == (1, (1, 2)), "all is as before")
+        wait_until(lambda: not any(cluster.brokers[3].log_dir.glob("moved-0")), "nothing is left of it")
+        assert "throttled" not in topics(cluster, "--describe", "--topic", "moved")
+
+
+@cluster_case
+def unclean_elections_take_who_is_there(directory: Path) -> None:
+    tool = "org.apache.kafka.tools.LeaderElectionCommand"
+    one = ("--topic", "torn", "--partition", "0")
+    with cluster_of(directory, min_insync_replicas="1") as cluster:
+        topics(cluster, "--create", "--topic", "torn", "--replica-assignment", "2:3")
+        wait_until(lambda: state(cluster, "torn") == (2, (2, 3)), "broker 2 leads")
+        cluster.brokers[3].kill()
+        wait_until(lambda: state(cluster, "torn") == (2, (2,)), "broker 2 is alone")
+        cluster.brokers[2].kill()
+        wait_until(lambda: state(cluster, "torn") == (-1, (2,)), "nobody leads")
+        cluster.start(cluster.brokers[3])
+        printed = refused(cluster, tool, "--election-type", "preferred", *one)
+        assert "PreferredLeaderNotAvailable" in printed, printed
+        succeed(tool, "--bootstrap-server", living(cluster), "--election-type", "unclean", *one)
+        wait_until(lambda: state(cluster, "torn") == (3, (3,)), "broker 3 leads")
+        produce(cluster, "torn", ["after"])
+        cluster.start(cluster.brokers[2])
+        wait_until(lambda: state(cluster, "torn") == (3, (2, 3)), "broker 2 follows")
 
 
 @cluster_case
