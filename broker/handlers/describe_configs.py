@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.config import DYNAMIC_BROKER_PROPERTIES, BrokerConfig, Source, TopicConfig, render
 from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, Value
-from broker.handlers.reply import Reply, RequestContext
+from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.node import Node
 from broker.protocol.cold import Answer
 from broker.settings import usable_topic_settings
@@ -31,7 +31,19 @@ _BROKER: Final = 4
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    return {"results": [_describe(node, resource, request) for resource in request.resources]}
+    topics = [resource.resource_name for resource in request.resources if resource.resource_type == _TOPIC]
+    known = [name for name in topics if node.cluster.topic(name) is not None]
+    deferred = Deferred()
+
+    def describe(_: bool) -> None:
+        deferred.complete({"results": [_describe(node, resource, request) for resource in request.resources]})
+
+    if known:
+        # Of a topic that is not here, the settings may not have been told.
+        node.store.read_topic_configs(known, describe)
+    else:
+        describe(True)
+    return deferred.now_or_later()
 
 
 def _describe(node: Node, resource: Any, request: Any) -> Answer:

@@ -5,12 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
+from broker.administration import Problem
+from broker.cluster import znodes
 from broker.cluster.embedded import FILE_NAME, EmbeddedMetadataStore
 from broker.cluster.store import MetadataError, TopicRecord
 from broker.cluster.znodes import random_topic_id
 from broker.log.checkpoint import encode_topic_id
 from broker.log.files import RealFiles
+from broker.quota.entities import DEFAULT, Entity
+
+CREDENTIAL = "salt=AA==,stored_key=AA==,server_key=AA==,iterations=4096"
 
 
 def open_store(directory: Path, cluster_id: str = "c") -> EmbeddedMetadataStore:
@@ -59,6 +65,58 @@ def test_the_file_reads_like_kafkas_znodes(tmp_path: Path) -> None:
         "/config/topics/t": {"version": 1, "config": {"retention.ms": "1"}},
         "/admin/delete_topics/t": None,
     }
+
+
+def test_settings_of_all_kinds_are_changed_together_and_are_there_at_the_next_start(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.put_topics([topic("t", 1, **{"retention.ms": "1"})])
+    told: list[str] = []
+    store.when_changed.append(told.append)
+    user, client = znodes.quota_path(Entity("al ice")), znodes.quota_path(Entity("al ice", DEFAULT))
+    outcome: list[dict[str, Problem | None]] = []
+    store.change_configs(
+        {
+            "/config/topics/t": lambda present: {**present, "segment.ms": "2"},
+            "/config/brokers/<default>": lambda _: {"max.connections": "3"},
+            user: lambda _: {"producer_byte_rate": "4", "SCRAM-SHA-256": CREDENTIAL},
+            client: lambda _: {"consumer_byte_rate": "5"},
+            "/config/brokers/0": lambda _: Problem(ErrorCode.invalid_config, "no"),
+        },
+        outcome.append,
+    )
+    changed = ["/config/topics/t", "/config/brokers/<default>", user, client]
+    assert told == changed
+    refused = {"/config/brokers/0": Problem(ErrorCode.invalid_config, "no")}
+    assert outcome == [dict.fromkeys(changed) | refused]
+    for state in (store, open_store(tmp_path)):
+        assert state.topic_config("t") == {"retention.ms": "1", "segment.ms": "2"}
+        assert state.topic_config("none") == {}
+        assert state.broker_configs() == {"": {"max.connections": "3"}}
+        assert state.client_quotas() == {
+            Entity("al ice"): {"producer_byte_rate": 4.0},
+            Entity("al ice", DEFAULT): {"consumer_byte_rate": 5.0},
+        }
+        assert list(state.scram_credentials()) == ["al ice"]
+    store.change_configs({user: lambda present: {"SCRAM-SHA-256": present["SCRAM-SHA-256"]}}, outcome.append)
+    store.change_configs({client: lambda _: {}}, outcome.append)
+    assert open_store(tmp_path).client_quotas() == {}
+    assert list(open_store(tmp_path).scram_credentials()) == ["al ice"]
+
+
+def test_settings_that_cannot_be_written_stay_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path)
+    store.put_topics([topic("t")])
+
+    def no_space(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    outcome: list[dict[str, Problem | None]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(RealFiles, "pwrite", no_space)
+        store.change_configs({"/config/topics/t": lambda _: {"a": "1"}}, outcome.append)
+    problem = Problem(ErrorCode.kafka_storage_error, "The broker could not write: No space left on device")
+    assert outcome == [{"/config/topics/t": problem}]
+    assert store.topic_config("t") == {}
 
 
 def test_partitions_come_back_in_the_order_of_their_numbers(tmp_path: Path) -> None:
