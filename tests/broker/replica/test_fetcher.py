@@ -564,3 +564,14 @@ def test_after_the_end_nothing_is_asked(scene: Scene) -> None:
     scene.run(10 * BACKOFF_MS)
     scene.add(Replica(1))
     assert not scene.is_asking()
+
+
+def test_a_fetcher_that_has_nothing_left_is_closed_once(scene: Scene) -> None:
+    first, second = Replica(0), Replica(1)
+    scene.add(first, second)
+    scene.answer(refused(ErrorCode.fenced_leader_epoch, 0))
+    scene.fetchers.remove([second])
+    scene.fetchers.remove([first])
+    assert all(connection.is_closed for connection in scene.connections)
+    scene.add(first)
+    assert set(scene.asked()) == {0}
