@@ -25,11 +25,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 # Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.
 SANS_IO = (
+    "broker/administration.py",
     "broker/clock.py",
     "broker/cluster",
     "broker/group",
     "broker/handlers",
     "broker/internal_topic.py",
+    "broker/local_topics.py",
     "broker/log_settings.py",
     "broker/metrics",
     "broker/protocol",
@@ -38,6 +40,8 @@ SANS_IO = (
     "broker/records",
     "broker/replica",
     "broker/security",
+    "broker/topic.py",
+    "broker/topic_names.py",
     "broker/txn",
 )
 EDGE_MODULES = {"asyncio", "os", "pathlib", "selectors", "shutil", "socket", "subprocess", "threading", "uvloop"}
