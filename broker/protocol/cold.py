@@ -116,6 +116,8 @@ def _entity_reader(entity: type[Any]) -> Read:
 def _field_reader(hint: Any, kafka_type: str) -> Read:
     is_nullable = type(None) in typing.get_args(hint)
     hint = _not_none(hint)
+    if typing.get_origin(hint) is tuple and kafka_type == "int32":
+        return Decoder.int32_array if is_nullable else _read_int32_array
     if typing.get_origin(hint) is tuple:
         read_item = _field_reader(typing.get_args(hint)[0], kafka_type)
 
@@ -141,6 +143,13 @@ def _field_reader(hint: Any, kafka_type: str) -> Read:
 def _read_uuid(decoder: Decoder) -> UUID | None:
     value = decoder.uuid()
     return None if value == ZERO_UUID else value
+
+
+def _read_int32_array(decoder: Decoder) -> tuple[int, ...]:
+    values = decoder.int32_array()
+    if values is None:
+        raise MalformedRequestError(f"an array before byte {decoder.position} is null where it must not be")
+    return values
 
 
 def _read_bytes(decoder: Decoder) -> bytes:

@@ -26,6 +26,8 @@ _SHORT_VARINTS: Final = tuple(bytes((value,)) for value in range(0x80))
 NO_TAGS: Final = b"\x00"
 """An empty tagged-field section, which ends every structure of a flexible version (KIP-482)."""
 ZERO_UUID: Final = UUID(int=0)
+_INTEGERS_PER_ITEM: Final = 8
+"""An integer of an array takes four bytes on the wire and few more in memory, where a structure takes hundreds."""
 MAX_ITEMS: Final = 200_000
 """Array items and tags in one request. An item may be a single byte on the wire and is hundreds in memory, so a frame
 whose size is allowed could still fill the memory. Kafka's largest clusters have about so many partitions."""
@@ -174,6 +176,19 @@ class Decoder:
             raise MalformedRequestError(f"an array before byte {self.position} claims {count} items")
         self._take_items(count)
         return count
+
+    def int32_array(self) -> tuple[int, ...] | None:
+        """An array of integers; None for null."""
+        count = self.unsigned_varint() - 1 if self.flexible else self.int32()
+        if count == -1:
+            return None
+        position = self.position
+        end = position + 4 * count
+        if count < 0 or end > self._end:
+            raise MalformedRequestError(f"an array before byte {position} claims {count} items")
+        self._take_items(count // _INTEGERS_PER_ITEM)
+        self.position = end
+        return struct.unpack_from(f">{count}i", self._buffer, position)
 
     def _take_items(self, count: int) -> None:
         self._items_left -= count
