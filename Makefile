@@ -55,6 +55,10 @@ drills: setup-dev ## Let every file operation fail, kill a broker 200 times unde
 	$(BIN)/python -m tests.drills.every_operation
 	$(BIN)/python -m tests.drills.kill9 --rounds 200
 
+.PHONY: simulate
+simulate: setup-dev ## Seeded histories of a simulated cluster, with kills, cuts, pauses, power cuts (SEEDS=10000, JOBS=2)
+	$(BIN)/python -m tests.broker.simulation --seeds $(or $(SEEDS),10000) --jobs $(or $(JOBS),2)
+
 .PHONY: bench-broker
 bench-broker: setup ## Compare the broker with Apache Kafka (about an hour; ARGS="--quick" to try it; Java, Maven, npm, gcc)
 	@$(BIN)/python -m bench.comparison $(ARGS)

@@ -60,11 +60,13 @@ class _Logged(logging.Handler):
 
 
 class History:
-    def __init__(self, seed: int, *, is_told_at_once: bool = False) -> None:
+    def __init__(self, seed: int, *, is_durable: bool | None = None, is_told_at_once: bool = False) -> None:
+        """A durable one acknowledges what is flushed, and suffers power cuts; a seed decides unless it is said."""
         self.seed = seed
         self.rng = rng = Random(seed * 7919 + 1)
         """Of what is done to the cluster; its world has one of its own."""
-        self.is_durable = rng.random() < 0.25
+        chance = rng.random()
+        self.is_durable = chance < 0.25 if is_durable is None else is_durable
         may_lose = rng.random() < 0.1
         properties = {"log.flush.interval.messages": "1"} if self.is_durable else {}
         if rng.random() < 0.3:
@@ -79,7 +81,7 @@ class History:
         network.max_delay_ms = rng.choice((1, 2, 5, 20))
         network.slow_rate, network.slow_ms = rng.choice(((0.0, 0), (0.01, 50), (0.05, 400)))
         for broker in self.cluster.brokers.values():
-            broker.sync_delay_ms = broker.usual_sync_delay_ms = rng.choice((1, 1, 5, 30))
+            broker.sync_delay_ms = broker.usual_sync_delay_ms = rng.choice((1, 1, 5, 30, 300))
         self.partition_count = rng.randint(1, 2)
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []

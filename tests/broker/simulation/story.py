@@ -15,6 +15,7 @@ from broker.log.checkpoint import TopicPartition
 from broker.protocol.apis import PRODUCE
 from broker.records.batch import headers
 from broker.records.record import Record, decode_batch, encode_batch
+from broker.replica.followers import Followers
 from broker.replica.replicated_partition import ReplicatedPartition
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.cluster import Cluster
@@ -139,6 +140,25 @@ class Story:
         self.cluster.heal()
         self.wait(lambda: self.cluster.is_whole, at_most_ms=60_000)
         self.cluster.check_convergence()
+
+
+@contextmanager
+def leaders_shrink_by_themselves() -> Iterator[None]:
+    """A leader goes on without a follower before the controller has agreed to it."""
+
+    def propose(self: Followers, in_sync: tuple[int, ...]) -> None:
+        self.in_sync = self.proposed = in_sync
+        self.maximal = frozenset(in_sync)
+
+    with patch.object(Followers, "propose", propose):
+        yield
+
+
+@contextmanager
+def followers_do_not_flush_first() -> Iterator[None]:
+    """A follower tells its leader of records that it has not flushed, though the topic wants that."""
+    with patch.object(ReplicatedPartition, "call_when_kept", lambda self, then: True):
+        yield
 
 
 @contextmanager

@@ -5,11 +5,21 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker.cluster import znodes
 from broker.cluster.peers import PeerFailure
+from broker.cluster.zookeeper import Delete
 from tests.broker.simulation.checker import Violation
-from tests.broker.simulation.story import KEY, Story, before_leader_epochs
+from tests.broker.simulation.story import (
+    KEY,
+    Sent,
+    Story,
+    before_leader_epochs,
+    followers_do_not_flush_first,
+    leaders_shrink_by_themselves,
+)
 
 _NO_MIN = {"min.insync.replicas": "1"}
+_FLUSHED = {"log.flush.interval.messages": "1"}
 _UNCLEAN = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
 
 
@@ -145,6 +155,63 @@ def test_a_leader_that_is_alone_acknowledges_nothing() -> None:
     assert story.log(1) == ["m1@0", "m3@1"]
 
 
+def _leader_is_alone(story: Story) -> Sent:
+    """Nobody but its clients reaches the only leader, and it is enough to be in sync alone."""
+    story.produce("m1", 2)
+    story.cut(2, 1)
+    story.cut(2, 3)
+    story[2].cut_from_zookeeper()
+    sent = story.send("m2", 2, timeout_ms=3900)
+    story.let_pass(2800)
+    story.send("m3", 2)
+    story.wait(lambda: story.leads(3))
+    story.wait(lambda: sent.outcome is not None)
+    return sent
+
+
+def test_a_leader_goes_on_alone_only_by_leave_of_the_controller() -> None:
+    story = Story(properties=_NO_MIN)
+    assert not _leader_is_alone(story).is_acknowledged
+    story.heal()
+
+
+def test_a_leader_that_took_leave_itself_would_lose_what_it_acknowledged() -> None:
+    with leaders_shrink_by_themselves():
+        story = Story(properties=_NO_MIN)
+        with pytest.raises(Violation, match="it leads in epoch 1 and has nothing at offset 1"):
+            _leader_is_alone(story)
+
+
+def _power_fails_before_the_flush(story: Story) -> Sent:
+    """The leader has flushed a record, the followers have it in memory, and all lose power."""
+    story.produce("m1", 2)
+    story.let_pass(1000)
+    for broker in (1, 3):
+        story[broker].sync_delay_ms = 10_000
+    sent = story.send("m2", 2)
+    story.let_pass(1000)
+    for broker in (1, 2, 3):
+        story[broker].cut_power_and_lose_all()
+    story.let_pass(4000)
+    for broker in (1, 3):
+        story[broker].start()
+    story.wait(lambda: story.leads(1) or story.leads(3))
+    return sent
+
+
+def test_what_is_acknowledged_is_flushed_on_all_in_sync() -> None:
+    story = Story(properties=_FLUSHED)
+    assert not _power_fails_before_the_flush(story).is_acknowledged
+    story.heal()
+
+
+def test_followers_that_did_not_flush_first_would_lose_what_was_acknowledged() -> None:
+    with followers_do_not_flush_first():
+        story = Story(properties=_FLUSHED)
+        with pytest.raises(Violation, match="and has nothing at offset 1"):
+            _power_fails_before_the_flush(story)
+
+
 def test_a_paused_controller_does_no_harm_when_it_wakes() -> None:
     """It takes itself for the controller still, and acts on what it saw before the pause."""
     story = Story()
@@ -163,6 +230,32 @@ def test_a_paused_controller_does_no_harm_when_it_wakes() -> None:
     story.produce("m2", story.state.leader)
     story.heal()
     assert story.log(1) == ["m1@0", f"m2@{story.state.leader_epoch}"]
+
+
+def _writes_late(story: Story) -> None:
+    """A controller's writes are held up on their way to ZooKeeper, and arrive when another is the controller."""
+    story.produce("m1", 2)
+    zookeeper, session = story[1].zookeeper, story[2].zookeeper
+    assert zookeeper is not None
+    assert session is not None
+    session_id = session.session_id
+    zookeeper.cut()
+    # It elects 3, and the write of that is under way.
+    story[2].kill()
+    story.let_pass(500)
+    assert story.state.leader == 2
+    story.cluster.ensemble.expire(session_id)
+    story.cluster.ensemble.do(Delete(znodes.CONTROLLER))
+    story.wait(lambda: story.state.leader == 3, at_most_ms=1000)
+    zookeeper.heal()
+    story.let_pass(2000)
+
+
+def test_a_superseded_controller_writes_nothing() -> None:
+    story = Story()
+    _writes_late(story)
+    assert story.controller != 1
+    story.heal()
 
 
 def test_an_unclean_election_loses_what_only_the_old_leader_had() -> None:
