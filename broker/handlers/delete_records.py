@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from broker.handlers.reply import Deferred, Reply, RequestContext
 from broker.internal_topic import INTERNAL_TOPICS
 from broker.node import Node
-from broker.protocol.cold import Answer
+from broker.protocol.cold import Answer, milliseconds
 from broker.replica.replicated_partition import ReplicatedPartition
 from broker.replica.waiters import Timer
 
@@ -51,7 +51,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         return answer
     deferred = Deferred()
     if node.is_clustered:
-        _wait_for_replicas(node, deferred, answer, deleted, request.timeout_ms)
+        _wait_for_replicas(node, deferred, answer, deleted, milliseconds(request.timeout))
         return deferred.now_or_later()
     node.request_checkpoint(partial(_complete, deferred, answer))
     return deferred

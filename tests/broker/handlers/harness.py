@@ -14,6 +14,7 @@ from kio.static.constants import EntityType
 from broker.administration import NewTopic, Problem
 from broker.clock import ManualClock
 from broker.cluster.embedded import EmbeddedMetadataStore
+from broker.cluster.metadata import MetadataCache
 from broker.config import BrokerConfig, Setting, TopicConfig
 from broker.handlers.dispatch import Dispatcher, PendingResponse
 from broker.handlers.reply import Client, Listener
@@ -136,8 +137,12 @@ class NodeHarness:
             request_flush=self.wanted_flushes.append,
             storage_failed=self._storage_failed,
             request_checkpoint=self._checkpoint,
+            cluster=self._cluster(),
         )
         self.dispatcher = Dispatcher(self.node)
+
+    def _cluster(self) -> MetadataCache | None:
+        return None
 
     def _storage_failed(self, error: OSError, partition: Partition) -> None:
         self.node.fail_directory(self.log_directories.of(partition.log))
