@@ -122,8 +122,8 @@ class ReplicatedPartition(Partition):
         self.replica_waiters: set[FetchWaiter] = set()
         """Fetches of followers that wait for the log to grow."""
         self._replication = replication
-        self._sizes: deque[tuple[int, int]] = deque()
-        """(log end offset, bytes appended up to it) of what the high watermark has not come to."""
+        self._sizes: deque[tuple[int, int, int]] = deque()
+        """(first offset, next offset, bytes appended up to that) of what the high watermark has not passed."""
         self._kept_acknowledgements: deque[tuple[int, Acknowledge]] = deque()
         self._when_kept: list[Callable[[], None]] = []
         self._when_low: list[tuple[int, Acknowledge]] = []
@@ -248,7 +248,7 @@ class ReplicatedPartition(Partition):
         return super().append_marker(marker, now_ms)
 
     def _appended(self, appended: Appended, size_bytes: int) -> None:
-        self._sizes.append((appended.last_offset + 1, self._appended_bytes + size_bytes))
+        self._sizes.append((appended.base_offset, appended.last_offset + 1, self._appended_bytes + size_bytes))
         super()._appended(appended, size_bytes)
         if self.replica_waiters:
             for waiter in tuple(self.replica_waiters):
@@ -293,16 +293,18 @@ class ReplicatedPartition(Partition):
     def _advance_high_watermark(self, offset: int) -> None:
         super()._advance_high_watermark(offset)
         sizes = self._sizes
-        while sizes and sizes[0][0] <= self.high_watermark:
+        while sizes and sizes[0][1] <= self.high_watermark:
             sizes.popleft()
 
     def _bytes_below(self, offset: int) -> int:
-        before = self._published_bytes
-        for end_offset, size_bytes in self._sizes:
-            if end_offset > offset:
+        before = told = self._published_bytes
+        for first_offset, next_offset, size_bytes in self._sizes:
+            if first_offset >= offset:
                 break
-            self._published_bytes = size_bytes
-        return self._published_bytes - before
+            told = size_bytes
+            if next_offset <= offset:
+                self._published_bytes = size_bytes
+        return told - before
 
     def follower_fetched(self, broker_id: int, offset: int, log_start_offset: int) -> None:
         """One of the followers fetches from `offset`, so it has all below."""
@@ -415,6 +417,7 @@ class ReplicatedPartition(Partition):
         """
         log = self.log
         if len(records):
+            first_offset = log.log_end_offset
             try:
                 size_bytes = log.append_as_follower(records, now_ms)
             except OSError as failure:
@@ -422,7 +425,7 @@ class ReplicatedPartition(Partition):
                 raise
             self._appended_bytes += size_bytes
             self._replication.replicated(size_bytes)
-            self._sizes.append((log.log_end_offset, self._appended_bytes))
+            self._sizes.append((first_offset, log.log_end_offset, self._appended_bytes))
             if log.unflushed_messages < log.config.flush_messages:
                 self.kept_end_offset = log.log_end_offset
             else:
