@@ -35,7 +35,6 @@ from broker.cluster.controller.watches import Watches
 from broker.cluster.peers import Peers
 from broker.cluster.state import NO_BROKER, BrokerInfo
 from broker.cluster.zookeeper import (
-    ANY_VERSION,
     Check,
     Create,
     Created,
@@ -257,7 +256,8 @@ class Controller:
             else:
                 self._resign()
                 self._forget_controller()
-                version = yield from self._try_to_win([])
+                (epoch,) = yield from ask([Get(znodes.CONTROLLER_EPOCH)])
+                version = yield from self._try_to_win(epoch)
                 if version is not None:
                     yield from self._begin_term(*version)
                     return
@@ -289,18 +289,21 @@ class Controller:
             yield from self._look_after_controller(controller_id)
         return True
 
-    def _try_to_win(self, removal: Sequence[Delete]) -> Rounds[tuple[int, int] | None]:
-        """The epoch of our controllership and its version in ZooKeeper; None when somebody else was quicker."""
-        (node,) = yield from ask([Get(znodes.CONTROLLER_EPOCH)])
-        if not isinstance(node, Node):
+    def _try_to_win(self, found: Any, *removal: Delete) -> Rounds[tuple[int, int] | None]:
+        """The epoch of our controllership and its version in ZooKeeper; None when somebody else was quicker.
+
+        `found` is /controller_epoch as it was before it was seen that there is no controller, or who it is that is to
+        be removed: every election since makes this one fail.
+        """
+        if not isinstance(found, Node):
             yield from ask([Create(znodes.CONTROLLER_EPOCH, b"0")])
             return None
-        epoch = int(node.data) + 1
+        epoch = int(found.data) + 1
         value = znodes.encode(znodes.controller_value(self.broker_id, self._clock.now_ms()))
         requests: tuple[Create | Set | Delete, ...] = (
             *removal,
             Create(znodes.CONTROLLER, value, is_ephemeral=True),
-            Set(znodes.CONTROLLER_EPOCH, str(epoch).encode(), node.stat.version),
+            Set(znodes.CONTROLLER_EPOCH, str(epoch).encode(), found.stat.version),
         )
         (results,) = yield from ask([Transaction(requests)])
         if isinstance(results, list) and isinstance(results[-2], Created) and isinstance(results[-1], Stat):
@@ -374,8 +377,8 @@ class Controller:
 
     def _depose(self, broker: BrokerInfo) -> Rounds[None]:
         """Become the controller instead of this broker, if it still is."""
-        paths = (znodes.CONTROLLER, znodes.broker_path(broker.broker_id))
-        controller, registration = yield from ask([Get(path) for path in paths])
+        paths = (znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, znodes.broker_path(broker.broker_id))
+        epoch, controller, registration = yield from ask([Get(path) for path in paths])
         is_it = (
             isinstance(controller, Node)
             and isinstance(registration, Node)
@@ -385,7 +388,7 @@ class Controller:
         if not is_it:
             return
         _logger.warning("broker %d was the controller and is gone: taking its place", broker.broker_id)
-        version = yield from self._try_to_win([Delete(znodes.CONTROLLER, ANY_VERSION)])
+        version = yield from self._try_to_win(epoch, Delete(znodes.CONTROLLER))
         if version is not None:
             yield from self._begin_term(*version, deposed=broker)
 

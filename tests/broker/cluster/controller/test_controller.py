@@ -327,6 +327,28 @@ def test_a_controller_whose_process_is_gone_is_not_waited_for() -> None:
     assert sorted(cluster.brokers[2].live_brokers) == [2, 3]
 
 
+@pytest.mark.parametrize("rounds", range(3))
+def test_of_two_that_depose_a_controller_one_succeeds(rounds: int) -> None:
+    """Whatever the other one had seen by then."""
+    cluster = ControllerCluster(1, 2, 3)
+    cluster.make_topic("t", {0: [1, 2, 3]})
+    zookeeper = cluster.hosts[3].zookeeper
+    execute = zookeeper.execute
+    left = rounds
+
+    def slow(requests: Any, then: Any) -> None:
+        nonlocal left
+        left -= 1
+        cluster.scheduler.call_later(0 if left >= 0 else 40, lambda: execute(requests, then))
+
+    zookeeper.execute = slow  # type: ignore[method-assign]
+    cluster.kill(1)
+    cluster.run(2000)
+    assert cluster.controller.broker_id == 2
+    assert cluster.ensemble.data(znodes.CONTROLLER_EPOCH) == b"2"
+    assert cluster.leader("t") == 2
+
+
 def test_a_controller_that_was_deposed_and_listens_again_is_a_broker_as_others() -> None:
     cluster = ControllerCluster(1, 2, 3)
     cluster.make_topic("t", {0: [1, 2, 3]})
