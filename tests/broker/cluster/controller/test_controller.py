@@ -339,7 +339,10 @@ def test_of_two_that_depose_a_controller_one_succeeds(rounds: int) -> None:
     def slow(requests: Any, then: Any) -> None:
         nonlocal left
         left -= 1
-        cluster.scheduler.call_later(0 if left >= 0 else 40, lambda: execute(requests, then))
+        if left >= 0:
+            execute(requests, then)
+        else:
+            cluster.scheduler.call_later(40, lambda: execute(requests, then))
 
     zookeeper.execute = slow  # type: ignore[method-assign]
     cluster.kill(1)
