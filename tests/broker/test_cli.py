@@ -75,7 +75,7 @@ def test_a_log_directory_that_may_not_be_written() -> None:
         (["--property", "log.segment.byte=1"], "did you mean log.segment.bytes?"),
         (["--property", "num.partitions=none"], "num.partitions: 'none' is not a whole number"),
         (["--property", "num.partitions"], "write it as name=value"),
-        (["--property", "zookeeper.connect=x:2181"], "zookeeper.connect is not supported"),
+        (["--property", "process.roles=broker"], "process.roles is not supported"),
         (["--property", "broker.id=1", "--property", "node.id=2"], "set one of them"),
         (["--property", "log.dirs=/a,/a"], "a directory is named twice"),
         (["--property", "listeners=SSL://127.0.0.1:0"], "a listener with TLS needs a key"),
