@@ -62,7 +62,8 @@ def table(reports: Sequence[Report]) -> list[str]:
     for report in reports:
         times = [f"{t:.1f}" if t is not None else "–" for t in (report.election_s, report.full_isr_s)]
         for outcome in report.outcomes:
-            counts = (outcome.acknowledged, outcome.refused, outcome.lost, outcome.duplicates, outcome.reordered)
+            twice = str(outcome.duplicates) + ("*" if outcome.excused else "")
+            counts = (outcome.acknowledged, outcome.refused, outcome.lost, twice, outcome.reordered)
             numbers = " | ".join(map(str, counts))
             gap = "–" if outcome.kind.name == "acks-0" else f"{outcome.longest_gap_s:.1f}"
             lines.append(f"| {report.name} | {times[0]} | {times[1]} | {outcome.kind.name} | {numbers} | {gap} |")

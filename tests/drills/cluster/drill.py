@@ -118,7 +118,9 @@ class Drill:
             for producer in producers:
                 producer.finish()
             reader.finish()
-            self.report.outcomes = verify(producers, reader, servers, (began_s, ended_s))
+            self.report.outcomes = verify(
+                producers, reader, servers, (began_s, ended_s), next(iter(cluster.brokers.values())).log_dir
+            )
             self._compare_replicas()
         finally:
             for producer in producers:
