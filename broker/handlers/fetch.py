@@ -230,7 +230,7 @@ def _read_as_follower(
     That comes first, for all partitions: a high watermark that moves lets others write, maybe to a partition that
     would have been read by then.
     """
-    refused = [
+    noted = [
         [_note_follower(node, topic, wanted, request.replica_id) for wanted in partitions]
         for topic, partitions in topics
     ]
@@ -239,13 +239,13 @@ def _read_as_follower(
     total_bytes = 0
     must_answer = not topics
     answers: Fetched = []
-    for (topic, partitions), refusals in zip(topics, refused, strict=True):
+    for (topic, partitions), found in zip(topics, noted, strict=True):
         fetched: list[PartitionFetched] = []
         answers.append((topic, fetched))
-        for wanted, refusal in zip(partitions, refusals, strict=True):
-            if refusal is None:
-                partition = node.partition(topic, wanted.partition)
-                assert partition is not None
+        for wanted, partition in zip(partitions, found, strict=True):
+            if isinstance(partition, PartitionFetched):
+                answer = partition
+            else:
                 max_bytes = max(min(wanted.partition_max_bytes, left_bytes), 0)
                 is_first = total_bytes == 0
                 if throttle is not None and _is_held_back(throttle, partition, request.replica_id):
@@ -254,16 +254,16 @@ def _read_as_follower(
                 size = len(answer.records)
                 total_bytes += size
                 left_bytes -= size
-            else:
-                answer = refusal
             fetched.append(answer)
             if answer.error_code or answer.diverging_epoch is not None:
                 must_answer = True
     return answers, total_bytes, must_answer
 
 
-def _note_follower(node: Node, topic: str | UUID, wanted: FetchPartition, replica_id: int) -> PartitionFetched | None:
-    """Take note of what a follower has; or why it gets no records."""
+def _note_follower(
+    node: Node, topic: str | UUID, wanted: FetchPartition, replica_id: int
+) -> ReplicatedPartition | PartitionFetched:
+    """Take note of what a follower has; the partition, or why it gets no records of it."""
     index, offset = wanted.partition, wanted.fetch_offset
     partition = node.partition(topic, index)
     if not isinstance(partition, ReplicatedPartition):
@@ -291,7 +291,7 @@ def _note_follower(node: Node, topic: str | UUID, wanted: FetchPartition, replic
     if not log.log_start_offset <= offset <= log.log_end_offset:
         return PartitionFetched(index, ErrorCode.offset_out_of_range)
     partition.follower_fetched(replica_id, offset, wanted.log_start_offset)
-    return None
+    return partition
 
 
 def _exceeded_throttle(node: Node) -> ReplicationThrottle | None:
