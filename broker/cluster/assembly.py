@@ -24,6 +24,7 @@ from broker.node import Node
 from broker.replica.fetchers import Fetchers
 from broker.replica.in_sync_changes import InSyncChanges
 from broker.replica.manager import Overrides, ReplicaManager
+from broker.replica.strays import Strays
 
 
 class _Registration:
@@ -107,6 +108,7 @@ class ClusteredNode:
         )
         node.replicas = self.replicas
         node.controller = self.controller
+        self._strays = Strays(node, cluster)
         node.administration = ClusterAdministration(config, scheduler, cluster, self.controller, random)
 
     def session_parts(self) -> Sequence[SessionPart]:
@@ -123,6 +125,7 @@ class ClusteredNode:
         self._coordinators.close()
         self._in_sync_changes.close()
         self._fetchers.close()
+        self._strays.close()
         self._channel.close()
 
     def _is_unclean_election_allowed(self, overrides: Mapping[str, str]) -> bool:

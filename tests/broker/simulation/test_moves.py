@@ -15,7 +15,7 @@ TOPIC = KEY[0]
 
 
 def move(story: Story, target: Sequence[int] | None) -> None:
-    """Begin to, and let the cluster know what is to become of it."""
+    """Begin to, or call it off."""
     controller = story[story.controller].node
     assert controller is not None
     results: list[Any] = []
@@ -23,8 +23,6 @@ def move(story: Story, target: Sequence[int] | None) -> None:
     controller.administration.alter_reassignments(wanted, results.append, timeout_ms=1000)
     story.wait(lambda: bool(results))
     assert results == [{KEY: None}]
-    if target is not None:
-        story.cluster.replicas[KEY] = tuple(target)
 
 
 def assigned(story: Story) -> tuple[int, ...]:
@@ -79,10 +77,7 @@ def test_it_moves_on_when_the_controller_dies() -> None:
 
 @pytest.mark.parametrize("died", [2, 3, 4])
 def test_it_moves_when_brokers_that_died_are_back(died: int) -> None:
-    """The leader, a follower that stays, or the one that is added.
-
-    What the leader had stays on its disk, as in Kafka: it was away when it was told to delete it.
-    """
+    """The leader, which is told then that what it has is another's; a follower that stays; or the one that is added."""
     story = Story((2, 3))
     expected = produced(story, 5)
     move(story, (4, 3))
@@ -91,7 +86,7 @@ def test_it_moves_when_brokers_that_died_are_back(died: int) -> None:
     story[died].start()
     story.wait(lambda: assigned(story) == (4, 3) and story.cluster.is_whole, at_most_ms=60_000)
     assert values(story, 4) == values(story, 3) == expected
-    story.wait(lambda: holds(story, 2) == (died == 2))
+    story.wait(lambda: not holds(story, 2))
     story.heal()
 
 
@@ -104,7 +99,6 @@ def test_a_move_that_is_called_off_leaves_nothing() -> None:
     story.let_pass(1000)
     assert assigned(story) == ()
     move(story, None)
-    story.cluster.replicas[KEY] = (2, 3)
     story.cluster.network.heal_all()
     story.wait(lambda: sorted(assigned(story)) == [2, 3] and story.cluster.is_whole)
     story.wait(lambda: not holds(story, 4))

@@ -1,0 +1,49 @@
+"""Logs of replicas that were taken from this broker while it was away, so that nobody told it to delete them.
+
+The controller tells a broker that comes of all partitions. What it has of one that is another's by now is deleted: the
+others were in sync before it was taken from here. Of topics that the controller does not tell of nothing is known, and
+their logs stay. (Brokers of KRaft do so too; those of Kafka with ZooKeeper keep such logs.)
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker.cluster.metadata import MetadataCache
+from broker.log.checkpoint import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+_logger = logging.getLogger(__name__)
+
+
+class Strays:
+    def __init__(self, node: Node, cluster: MetadataCache) -> None:
+        self._node = node
+        self._cluster = cluster
+        self._unclaimed: set[TopicPartition] = set(node.log_directories.keys())
+        """Those that were here at the start and that the controller has not told of yet."""
+        self._stop_looking = cluster.when_changed(self._look)
+
+    def close(self) -> None:
+        self._stop_looking()
+
+    def _look(self) -> None:
+        strays = []
+        for key in list(self._unclaimed):
+            log = self._node.log_directories.get(key)
+            if log is None or self._node.partition(*key) is not None:
+                self._unclaimed.discard(key)
+                continue
+            topic = self._cluster.topic(key[0])
+            partition = None if topic is None or topic.topic_id != log.topic_id else topic.partitions.get(key[1])
+            if partition is not None and self._node.broker_id not in partition.replicas:
+                strays.append(key)
+        for topic_name, index in strays:
+            self._unclaimed.discard((topic_name, index))
+            _logger.info("%s-%d was moved to others while this broker was away: its log is deleted", topic_name, index)
+            self._node.delete_replica(topic_name, index)
+        if not self._unclaimed:
+            self._stop_looking()
