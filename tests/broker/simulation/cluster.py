@@ -9,7 +9,7 @@ from uuid import UUID
 
 from broker.cluster import znodes
 from broker.cluster.peers import Endpoint
-from broker.cluster.state import LeaderAndIsr
+from broker.cluster.state import LeaderAndIsr, ReplicaAssignment
 from broker.log.checkpoint import TopicPartition
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.checker import Checker, Violation
@@ -49,8 +49,10 @@ class Cluster:
         self.brokers = {broker_id: SimulatedBroker(self, broker_id) for broker_id in range(1, brokers + 1)}
         self.keys: list[TopicPartition] = []
         """Partitions that clients use."""
-        self.replicas: dict[TopicPartition, tuple[int, ...]] = {}
-        """Which brokers shall have them."""
+        self.assignments: dict[TopicPartition, ReplicaAssignment] = {}
+        """Which brokers shall have which partition, as ZooKeeper has it."""
+        self.deleted: set[str] = set()
+        """Topics that are to be gone in the end."""
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         """As ZooKeeper has them."""
         self._by_process: dict[str, SimulatedBroker] = {broker.host: broker for broker in self.brokers.values()}
@@ -63,13 +65,11 @@ class Cluster:
         for broker in self.brokers.values():
             broker.start()
 
-    def create_topic(self, name: str, assignment: Sequence[Sequence[int]]) -> None:
+    def create_topic(self, name: str, assignment: Sequence[Sequence[int]], *, is_used: bool = True) -> None:
         """As an administrator's command does: the controller sees it and carries it out."""
         replicas = {partition: list(of) for partition, of in enumerate(assignment)}
-        self.keys += [(name, partition) for partition in replicas]
-        for partition, of in replicas.items():
-            self.replicas[name, partition] = tuple(of)
-            self.checker.partition((name, partition))
+        if is_used:
+            self.keys += [(name, partition) for partition in replicas]
         topic_id = UUID(int=self.world.rng.getrandbits(128))
         self.ensemble.make(znodes.topic_config_path(name), znodes.encode(znodes.config_value({})))
         self.ensemble.make(znodes.topic_path(name), znodes.encode(znodes.topic_value(topic_id, replicas)))
@@ -110,11 +110,26 @@ class Cluster:
         if path == znodes.CONTROLLER:
             who = "nobody" if data is None else f"broker{json.loads(data)['brokerid']}"
             self.tell(f"the controller is {who}")
+        elif znodes.parent_of(path) == znodes.TOPICS:
+            self._assignment_changed(path.rpartition("/")[2], data)
         elif path.startswith(znodes.TOPICS) and path.endswith("/state") and data is not None:
             _, _, _, topic, _, partition, _ = path.split("/")
             self._state_changed((topic, int(partition)), path, data)
         elif path.startswith(znodes.BROKER_IDS + "/") and data is None:
             self.tell(f"broker{path.rpartition('/')[2]} is registered no more")
+
+    def _assignment_changed(self, topic: str, data: bytes | None) -> None:
+        for key in [key for key in self.assignments if key[0] == topic]:
+            del self.assignments[key]
+            if data is None:
+                self.states.pop(key, None)
+        if data is not None:
+            _, assignment = znodes.read(data, znodes.parse_assigned_topic)
+            self.assignments |= {(topic, partition): replicas for partition, replicas in assignment.items()}
+            told = {partition: list(replicas.replicas) for partition, replicas in assignment.items()}
+            self.tell(f"{topic} shall be on {told}")
+        else:
+            self.tell(f"{topic} is gone")
 
     def _state_changed(self, key: TopicPartition, path: str, data: bytes) -> None:
         stat = self.ensemble.stat(path)
@@ -152,12 +167,14 @@ class Cluster:
     @property
     def is_whole(self) -> bool:
         """Whether all replicas are in sync, and know it, and all that was written is committed everywhere."""
-        for key in self.keys:
+        if any(topic in self.deleted for topic, _ in self.assignments) or self.leftovers:
+            return False
+        for key, assignment in self.assignments.items():
             state = self.states.get(key)
-            if state is None:
+            if state is None or assignment.is_being_reassigned:
                 return False
             ends = set()
-            for broker_id in self.replicas[key]:
+            for broker_id in assignment.replicas:
                 broker = self.brokers[broker_id]
                 partition = None if broker.node is None else broker.node.partition(*key)
                 if partition is None or partition.is_leader != (broker.broker_id == state.leader):
@@ -165,14 +182,25 @@ class Cluster:
                 if partition.leader_epoch != state.leader_epoch:
                     return False
                 ends |= {partition.high_watermark, partition.log.log_end_offset}
-            if len(ends) != 1 or set(state.in_sync_replicas) != set(self.replicas[key]):
+            if len(ends) != 1 or set(state.in_sync_replicas) != set(assignment.replicas):
                 return False
         return True
 
+    @property
+    def leftovers(self) -> list[str]:
+        """Logs of topics that are gone. (As in Kafka, a broker that was away when a partition moved keeps its log.)"""
+        return [
+            f"{broker.host} has {topic}-{partition}"
+            for broker in self.brokers.values()
+            if broker.node is not None
+            for topic, partition in set(broker.node.log_directories.keys())
+            if (topic, partition) not in self.assignments
+        ]
+
     def check_convergence(self) -> None:
-        for key in self.keys:
+        for key, assignment in self.assignments.items():
             replicas = []
-            for broker_id in self.replicas[key]:
+            for broker_id in assignment.replicas:
                 node = self.brokers[broker_id].node
                 assert node is not None
                 partition = node.partition(*key)
@@ -182,8 +210,8 @@ class Cluster:
 
     def describe(self) -> list[str]:
         """How it stands, for whoever looks for why."""
-        lines = []
-        for key in self.keys:
+        lines = self.leftovers
+        for key in self.assignments:
             lines.append(f"{key[0]}-{key[1]} in ZooKeeper: {self.states.get(key)}")
             for broker in self.brokers.values():
                 partition = None if broker.node is None else broker.node.partition(*key)

@@ -17,6 +17,7 @@ from tests.broker.simulation.clients import Consumer, Producer, ProducerSettings
 from tests.broker.simulation.cluster import Cluster
 
 _TOPIC: Final = "t"
+_REPLICAS: Final = 3
 _START_MS: Final = 20_000
 _SETTLE_MS: Final = 120_000
 """How long a cluster that is healed may take until it is whole again; simulated time costs little."""
@@ -75,7 +76,8 @@ class History:
             properties["unclean.leader.election.enable"] = "true"
         if rng.random() < 0.2:
             properties |= {"auto.leader.rebalance.enable": "true", "leader.imbalance.check.interval.seconds": "5"}
-        self.cluster = Cluster(seed, properties=properties, may_lose=may_lose)
+        brokers = 4 if rng.random() < 0.3 else 3
+        self.cluster = Cluster(seed, brokers=brokers, properties=properties, may_lose=may_lose)
         self.cluster.world.is_told_at_once = is_told_at_once
         network = self.cluster.network
         network.max_delay_ms = rng.choice((1, 2, 5, 20))
@@ -83,6 +85,8 @@ class History:
         for broker in self.cluster.brokers.values():
             broker.sync_delay_ms = broker.usual_sync_delay_ms = rng.choice((1, 1, 5, 30, 300))
         self.partition_count = rng.randint(1, 2)
+        self.side_topics: list[str] = []
+        """Nobody uses them: they come and go."""
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.faults: list[Callable[[], None]] = [
@@ -103,6 +107,9 @@ class History:
             self._prefer,
             self._kill_all,
             self._delete_controller,
+            self._create_topic,
+            self._delete_topic,
+            *([self._reassign] * 2),
             *([self._cut_power] * 3 + [self._cut_power_of_all] if self.is_durable else []),
         ]
 
@@ -141,7 +148,7 @@ class History:
         if not world.run(_START_MS, lambda: all(broker.is_registered for broker in cluster.brokers.values())):
             raise Violation("the cluster does not start")
         ids = list(cluster.brokers)
-        cluster.create_topic(_TOPIC, [rng.sample(ids, len(ids)) for _ in range(self.partition_count)])
+        cluster.create_topic(_TOPIC, [rng.sample(ids, _REPLICAS) for _ in range(self.partition_count)])
         if not world.run(_START_MS, lambda: cluster.is_whole):
             raise Violation("the topic does not come into being: " + "; ".join(cluster.describe()))
         self._start_clients()
@@ -369,6 +376,31 @@ class History:
         value = znodes.encode(znodes.partitions_value(self.cluster.keys))
         if self.cluster.ensemble.is_up:
             self.cluster.ensemble.make(znodes.PREFERRED_REPLICA_ELECTION, value)
+
+    def _create_topic(self) -> None:
+        if self.cluster.ensemble.is_up:
+            name = f"side{len(self.side_topics)}"
+            self.side_topics.append(name)
+            self._tell(f"{name} is created")
+            self.cluster.create_topic(name, [self._replicas()], is_used=False)
+
+    def _delete_topic(self) -> None:
+        names = [name for name in self.side_topics if name not in self.cluster.deleted]
+        if names and self.cluster.ensemble.is_up:
+            name = self.rng.choice(names)
+            self.cluster.deleted.add(name)
+            self._tell(f"{name} is to be deleted")
+            self.cluster.ensemble.make(znodes.delete_topic_path(name))
+
+    def _reassign(self) -> None:
+        ensemble = self.cluster.ensemble
+        if ensemble.is_up and ensemble.stat(znodes.REASSIGN_PARTITIONS) is None:
+            key, replicas = self.rng.choice(self.cluster.keys), self._replicas()
+            self._tell(f"{key[0]}-{key[1]} shall move to {replicas}")
+            ensemble.make(znodes.REASSIGN_PARTITIONS, znodes.encode(znodes.reassignment_value({key: replicas})))
+
+    def _replicas(self) -> list[int]:
+        return self.rng.sample(list(self.cluster.brokers), _REPLICAS)
 
     def _delete_controller(self) -> None:
         if self.cluster.ensemble.is_up:
