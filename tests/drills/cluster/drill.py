@@ -85,12 +85,20 @@ class Report:
 class Drill:
     """What a story has to work with. It breaks things and calls `fault`, repairs them and calls `repair`."""
 
-    def __init__(self, name: str, cluster: Cluster, records_per_s: int, kinds: Sequence[Kind] = KINDS) -> None:
+    def __init__(
+        self,
+        name: str,
+        cluster: Cluster,
+        records_per_s: int,
+        kinds: Sequence[Kind] = KINDS,
+        warm_up_s: float = _WARM_UP_S,
+    ) -> None:
         self.cluster = cluster
         self.report = Report(name)
         self._topics = {f"{name}-{kind.name}": kind for kind in kinds}
         self.places: list[Place] = [(topic, number) for topic in self._topics for number in range(PARTITIONS)]
         self._records_per_s = records_per_s
+        self._warm_up_s = warm_up_s
         self._fault_s = 0.0
         self._repair_s = 0.0
         self._admin = AdminClient(client(cluster.bootstrap_servers))
@@ -109,7 +117,7 @@ class Drill:
             for topic, kind in self._topics.items():
                 producers.append(LoadProducer(kind, topic, PARTITIONS, servers, self._records_per_s))
                 producers[-1].start()
-            time.sleep(_WARM_UP_S)
+            time.sleep(self._warm_up_s)
             began_s = self._fault_s = self._repair_s = time.monotonic()
             story(self)
             self.await_full_isr()

@@ -222,11 +222,11 @@ def verify(
     by_other = _read_with_kafka_python(bootstrap_servers, seen)
     outcomes = []
     for producer in producers:
-        outcome = _hold(producer, seen, log_dir)
+        outcome = hold(producer, seen, log_dir)
         outcome.longest_gap_s = producer.longest_gap(*interval_s)
         own = [place for place in places if place[0] == producer.topic]
         for place in own:
-            outcome.violations += _compare_reads(place, seen[place], by_other[place], reader.seen[place])
+            outcome.violations += compare_reads(place, seen[place], by_other[place], reader.seen[place])
         outcomes.append(outcome)
     outcomes[0].violations += reader.violations
     return outcomes
@@ -244,7 +244,7 @@ def _read_with_librdkafka(bootstrap_servers: str, places: Sequence[Place]) -> di
             time.sleep(0.5)
 
 
-def _hold(producer: LoadProducer, seen: Mapping[Place, Seen], log_dir: Path) -> Outcome:
+def hold(producer: LoadProducer, seen: Mapping[Place, Seen], log_dir: Path) -> Outcome:
     kind = producer.kind
     outcome = Outcome(kind, producer.asked, len(producer.answers), producer.refused.total() + producer.left)
     if kind.is_safe and producer.left:
@@ -292,17 +292,18 @@ def _hold(producer: LoadProducer, seen: Mapping[Place, Seen], log_dir: Path) -> 
     return outcome
 
 
-def _compare_reads(
+def compare_reads(
     place: Place, found: Seen, other: Sequence[tuple[int, bytes]], live: Mapping[int, bytes]
 ) -> list[str]:
     name = f"{place[0]}-{place[1]}"
     violations = []
     if [record.offset for record in found.records] != list(range(found.high)):
         violations.append(f"{name}: the offsets have gaps")
-    if _digests(found.records) != other:
+    records = digests(found.records)
+    if records != other:
         violations.append(f"{name}: two clients read different things")
-    digests = dict(_digests(found.records))
-    gone = sum(digests.get(offset) != digest for offset, digest in live.items())
+    there = dict(records)
+    gone = sum(there.get(offset) != digest for offset, digest in live.items())
     if gone:
         violations.append(f"{name}: {gone} values that a consumer was given are gone or changed")
     return violations
@@ -312,7 +313,7 @@ def _digest(value: bytes | None) -> bytes:
     return hashlib.blake2b(value or b"", digest_size=8).digest()
 
 
-def _digests(records: Iterable[Found]) -> list[tuple[int, bytes]]:
+def digests(records: Iterable[Found]) -> list[tuple[int, bytes]]:
     return [(record.offset, _digest(record.value)) for record in records]
 
 
