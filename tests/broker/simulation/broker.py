@@ -53,6 +53,8 @@ class SimulatedBroker:
         self.is_running = False
         """Whether there is a process, paused or not."""
         self.is_stopping = False
+        self.had_full_disk = False
+        """In this life."""
         self.lives = 0
         self.process = Process(cluster.world, self.host)
         self.process.kill()
@@ -82,6 +84,7 @@ class SimulatedBroker:
         self.lives += 1
         self.is_running = True
         self.is_stopping = False
+        self.had_full_disk = False
         self.process = process = Process(cluster.world, self.host)
         process.on_killed = self.kill
         process.skew_ms = self.skew_ms

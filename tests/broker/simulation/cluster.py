@@ -162,6 +162,9 @@ class Cluster:
             broker.files.fail_at.clear()
             broker.resume()
             broker.heal_zookeeper()
+            if broker.had_full_disk:
+                # A replica that could not be made is offline until the broker starts again.
+                broker.kill()
             broker.start_if_not_running()
 
     @property

@@ -330,6 +330,7 @@ class History:
             self._tell(f"the disk of {broker.host} is full")
             made = broker.files.changes_made
             broker.files.full_during = range(made, made + self.rng.randint(1, 200))
+            broker.had_full_disk = True
 
             def over() -> None:
                 broker.files.full_during = range(0)
