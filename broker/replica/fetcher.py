@@ -24,13 +24,12 @@ import logging
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.clock import Clock
-from broker.cluster.peers import Endpoint, Peer, PeerFailure, Peers, ask
+from broker.cluster.peers import Endpoint, Peer, PeerFailure, ask
 from broker.protocol.apis import FETCH, LIST_OFFSETS
 from broker.protocol.fetch import (
     FOLLOWER_VERSION,
@@ -41,11 +40,11 @@ from broker.protocol.fetch import (
     decode_follower_response,
     encode_follower_request,
 )
-from broker.protocol.frame import Part
 from broker.protocol.primitives import MalformedRequestError
 from broker.records.batch import CorruptBatch
 from broker.replica.follower_session import FollowerSession
-from broker.replica.waiters import Scheduler, Timer
+from broker.replica.following import FetchSettings, FollowerReplica, Throttle
+from broker.replica.waiters import Timer
 
 _logger = logging.getLogger(__name__)
 
@@ -57,75 +56,6 @@ THROTTLED_MS: Final = 100
 _LIST_OFFSETS_VERSION: Final = 7
 _EARLIEST: Final = -2
 _LATEST: Final = -1
-
-
-class FollowerReplica(Protocol):
-    """What a fetcher needs of a partition that this broker follows (broker.replica.replicated_partition)."""
-
-    topic: str
-    topic_id: UUID
-    index: int
-    leader_epoch: int
-    high_watermark: int
-
-    @property
-    def log_start_offset(self) -> int: ...
-
-    @property
-    def log_end_offset(self) -> int: ...
-
-    @property
-    def latest_epoch(self) -> int:
-        """The leader epoch of the last record; -1 if there is none."""
-
-    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(the largest epoch of the log at or below `epoch`, its end offset); (-1, -1) if there is none."""
-
-    def append_as_follower(self, records: Part, high_watermark: int, log_start_offset: int, now_ms: int) -> None:
-        """Append what the leader has after our log's end, maybe nothing, and take over its high watermark as far as our
-        log reaches and its log start offset.
-
-        Raises CorruptBatch for records that cannot be taken (asked for again later), OSError.
-        """
-
-    def call_when_kept(self, then: Callable[[], None]) -> bool:
-        """Whether the leader may be told of the log's end now. If not (it is to be flushed first), call back then."""
-
-    def truncate_to(self, offset: int) -> None: ...
-
-    def truncate_fully(self, offset: int) -> None:
-        """Drop all records; the log begins at `offset`."""
-
-
-class Throttle(Protocol):
-    """Holds back what followers fetch while replicas are moved (broker.quota)."""
-
-    @property
-    def is_active(self) -> bool: ...
-
-    def is_throttled(self, topic: str, index: int) -> bool: ...
-
-    def is_exceeded(self, now_ms: int) -> bool: ...
-
-    def record(self, size_bytes: int, now_ms: int) -> None: ...
-
-
-class FetchSettings(NamedTuple):
-    """What all fetchers share."""
-
-    broker_id: int
-    broker_epoch: Callable[[], int]
-    clock: Clock
-    scheduler: Scheduler
-    peers: Peers
-    endpoint_of: Callable[[int], Endpoint | None]
-    throttle: Throttle | None
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    partition_max_bytes: int
-    backoff_ms: int
-    timeout_ms: int
 
 
 class _State(Enum):

@@ -9,7 +9,8 @@ from zlib import crc32
 from broker.clock import Clock
 from broker.cluster.peers import Endpoint, Peers
 from broker.config import BrokerConfig
-from broker.replica.fetcher import Fetcher, FetchSettings, FollowerReplica, Throttle
+from broker.replica.fetcher import Fetcher
+from broker.replica.following import FetchSettings, FollowerReplica, Throttle
 from broker.replica.waiters import Scheduler
 
 

@@ -26,7 +26,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.cluster.state import LeaderAndIsr
 from broker.protocol.cold import Answer
-from broker.replica.fetcher import FollowerReplica
+from broker.replica.following import FollowerReplica
 from broker.replica.in_sync_changes import InSyncChange
 from broker.replica.partition import Partition
 from broker.replica.replicated_partition import ReplicatedPartition

@@ -14,7 +14,7 @@ from broker.cluster.peers import Endpoint
 from broker.cluster.state import BrokerInfo, LeaderAndIsr
 from broker.log.files import FileOperations
 from broker.records.record import Record, encode_batch
-from broker.replica.fetcher import FollowerReplica
+from broker.replica.following import FollowerReplica
 from broker.replica.in_sync_changes import InSyncChange
 from broker.replica.manager import Overrides, ReplicaManager
 from broker.replica.replicated_partition import ReplicatedPartition

@@ -1,0 +1,81 @@
+"""What fetchers are given: the partitions that this broker follows, the throttle, and what its settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from broker.clock import Clock
+from broker.cluster.peers import Endpoint, Peers
+from broker.protocol.frame import Part
+from broker.replica.waiters import Scheduler
+
+
+class FollowerReplica(Protocol):
+    """What a fetcher needs of a partition that this broker follows (broker.replica.replicated_partition)."""
+
+    topic: str
+    topic_id: UUID
+    index: int
+    leader_epoch: int
+    high_watermark: int
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def latest_epoch(self) -> int:
+        """The leader epoch of the last record; -1 if there is none."""
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(the largest epoch of the log at or below `epoch`, its end offset); (-1, -1) if there is none."""
+
+    def append_as_follower(self, records: Part, high_watermark: int, log_start_offset: int, now_ms: int) -> None:
+        """Append what the leader has after our log's end, maybe nothing, and take over its high watermark as far as our
+        log reaches and its log start offset.
+
+        Raises CorruptBatch for records that cannot be taken (asked for again later), OSError.
+        """
+
+    def call_when_kept(self, then: Callable[[], None]) -> bool:
+        """Whether the leader may be told of the log's end now. If not (it is to be flushed first), call back then."""
+
+    def truncate_to(self, offset: int) -> None: ...
+
+    def truncate_fully(self, offset: int) -> None:
+        """Drop all records; the log begins at `offset`."""
+
+
+class Throttle(Protocol):
+    """Holds back what followers fetch while replicas are moved (broker.quota)."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+    def is_throttled(self, topic: str, index: int) -> bool: ...
+
+    def is_exceeded(self, now_ms: int) -> bool: ...
+
+    def record(self, size_bytes: int, now_ms: int) -> None: ...
+
+
+class FetchSettings(NamedTuple):
+    """What all fetchers share."""
+
+    broker_id: int
+    broker_epoch: Callable[[], int]
+    clock: Clock
+    scheduler: Scheduler
+    peers: Peers
+    endpoint_of: Callable[[int], Endpoint | None]
+    throttle: Throttle | None
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partition_max_bytes: int
+    backoff_ms: int
+    timeout_ms: int
