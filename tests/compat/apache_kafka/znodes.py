@@ -161,6 +161,13 @@ def _stop_one(cluster: Cluster) -> None:
 def _start_it(cluster: Cluster) -> None:
     """and started"""
     cluster.start(cluster.brokers[3])
+    wait_until(lambda: _is_in_sync(cluster, "named"), "every replica is in sync")
+
+
+def _is_in_sync(cluster: Cluster, topic: str) -> bool:
+    assigned = json.loads(cluster.zookeeper.get(f"/brokers/topics/{topic}")[0])["partitions"]
+    states = {number: cluster.partition_state(topic, int(number)) for number in assigned}
+    return all(state and set(state.in_sync_replicas) == set(assigned[number]) for number, state in states.items())
 
 
 def _delete(cluster: Cluster) -> None:
