@@ -426,9 +426,10 @@ class GroupCoordinator:
 
     # Carrying out effects
 
-    def _add(self, group_id: str) -> Group:
-        index = self._topic.index_of(group_id)
-        assert index is not None, "a group without a topic"
+    def _add(self, group_id: str, index: int | None = None) -> Group:
+        if index is None:
+            index = self._topic.index_of(group_id)
+            assert index is not None, "a group without a topic"
         group = self._groups[group_id] = Group(ClassicGroup(group_id, self._settings), index)
         self._schedule_expiry()
         return group
@@ -487,10 +488,13 @@ class GroupCoordinator:
         for header, batch in self._topic.batches(partition):
             settled.take(header, batch)
             yield
-        self._restore(kept_groups(settled))
+        self._restore(kept_groups(settled), partition.index)
 
-    def _restore(self, kept: KeptGroups) -> None:
-        """Take up the groups of one partition, all or none."""
+    def _restore(self, kept: KeptGroups, index: int) -> None:
+        """Take up the groups of one partition, all or none.
+
+        How many partitions there are the cluster may not have told yet: that this one is led here comes first.
+        """
         if kept.unknown_count:
             _logger.warning(
                 "%s: %d records are of other kinds of groups; they stay as they are", OFFSETS_TOPIC, kept.unknown_count
@@ -498,7 +502,7 @@ class GroupCoordinator:
         now = self._now()
         for group_id in {**kept.members, **kept.committed, **kept.undecided}:
             members = kept.members.get(group_id)
-            group = self._add(group_id)
+            group = self._add(group_id, index)
             if members is not None:
                 group.members = ClassicGroup.restored(group_id, self._settings, members, now)
             for partition, offset in kept.committed.get(group_id, {}).items():

@@ -59,10 +59,13 @@ class Client:
         if leader_epoch < self._epochs.get(key, 0):
             return None  # older than what is known: clients do not believe that (KIP-320)
         self._epochs[key] = leader_epoch
+        return self.connection_to(endpoint), leader_epoch
+
+    def connection_to(self, endpoint: Endpoint) -> SimulatedPeer:
         peer = self._connections.get(endpoint)
         if peer is None:
             peer = self._connections[endpoint] = self._peers.connect(endpoint, self.name)
-        return peer, leader_epoch
+        return peer
 
 
 class ProducerSettings(NamedTuple):

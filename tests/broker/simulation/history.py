@@ -15,6 +15,7 @@ from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.checker import Violation
 from tests.broker.simulation.clients import Consumer, Producer, ProducerSettings
 from tests.broker.simulation.cluster import Cluster
+from tests.broker.simulation.committer import Committer
 
 _TOPIC: Final = "t"
 _REPLICAS: Final = 3
@@ -89,6 +90,7 @@ class History:
         """Nobody uses them: they come and go."""
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
+        self.committer: Committer | None = None
         self.faults: list[Callable[[], None]] = [
             *([self._kill] * 4),
             *([self._stop] * 2),
@@ -167,6 +169,9 @@ class History:
         )
         if bugs.found:
             return
+        if self.committer is not None:
+            before = self.committer.acknowledged
+            is_settled = is_settled and world.run(_SETTLE_MS, lambda: self._commits_go_on(before))
         if not is_settled:
             busy = [producer.name for producer in self.producers if not producer.is_idle]
             raise Violation(f"not whole again; still sending: {busy}; " + "; ".join(cluster.describe()))
@@ -181,8 +186,13 @@ class History:
                 acks, is_idempotent=acks == -1 and rng.random() < 0.7, interval_ms=rng.choice((20, 60, 150))
             )
             self.producers.append(Producer(self.cluster, number, settings))
+        if rng.random() < 0.5:
+            self.committer = Committer(self.cluster, (_TOPIC, 0))
         for partition in range(self.partition_count):
             self.consumers.append(Consumer(self.cluster, partition, (_TOPIC, partition)))
+
+    def _commits_go_on(self, before: int) -> bool:
+        return self.committer is not None and self.committer.acknowledged > before and self.cluster.is_whole
 
     def _read_to_the_end(self) -> None:
         ends = {key: self.cluster.checker.partition(key).end_offset for key in self.cluster.keys}
