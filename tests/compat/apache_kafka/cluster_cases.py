@@ -30,6 +30,7 @@ def cluster_case(check: Callable[[Path], None]) -> Callable[[Path], None]:
 
 def cluster_of(directory: Path, systems: Sequence[str] = OURS, **properties: str) -> Cluster:
     settings = {name.replace("_", "."): value for name, value in properties.items()}
+    settings.setdefault("log.segment.delete.delay.ms", "1000")
     return Cluster(systems, directory, Loopback(), properties=settings, one_by_one=True)
 
 

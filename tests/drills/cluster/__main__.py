@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -100,6 +101,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
+    # Either way the processes of the drill end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     directory: Path = options.directory or Path(tempfile.mkdtemp(prefix="cluster-drill-"))
     reports: list[Report] = []
     broken = 0
