@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kio.schema.errors import ErrorCode
 
 from broker.administration import Problem
-from broker.cluster.controller_channel import ControllerChannel
 from broker.internal_topic import plan_of
+from broker.protocol.apis import CREATE_TOPICS
 from broker.protocol.cold import Answer
 from broker.topic_names import topic_name_problem
 
 if TYPE_CHECKING:
+    from broker.cluster.controller_channel import ControllerChannel
     from broker.local_topics import LocalTopics
     from broker.node import Node
 
 _logger = logging.getLogger(__name__)
 
-_CREATE_TOPICS: Final = 19
 _VERSION: Final = 7
 _REFUSALS_KEPT: Final = 1000
 
@@ -99,7 +99,7 @@ class ClusterAutoCreation:
                         self._refused[told.name] = error
 
         self._controller.ask(
-            _CREATE_TOPICS,
+            CREATE_TOPICS,
             _VERSION,
             {"topics": wanted, "timeout": self._timeout_ms, "validate_only": False},
             answered,

@@ -39,7 +39,6 @@ from broker.quota.client_quotas import ClientQuotas
 from broker.quota.replication_throttle import ReplicationThrottles
 from broker.records.record import TransactionMarker
 from broker.replica.fetch_sessions import FetchSessions
-from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from broker.replica.replicated_partition import ReplicatedPartition, Replication
 from broker.replica.waiters import Scheduler
@@ -47,10 +46,11 @@ from broker.topic import Topic
 from broker.txn.coordinator import TransactionCoordinator
 from broker.txn.markers import LocalMarkers, Markers
 from broker.txn.producer_ids import ProducerIds, StoredProducerIds
-from broker.txn.verification import RemoteVerification
 
 if TYPE_CHECKING:
     from broker.cluster.controller.controller import Controller
+    from broker.replica.manager import ReplicaManager
+    from broker.txn.verification import RemoteVerification
 
 _logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ the transaction may have ended here: then what it said counts no longer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -16,7 +16,9 @@ from broker.handlers.fencing import as_known
 from broker.node import Node
 from broker.replica.partition import Partition, Verify
 from broker.txn.transaction import Producer, TopicPartition
-from broker.txn.verification import Verdicts
+
+if TYPE_CHECKING:
+    from broker.txn.verification import Verdicts
 
 
 class Verified(NamedTuple):

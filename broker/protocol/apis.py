@@ -28,9 +28,18 @@ PRODUCE: Final = 0
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
+LEADER_AND_ISR: Final = 4
+STOP_REPLICA: Final = 5
+UPDATE_METADATA: Final = 6
+CONTROLLED_SHUTDOWN: Final = 7
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
+CREATE_TOPICS: Final = 19
+ADD_PARTITIONS_TO_TXN: Final = 24
+WRITE_TXN_MARKERS: Final = 27
 SASL_AUTHENTICATE: Final = 36
+ALTER_PARTITION: Final = 56
+ALLOCATE_PRODUCER_IDS: Final = 67
 _NEVER: Final = 1 << 15
 
 APIS: Final = {
@@ -53,15 +62,15 @@ APIS: Final = {
         Api(16, "list_groups", 0, 5, 3),
         Api(SASL_HANDSHAKE, "sasl_handshake", 0, 1, _NEVER),
         Api(API_VERSIONS, "api_versions", 0, 4, 3),
-        Api(19, "create_topics", 0, 7, 5),
+        Api(CREATE_TOPICS, "create_topics", 0, 7, 5),
         Api(20, "delete_topics", 0, 6, 4),
         Api(21, "delete_records", 0, 2, 2),
         Api(22, "init_producer_id", 0, 5, 2),
         Api(23, "offset_for_leader_epoch", 0, 4, 4),
-        Api(24, "add_partitions_to_txn", 0, 5, 3),
+        Api(ADD_PARTITIONS_TO_TXN, "add_partitions_to_txn", 0, 5, 3),
         Api(25, "add_offsets_to_txn", 0, 4, 3),
         Api(26, "end_txn", 0, 4, 3),
-        Api(27, "write_txn_markers", 0, 1, 1),
+        Api(WRITE_TXN_MARKERS, "write_txn_markers", 0, 1, 1),
         Api(28, "txn_offset_commit", 0, 4, 3),
         Api(29, "describe_acls", 0, 3, 2),
         Api(30, "create_acls", 0, 3, 2),
@@ -88,14 +97,6 @@ APIS: Final = {
         Api(66, "list_transactions", 0, 1, 0),
     )
 }
-
-LEADER_AND_ISR: Final = 4
-STOP_REPLICA: Final = 5
-UPDATE_METADATA: Final = 6
-CONTROLLED_SHUTDOWN: Final = 7
-OFFSET_FOR_LEADER_EPOCH: Final = 23
-ALTER_PARTITION: Final = 56
-ALLOCATE_PRODUCER_IDS: Final = 67
 
 CLUSTER_APIS: Final = {
     api.key: api

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.controller_channel import ControllerChannel
 from broker.cluster.state import LeaderAndIsr
 from broker.protocol.apis import ALTER_PARTITION
 from broker.protocol.cold import Answer
 from broker.replica.waiters import Scheduler
+
+if TYPE_CHECKING:
+    from broker.cluster.controller_channel import ControllerChannel
 
 _logger = logging.getLogger(__name__)
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.connections import Connections
 from broker.cluster.peers import PeerFailure, ask
 from broker.internal_topic import TRANSACTIONS_TOPIC
+from broker.protocol.apis import WRITE_TXN_MARKERS
 from broker.protocol.cold import Answer
 from broker.records.record import TransactionMarker
 from broker.txn.transaction import TopicPartition
 
 if TYPE_CHECKING:
+    from broker.cluster.connections import Connections
     from broker.node import Node
 
-_WRITE_TXN_MARKERS: Final = 27
 _VERSION: Final = 1
 """Kafka's at inter.broker.protocol.version 3.9."""
 
@@ -134,7 +134,7 @@ class RemoteMarkers:
             else:
                 _tell_each(batch, answer)
 
-        ask(peer, _WRITE_TXN_MARKERS, _VERSION, _request(batch), answered, timeout_ms=self._timeout_ms)
+        ask(peer, WRITE_TXN_MARKERS, _VERSION, _request(batch), answered, timeout_ms=self._timeout_ms)
 
 
 def _tell(wanted: _Wanted, error: ErrorCode) -> None:

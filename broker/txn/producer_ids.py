@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.controller_channel import RETRY_BACKOFF_MS, ControllerChannel
 from broker.protocol.apis import ALLOCATE_PRODUCER_IDS
 from broker.protocol.cold import Answer
 
 if TYPE_CHECKING:
+    from broker.cluster.controller_channel import ControllerChannel
     from broker.node import Node
 
 _logger = logging.getLogger(__name__)
 
 _VERSION: Final = 0
+_RETRY_BACKOFF_MS: Final = 100
 _PREFETCH_BELOW: Final = 0.1
 """The rest of a block at which the next is asked for."""
 
@@ -111,6 +112,6 @@ class AllocatedProducerIds:
         elif answer.error_code:
             # Such as STALE_BROKER_EPOCH while the broker registers anew.
             _logger.warning("no block of producer ids yet: %s", ErrorCode(answer.error_code).name)
-            self._node.scheduler.call_later(RETRY_BACKOFF_MS, self._ask)
+            self._node.scheduler.call_later(_RETRY_BACKOFF_MS, self._ask)
         else:
             self._next_block = _Block(self._node, answer.producer_id_start, answer.producer_id_len)

@@ -16,13 +16,13 @@ from kio.schema.errors import ErrorCode
 from broker.cluster.connections import Connections
 from broker.cluster.peers import PeerFailure, ask
 from broker.internal_topic import TRANSACTIONS_TOPIC
+from broker.protocol.apis import ADD_PARTITIONS_TO_TXN
 from broker.protocol.cold import Answer
 from broker.txn.transaction import Producer, TopicPartition
 
 if TYPE_CHECKING:
     from broker.node import Node
 
-_ADD_PARTITIONS_TO_TXN: Final = 24
 _VERSION: Final = 5
 
 Verdicts = Mapping[TopicPartition, ErrorCode]
@@ -98,7 +98,7 @@ class RemoteVerification:
                 _tell(batch, answer)
 
         request = {"transactions": [_transaction(question) for question in batch.values()]}
-        ask(peer, _ADD_PARTITIONS_TO_TXN, _VERSION, request, answered, timeout_ms=self._timeout_ms)
+        ask(peer, ADD_PARTITIONS_TO_TXN, _VERSION, request, answered, timeout_ms=self._timeout_ms)
 
 
 def _transaction(question: _Question) -> Answer:
