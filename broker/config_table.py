@@ -132,8 +132,6 @@ BROKER_PROPERTIES: Final = {
         _honoured("ssl.truststore.password", PASSWORD, None),
         _honoured("ssl.truststore.certificates", PASSWORD, None),
         _honoured("ssl.principal.mapping.rules", STRING, "DEFAULT"),
-        _honoured("ssl.endpoint.identification.algorithm", STRING, "https", None, None, "https", ""),
-        _honoured("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI"),
         # The cluster
         _honoured("zookeeper.connect", STRING, None),
         _in_a_cluster("zookeeper.session.timeout.ms", INT, 18_000),
@@ -144,7 +142,7 @@ BROKER_PROPERTIES: Final = {
         _in_a_cluster("inter.broker.listener.name", STRING, None),
         _in_a_cluster("security.inter.broker.protocol", STRING, "PLAINTEXT"),
         _in_a_cluster("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI"),
-        _in_a_cluster("ssl.endpoint.identification.algorithm", STRING, "https"),
+        _in_a_cluster("ssl.endpoint.identification.algorithm", STRING, "https", None, None, "https", ""),
         _in_a_cluster("controller.socket.timeout.ms", INT, 30_000),
         _in_a_cluster("request.timeout.ms", INT, 30_000),
         _in_a_cluster("controlled.shutdown.enable", BOOLEAN, True),
