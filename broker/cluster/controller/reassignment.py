@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _UNKNOWN: Final = Problem(ErrorCode.unknown_topic_or_partition, "The partition does not exist.")
+_WOULD_LOSE: Final = Problem(
+    ErrorCode.invalid_replica_assignment,
+    "None of the replicas that would stay is in sync: what was acknowledged is only on those that would be deleted.",
+)
 _NOT_IN_PROGRESS: Final = Problem(ErrorCode.no_reassignment_in_progress, "No partition reassignment is in progress.")
 
 
@@ -78,11 +82,15 @@ class Reassignments:
             if partition is None or self._context.is_to_be_deleted(key[0]) or not target:
                 refused.add(key)
             elif not (partition.assignment.is_being_reassigned and partition.assignment.target == target):
-                accepted[key] = partition.assignment.reassigned_to(target)
+                change = partition.assignment.reassigned_to(target)
+                if self._would_lose(key, change):
+                    refused.add(key)
+                else:
+                    accepted[key] = change
         failed = yield from self._take_up(accepted)
         refused |= failed.keys()
         if refused:
-            _logger.warning("cannot reassign %s: not there, or not to anybody", _names(refused))
+            _logger.warning("cannot reassign %s: not there, or not to anybody who is in sync", _names(refused))
             yield from self._take_from_znode(lambda key, _: key in refused)
         return accepted.keys() - refused
 
@@ -100,7 +108,10 @@ class Reassignments:
         partition = self._context.get(key)
         present = ReplicaAssignment(()) if partition is None else partition.assignment
         if target is None:
-            return present.reassigned_to(present.origin) if present.is_being_reassigned else _NOT_IN_PROGRESS
+            if not present.is_being_reassigned:
+                return _NOT_IN_PROGRESS
+            change = present.reassigned_to(present.origin)
+            return _WOULD_LOSE if self._would_lose(key, change) else change
         if not target:
             reason = "Empty replica list specified in partition reassignment."
         elif len(set(target)) < len(target):
@@ -111,12 +122,22 @@ class Reassignments:
             change = present.reassigned_to(tuple(target))
             live = self._context.live_broker_ids()
             if live.issuperset(change.adding):
-                return _UNKNOWN if partition is None or self._context.is_to_be_deleted(key[0]) else change
+                if partition is None or self._context.is_to_be_deleted(key[0]):
+                    return _UNKNOWN
+                return _WOULD_LOSE if self._would_lose(key, change) else change
             reason = (
                 "Replica assignment has brokers that are not alive. "
                 f"Replica list: {list(change.adding)}, live broker list: {sorted(live)}"
             )
         return Problem(ErrorCode.invalid_replica_assignment, reason)
+
+    def _would_lose(self, key: TopicPartition, change: ReplicaAssignment) -> bool:
+        """Whether nobody in sync stays: a former move is given up after all that it came from fell out of sync.
+
+        (Kafka's controller refuses that with KRaft, and deletes them with ZooKeeper.)
+        """
+        leadership = self._context.leadership(key)
+        return leadership is not None and set(leadership.in_sync_replicas).isdisjoint(change.replicas)
 
     # The phases
 

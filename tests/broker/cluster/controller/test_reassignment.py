@@ -139,6 +139,27 @@ def test_a_new_wish_takes_the_place_of_the_last() -> None:
     assert deleted_on(cluster) == {1}
 
 
+def test_nobody_who_alone_has_everything_is_taken_away() -> None:
+    """Of those that came only 4 is in sync when the others die: what was acknowledged since is nowhere else."""
+    cluster = moving_cluster()
+    move(cluster, [4, 5, 6])
+    cluster.set_in_sync("t", (1, 2, 3, 4))
+    for broker_id in (3, 2, 1):
+        cluster.end_process(broker_id)
+        cluster.run()
+    assert (cluster.leader("t"), cluster.in_sync("t")) == (4, (4,))
+    cluster.forget()
+    before = cluster.assignment("t")
+    refused = {T0: ErrorCode.invalid_replica_assignment}
+    assert alter(cluster, {T0: None}) == refused
+    assert alter(cluster, {T0: [5, 6]}) == refused
+    assert cluster.assignment("t") == before
+    assert (cluster.leader("t"), cluster.in_sync("t")) == (4, (4,))
+    assert deleted_on(cluster) == set()
+    move(cluster, [4, 6])
+    assert cluster.leader("t") == 4
+
+
 @pytest.mark.parametrize("controllers", [1, 2])
 def test_the_next_controller_goes_on(controllers: int) -> None:
     cluster = moving_cluster()
