@@ -10,13 +10,13 @@ import typer
 from typer.core import TyperGroup
 
 from broker.cli import COMMANDS, app
-from broker.protocol.apis import APIS
+from broker.protocol.apis import APIS, CLUSTER_APIS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "broker.md").read_text("utf-8")
 SHOWN = re.findall(r"highwater broker ([a-z-]+)(.*)", "\n".join(re.findall(r"```\n(.*?)```", TEXT, re.DOTALL)))
 
 
-def test_the_table_of_apis_is_the_brokers() -> None:
+def test_the_tables_of_apis_are_the_brokers() -> None:
     rows = re.findall(r"^\| (\d+) \| (\w+) \| (\d+)–(\d+)(?: \(told from (\d+)\))? \|$", TEXT, re.MULTILINE)
     assert [(int(key), name, int(low), int(high), int(told or low)) for key, name, low, high, told in rows] == [
         (
@@ -26,7 +26,8 @@ def test_the_table_of_apis_is_the_brokers() -> None:
             api.max_version,
             api.min_version,
         )
-        for api in sorted(APIS.values())
+        for apis in (APIS, CLUSTER_APIS)
+        for api in sorted(apis.values())
     ]
 
 
