@@ -191,8 +191,10 @@ class ReplicaManager:
         """Carry out the request, and call back with the answer to it; that may be before this returns."""
 
         def carry_out(done: Callable[[], None]) -> None:
-            then(self._stop_replica(request, version))
-            done()
+            try:
+                then(self._stop_replica(request, version))
+            finally:
+                done()
 
         self._order(carry_out)
 
@@ -213,19 +215,27 @@ class ReplicaManager:
         new_topics = list(dict.fromkeys(each.topic for each in told if self._node.topic(each.topic) is None))
 
         def carry_out(configs: Mapping[str, Overrides]) -> None:
-            error = self._node.epochs.obey(request.controller_epoch, request.broker_epoch if version >= 2 else -1)
-            if error:
-                _logger.warning("LeaderAndIsr of controller %d is refused: %s", request.controller_id, error.name)
-                outcomes = [error] * len(told)
-            else:
-                outcomes = self._change_roles(told, configs)
-            then(_leader_and_isr_answer(error, told, outcomes, version))
-            done()
+            # A fault of ours in one order must not keep the broker from all that come after it.
+            try:
+                then(self._leader_and_isr(request, version, told, configs))
+            finally:
+                done()
 
         if new_topics:
             self._read_topic_configs(new_topics, carry_out)
         else:
             carry_out({})
+
+    def _leader_and_isr(
+        self, request: Any, version: int, told: Sequence[_Told], configs: Mapping[str, Overrides]
+    ) -> Answer:
+        error = self._node.epochs.obey(request.controller_epoch, request.broker_epoch if version >= 2 else -1)
+        if error:
+            _logger.warning("LeaderAndIsr of controller %d is refused: %s", request.controller_id, error.name)
+            outcomes = [error] * len(told)
+        else:
+            outcomes = self._change_roles(told, configs)
+        return _leader_and_isr_answer(error, told, outcomes, version)
 
     def _change_roles(self, told: Sequence[_Told], configs: Mapping[str, Overrides]) -> list[ErrorCode]:
         outcomes = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
@@ -126,6 +127,15 @@ class TestLeaderAndIsr:
         assert [epoch for _, _, epoch in broker.roles] == [0, None]
         assert broker.replica().log.config.segment_bytes == 12345
         assert broker.replica().min_in_sync_replicas == 2
+
+    def test_an_order_that_fails_holds_up_none_after_it(self, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        broker = make()
+        with monkeypatch.context() as patched:
+            patched.setattr(broker.following, "add", Mock(side_effect=RuntimeError("a fault of ours")))
+            with pytest.raises(RuntimeError):
+                broker.tell(leader=1, leader_epoch=0)
+        assert broker.tell(leader=0, leader_epoch=1) is ErrorCode.none
+        assert broker.replica().is_leader
 
     def test_what_is_elsewhere_and_what_is_nowhere(self, make: Make) -> None:
         broker = make()
