@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -31,6 +32,8 @@ _LARGEST_LOAD_BYTES: Final = 2 * GIB
 # Of the short load that tells the rate: enough that connecting hardly counts.
 _FIRST_RECORDS: Final = 50_000
 _LEAST_RECORDS: Final = 1000
+# The controller tells one broker after another of a new topic, and until then it refuses what is sent without asking.
+_TOLD_WITHIN_S: Final = 1.0
 
 Figures = dict[str, float]
 
@@ -108,6 +111,8 @@ class Topic:
         if self._client:
             assignment = self.broker.assignment(self.partitions)
             self._client.create_topic(self.name, self.partitions, self._config, assignment=assignment)
+            if len(self.broker.processes) > 1:
+                time.sleep(_TOLD_WITHIN_S)
         return self
 
     def __exit__(self, *_: object) -> None:
