@@ -33,9 +33,19 @@ class Committer(Client):
         super().__init__(cluster, "committer")
         self._key = key
         self._tried = self.acknowledged = -1
+        self._stops_after: int | None = None
+        """The last commit that was acknowledged when it was told to stop: one more, and it has."""
+        self.is_idle = False
         self._step()
 
+    def stop_after_next(self) -> None:
+        """A cluster that is healed takes another commit."""
+        self._stops_after = self.acknowledged
+
     def _step(self) -> None:
+        if self._stops_after is not None and self.acknowledged > self._stops_after:
+            self.is_idle = True
+            return
         found = self.leader_of(_COORDINATOR)
         if found is None:
             self._have_the_topic_made()

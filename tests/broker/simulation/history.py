@@ -164,16 +164,16 @@ class History:
         cluster.heal()
         for producer in self.producers:
             producer.is_stopped = True
+        if self.committer is not None:
+            self.committer.stop_after_next()
+        clients: list[Producer | Committer] = [*self.producers, *([self.committer] if self.committer else [])]
         is_settled = world.run(
-            _SETTLE_MS, lambda: bool(bugs.found) or (all(p.is_idle for p in self.producers) and cluster.is_whole)
+            _SETTLE_MS, lambda: bool(bugs.found) or (all(client.is_idle for client in clients) and cluster.is_whole)
         )
         if bugs.found:
             return
-        if self.committer is not None:
-            before = self.committer.acknowledged
-            is_settled = is_settled and world.run(_SETTLE_MS, lambda: self._commits_go_on(before))
         if not is_settled:
-            busy = [producer.name for producer in self.producers if not producer.is_idle]
+            busy = [client.name for client in clients if not client.is_idle]
             raise Violation(f"not whole again; still sending: {busy}; " + "; ".join(cluster.describe()))
         self._read_to_the_end()
         cluster.check_convergence()
@@ -190,9 +190,6 @@ class History:
             self.committer = Committer(self.cluster, (_TOPIC, 0))
         for partition in range(self.partition_count):
             self.consumers.append(Consumer(self.cluster, partition, (_TOPIC, partition)))
-
-    def _commits_go_on(self, before: int) -> bool:
-        return self.committer is not None and self.committer.acknowledged > before and self.cluster.is_whole
 
     def _read_to_the_end(self) -> None:
         ends = {key: self.cluster.checker.partition(key).end_offset for key in self.cluster.keys}
