@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.config import TopicConfig, check_topic_overrides
+from broker.config import BrokerConfig, TopicConfig, check_topic_overrides
 from broker.log.checkpoint import TopicPartition
 from broker.topic_names import metric_name, topic_name_problem
 
@@ -29,6 +29,10 @@ class Problem(NamedTuple):
 
 
 NOT_CONTROLLER: Final = Problem(ErrorCode.not_controller, "This is not the correct controller for this cluster.")
+UNKNOWN_TOPIC: Final = Problem(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
+DELETION_DISABLED: Final = Problem(
+    ErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable)."
+)
 
 
 class NewTopic(NamedTuple):
@@ -39,6 +43,14 @@ class NewTopic(NamedTuple):
     replication_factor: int = -1
     assignment: Mapping[int, list[int]] | None = None
     config: Mapping[str, str | None] | None = None
+
+    def counts(self, config: BrokerConfig) -> tuple[int, int]:
+        """Of partitions and of replicas of each, where no assignment says so."""
+        partition_count, replication_factor = self.partition_count, self.replication_factor
+        return (
+            config.integer("num.partitions") if partition_count == -1 else partition_count,
+            config.integer("default.replication.factor") if replication_factor == -1 else replication_factor,
+        )
 
 
 class CreatedTopic(NamedTuple):
@@ -145,6 +157,26 @@ def check_new_topic(wanted: NewTopic, names: Mapping[str, str]) -> Problem | Non
             "Both cannot be used at the same time.",
         )
     return None
+
+
+def check_growth(current: int, total: int) -> Problem | None:
+    """Why a topic of so many partitions cannot get a total of others."""
+    if total < current:
+        reason = f"Topic currently has {current} partitions, which is higher than the requested {total}."
+        return Problem(ErrorCode.invalid_partitions, reason)
+    if total == current:
+        return Problem(ErrorCode.invalid_partitions, f"Topic already has {current} partitions.")
+    if total - current > MAX_PARTITIONS_PER_REQUEST:
+        return too_many_partitions(total - current)
+    return None
+
+
+def marked_for_deletion(name: str) -> Problem:
+    return Problem(ErrorCode.topic_already_exists, f"Topic '{name}' is marked for deletion.")
+
+
+def unknown_topic(name: str) -> Problem:
+    return Problem(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
 
 
 def too_many_partitions(count: int) -> Problem:

@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING
 from kio.schema.errors import ErrorCode
 
 from broker.administration import (
+    DELETION_DISABLED,
     MAX_PARTITIONS_PER_REQUEST,
+    UNKNOWN_TOPIC,
     CreatedTopic,
     ElectionType,
     MorePartitions,
     NewTopic,
     Problem,
     Reassignment,
+    check_growth,
     check_new_topic,
+    marked_for_deletion,
     too_many_partitions,
+    unknown_topic,
 )
 from broker.cluster.store import TopicRecord
 from broker.cluster.znodes import random_topic_id
@@ -200,15 +205,10 @@ class LocalTopics:
         if problem := check_new_topic(wanted, names):
             return problem
         if wanted.name in self._node.half_gone or wanted.name in self._node.metadata.topics_marked_for_deletion():
-            return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' is marked for deletion.")
+            return marked_for_deletion(wanted.name)
         if wanted.assignment:
             return self._check_assignment(wanted.assignment, first=0)
-        count = self._node.config.integer("num.partitions") if wanted.partition_count == -1 else wanted.partition_count
-        replication_factor = (
-            self._node.config.integer("default.replication.factor")
-            if wanted.replication_factor == -1
-            else wanted.replication_factor
-        )
+        count, replication_factor = wanted.counts(self._node.config)
         if count <= 0:
             return Problem(ErrorCode.invalid_partitions, "Number of partitions must be larger than 0.")
         if count > MAX_PARTITIONS_PER_REQUEST:
@@ -243,17 +243,10 @@ class LocalTopics:
         name, total, assignments = wanted
         topic = self._node.topic(name)
         if topic is None:
-            return Problem(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+            return unknown_topic(name)
         current = len(topic.partitions)
-        if total <= current:
-            return Problem(
-                ErrorCode.invalid_partitions,
-                f"Topic currently has {current} partitions, which is higher than the requested {total}."
-                if total < current
-                else f"Topic already has {current} partitions.",
-            )
-        if total - current > MAX_PARTITIONS_PER_REQUEST:
-            return too_many_partitions(total - current)
+        if problem := check_growth(current, total):
+            return problem
         if assignments is not None and len(assignments) != total - current:
             return Problem(
                 ErrorCode.invalid_replica_assignment,
@@ -280,9 +273,9 @@ class LocalTopics:
     def delete(self, name: str) -> Problem | None:
         topic = self._node.topic(name)
         if topic is None:
-            return Problem(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
+            return UNKNOWN_TOPIC
         if not self._node.config.boolean("delete.topic.enable"):
-            return Problem(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable).")
+            return DELETION_DISABLED
         try:
             self._node.metadata.mark_for_deletion(name)
             self._node.forget_topic(topic)

@@ -16,16 +16,21 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from broker.administration import (
+    DELETION_DISABLED,
     MAX_PARTITIONS_PER_REQUEST,
     NOT_CONTROLLER,
+    UNKNOWN_TOPIC,
     CreatedTopic,
     ElectionType,
     MorePartitions,
     NewTopic,
     Problem,
     Reassignment,
+    check_growth,
     check_new_topic,
+    marked_for_deletion,
     too_many_partitions,
+    unknown_topic,
 )
 from broker.cluster import znodes
 from broker.cluster.controller.assignment import assign_replicas
@@ -57,7 +62,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _TIMED_OUT: Final = Problem(ErrorCode.request_timed_out, "The request timed out.")
-_UNKNOWN_TOPIC: Final = Problem(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
 
 
 class ClusterAdministration:
@@ -117,8 +121,7 @@ class ClusterAdministration:
         assignments: dict[str, dict[int, list[int]]] = {}
         for topic in wanted:
             if topic.name in to_delete:
-                already = f"Topic '{topic.name}' is marked for deletion."
-                results.append(Problem(ErrorCode.topic_already_exists, already))
+                results.append(marked_for_deletion(topic.name))
                 continue
             assignment = check_new_topic(topic, names) or self._assign(topic)
             if isinstance(assignment, Problem):
@@ -151,14 +154,9 @@ class ClusterAdministration:
     def _assign(self, wanted: NewTopic) -> Problem | dict[int, list[int]]:
         if wanted.assignment:
             return _check_assignment(wanted.assignment)
-        count = self._config.integer("num.partitions") if wanted.partition_count == -1 else wanted.partition_count
+        count, replication_factor = wanted.counts(self._config)
         if count > MAX_PARTITIONS_PER_REQUEST:
             return too_many_partitions(count)
-        replication_factor = (
-            self._config.integer("default.replication.factor")
-            if wanted.replication_factor == -1
-            else wanted.replication_factor
-        )
         return assign_replicas(self._racks(), count, replication_factor, self._random)
 
     def _racks(self) -> dict[int, str | None]:
@@ -229,7 +227,7 @@ class ClusterAdministration:
     def _grow(self, context: ControllerContext, wanted: MorePartitions, znode: Any) -> Problem | Set:
         name, total, assignments = wanted
         if not isinstance(znode, Znode):
-            return Problem(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+            return unknown_topic(name)
         if context.is_to_be_deleted(name):
             return Problem(ErrorCode.invalid_topic_exception, "The topic is queued for deletion.")
         try:
@@ -242,15 +240,8 @@ class ClusterAdministration:
                 f"A partition reassignment is in progress for the topic '{name}'.",
             )
         current = len(present)
-        if total <= current:
-            return Problem(
-                ErrorCode.invalid_partitions,
-                f"Topic currently has {current} partitions, which is higher than the requested {total}."
-                if total < current
-                else f"Topic already has {current} partitions.",
-            )
-        if total - current > MAX_PARTITIONS_PER_REQUEST:
-            return too_many_partitions(total - current)
+        if problem := check_growth(current, total):
+            return problem
         added = self._assign_more(present, total - current, assignments)
         if isinstance(added, Problem):
             return added
@@ -304,8 +295,7 @@ class ClusterAdministration:
 
     def _mark(self, context: ControllerContext, names: Sequence[str]) -> Rounds[list[Problem | None]]:
         if not self._config.boolean("delete.topic.enable"):
-            disabled = Problem(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable).")
-            return [disabled] * len(names)
+            return [DELETION_DISABLED] * len(names)
         known = [name for name in dict.fromkeys(names) if self._cluster.topic(name) is not None]
         results = yield from write(context, [Create(znodes.delete_topic_path(name)) for name in known])
         outcomes = dict(zip(known, results, strict=True))
@@ -315,7 +305,7 @@ class ClusterAdministration:
             for name, outcome in outcomes.items()
             if isinstance(outcome, ZooKeeperError) and outcome is not ZooKeeperError.NODE_EXISTS
         }
-        return [failures.get(name) if name in outcomes else _UNKNOWN_TOPIC for name in names]
+        return [failures.get(name) if name in outcomes else UNKNOWN_TOPIC for name in names]
 
     # Partitions that are led by another, or are to be elsewhere
 
