@@ -235,11 +235,12 @@ class Reassignments:
                 else:
                     states[key] = leadership._replace(leader_epoch=leadership.leader_epoch + 1)
             written = yield from write_states(self._context, states)
-            for key in written.done:
+            for key, state in written.done.items():
+                # What is new may be put on any log directory; what was in sync has one, which may be offline.
                 assignment = self._context[key].assignment
-                # What is new may be put on any log directory; of the others it matters that theirs may be offline.
-                self._term.batch.add_leader_and_isr(assignment.origin, key)
-                self._term.batch.add_leader_and_isr(assignment.adding, key, is_new=True)
+                new = [replica for replica in assignment.adding if replica not in state.in_sync_replicas]
+                self._term.batch.add_leader_and_isr(set(assignment.replicas).difference(new), key)
+                self._term.batch.add_leader_and_isr(new, key, is_new=True)
             for key, why in written.failed.items():
                 _logger.error("%s-%d is being reassigned: %s", *key, why)
             remaining = written.changed

@@ -155,9 +155,35 @@ def test_nobody_who_alone_has_everything_is_taken_away() -> None:
     assert alter(cluster, {T0: [5, 6]}) == refused
     assert cluster.assignment("t") == before
     assert (cluster.leader("t"), cluster.in_sync("t")) == (4, (4,))
+    cluster.ensemble.make(znodes.REASSIGN_PARTITIONS, znodes.encode(znodes.reassignment_value({T0: (5, 6)})))
+    cluster.run()
+    assert cluster.ensemble.data(znodes.REASSIGN_PARTITIONS) is None
+    assert cluster.assignment("t") == before
     assert deleted_on(cluster) == set()
     move(cluster, [4, 6])
     assert cluster.leader("t") == 4
+
+
+def test_a_replica_that_came_into_sync_is_new_no_longer() -> None:
+    """Its broker would begin it anew, empty, beside a log directory that failed."""
+    cluster = moving_cluster()
+    move(cluster, [4, 5, 6])
+    cluster.set_in_sync("t", (1, 2, 3, 4))
+    for broker_id in (3, 2, 1):
+        cluster.end_process(broker_id)
+        cluster.run()
+    cluster.end_session(4)
+    cluster.forget()
+    cluster.start(4)
+    assert cluster.leader("t") == 4
+    told = [
+        (broker_id, state.is_new)
+        for broker_id, request in cluster.told("leader_and_isr")
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+    assert {is_new for broker_id, is_new in told if broker_id == 4} == {False}
+    assert (5, True) in told
 
 
 @pytest.mark.parametrize("controllers", [1, 2])
