@@ -32,6 +32,9 @@ class MetadataCache:
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.controller_id = NO_BROKER
+        self.is_complete = False
+        """Whether this is the cluster, and not yet less of it: who is told of no brokers or topics may forget his own.
+        (librdkafka drops brokers that Metadata does not name, and their connections, from 2.10 on.)"""
         self.when_deleted: list[Callable[[list[TopicPartition]], None]] = []
         """Called with the partitions that an update took away, before it is told that the view changed."""
         self._keys = itertools.count()
@@ -87,6 +90,16 @@ class MetadataCache:
         if deleted:
             for tell_deleted in self.when_deleted:
                 tell_deleted(deleted)
+        self.is_complete = self.is_complete or bool(self._topics)
+        self._tell()
+
+    def complete(self) -> None:
+        """There is no more than what was told."""
+        if not self.is_complete:
+            self.is_complete = True
+            self._tell()
+
+    def _tell(self) -> None:
         for tell in tuple(self._when_changed.values()):
             tell()
 

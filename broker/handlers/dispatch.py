@@ -1,14 +1,18 @@
-"""From a request's frame to the buffers of its answer, by way of the table of APIs. Sans-IO."""
+"""From a request's frame to the buffers of its answer, by way of the table of APIs. Sans-IO.
+
+A broker that has just started in a cluster answers what needs to know the cluster when the controller has told of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from broker.cluster.metadata import MetadataCache
 from broker.handlers.reply import Client, CloseConnection, Deferred, Reply, RequestContext, answer_and_hang_up
 from broker.handlers.sasl_authenticate import take_token
 from broker.metrics.counters import RequestCounters
@@ -20,6 +24,21 @@ from broker.protocol.primitives import Decoder, MalformedRequestError
 
 Decode = Callable[[Decoder, int], Any]
 Handle = Callable[[Node, RequestContext, Any], Reply]
+
+
+_NEED_THE_CLUSTER: Final = frozenset(
+    (
+        "metadata",
+        "offset_commit",
+        "find_coordinator",
+        "delete_topics",
+        "add_partitions_to_txn",
+        "txn_offset_commit",
+        "describe_configs",
+        "describe_cluster",
+    )
+)
+"""What would say of topics and brokers that they are not there."""
 
 
 class _Handler(NamedTuple):
@@ -117,8 +136,33 @@ class Dispatcher:
             raise MalformedRequestError(f"there is no API {api_key} here")
         module = import_module(f"broker.handlers.{api.name}")
         decode: Decode = getattr(module, "decode", None) or partial(_decode_cold, api.name)
-        handler = self._handlers[api_key] = _Handler(api, decode, module.handle, self._node.counters.requests[api_key])
+        handler = _Handler(api, decode, module.handle, self._node.counters.requests[api_key])
+        cluster = self._node.cluster
+        if api.name in _NEED_THE_CLUSTER and isinstance(cluster, MetadataCache) and not cluster.is_complete:
+            return handler._replace(handle=partial(_handle_when_complete, cluster, module.handle))
+        self._handlers[api_key] = handler
         return handler
+
+
+def _handle_when_complete(
+    cluster: MetadataCache, handle: Handle, node: Node, context: RequestContext, request: Any
+) -> Reply:
+    deferred = Deferred()
+
+    def look() -> None:
+        if not cluster.is_complete:
+            return
+        end()
+        reply = handle(node, context, request)
+        if isinstance(reply, Deferred):
+            deferred.on_cancel = reply.cancel
+            reply.on_ready(deferred.complete)
+        else:
+            assert reply is not None, "only produce requests have no answer"
+            deferred.complete(reply)
+
+    end = deferred.on_cancel = cluster.when_changed(look)
+    return deferred
 
 
 def _frame(handler: _Handler, version: int, correlation_id: int, answer: Parts | cold.Answer) -> list[Part]:

@@ -4,18 +4,24 @@ Behaviour: the controller tells which brokers live, who leads which partition, a
 refused with STALE_BROKER_EPOCH if it means an earlier registration of this broker, and with STALE_CONTROLLER_EPOCH if a
 later controller was heard before.
 
+A controller that takes over tells of the brokers first, and of the partitions when it has looked after them. A broker
+that has replicas waits for that with its answers to clients (broker.handlers.dispatch).
+
 Versions: v1 brings several endpoints of a broker, v2 racks, v3 the names of listeners, v4 offline replicas, v5 the
 broker epoch and topics, v7 topic ids. Type, of v8, matters to those who migrate to KRaft (KIP-866).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from broker.cluster.epochs import UNKNOWN_EPOCH
 from broker.cluster.metadata import MetadataCache
 from broker.handlers.reply import Reply, RequestContext
 from broker.node import Node
+
+_PARTITIONS_FOLLOW_WITHIN_MS: Final = 2000
+"""They never do when all topics were deleted while the broker was down."""
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -24,4 +30,9 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     error_code = node.epochs.obey(request.controller_epoch, broker_epoch)
     if not error_code:
         node.cluster.update(request, context.version)
+        if not node.cluster.is_complete:
+            if any(node.topics()):
+                node.scheduler.call_later(_PARTITIONS_FOLLOW_WITHIN_MS, node.cluster.complete)
+            else:
+                node.cluster.complete()
     return {"error_code": error_code}

@@ -110,14 +110,16 @@ def run(config: BrokerConfig) -> int:
             bound[-1] = _secured(listener, endpoint, config, lambda: opened.store.scram_credentials())
         if metrics_endpoint is not None:
             metrics = bind(metrics_endpoint, None, config)
+            metrics.listen(config)
         if not config.is_of_a_cluster:
+            for listener in bound:
+                listener.listen(config)
             _open_alone(opened, config, files, paths)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_Broker(config, files, paths, opened, bound, metrics, started_ns).run())
     except BaseException:
         for listener in [*bound, *([] if metrics is None else [metrics])]:
-            for listening in listener.sockets:
-                listening.close()
+            listener.close()
         if opened.has_log_directories:
             opened.log_directories.close(clean=False)
         raise
@@ -308,34 +310,47 @@ class _Broker:
         windows = self._config.integer("quota.window.num"), self._config.integer("quota.window.size.seconds") * 1000
         limits = ConnectionLimits(Limits.of(self._config), self._node.counters, WindowedRate(*windows))
         self._config.when_changed.append(lambda: limits.change(Limits.of(self._config)))
-        acceptors = [
-            Acceptor(
-                loop, listening, limits, self._connection_factory(dispatcher, bound), bound.tls and bound.tls.context
-            )
-            for bound in self._bound
-            for listening in bound.sockets
-        ]
+        acceptors: list[Acceptor] = []
+
+        def accept() -> None:
+            for bound in self._bound:
+                make, tls = self._connection_factory(dispatcher, bound), bound.tls and bound.tls.context
+                acceptors.extend(Acceptor(loop, listening, limits, make, tls) for listening in bound.sockets)
+
         metrics = await self._serve_metrics()
         self._start_housekeeping()
         # What exists now lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
-        exit_code = await self._until_stopped()
+        exit_code = await self._until_stopped(accept)
         for acceptor in acceptors:
             await acceptor.close()
+        for bound in self._bound:
+            bound.close()
         if metrics is not None:
             metrics.close()
         if self._storage_has_failed:
             return EXIT_FAILED
         return max(exit_code, await self._stop_cleanly())
 
-    async def _until_stopped(self) -> int:
-        """Come back when the broker is to stop, with its exit code."""
+    async def _until_stopped(self, accept: Callable[[], None]) -> int:
+        """Come back when the broker is to stop, with its exit code. Connections are taken with `accept`.
+
+        In a cluster that is after the broker has registered, and until then they are refused, as Kafka's are: whoever
+        knows it from before goes elsewhere, as it leads nothing yet and knows of nobody.
+        """
         if self._membership is None:
+            accept()
             self._tell_ready()
             return await self._stop
-        joining = self._loop.create_task(self._membership.join(self._node, self._bound))
+
+        def listen() -> None:
+            for bound in self._bound:
+                bound.listen(self._config)
+            accept()
+
+        joining = self._loop.create_task(self._membership.join(self._node, self._bound, listen))
         await asyncio.wait((joining, self._stop), return_when=asyncio.FIRST_COMPLETED)
         if joining.done():
             joining.result()

@@ -42,6 +42,19 @@ class BoundListener(NamedTuple):
     tls: Tls | None = None
     sasl: SaslSettings | None = None
 
+    def listen(self, config: BrokerConfig) -> None:
+        """From now on clients that connect wait; until then they are refused. Raises ListenError."""
+        for bound in self.sockets:
+            try:
+                bound.listen(config.integer("socket.listen.backlog.size"))
+            except OSError as error:
+                host, port = bound.getsockname()[:2]
+                raise ListenError(_explain(error, Endpoint(self.listener.name, host, port), port)) from None
+
+    def close(self) -> None:
+        for bound in self.sockets:
+            bound.close()
+
 
 class ListenError(Exception):
     """An address that cannot be listened on; the text names it and the way out."""
@@ -107,13 +120,16 @@ def _parse_protocol_map(config: BrokerConfig) -> dict[str, str]:
 
 
 def bind(endpoint: Endpoint, advertised: Endpoint | None, config: BrokerConfig) -> BoundListener:
-    """Sockets for an endpoint, listening. Port 0 takes a free one, the same for every address. Raises ListenError."""
+    """Sockets for an endpoint, which do not listen yet. Port 0 takes a free one, the same for every address.
+
+    Raises ListenError, also when somebody else listens there.
+    """
     addresses = _resolve(endpoint)
     port = endpoint.port
     sockets: list[socket.socket] = []
     try:
         for family, host in addresses:
-            sockets.append(_listen(family, host, port, config))
+            sockets.append(_bind(family, host, port, config))
             port = sockets[0].getsockname()[1]
     except OSError as error:
         for bound in sockets:
@@ -136,7 +152,7 @@ def _resolve(endpoint: Endpoint) -> list[tuple[socket.AddressFamily, str]]:
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 
-def _listen(family: socket.AddressFamily, host: str, port: int, config: BrokerConfig) -> socket.socket:
+def _bind(family: socket.AddressFamily, host: str, port: int, config: BrokerConfig) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -150,7 +166,6 @@ def _listen(family: socket.AddressFamily, host: str, port: int, config: BrokerCo
             if config.integer(name) != -1:
                 listener.setsockopt(socket.SOL_SOCKET, option, config.integer(name))
         listener.bind((host, port))
-        listener.listen(config.integer("socket.listen.backlog.size"))
         listener.setblocking(False)
     except OSError:
         listener.close()

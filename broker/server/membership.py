@@ -1,7 +1,7 @@
 """The side of a broker process that belongs to a cluster: its session with ZooKeeper, its registration, and its parts.
 
 Start: a session, the cluster's id, this broker's id, the settings that are kept in ZooKeeper; then, when the logs are
-there, the broker registers, and is ready once the controller has told it of the cluster.
+there, the broker registers, takes connections, and is ready once the controller has told it of the cluster.
 Stop: another takes over what it leads (controlled shutdown), it asks nothing more of anybody, its session ends.
 """
 
@@ -104,8 +104,11 @@ class Membership:
         """The log directory `home` is locked now: the session of the last run, kept there, has nobody any more."""
         await self._zookeeper.keep_sessions_in(SessionFile(home, self._settings))
 
-    async def join(self, node: Node, bound: Sequence[BoundListener]) -> None:
-        """Register, and come back when the controller has told of the cluster."""
+    async def join(self, node: Node, bound: Sequence[BoundListener], listen: Callable[[], None]) -> None:
+        """Register, `listen`, and come back when the controller has told of the cluster.
+
+        Others take a registered broker that refuses connections for gone, but not at once.
+        """
         protocols = {endpoint.name: endpoint.protocol for endpoint in endpoints_of(self._config)[0]}
         endpoints = tuple(
             Endpoint(entry.listener.name, protocols[entry.listener.name], entry.listener.host, entry.listener.port)
@@ -132,6 +135,7 @@ class Membership:
         assert isinstance(store, ZooKeeperStore)
         self._member.start([store, *self._parts.session_parts()], lambda: registered.set_result(None))
         await registered
+        listen()
         await self._hear_of(node)
 
     async def _hear_of(self, node: Node) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from kazoo.client import KazooClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.commands.zookeeper_process import free_ports
 from tests.broker.running import COMMAND, RunningBroker
 from tests.broker.running_cluster import RunningCluster, running_cluster, wait_until
 
@@ -155,6 +157,30 @@ def test_a_broker_that_was_killed_need_not_wait_for_its_last_session(cluster: Ru
     cluster.kill(3)
     cluster.start(3)
     assert "waiting up to" not in cluster.log_text(3)
+
+
+def test_a_broker_that_is_not_registered_refuses_connections(
+    cluster: RunningCluster, zookeeper: KazooClient, tmp_path: Path
+) -> None:
+    """It could only say that there are no brokers and no topics, and clients would believe it."""
+    zookeeper.create("/brokers/ids/4", b"{}", ephemeral=True)
+    (port,) = free_ports(1)
+    settings = ("broker.id=4", f"zookeeper.connect={cluster.connect}", f"listeners=PLAINTEXT://127.0.0.1:{port}")
+    options = [argument for text in settings for argument in ("--property", text)]
+    log = tmp_path / "broker-4.log"
+    with (
+        log.open("wb") as stderr,
+        subprocess.Popen([*COMMAND, "--log-dir", str(tmp_path / "4"), *options], stderr=stderr) as broker,
+    ):
+        try:
+            wait_until(lambda: "waiting up to" in log.read_text(), "it waits for its id")
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), 5).close()
+            zookeeper.delete("/brokers/ids/4")
+            found = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=30)
+            assert found.brokers.keys() == {1, 2, 3, 4}
+        finally:
+            broker.terminate()
 
 
 def run_broker(directory: Path, *properties: str) -> subprocess.CompletedProcess[str]:

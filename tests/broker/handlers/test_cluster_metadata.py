@@ -14,7 +14,7 @@ from broker.cluster.metadata import LEADER_DURING_DELETE, MetadataCache
 from broker.cluster.state import BrokerInfo, PartitionView
 from broker.protocol.apis import APIS, CLUSTER_APIS, METADATA, UPDATE_METADATA
 from broker.protocol.primitives import MalformedRequestError
-from tests.broker.handlers.harness import NodeHarness
+from tests.broker.handlers.harness import NodeHarness, Pending
 
 TOPIC_ID: Final = UUID(int=7)
 LATER_TOPIC_ID: Final = UUID(int=8)
@@ -27,8 +27,11 @@ LATEST: Final = CLUSTER_APIS[UPDATE_METADATA].max_version
 class Member:
     """A broker of a cluster, and its controller as the test plays it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *topics: str) -> None:
+        """`topics` are those that it has replicas of."""
         self.harness = NodeHarness(directory)
+        for topic in topics:
+            self.harness.create_topic(topic)
         self.cache = MetadataCache("a-cluster")
         self.harness.node.cluster = self.cache
         self.harness.node.is_clustered = True
@@ -96,6 +99,14 @@ def state(index: int, leader: int = 1, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 def member(tmp_path: Path) -> Iterator[Member]:
     member = Member(tmp_path / "log")
+    yield member
+    member.harness.close()
+
+
+@pytest.fixture
+def restarted(tmp_path: Path) -> Iterator[Member]:
+    """One that has replicas of the topic t."""
+    member = Member(tmp_path / "restarted", "t")
     yield member
     member.harness.close()
 
@@ -204,9 +215,60 @@ def test_brokers_and_controller_are_told_at_the_listener_of_the_client(member: M
     assert [(broker.broker_id, broker.host, broker.port, broker.rack) for broker in described.brokers] == addresses
 
 
-def test_before_the_controller_told_anything_nothing_is_known(member: Member) -> None:
-    answer = member.metadata()
-    assert (answer.brokers, answer.controller_id, answer.topics) == ((), -1, ())
+def ask_before_the_cluster_is_known(member: Member) -> dict[str, Pending]:
+    """What would say of brokers and topics that they are not there, asked of a broker that was told of none."""
+    committed = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": None}]
+    of_group = {"group_id": "g", "member_id": "", "topics": [{"name": "t", "partitions": committed}]}
+    of_transaction = {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0}
+    requests: dict[str, tuple[int, dict[str, Any]]] = {
+        "metadata": (12, {"topics": [{"name": "t"}]}),
+        "describe_cluster": (0, {}),
+        "offset_commit": (7, {"generation_id_or_member_epoch": -1, **of_group}),
+        "txn_offset_commit": (2, {**of_transaction, "group_id": "g", "topics": of_group["topics"]}),
+        "add_partitions_to_txn": (
+            3,
+            {f"v3_and_below_{name}": value for name, value in of_transaction.items()}
+            | {"v3_and_below_topics": [{"name": "t", "partitions": [0]}]},
+        ),
+    }
+    return {name: member.harness.ask(name, version, **fields) for name, (version, fields) in requests.items()}
+
+
+def test_nobody_is_told_that_there_are_no_brokers_and_topics_before_the_controller_told_of_them(
+    restarted: Member,
+) -> None:
+    pending = ask_before_the_cluster_is_known(restarted)
+    assert all(answer.waits for answer in pending.values())
+    restarted.tell()  # as a controller does that takes over: the partitions come later
+    assert all(answer.waits for answer in pending.values())
+    restarted.tell(state(0))
+    assert not any(answer.waits for answer in pending.values())
+    told = pending["metadata"].answer
+    assert [broker.node_id for broker in told.brokers] == [0, 1, 2]
+    assert [topic.error_code for topic in told.topics] == [ErrorCode.none]
+    (partition,) = pending["add_partitions_to_txn"].answer.results_by_topic_v3_and_below[0].results_by_partition
+    assert partition.partition_error_code is ErrorCode.not_coordinator
+    assert restarted.metadata().controller_id == 2, "at once from now on"
+
+
+def test_who_goes_before_the_cluster_is_known_is_forgotten(member: Member) -> None:
+    pending = member.metadata()
+    pending.cancel()
+    member.tell(state(0))
+    assert pending.waits
+
+
+def test_a_cluster_without_topics_is_known_when_its_brokers_are(member: Member) -> None:
+    member.tell()
+    assert member.metadata().topics == ()
+
+
+def test_a_broker_whose_topics_were_all_deleted_while_it_was_down_waits_for_them_a_moment(restarted: Member) -> None:
+    pending = restarted.metadata()
+    restarted.tell()
+    assert pending.waits
+    restarted.harness.scheduler.run(2000)
+    assert pending.answer.topics == ()
 
 
 @pytest.mark.parametrize("version", range(APIS[METADATA].max_version + 1))
