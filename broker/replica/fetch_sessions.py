@@ -170,6 +170,9 @@ class FetchSession:
             if followed is None:
                 self._partitions[key] = _Followed(wanted)
             else:
+                if wanted.current_leader_epoch != followed.wanted.current_leader_epoch:
+                    # A follower passes over an answer that comes as it begins another epoch: tell it again.
+                    followed.high_watermark = -1
                 followed.wanted = wanted
         for key in forgotten:
             self._partitions.pop(key, None)

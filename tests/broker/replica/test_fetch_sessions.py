@@ -100,6 +100,14 @@ def test_partitions_come_and_go_and_change_their_offset(client: Client) -> None:
     assert [(topic, [p.fetch_offset for p in partitions]) for topic, partitions in context.topics] == [("a", [7])]
 
 
+def test_what_was_told_in_another_leader_epoch_is_told_again(client: Client) -> None:
+    client.fetch(wanted(("a", 0), ("a", 1)))
+    assert told(client.fetch([])) == []
+    again = [FetchTopic("a", [FetchPartition(0, 7, 0, -1, 1000)])]
+    assert told(client.fetch(again)) == [("a", 0)]
+    assert told(client.fetch([])) == []
+
+
 def test_partitions_with_records_go_to_the_end_of_the_line(client: Client) -> None:
     client.fetch(wanted(("a", 0), ("a", 1), ("b", 0)))
     client.fetch([], a_0={"records": b"x"})
