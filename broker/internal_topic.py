@@ -132,13 +132,17 @@ class InternalTopic:
 
     @property
     def partition_count(self) -> int:
-        """As of when the topic was first seen, since keys must not go elsewhere than where their records are. 0: none.
+        """As of when the whole topic was first seen, since keys must not go elsewhere than where their records are. 0:
+        not known, or there is no topic.
 
-        (Kafka's coordinators keep to what they saw at their start, too.)
+        (Kafka's coordinators keep to what they saw in ZooKeeper at their start.) Partitions of whose replicas none
+        lives may be told of later than the others, or not at all if they never had a leader.
         """
         if not self._partition_count:
             topic = self._node.cluster.topic(self._name)
-            self._partition_count = 0 if topic is None else len(topic.partitions)
+            partitions = () if topic is None else topic.partitions
+            if all(index in partitions for index in range(len(partitions))):
+                self._partition_count = len(partitions)
         return self._partition_count
 
     def on_leader(self, index: int, leader_epoch: int) -> None:

@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.cluster.metadata import LEADER_DURING_DELETE, MetadataCache
 from broker.cluster.state import BrokerInfo, PartitionView
+from broker.internal_topic import OFFSETS_TOPIC
 from broker.protocol.apis import APIS, CLUSTER_APIS, METADATA, UPDATE_METADATA
 from broker.protocol.primitives import MalformedRequestError
 from tests.broker.handlers.harness import NodeHarness, Pending
@@ -46,14 +47,15 @@ class Member:
         controller_epoch: int = 3,
         broker_epoch: int = 50,
         controller_id: int = 2,
+        topic: str = "t",
     ) -> ErrorCode:
         if version >= 5:
-            topic = {"topic_name": "t", "partition_states": partitions} | (
+            told = {"topic_name": topic, "partition_states": partitions} | (
                 {"topic_id": topic_id} if version >= 7 else {}
             )
-            states = {"topic_states": [topic] if partitions else [], "broker_epoch": broker_epoch}
+            states = {"topic_states": [told] if partitions else [], "broker_epoch": broker_epoch}
         else:
-            states = {"ungrouped_partition_states": [{"topic_name": "t", **state} for state in partitions]}
+            states = {"ungrouped_partition_states": [{"topic_name": topic, **state} for state in partitions]}
         answer = self.harness.ask(
             "update_metadata",
             version,
@@ -340,3 +342,13 @@ def test_brokers_apis_are_told_and_served_only_in_a_cluster(member: Member, tmp_
     with pytest.raises(MalformedRequestError):
         alone.ask("update_metadata", LATEST)
     alone.close()
+
+
+@pytest.mark.parametrize("told_first", [(1, 4), (0, 1, 3, 4)])
+def test_groups_are_not_looked_for_in_less_than_their_whole_topic(member: Member, told_first: tuple[int, ...]) -> None:
+    """A controller that takes over tells last of partitions of whose replicas none lives."""
+    offsets = member.harness.node.groups
+    member.tell(*map(state, told_first), topic=OFFSETS_TOPIC)
+    assert offsets.partition_of("g") is None
+    member.tell(*(state(index, leader=-1) for index in range(5) if index not in told_first), topic=OFFSETS_TOPIC)
+    assert offsets.partition_of("g") == ord("g") % 5
