@@ -171,12 +171,8 @@ class LocalTopics:
         opened = {record.name: self._open_new_topic(record) for record in records}
         return [result if isinstance(result, Problem) else opened[result.name] for result in results]
 
-    def create_by_default(self, name: str) -> Topic | Problem:
-        """Create a topic that somebody uses before anybody has created it."""
-        return self.create_all_by_default([name])[name]
-
     def create_all_by_default(self, names: Iterable[str]) -> dict[str, Topic | Problem]:
-        """Create several of them in one write, up to the limit of a request."""
+        """Create topics that somebody uses before anybody has made them: in one write, up to the limit of a request."""
         wanted = [self._by_default(name) for name in dict.fromkeys(names)]
         return {topic.name: result for topic, result in zip(wanted, self.create_all(wanted), strict=True)}
 

@@ -9,6 +9,13 @@ from broker.cluster.peers import Endpoint
 
 NO_LEADER: Final = -1
 NO_BROKER: Final = -1
+NO_LEADER_EPOCH: Final = -1
+"""Of a replica that was told of none yet, and in StopReplica of a controller that tells none."""
+EPOCH_DURING_DELETE: Final = -2
+"""The leader epoch in StopReplica for a topic that is to go: it goes for every epoch, as a deletion begins none
+(LeaderAndIsr.EpochDuringDelete, KIP-570)."""
+LEADER_DURING_DELETE: Final = -2
+"""The leader that a partition has in UpdateMetadata when its topic is deleted (LeaderAndIsr.LeaderDuringDelete)."""
 
 
 class BrokerInfo(NamedTuple):

@@ -19,13 +19,14 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.state import LeaderAndIsr
+from broker.cluster.state import EPOCH_DURING_DELETE, NO_LEADER_EPOCH, LeaderAndIsr
 from broker.protocol.cold import Answer
+from broker.protocol.primitives import ZERO_UUID
 from broker.replica.following import FollowerReplica
 from broker.replica.in_sync_changes import InSyncChange
 from broker.replica.partition import Partition
@@ -37,16 +38,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-ZERO_UUID: Final = UUID(int=0)
-NO_LEADER_EPOCH: Final = -1
-"""In StopReplica, of a controller that does not tell the epoch."""
-LEADER_EPOCH_DURING_DELETION: Final = -2
-"""In StopReplica, which goes for every epoch: a deletion does not begin a new one (LeaderAndIsr.EpochDuringDelete)."""
-
 Overrides = Mapping[str, str]
 ReadTopicConfigs = Callable[[Sequence[str], Callable[[Mapping[str, Overrides]], None]], None]
 """Find the settings of topics, and call back with those of each."""
-RoleChanged = Callable[[str, int, int], None]
 Then = Callable[[Answer], None]
 
 
@@ -317,7 +311,7 @@ class ReplicaManager:
             assert isinstance(partition, ReplicatedPartition)
             if partition.has_failed:
                 return ErrorCode.kafka_storage_error
-            goes_for_any_epoch = stop.leader_epoch in (NO_LEADER_EPOCH, LEADER_EPOCH_DURING_DELETION)
+            goes_for_any_epoch = stop.leader_epoch in (NO_LEADER_EPOCH, EPOCH_DURING_DELETE)
             if not goes_for_any_epoch and stop.leader_epoch < partition.leader_epoch:
                 return ErrorCode.fenced_leader_epoch
             self._fetchers.remove([partition])

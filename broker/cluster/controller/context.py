@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
-from broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
+from broker.cluster.state import EPOCH_DURING_DELETE, NO_LEADER_EPOCH, BrokerInfo, LeaderAndIsr, ReplicaAssignment
 from broker.log.checkpoint import TopicPartition
-
-EPOCH_DURING_DELETE: Final = -2
-"""The leader epoch that a StopReplica tells of a topic that is to go: it outdoes every other (KIP-570)."""
-NO_EPOCH: Final = -1
 
 
 class PartitionState(Enum):
@@ -186,7 +182,7 @@ class ControllerContext:
         if partition[0] in self.topics_to_delete:
             return EPOCH_DURING_DELETE
         leadership = self.leadership(partition)
-        return NO_EPOCH if leadership is None else leadership.leader_epoch
+        return NO_LEADER_EPOCH if leadership is None else leadership.leader_epoch
 
     # Replicas
 

@@ -26,8 +26,6 @@ _logger = logging.getLogger(__name__)
 _FIRST_REBALANCE_MS: Final = 5000
 """After a controller took over."""
 
-_NOT_NEEDED: Final = Problem(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")
-
 Outcomes = dict[TopicPartition, int | Problem]
 """Who leads now, or why nobody was elected."""
 

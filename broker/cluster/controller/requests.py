@@ -14,7 +14,7 @@ from broker.cluster.controller import encoding
 from broker.cluster.controller.channels import Channels
 from broker.cluster.controller.context import ControllerContext
 from broker.cluster.peers import Endpoint
-from broker.cluster.state import BrokerInfo
+from broker.cluster.state import LEADER_DURING_DELETE, BrokerInfo
 from broker.log.checkpoint import TopicPartition
 from broker.protocol import cold
 from broker.protocol.apis import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
@@ -23,8 +23,6 @@ _logger = logging.getLogger(__name__)
 
 STOP_REPLICA_VERSION: Final = 4
 """What Kafka 3.9 sends at inter.broker.protocol.version=3.9."""
-
-_LEADER_DURING_DELETE: Final = -2
 
 Answered = Callable[[BrokerInfo, Any], None]
 
@@ -138,7 +136,7 @@ class RequestBatch:
                 continue
             leadership = partition.leadership
             if self._context.is_to_be_deleted(key[0]):
-                leadership = leadership._replace(leader=_LEADER_DURING_DELETE, leader_epoch=0, partition_epoch=0)
+                leadership = leadership._replace(leader=LEADER_DURING_DELETE, leader_epoch=0, partition_epoch=0)
             replicas = partition.assignment.replicas
             offline = tuple([replica for replica in replicas if not is_online(replica, key)])
             states.setdefault(key[0], []).append(encoding.metadata_partition(key[1], leadership, replicas, offline))

@@ -42,7 +42,6 @@ _MOST_RECORDS: Final = 50_000
 _START_TIMEOUT_S: Final = 60.0
 _FLUSH_TIMEOUT_S: Final = 120.0
 _GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-_REFUSED: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 _PASSING: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
 
 Report = Callable[[str], None]

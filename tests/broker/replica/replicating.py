@@ -20,7 +20,6 @@ from broker.replica.manager import Overrides, ReplicaManager
 from broker.replica.replicated_partition import ReplicatedPartition
 from tests.broker.handlers.harness import NodeHarness, Pending
 
-SELF: Final = 0
 TOPIC_ID: Final = UUID("7f9e7be5-4330-4441-b92f-bfa95e5d6d04")
 LAG_MS: Final = 10_000
 BROKER_EPOCH: Final = 77
