@@ -97,7 +97,7 @@ class ClusteredNode:
         self._in_sync_changes = InSyncChanges(
             self._channel, scheduler, broker_id=node.broker_id, broker_epoch=broker_epoch
         )
-        self._coordinators = Coordinators(node, peers, self._channel, listener_name)
+        self._coordinators = Coordinators(node, zookeeper, peers, self._channel, listener_name)
         self.replicas = ReplicaManager(
             node,
             self._fetchers,

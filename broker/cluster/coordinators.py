@@ -6,6 +6,7 @@ others, and ask each other about transactions, and the controller for producer i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.auto_creation import ClusterAutoCreation
@@ -13,6 +14,8 @@ from broker.cluster.connections import Connections
 from broker.cluster.controller_channel import ControllerChannel
 from broker.cluster.metadata import MetadataCache
 from broker.cluster.peers import Endpoint, Peers
+from broker.cluster.znodes import topic_path
+from broker.cluster.zookeeper import Exists, ZooKeeper, ZooKeeperError
 from broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.log.checkpoint import TopicPartition
 from broker.txn.markers import RemoteMarkers
@@ -24,7 +27,9 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    def __init__(self, node: Node, peers: Peers, controller: ControllerChannel, listener_name: str) -> None:
+    def __init__(
+        self, node: Node, zookeeper: ZooKeeper, peers: Peers, controller: ControllerChannel, listener_name: str
+    ) -> None:
         """Give the node what a broker alone does without. The listener is the one for requests between brokers."""
         self._node = node
         cluster = node.cluster
@@ -38,6 +43,10 @@ class Coordinators:
         def connections(purpose: str) -> Connections:
             return Connections(peers, endpoint_of, f"broker-{node.broker_id}-{purpose}")
 
+        def topic_is_gone(topic: str, then: Callable[[bool], None]) -> None:
+            question = [Exists(topic_path(topic))]
+            zookeeper.execute(question, lambda results: then(results[0] is ZooKeeperError.NO_NODE))
+
         # Making a topic may take long, and answers come in order: nothing else of the controller waits behind it.
         self._creation = ControllerChannel(
             peers,
@@ -47,7 +56,7 @@ class Coordinators:
             client_id=f"broker-{node.broker_id}-topic-creation",
             request_timeout_ms=node.config.integer("request.timeout.ms"),
         )
-        self._markers = RemoteMarkers(node, connections("txn-marker-sender"))
+        self._markers = RemoteMarkers(node, connections("txn-marker-sender"), topic_is_gone)
         self._verification = RemoteVerification(node, connections("add-partitions-to-txn-manager"))
         node.markers = self._markers
         node.remote_verification = self._verification

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from kio.schema.errors import ErrorCode
 
 from broker.cluster.peers import PeerFailure, ask
-from broker.internal_topic import TRANSACTIONS_TOPIC
 from broker.protocol.apis import WRITE_TXN_MARKERS
 from broker.protocol.cold import Answer
 from broker.records.record import TransactionMarker
@@ -71,9 +70,13 @@ class LocalMarkers:
 class RemoteMarkers:
     """Of a broker in a cluster."""
 
-    def __init__(self, node: Node, connections: Connections) -> None:
+    def __init__(
+        self, node: Node, connections: Connections, topic_is_gone: Callable[[str, Callable[[bool], None]], None]
+    ) -> None:
+        """`topic_is_gone` finds out, and calls back: False also if that cannot be told now."""
         self._node = node
         self._connections = connections
+        self._topic_is_gone = topic_is_gone
         self._timeout_ms = node.config.integer("request.timeout.ms")
         self._waiting: dict[int, list[_Wanted]] = {}
         """By broker, for the next request to it; there as long as one is under way."""
@@ -90,9 +93,8 @@ class RemoteMarkers:
             wanted = _Wanted(marker, key, marked, is_still_wanted)
             view = cluster.partition(*key)
             if view is None:
-                # A broker that was told of no partitions yet must not take all of them for deleted.
-                is_told = cluster.topic(TRANSACTIONS_TOPIC) is not None
-                marked(key, ErrorCode.unknown_topic_or_partition if is_told else ErrorCode.leader_not_available)
+                # Not to have been told of it is not enough: without its marker a transaction would never end there.
+                self._topic_is_gone(key[0], partial(_tell_gone, wanted))
             elif view.leader == self._node.broker_id:
                 self._write_here(wanted)
             elif cluster.broker(view.leader) is None:
@@ -135,6 +137,11 @@ class RemoteMarkers:
                 _tell_each(batch, answer)
 
         ask(peer, WRITE_TXN_MARKERS, _VERSION, _request(batch), answered, timeout_ms=self._timeout_ms)
+
+
+def _tell_gone(wanted: _Wanted, is_gone: bool) -> None:
+    unknown = ErrorCode.unknown_topic_or_partition
+    wanted.marked(wanted.partition, unknown if is_gone else ErrorCode.leader_not_available)
 
 
 def _tell(wanted: _Wanted, error: ErrorCode) -> None:

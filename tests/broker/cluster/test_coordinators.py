@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker.cluster.metadata import MetadataCache
 from broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.txn.transaction import Producer, State
 from tests.broker.cluster.asking import GROUP, TRANSACTION, AskedCluster, error_codes, log_of
@@ -417,6 +418,28 @@ class TestTransactions:
         cluster[leader].start()
         cluster.wait(lambda: cluster.cluster.is_whole)
         assert log_of(cluster[leader], key)[-1] == "commit"
+
+    def test_a_partition_that_the_coordinator_was_not_told_of_is_not_gone(self, cluster: AskedCluster) -> None:
+        """A controller that takes over tells last of partitions of whose replicas none lives."""
+        coordinator = cluster.coordinator("x", TRANSACTION)
+        leader = _other(coordinator)
+        cluster.create_topic("alone", [leader])
+        alone = ("alone", 0)
+        producer = Transactional(cluster)
+        producer.init()
+        producer.add(A, alone)
+        producer.write(alone, b"b")
+        node = cluster[coordinator].node
+        assert node is not None
+        assert isinstance(node.cluster, MetadataCache)
+        del node.cluster._topics["alone"]
+        producer.end(is_commit=True)
+        cluster.wait(lambda: log_of(cluster[coordinator], A) == ["commit"])
+        cluster.let_pass(1000)
+        cluster[leader].kill()
+        cluster[leader].start()
+        cluster.wait(lambda: cluster.leader(coordinator, alone) == leader)
+        cluster.wait(lambda: log_of(cluster[leader], alone) == ["b", "commit"])
 
     def test_a_topic_that_is_gone_needs_no_markers(self, cluster: AskedCluster, producer: Transactional) -> None:
         cluster.create_topic("gone", [1, 2, 3], [2, 3, 1])
