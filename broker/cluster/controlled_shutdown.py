@@ -19,6 +19,9 @@ from broker.replica.waiters import Scheduler, Timer
 _logger = logging.getLogger(__name__)
 
 _VERSION: Final = 3
+_ZOOKEEPER_TIMEOUT_MS: Final = 5000
+"""More than an ensemble takes to find another leader. Without ZooKeeper no controller can move anything either, so to ask
+for longer would only keep a broker from stopping cleanly until somebody kills it."""
 
 
 class ControlledShutdown:
@@ -51,7 +54,7 @@ class ControlledShutdown:
         """Find the controller, who may be another each time, and ask it."""
         self._tries_left -= 1
         # ZooKeeper answers no more while it is out of reach.
-        self._timer = self._scheduler.call_later(self._timeout_ms, lambda: self._failed("ZooKeeper does not answer"))
+        self._timer = self._scheduler.call_later(_ZOOKEEPER_TIMEOUT_MS, self._zookeeper_is_away)
         timer = self._timer
 
         def found(endpoint: Endpoint | None) -> None:
@@ -66,6 +69,10 @@ class ControlledShutdown:
             ask(self._peer, CONTROLLED_SHUTDOWN, _VERSION, fields, self._answered, timeout_ms=self._timeout_ms)
 
         run(self._zookeeper, _controller_endpoint(self._listener_name), found)
+
+    def _zookeeper_is_away(self) -> None:
+        self._tries_left = 0
+        self._failed("ZooKeeper does not answer")
 
     def _answered(self, answer: Any | PeerFailure) -> None:
         if isinstance(answer, PeerFailure):

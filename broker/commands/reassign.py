@@ -142,6 +142,10 @@ def _generate(cluster: Cluster, topics: list[str] | None, brokers: str | None, w
     if any(rack is None for rack in chosen.values()):
         chosen = dict.fromkeys(chosen)
     current = _current(cluster, cluster.topic_names if topics is None else topics)
+    # One that is dead can be emptied too, as long as some partition has it among its replicas.
+    known = set(racks).union(*current.values())
+    if strangers := [broker for broker in without if broker not in known]:
+        raise UsageError(f"--without-broker {strangers[0]}: there is no such broker; there are {sorted(known)}")
     try:
         planned = make_plan(current, chosen)
     except ValueError as error:

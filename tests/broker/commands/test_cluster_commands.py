@@ -67,6 +67,9 @@ def test_a_broker_is_emptied(cluster: RunningCluster, tmp_path: Path) -> None:
     assert ask(cluster, "reassign", "--generate", "--topic", "moved", "--brokers", "1,2").errors == (
         "error: nothing needs to move\n"
     )
+    assert ask(cluster, "reassign", "--generate", "--topic", "moved", "--without-broker", "33").errors == (
+        "error: --without-broker 33: there is no such broker; there are [1, 2, 3]\n"
+    )
 
 
 def test_preferred_leaders_lead_again(cluster: RunningCluster) -> None:
