@@ -175,6 +175,8 @@ class Node:
         partition = self.partition(topic, index)
         if partition is not None:
             return ErrorCode.kafka_storage_error if partition.has_failed else ErrorCode.not_leader_or_follower
+        if not self.cluster.is_complete:
+            return ErrorCode.not_leader_or_follower
         view = self.cluster.topic(topic)
         if view is not None and index in view.partitions:
             return ErrorCode.not_leader_or_follower

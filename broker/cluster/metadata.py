@@ -33,8 +33,8 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id = NO_BROKER
         self.is_complete = False
-        """Whether this is the cluster, and not yet less of it: who is told of no brokers or topics may forget his own.
-        (librdkafka drops brokers that Metadata does not name, and their connections, from 2.10 on.)"""
+        """Clients that are told of less than there is forget what they know: librdkafka, from 2.10 on, drops brokers that
+        Metadata does not name, with their connections."""
         self.when_deleted: list[Callable[[list[TopicPartition]], None]] = []
         """Called with the partitions that an update took away, before it is told that the view changed."""
         self._keys = itertools.count()
@@ -153,6 +153,7 @@ class LoneBroker:
         self._node = node
         self.cluster_id = node.store.cluster_id
         self.controller_id = node.broker_id
+        self.is_complete = True
 
     def brokers(self) -> list[BrokerInfo]:
         return [BrokerInfo(self._node.broker_id, -1, (), self._node.config.string("broker.rack"))]

@@ -105,6 +105,10 @@ class ClusterView(Protocol):
     def controller_id(self) -> int:
         """NO_BROKER while none is known."""
 
+    @property
+    def is_complete(self) -> bool:
+        """Not for a moment after the start in a cluster: what is not known then may be there all the same."""
+
     def brokers(self) -> list[BrokerInfo]:
         """Those that live, by id."""
 

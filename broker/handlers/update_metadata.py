@@ -31,7 +31,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if not error_code:
         node.cluster.update(request, context.version)
         if not node.cluster.is_complete:
-            if any(node.topics()):
+            if any(node.log_directories.keys()):
                 node.scheduler.call_later(_PARTITIONS_FOLLOW_WITHIN_MS, node.cluster.complete)
             else:
                 node.cluster.complete()
