@@ -33,8 +33,8 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id = NO_BROKER
         self.is_complete = False
-        """Clients that are told of less than there is forget what they know: librdkafka, from 2.10 on, drops brokers that
-        Metadata does not name, with their connections."""
+        """Clients that are told of less than there is forget what they know: librdkafka, from 2.10 on, drops brokers
+        that Metadata does not name, with their connections."""
         self.when_deleted: list[Callable[[list[TopicPartition]], None]] = []
         """Called with the partitions that an update took away, before it is told that the view changed."""
         self._keys = itertools.count()
