@@ -95,6 +95,7 @@ class ReplicaHarness(NodeHarness):
 
     def _cluster(self) -> MetadataCache:
         self.cluster = MetadataCache("cluster")
+        self.cluster.complete()
         return self.cluster
 
     def _read_topic_configs(self, topics: Sequence[str], then: Callable[[Mapping[str, Overrides]], None]) -> None:
