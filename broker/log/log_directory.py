@@ -36,6 +36,7 @@ from broker.log.checkpoint import (
     encode_properties,
     encode_topic_id,
 )
+from broker.log.closing import close_logs
 from broker.log.config import LogConfig
 from broker.log.errors import LogDirectoryError
 from broker.log.files import FileOperations, write_durably
@@ -366,8 +367,7 @@ class LogDirectory:
     def close(self, *, clean: bool = True, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Give the directory back. A clean close brings everything to the disk first, blocking, and says so there."""
         try:
-            for log in self.logs.values():
-                log.close(clean=clean)
+            close_logs(self.logs.values(), clean=clean)
             if clean:
                 self.checkpoint(high_watermarks)
                 write_durably(self._files, self.path / CLEAN_SHUTDOWN, encode_clean_shutdown(-1))

@@ -736,22 +736,27 @@ class PartitionLog:
         else:
             write_durably(self._files, path, text)
 
+    def begin_last_flush(self) -> FlushTicket | None:
+        """Take down all that a clean close must sync; None if there is nothing."""
+        if not self._is_changed or self.log_end_offset == 0:
+            return None
+        if self._ticket is not None:
+            raise RuntimeError(f"{self!r} is closed in the middle of a flush")
+        active = self._segments[-1]
+        active.seal()
+        self._note_index_files(active)
+        self._take_snapshot()
+        return self.begin_flush()
+
     def close(self, *, clean: bool = True) -> None:
         """Release all files; a clean close first brings all that was written to the disk, blocking."""
-        if clean and self._is_changed and self.log_end_offset > 0:
-            if self._ticket is not None:
-                raise RuntimeError(f"{self!r} is closed in the middle of a flush")
-            active = self._segments[-1]
-            active.seal()
-            self._note_index_files(active)
-            self._take_snapshot()
-            if (ticket := self.begin_flush()) is not None:
-                try:
-                    ticket.sync()
-                finally:
-                    self.complete_flush(ticket)
-                if not ticket.is_synced:
-                    raise OSError(errno.ENOSPC, "No space left on device", str(self.directory))
+        if clean and (ticket := self.begin_last_flush()) is not None:
+            try:
+                ticket.sync()
+            finally:
+                self.complete_flush(ticket)
+            if not ticket.is_synced:
+                raise OSError(errno.ENOSPC, "No space left on device", str(self.directory))
         self._is_closed = True
         if self._ticket is not None:
             self._ticket.log_is_closed = True

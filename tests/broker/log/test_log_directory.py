@@ -13,6 +13,7 @@ from broker.clock import ManualClock
 from broker.log.config import LogConfig
 from broker.log.errors import LogDirectoryError
 from broker.log.files import RealFiles
+from broker.log.flush import FlushTicket
 from broker.log.log_directory import LogDirectory
 from tests.broker.log.building import NOW_MS, SMALL, TOPIC_ID, append, batch, open_directory, read_all
 
@@ -26,6 +27,34 @@ def refusal(path: Path, **identity: int | str) -> str:
         opened(path, **identity).load()  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def test_many_logs_are_closed_together(tmp_path: Path) -> None:
+    directory = open_directory(RealFiles(), tmp_path)
+    for partition in range(300):
+        append(directory.create_partition("many", partition, TOPIC_ID), batch(b"%d" % partition))
+    directory.close()
+    directory = opened(tmp_path)
+    directory.load()
+    assert {log.recovery_point for log in directory.logs.values()} == {1}
+    assert all(read_all(log) == [(0, b"%d" % partition)] for (_, partition), log in directory.logs.items())
+    directory.close()
+
+
+def test_of_many_logs_one_that_cannot_be_closed_keeps_the_mark_of_a_clean_stop_away(tmp_path: Path) -> None:
+    directory = open_directory(RealFiles(), tmp_path)
+    for partition in range(100):
+        append(directory.create_partition("many", partition, TOPIC_ID), batch(b"%d" % partition))
+    sync = FlushTicket.sync
+
+    def fail(ticket: FlushTicket) -> None:
+        if ticket.directory.name == "many-77":
+            raise OSError(errno.EIO, "Input/output error")
+        sync(ticket)
+
+    with patch.object(FlushTicket, "sync", fail), pytest.raises(OSError, match="Input/output error"):
+        directory.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
 def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
