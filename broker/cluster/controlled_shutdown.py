@@ -20,8 +20,8 @@ _logger = logging.getLogger(__name__)
 
 _VERSION: Final = 3
 _ZOOKEEPER_TIMEOUT_MS: Final = 5000
-"""More than an ensemble takes to find another leader. Without ZooKeeper no controller can move anything either: to ask for
-longer would only keep a broker from stopping cleanly, until somebody kills it."""
+"""More than an ensemble takes to find another leader. Without ZooKeeper no controller can move anything either: to ask
+for longer would only keep a broker from stopping cleanly, until somebody kills it."""
 
 
 class ControlledShutdown:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 
 from broker.clock import ClockGuard, SystemClock
+from broker.cluster.embedded import FILE_NAME as EMBEDDED_METADATA
 from broker.cluster.embedded import EmbeddedMetadataStore
 from broker.cluster.metadata import MetadataCache
 from broker.cluster.store import MetadataError, SettingsStore
@@ -155,6 +156,7 @@ async def _open_in_cluster(
     broker_id = broker_id_of(config)
     opened.broker_id = await membership.broker_id(paths) if broker_id < 0 else broker_id
     opened.log_directories = _open_directories(config, files, paths, opened.broker_id, store.cluster_id)
+    _refuse_lone_directories(opened.log_directories)
     await membership.own(opened.log_directories.home)
     take_up_broker_settings(config, opened.broker_id, store)
 
@@ -162,6 +164,19 @@ async def _open_in_cluster(
         return log_config_of(TopicConfig(config, usable_topic_settings(topic, store.topic_config(topic))))
 
     opened.log_directories.load(log_config_of_topic, _RecoveryProgress())
+
+
+def _refuse_lone_directories(log_directories: LogDirectories) -> None:
+    """A member's directory that was started alone in between: its logs may have what no leader of the cluster wrote.
+
+    Raises LogDirectoryError.
+    """
+    for directory in log_directories.all:
+        if (directory.path / EMBEDDED_METADATA).exists():
+            raise LogDirectoryError(
+                f"{directory.path} was used by a broker that ran alone ({EMBEDDED_METADATA}), so its logs may differ "
+                "from the cluster's; choose an empty directory, to have its replicas copied anew"
+            )
 
 
 def _secured(
@@ -261,6 +276,7 @@ class _Broker:
         self._metrics = metrics
         self._started_ns = started_ns
         self._stop_asked_ms = 0
+        self._is_ready = False
         self._connections: set[Connection] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._storage_has_failed = False
@@ -402,6 +418,7 @@ class _Broker:
         return endpoint
 
     def _tell_ready(self) -> None:
+        self._is_ready = True
         for bound in self._bound:
             _logger.info("listener %s at port %d", bound.listener.name, bound.sockets[0].getsockname()[1])
         listener = self._bound[0].listener
@@ -457,7 +474,7 @@ class _Broker:
     def _on_membership_failure(self, reason: str) -> None:
         _logger.critical("%s; stopping", reason)
         if not self._stop.done():
-            self._stop.set_result(EXIT_FAILED)
+            self._stop.set_result(EXIT_FAILED if self._is_ready else EXIT_USAGE)
 
     async def _stop_cleanly(self) -> int:
         for task in self._background:

@@ -197,7 +197,7 @@ def test_the_id_of_a_living_broker_is_refused(cluster: RunningCluster, tmp_path:
     done = run_broker(
         tmp_path / "other", "broker.id=1", f"zookeeper.connect={cluster.connect}", "zookeeper.session.timeout.ms=1000"
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "a broker with the id 1 is registered in ZooKeeper already" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -209,6 +209,16 @@ def test_a_log_directory_of_another_cluster_is_refused(cluster: RunningCluster, 
     done = run_broker(directory, "broker.id=4", f"zookeeper.connect={cluster.connect}")
     assert done.returncode != 0
     assert re.search("cluster.id is someoneelses, but this broker's is", last_line(done))
+
+
+def test_a_log_directory_that_a_broker_used_alone_is_refused(cluster: RunningCluster, tmp_path: Path) -> None:
+    directory, member = tmp_path / "fourth", (f"zookeeper.connect={cluster.connect}", "broker.id=4")
+    options = [argument for text in member for argument in ("--property", text)]
+    assert RunningBroker(directory, "--port", "0", *options).stop() == 0
+    assert RunningBroker(directory, "--port", "0", "--property", "broker.id=4").stop() == 0
+    done = run_broker(directory, *member)
+    assert done.returncode == 2
+    assert re.search("fourth was used by a broker that ran alone .*; choose an empty directory", last_line(done))
 
 
 def test_a_broker_without_an_id_is_given_one(cluster: RunningCluster, tmp_path: Path) -> None:
