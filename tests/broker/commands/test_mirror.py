@@ -143,10 +143,8 @@ def test_a_second_run_goes_on_and_takes_changes_of_the_topic_along(clusters: Clu
     assert mirror(clusters, "--topic", "gro.*", "--name", "grown", "--once").exit_code == 0
     source = clusters.source.address
     assert call("topics", "-b", source, "--alter", "--topic", "grown", "--partitions", "3").exit_code == 0
-    assert (
-        call("configs", "-b", source, "--alter", "--topic", "grown", "--add-config", "retention.ms=1000000000000").exit_code
-        == 0
-    )
+    retention = "retention.ms=1000000000000"
+    assert call("configs", "-b", source, "--alter", "--topic", "grown", "--add-config", retention).exit_code == 0
     fill(clusters.source, "grown", 30, first=10, partitions=3)
     result = mirror(clusters, "--topic", "gro.*", "--name", "grown", "--once")
     assert result.exit_code == 0
