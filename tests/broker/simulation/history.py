@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import traceback
 from collections.abc import Callable
@@ -350,12 +349,6 @@ class History:
             self._tell(f"{broker.host} will die at its disk")
             broker.files.kill_at = broker.files.changes_made + self.rng.randint(1, 100)
             self._later(lambda: self._start(broker))
-
-    def _break_disk(self) -> None:
-        broker = self._a_broker()
-        if broker is not None:
-            self._tell(f"the disk of {broker.host} fails once")
-            broker.files.fail_at[broker.files.changes_made + self.rng.randint(1, 20)] = errno.EIO
 
     def _jump_clock(self) -> None:
         broker = self._a_broker()
