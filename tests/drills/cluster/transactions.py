@@ -9,7 +9,9 @@ was longer than --longest-gap-s.
 
 With --debug, what clients do is in clients.log in --directory. librdkafka 2.10 to 2.16 itself may stand still in
 send_offsets_to_transaction when the coordinator of the group goes: it waits for a connection to the old one, until some
-other broker comes or goes (https://github.com/confluentinc/librdkafka/issues/5511); with Apache Kafka's brokers too.
+other broker comes or goes (https://github.com/confluentinc/librdkafka/issues/5511), and no time-out ends that. So this
+drill is no part of `make drills`: hold a stall against clients.log (an AddOffsetsToTxn answered, then "Coordinator
+connection is still down") before you hold it against the brokers.
 """
 
 from __future__ import annotations
