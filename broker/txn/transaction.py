@@ -34,7 +34,8 @@ LAST_EPOCH: Final = 32767 - 1
 """A producer gets no higher one, so that there is always one left to fence it with."""
 
 _FIRST_RETRY_MS: Final = 100
-_LONGEST_RETRY_MS: Final = 30_000
+_LONGEST_RETRY_MS: Final = 1000
+"""Who has too few replicas in sync for a while has enough at any moment again, and the producer waits for this."""
 
 TopicPartition: TypeAlias = tuple[str, int]
 
