@@ -170,8 +170,8 @@ class FetchSession:
             if followed is None:
                 self._partitions[key] = _Followed(wanted)
             else:
-                if wanted.current_leader_epoch != followed.wanted.current_leader_epoch:
-                    # A follower passes over an answer that comes as it begins another epoch: tell it again.
+                if self.is_follower or wanted.fetch_offset <= followed.wanted.fetch_offset:
+                    # It may have passed over the last answer, as it began another epoch or cut its log: tell it again.
                     followed.high_watermark = -1
                 followed.wanted = wanted
         for key in forgotten:

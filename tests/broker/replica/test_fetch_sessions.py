@@ -100,12 +100,26 @@ def test_partitions_come_and_go_and_change_their_offset(client: Client) -> None:
     assert [(topic, [p.fetch_offset for p in partitions]) for topic, partitions in context.topics] == [("a", [7])]
 
 
-def test_what_was_told_in_another_leader_epoch_is_told_again(client: Client) -> None:
-    client.fetch(wanted(("a", 0), ("a", 1)))
+@pytest.mark.parametrize("offset", [3, 5])
+def test_who_asks_again_without_having_come_further_is_told_again(client: Client, offset: int) -> None:
+    client.fetch(wanted(("a", 0), ("a", 1), offset=5))
     assert told(client.fetch([])) == []
-    again = [FetchTopic("a", [FetchPartition(0, 7, 0, -1, 1000)])]
-    assert told(client.fetch(again)) == [("a", 0)]
+    assert told(client.fetch(wanted(("a", 0), offset=offset))) == [("a", 0)]
     assert told(client.fetch([])) == []
+    assert told(client.fetch(wanted(("a", 0), offset=6))) == []
+
+
+def test_a_follower_is_told_again_of_what_it_names() -> None:
+    """It passes over answers that come as it begins another epoch, or cuts its log, and does not say so."""
+    sessions = FetchSessions(10)
+    options: Any = {"uses_topic_ids": False, "now_ms": 0, "is_follower": True}
+    begun = sessions.open(0, 0, wanted(("a", 0), ("a", 1), offset=5), (), **options)
+    assert not isinstance(begun, ErrorCode)
+    session_id = begun.answer(read(begun.topics), 0).session_id
+    for epoch, named in enumerate((wanted(("a", 0), offset=5), wanted(("a", 0), offset=6), []), start=1):
+        context = sessions.open(session_id, epoch, named, (), **options)
+        assert not isinstance(context, ErrorCode)
+        assert told(context.answer(read(context.topics), 0)) == ([("a", 0)] if named else [])
 
 
 def test_partitions_with_records_go_to_the_end_of_the_line(client: Client) -> None:
