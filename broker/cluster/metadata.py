@@ -40,6 +40,7 @@ class MetadataCache:
         self._keys = itertools.count()
         self._when_changed: dict[int, Callable[[], None]] = {}
         self._brokers: dict[int, BrokerInfo] = {}
+        self._gone_lately: dict[int, BrokerInfo] = {}
         self._topics: dict[str, TopicView] = {}
         self._topics_by_id: dict[UUID, TopicView] = {}
         self._lists: dict[tuple[int, ...], list[int]] = {}
@@ -47,6 +48,9 @@ class MetadataCache:
 
     def brokers(self) -> list[BrokerInfo]:
         return list(self._brokers.values())
+
+    def brokers_gone_lately(self) -> list[BrokerInfo]:
+        return list(self._gone_lately.values())
 
     def broker(self, broker_id: int) -> BrokerInfo | None:
         return self._brokers.get(broker_id)
@@ -71,13 +75,20 @@ class MetadataCache:
 
         return end
 
-    def update(self, request: Any, version: int) -> None:
-        """Take an UpdateMetadata request in, which the caller has found to come from whom he obeys."""
+    def update(self, request: Any, version: int) -> list[BrokerInfo]:
+        """Take an UpdateMetadata request in, which the caller has found to come from whom he obeys.
+
+        Those who live no more are given back, to be forgotten after a while.
+        """
+        former = self._brokers
         self.controller_id = request.controller_id if request.controller_id >= 0 else NO_BROKER
         self._brokers = {
             broker.id: BrokerInfo(broker.id, -1, _endpoints(broker, version), broker.rack if version >= 2 else None)
             for broker in sorted(request.live_brokers, key=lambda broker: broker.id)
         }
+        gone = {id_: broker for id_, broker in former.items() if id_ not in self._brokers}
+        known = self._gone_lately | gone
+        self._gone_lately = {id_: broker for id_, broker in known.items() if id_ not in self._brokers}
         deleted: list[TopicPartition] = []
         if version >= 5:
             for topic in request.topic_states:
@@ -92,6 +103,12 @@ class MetadataCache:
                 tell_deleted(deleted)
         self.is_complete = self.is_complete or bool(self._topics)
         self._tell()
+        return list(gone.values())
+
+    def forget(self, broker: BrokerInfo) -> None:
+        """It has been gone for a while, unless it came and went again since."""
+        if self._gone_lately.get(broker.broker_id) is broker:
+            del self._gone_lately[broker.broker_id]
 
     def complete(self) -> None:
         """There is no more than what was told."""
@@ -157,6 +174,9 @@ class LoneBroker:
 
     def brokers(self) -> list[BrokerInfo]:
         return [BrokerInfo(self._node.broker_id, -1, (), self._node.config.string("broker.rack"))]
+
+    def brokers_gone_lately(self) -> list[BrokerInfo]:
+        return []
 
     def broker(self, broker_id: int) -> BrokerInfo | None:
         return self.brokers()[0] if broker_id == self._node.broker_id else None

@@ -112,6 +112,9 @@ class ClusterView(Protocol):
     def brokers(self) -> list[BrokerInfo]:
         """Those that live, by id."""
 
+    def brokers_gone_lately(self) -> list[BrokerInfo]:
+        """Those that clients are told of still, though they live no more."""
+
     def broker(self, broker_id: int) -> BrokerInfo | None: ...
 
     def topics(self) -> list[TopicView]: ...

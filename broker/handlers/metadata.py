@@ -8,6 +8,9 @@ Behaviour:
 * The brokers' addresses are those of the listener of the name that the client came through, and a partition whose
   leader has none is answered without a leader: LISTENER_NOT_FOUND (below v6 LEADER_NOT_AVAILABLE).
 * A partition without a leader that lives: LEADER_NOT_AVAILABLE.
+* A broker that is gone is told of for zookeeper.session.timeout.ms more, as one of Kafka's that was killed. A client
+  that trusts its connections to tell it whose they are (librdkafka from 2.10 on, whose transactional producers wait
+  for a coordinator that they dropped: its issue 5511) notices by these that the broker is gone.
 * Authorised operations, when asked for, are all of them: there is no authoriser.
 
 Versions: v4 brings allow_auto_topic_creation; v10 topic ids, v12 asking by them (UNKNOWN_TOPIC_ID; never created).
@@ -15,12 +18,12 @@ Versions: v4 brings allow_auto_topic_creation; v10 topic ids, v12 asking by them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.state import NO_LEADER, TopicView
+from broker.cluster.state import NO_LEADER, BrokerInfo, TopicView
 from broker.handlers.reply import Reply, RequestContext
 from broker.internal_topic import INTERNAL_TOPICS
 from broker.node import Node
@@ -76,7 +79,7 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
             node.counters.failed(METADATA, topic.error_code)
     return encode_response(
         ClusterMetadata(
-            brokers,
+            brokers + _reachable(node, context, cluster.brokers_gone_lately()),
             cluster.cluster_id,
             cluster.controller_id,
             topics,
@@ -88,9 +91,13 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
 
 def live_brokers(node: Node, context: RequestContext) -> list[BrokerMetadata]:
     """Those that live and can be reached through a listener of the name of the client's."""
+    return _reachable(node, context, node.cluster.brokers())
+
+
+def _reachable(node: Node, context: RequestContext, known: Iterable[BrokerInfo]) -> list[BrokerMetadata]:
     listener = context.client.listener
     brokers = []
-    for broker in node.cluster.brokers():
+    for broker in known:
         if broker.broker_id == node.broker_id:
             brokers.append(BrokerMetadata(broker.broker_id, listener.host, listener.port, broker.rack))
         elif (endpoint := broker.endpoint(listener.name)) is not None:

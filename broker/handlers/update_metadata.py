@@ -13,6 +13,7 @@ broker epoch and topics, v7 topic ids. Type, of v8, matters to those who migrate
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from broker.cluster.epochs import UNKNOWN_EPOCH
@@ -29,7 +30,10 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     broker_epoch = request.broker_epoch if context.version >= 5 else UNKNOWN_EPOCH
     error_code = node.epochs.obey(request.controller_epoch, broker_epoch)
     if not error_code:
-        node.cluster.update(request, context.version)
+        # Kafka's controller learns that a broker is gone by its session, and tells clients of it for so long.
+        for broker in node.cluster.update(request, context.version):
+            timeout_ms = node.config.integer("zookeeper.session.timeout.ms")
+            node.scheduler.call_later(timeout_ms, partial(node.cluster.forget, broker))
         if not node.cluster.is_complete:
             if any(node.log_directories.keys()):
                 node.scheduler.call_later(_PARTITIONS_FOLLOW_WITHIN_MS, node.cluster.complete)

@@ -217,6 +217,28 @@ def test_brokers_and_controller_are_told_at_the_listener_of_the_client(member: M
     assert [(broker.broker_id, broker.host, broker.port, broker.rack) for broker in described.brokers] == addresses
 
 
+def test_clients_are_told_for_a_while_of_a_broker_that_is_gone(member: Member) -> None:
+    """And only they: it leads nothing, and is no coordinator."""
+
+    def told() -> list[int]:
+        return [broker.node_id for broker in member.metadata().brokers]
+
+    pass_time = member.harness.scheduler.run
+    member.tell(state(0, leader=1))
+    member.tell(state(0, leader=1), brokers=(0, 2))
+    assert told() == [0, 2, 1]
+    assert [broker.broker_id for broker in member.harness.ask("describe_cluster", 1).brokers] == [0, 2]
+    assert member.partitions()[0].error_code is ErrorCode.leader_not_available
+    pass_time(10_000)
+    member.tell(state(0))  # it is back, and gone again: its time begins anew
+    assert told() == [0, 1, 2]
+    member.tell(state(0, leader=2), brokers=(0, 2))
+    pass_time(10_000)
+    assert told() == [0, 2, 1]
+    pass_time(8000)
+    assert told() == [0, 2]
+
+
 def ask_before_the_cluster_is_known(member: Member) -> dict[str, Pending]:
     """What would say of brokers and topics that they are not there, asked of a broker that was told of none."""
     committed = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": None}]
