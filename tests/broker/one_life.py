@@ -386,7 +386,7 @@ class Life:
         for name in ("t", "c", "gone"):
             if broker.node.topic(name) is None:
                 assert not isinstance(broker.node.local_topics.create(NewTopic(name, 1, 1)), Problem), name
-            (partition,) = broker.node.topic(name).partitions.values()  # type: ignore[union-attr]
+            partition = broker.node.topic(name).partitions[0]  # type: ignore[union-attr]
             assert isinstance(partition.append(memoryview(keyed_batch([(b"k", b"v")])), 1, 0), Appended)
             names = {entry.name.rpartition(".")[2] for entry in files.list(partition.log.directory)}
             assert not names & {"swap", "cleaned", "deleted", "tmp"}
