@@ -51,10 +51,11 @@ compat: setup-dev ## What others wrote, run against our broker and files (Java, 
 	@$(BIN)/python -m tests.compat $(SUITES)
 
 .PHONY: drills
-drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers under load, hold them to their promises (35 minutes; root)
+drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers under load, hold them to their promises (40 minutes; root)
 	$(BIN)/python -m tests.drills.every_operation
 	$(BIN)/python -m tests.drills.kill9 --rounds 200
 	$(BIN)/python -m tests.drills.cluster
+	$(BIN)/python -m tests.drills.cluster.transactions --coordinator
 
 .PHONY: simulate
 simulate: setup-dev ## Seeded histories of a simulated cluster, with kills, cuts, pauses, power cuts (SEEDS=10000, JOBS=2)

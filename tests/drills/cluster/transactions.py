@@ -8,10 +8,9 @@ reader in a group of its own follows what was committed. Exit status: 0 every re
 was longer than --longest-gap-s.
 
 With --debug, what clients do is in clients.log in --directory. librdkafka 2.10 to 2.16 itself may stand still in
-send_offsets_to_transaction when the coordinator of the group goes: it waits for a connection to the old one, until some
-other broker comes or goes (https://github.com/confluentinc/librdkafka/issues/5511), and no time-out ends that. So this
-drill is no part of `make drills`: hold a stall against clients.log (an AddOffsetsToTxn answered, then "Coordinator
-connection is still down") before you hold it against the brokers.
+send_offsets_to_transaction over a coordinator that it dropped, as Metadata named it no longer
+(https://github.com/confluentinc/librdkafka/issues/5511): the log has an answer to AddOffsetsToTxn then, nothing for
+long, and "Coordinator connection is still down". Brokers name one that is gone for a while, so that this is rare.
 """
 
 from __future__ import annotations
