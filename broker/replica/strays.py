@@ -44,6 +44,11 @@ class Strays:
         for topic_name, index in strays:
             self._unclaimed.discard((topic_name, index))
             _logger.info("%s-%d was moved to others while this broker was away: its log is deleted", topic_name, index)
-            self._node.delete_replica(topic_name, index)
+            try:
+                self._node.delete_replica(topic_name, index)
+            except OSError as error:
+                _logger.error(
+                    "cannot delete the log of %s-%d: %s; the next start tries again", topic_name, index, error
+                )
         if not self._unclaimed:
             self._stop_looking()
