@@ -267,9 +267,17 @@ class LogLoader:
     def _recover(
         self, segments: list[Segment], first: int, leader_epochs: LeaderEpochs, producer_states: ProducerStates
     ) -> None:
+        noted = dict(leader_epochs.entries)
+        end_offset = segments[first].base_offset if first < len(segments) else 0
+
         def observe(segment: Segment, header: BatchHeader, batch: memoryview) -> None:
+            nonlocal end_offset
             if header.leader_epoch > leader_epochs.latest:
-                leader_epochs.assign(header.leader_epoch, header.base_offset)
+                # It may have begun with records that compaction took.
+                start = noted.get(header.leader_epoch, header.base_offset)
+                is_fit = end_offset <= start <= header.base_offset
+                leader_epochs.assign(header.leader_epoch, start if is_fit else header.base_offset)
+            end_offset = header.next_offset
             aborted = observe_producer(producer_states, header, batch)
             if aborted is not None:
                 segment.note_aborted(aborted)

@@ -31,6 +31,10 @@ def test_a_cluster_comes_up_is_mended_and_goes_down(directory: Path) -> None:
     assert len(servers.split(",")) == 3
     assert "broker-3 is ready" in up.errors
     assert call("topics", "--create", "--topic", "orders", "-b", servers).exit_code == 0
+    # One broker after another hears of the topic.
+    assert wait_until(
+        lambda: call("cluster", "status", directory, "--json").json["partitions"] == 4, 60, "all know of the topic"
+    )
     status = call("cluster", "status", directory, "--json")
     assert status.exit_code == 0, status.output
     assert status.json["brokers"] == [1, 2, 3]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.metrics.counters import BOUNDS_MS, Histogram
+from broker.metrics.cluster_page import cluster_page, zookeeper_page
+from broker.metrics.counters import BOUNDS_MS, Histogram, ZooKeeperCounters
 from broker.metrics.exposition import family, histogram_family
 from broker.metrics.page import LINES_PER_PIECE, page
 from broker.server.process_metrics import ProcessMetrics
@@ -55,7 +56,8 @@ def test_the_documentation_names_every_metric(node: NodeHarness) -> None:
     node.create_topic("t")
     node.produce("t", b"a")
     node.produce("t", b"a", acks=7)
-    page_text = "".join(page(node.node)) + ProcessMetrics().render()
+    of_a_cluster = "".join(cluster_page(node.node)) + zookeeper_page(ZooKeeperCounters())
+    page_text = "".join(page(node.node)) + of_a_cluster + ProcessMetrics().render()
     served = set(re.findall(r"^# TYPE (\S+)", page_text, re.MULTILINE))
     documented = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
     assert served == set(re.findall(r"`((?:kafka|highwater|process|python)_[a-z_]+)`", documented))
