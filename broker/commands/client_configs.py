@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.commands.client import REQUEST_TIMEOUT_S, Cluster, result_of
 from broker.commands.terminal import CommandError, UsageError, print_json, print_table, say
-from broker.commands.wire import nodes_of
+from broker.commands.wire import ask_any
 
 _MECHANISMS: Final = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
@@ -82,7 +82,7 @@ def _quotas(cluster: Cluster, whose: Whose, *, every: bool) -> dict[Whose, dict[
         }
         for part in whose.entity
     ]
-    answer = nodes_of(cluster)[0].ask("describe_client_quotas", 0, components=components, strict=not every)
+    answer = ask_any(cluster, "describe_client_quotas", 0, components=components, strict=not every)
     if answer.error_code is not ErrorCode.none:
         raise CommandError(f"quotas: {answer.error_message or answer.error_code.name}")
     found = {}
@@ -118,7 +118,7 @@ def alter(cluster: Cluster, whose: Whose, changes: Sequence[Change], *, as_json:
             for name, value in quotas
         ]
         entries = [{"entity": whose.entity, "ops": operations}]
-        (entry,) = nodes_of(cluster)[0].ask("alter_client_quotas", 0, entries=entries, validate_only=False).entries
+        (entry,) = ask_any(cluster, "alter_client_quotas", 0, entries=entries, validate_only=False).entries
         if entry.error_code is not ErrorCode.none:
             raise CommandError(f"{whose}: {entry.error_message or entry.error_code.name}")
     if as_json:

@@ -27,7 +27,7 @@ from broker.commands.client import (
     result_of,
 )
 from broker.commands.terminal import CommandError, JsonOption, UsageError, print_json, print_table, reporting, say
-from broker.commands.wire import nodes_of
+from broker.commands.wire import ask_any
 
 _ENTITY_TYPES: Final = {"topics": "topic", "brokers": "broker", "users": "user", "clients": "client"}
 _CLIENT_KINDS: Final = ("user", "client")
@@ -210,7 +210,7 @@ def _describe(cluster: Cluster, kind: str, name: str, show_all: bool) -> list[di
 
 def _print_defaults(cluster: Cluster, as_json: bool) -> None:
     resource = {"resource_type": _BROKER, "resource_name": "", "configuration_keys": None}
-    (result,) = nodes_of(cluster)[0].ask("describe_configs", 1, resources=[resource], include_synonyms=False).results
+    (result,) = ask_any(cluster, "describe_configs", 1, resources=[resource], include_synonyms=False).results
     if result.error_code is not ErrorCode.none:
         raise CommandError(f"all brokers: {result.error_message or result.error_code.name}")
     rows = [
@@ -237,7 +237,7 @@ def _alter_defaults(cluster: Cluster, changes: list[Any], as_json: bool) -> None
         for entry in changes
     ]
     resource = {"resource_type": _BROKER, "resource_name": "", "configs": entries}
-    (response,) = nodes_of(cluster)[0].ask("incremental_alter_configs", 0, resources=[resource]).responses
+    (response,) = ask_any(cluster, "incremental_alter_configs", 0, resources=[resource]).responses
     if response.error_code is not ErrorCode.none:
         raise CommandError(f"all brokers: {response.error_message or response.error_code.name}")
     if as_json:

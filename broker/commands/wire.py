@@ -65,11 +65,22 @@ def nodes_of(cluster: Cluster) -> list[Node]:
     return sorted(Node(int(node.id), str(node.host), int(node.port)) for node in cluster.metadata.brokers.values())
 
 
+def ask_any(cluster: Cluster, api: str, version: int, /, **fields: Any) -> Any:
+    """The answer of the first broker that gives one; metadata names those too that died a moment ago."""
+    *others, last = nodes_of(cluster)
+    for node in others:
+        try:
+            return node.ask(api, version, **fields)
+        except UsageError:
+            continue
+    return last.ask(api, version, **fields)
+
+
 def coordinator_of(cluster: Cluster, key: str, key_type: int = TRANSACTIONAL_ID) -> Node:
     """Waits for one that starts. Raises CommandError when there is none."""
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
-        answer = nodes_of(cluster)[0].ask("find_coordinator", 1, key=key, key_type=key_type)
+        answer = ask_any(cluster, "find_coordinator", 1, key=key, key_type=key_type)
         if answer.error_code is ErrorCode.none:
             return Node(answer.node_id, answer.host, answer.port)
         if answer.error_code not in _WHILE_A_COORDINATOR_STARTS or time.monotonic() >= deadline:
@@ -81,14 +92,19 @@ def ask_controller(cluster: Cluster, api: str, version: int, /, **fields: Any) -
     """The answer of whoever is the controller now; waits for one that is being elected. Raises CommandError."""
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
-        metadata = nodes_of(cluster)[0].ask("metadata", 9, topics=[], allow_auto_topic_creation=False)
+        metadata = ask_any(cluster, "metadata", 9, topics=[], allow_auto_topic_creation=False)
         controller = next((each for each in metadata.brokers if each.node_id == metadata.controller_id), None)
+        reason = "the cluster has no controller now"
         if controller is not None:
-            answer = Node(controller.node_id, controller.host, controller.port).ask(api, version, **fields)
-            if answer.error_code is not ErrorCode.not_controller:
-                return answer
+            try:
+                answer = Node(controller.node_id, controller.host, controller.port).ask(api, version, **fields)
+            except UsageError as error:
+                reason = str(error)  # it may have died a moment ago
+            else:
+                if answer.error_code is not ErrorCode.not_controller:
+                    return answer
         if time.monotonic() >= deadline:
-            raise CommandError("the cluster has no controller now")
+            raise CommandError(reason)
         time.sleep(_RETRY_S)
 
 
