@@ -36,6 +36,8 @@ class Stat(NamedTuple):
     """The session that the node ends with; 0 for none."""
     created_ms: int = 0
     """By ZooKeeper's clock; 0 where nobody told."""
+    mzxid: int = 0
+    """The transaction that wrote it last; 0 where nobody told."""
 
 
 @dataclass(frozen=True, slots=True)

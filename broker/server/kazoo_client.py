@@ -124,7 +124,7 @@ def _result_of(request: Request | Check, value: Any, chroot: str) -> Any:
 
 
 def _stat_of(stat: ZnodeStat) -> Stat:
-    return Stat(stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)
+    return Stat(stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime, stat.mzxid)
 
 
 def _watcher(event: Any) -> None:

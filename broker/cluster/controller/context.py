@@ -43,12 +43,14 @@ class Replica(NamedTuple):
 
 
 class ControlledPartition:
-    __slots__ = ("assignment", "leadership", "replica_states", "state")
+    __slots__ = ("assignment", "leader_registered_since", "leadership", "replica_states", "state")
 
     def __init__(self, assignment: ReplicaAssignment) -> None:
         self.assignment = assignment
         self.leadership: LeaderAndIsr | None = None
         """As ZooKeeper has it; None before the first leader."""
+        self.leader_registered_since = False
+        """Whether its leader registered after that was written: maybe another process, whose log lost its end."""
         self.state = PartitionState.NON_EXISTENT
         self.replica_states: dict[int, ReplicaState] = {}
         """By broker; those that are not there are NON_EXISTENT."""

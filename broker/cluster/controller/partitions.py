@@ -54,11 +54,14 @@ class PartitionStates:
         self._is_unclean_election_allowed = is_unclean_election_allowed
 
     def start(self) -> Rounds[None]:
-        """Find every partition's state, and elect leaders where there is none; once, when the context is loaded."""
+        """Find every partition's state, and elect leaders where there is none; once, when the context is loaded.
+
+        A leader that registered anew leads in a later epoch: what its log lost in a power cut others may have in this.
+        """
         for key, partition in self._context.partitions():
             if partition.leadership is None:
                 partition.state = PartitionState.NEW
-            elif self._context.is_online(partition.leadership.leader, key):
+            elif self._context.is_online(partition.leadership.leader, key) and not partition.leader_registered_since:
                 partition.state = PartitionState.ONLINE
             else:
                 partition.state = PartitionState.OFFLINE

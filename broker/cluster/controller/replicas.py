@@ -54,7 +54,10 @@ class ReplicaStates:
         for key, partition in self._context.partitions():
             for broker_id in partition.assignment.replicas:
                 is_online = self._context.is_online(broker_id, key)
-                (online if is_online else offline).append(Replica(key, broker_id))
+                if not is_online:
+                    offline.append(Replica(key, broker_id))
+                elif not partition.leader_registered_since:  # else it is told with its new leader epoch
+                    online.append(Replica(key, broker_id))
                 # One that is away is not asked to delete what it has before it is back.
                 state = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
                 partition.replica_states[broker_id] = state

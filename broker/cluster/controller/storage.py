@@ -132,6 +132,8 @@ def read_states(context: ControllerContext, partitions: Sequence[TopicPartition]
         known = context.get(partition)
         if known is not None:
             known.leadership = _parse_state(context, partition, node) if isinstance(node, Node) else None
+            leader = context.brokers.get(known.leadership.leader) if known.leadership is not None else None
+            known.leader_registered_since = leader is not None and 0 < node.stat.mzxid < leader.epoch
 
 
 def _parse_state(context: ControllerContext, partition: TopicPartition, node: Node) -> LeaderAndIsr | None:

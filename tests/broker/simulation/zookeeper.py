@@ -258,7 +258,7 @@ class Ensemble:
                 parent.next_sequence += 1
                 assert session is not None or not is_ephemeral, "only a session makes ephemeral nodes"
                 owner = session.session_id if is_ephemeral and session is not None else 0
-                stat = Stat(0, self.zxid, owner, 0 if self.clock is None else self.clock.now_ms())
+                stat = Stat(0, self.zxid, owner, 0 if self.clock is None else self.clock.now_ms(), self.zxid)
                 self._nodes[path] = _Znode(data, stat)
                 parent.children[_name(path)] = None
                 if is_ephemeral and session is not None:
@@ -270,7 +270,7 @@ class Ensemble:
             case Set(path, data):
                 node = self._nodes[path]
                 node.data = data
-                node.stat = node.stat._replace(version=node.stat.version + 1)
+                node.stat = node.stat._replace(version=node.stat.version + 1, mzxid=self.zxid)
                 self.changed(path, data)
                 self._fire(path, WatchEvent.CHANGED)
                 return node.stat
