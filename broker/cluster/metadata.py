@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from broker.cluster.peers import Endpoint
-from broker.cluster.state import NO_BROKER, NO_LEADER, BrokerInfo, PartitionView, TopicView
+from broker.cluster.state import LEADER_DURING_DELETE, NO_BROKER, NO_LEADER, BrokerInfo, PartitionView, TopicView
 from broker.log.checkpoint import TopicPartition
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from broker.replica.partition import Partition
     from broker.topic import Topic
 
-LEADER_DURING_DELETE: Final = -2
-"""The leader that a partition has in UpdateMetadata when its topic is deleted (LeaderAndIsr.LeaderDuringDelete)."""
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By number (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.metadata import LEADER_DURING_DELETE, MetadataCache
-from broker.cluster.state import BrokerInfo, PartitionView
+from broker.cluster.metadata import MetadataCache
+from broker.cluster.state import LEADER_DURING_DELETE, BrokerInfo, PartitionView
 from broker.internal_topic import OFFSETS_TOPIC
 from broker.protocol.apis import APIS, CLUSTER_APIS, METADATA, UPDATE_METADATA
 from broker.protocol.primitives import MalformedRequestError

@@ -2,37 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from broker.cluster.zookeeper import Create, Created, Delete, Exists, Get, Set, Transaction, WatchEvent, ZooKeeperError
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
-
-
-class Told:
-    """Keeps what a session was told, and the answers."""
-
-    def __init__(self) -> None:
-        self.events: list[Any] = []
-
-    def session_began(self, session_id: int) -> None:
-        self.events.append("began")
-
-    def session_ended(self) -> None:
-        self.events.append("ended")
-
-    def connection_changed(self, is_connected: bool) -> None:
-        self.events.append("connected" if is_connected else "disconnected")
-
-    def watch_fired(self, path: str, event: WatchEvent) -> None:
-        self.events.append((path, event))
-
-    def answered(self, results: list[Any]) -> None:
-        self.events.append(results)
-
-    def taken(self) -> list[Any]:
-        taken, self.events = self.events, []
-        return taken
+from tests.broker.zookeeper_clients import Told
 
 
 def client_of(ensemble: Ensemble, scheduler: ManualScheduler) -> tuple[SimulatedZooKeeper, Told]:
