@@ -1,0 +1,84 @@
+"""What the verbs share: options, the reading of a workload with the options laid over it, errors in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from bench.specification import Specification
+    from bench.yaml_document import Location
+
+WorkloadFile = Annotated[Path, typer.Argument(metavar="FILE", help="Workload file (YAML, schema bench.workload/1).")]
+Trials = Annotated[int | None, typer.Option(min=1, max=1000, help="Trials of each cell, instead of the file's.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of order and payload, instead of the file's.")]
+PayloadFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Send the lines of this text file.")]
+StorageOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=PATH", help="A storage target, and the one to use unless the matrix chooses."),
+]
+BootstrapServers = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT,…", help="Measure this running cluster and start no broker.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+
+
+def specification_of(
+    file: Path,
+    trials: int | None,
+    payload_file: Path | None,
+    storage: list[str] | None,
+    bootstrap_servers: str | None,
+) -> Specification:
+    from bench.specification import load_specification
+
+    overrides: dict[Location, tuple[Any, str]] = {}
+    if trials is not None:
+        overrides["trials", "n"] = (trials, "--trials")
+    if payload_file is not None:
+        overrides["records", "payload_file"] = (str(payload_file.absolute()), "--payload-file")
+        overrides["records", "compress_ratio"] = (None, "--payload-file")
+    for name, path in pairs_of(storage, "--storage").items():
+        overrides["storage", "targets", name] = ({"path": path}, "--storage")
+        overrides["storage", "target"] = (name, "--storage")
+    if bootstrap_servers is not None:
+        overrides["system", "kind"] = ("external", "--bootstrap-servers")
+        overrides["system", "bootstrap_servers"] = (bootstrap_servers, "--bootstrap-servers")
+    return load_specification(file, overrides)
+
+
+def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
+    from bench.errors import UsageError
+
+    pairs = {}
+    for option in options or []:
+        key, equals, value = option.partition("=")
+        if not (key and equals and value):
+            raise UsageError(f"{name}: {option!r} is not of the form NAME=VALUE")
+        pairs[key] = value
+    return pairs
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Users' mistakes and a host that does not play along are one line each, with the exit code that fits."""
+    from bench.errors import StoppedError, UsageError
+    from bench.results import ResultDirectoryError
+    from spark_loadgen import LoadSetupError
+
+    try:
+        yield
+    except (UsageError, ResultDirectoryError, LoadSetupError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"error: {where}{error.strerror or error}", err=True)
+        raise typer.Exit(2) from None
+    except (KeyboardInterrupt, StoppedError):
+        typer.echo("interrupted", err=True)
+        raise typer.Exit(130) from None

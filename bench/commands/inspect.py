@@ -1,0 +1,34 @@
+"""`bench schema` and `bench verify`: what only looks. Imports are late so that --help is fast."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench.commands.common import one_line_errors
+
+
+def schema() -> None:
+    """Print the JSON Schema of workload files, for editors."""
+    from bench.workload import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=2))
+
+
+def verify(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Result directory.")]) -> None:
+    """Recompute percentiles and counts of a result directory; exit code 4 when they disagree with what it says."""
+    with one_line_errors():
+        from bench.results import RunResult
+        from bench.runner import EXIT_INVALID
+        from bench.verify import disagreements
+
+        result = RunResult(directory)
+        found = list(disagreements(result))
+        for line in found:
+            typer.echo(line, err=True)
+        if found:
+            raise typer.Exit(EXIT_INVALID)
+        typer.echo(f"{directory}: {len(result.trials)} trials agree with their histograms and windows")

@@ -1,0 +1,75 @@
+"""The result directory: its models, its writer and its reader, and nothing else knows its file names.
+
+Layout and field names follow docs/architecture.md ("The result directory"). Everything a report shows can be made again
+from these files.
+"""
+
+from bench.results.files import ResultDirectoryError, histogram_path, measured_latency
+from bench.results.models import (
+    ENVIRONMENT_SCHEMA,
+    MANIFEST_SCHEMA,
+    METRICS,
+    SUMMARY_SCHEMA,
+    Delivery,
+    EndToEnd,
+    Environment,
+    Generator,
+    GitState,
+    HostSample,
+    HostUse,
+    Latency,
+    Manifest,
+    Metric,
+    Phase,
+    Produce,
+    Reason,
+    RunStatus,
+    Scalar,
+    StorageTarget,
+    SystemFacts,
+    TrialPlan,
+    TrialStatus,
+    TrialSummary,
+    Verdict,
+    VerdictState,
+    Window,
+)
+from bench.results.reader import RunResult, SpectrumPoint, TrialResult
+from bench.results.writer import ResultWriter
+
+__all__ = [
+    "ENVIRONMENT_SCHEMA",
+    "MANIFEST_SCHEMA",
+    "METRICS",
+    "SUMMARY_SCHEMA",
+    "Delivery",
+    "EndToEnd",
+    "Environment",
+    "Generator",
+    "GitState",
+    "HostSample",
+    "HostUse",
+    "Latency",
+    "Manifest",
+    "Metric",
+    "Phase",
+    "Produce",
+    "Reason",
+    "ResultDirectoryError",
+    "ResultWriter",
+    "RunResult",
+    "RunStatus",
+    "Scalar",
+    "SpectrumPoint",
+    "StorageTarget",
+    "SystemFacts",
+    "TrialPlan",
+    "TrialResult",
+    "TrialStatus",
+    "TrialSummary",
+    "Verdict",
+    "VerdictState",
+    "Window",
+    "histogram_path",
+    "measured_latency",
+]

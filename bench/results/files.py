@@ -1,0 +1,91 @@
+"""The files of a result directory: their names, how they are written whole, how a damaged one is complained of."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from hdrh.histogram import HdrHistogram
+from pydantic import BaseModel, ValidationError
+
+from bench.histogram_log import mean_of, read_histogram
+from bench.results.models import Latency, Metric, Phase
+
+
+class ResultDirectoryError(Exception):
+    """A result directory that cannot be read or written; the text names the file and the way out."""
+
+
+M = TypeVar("M", bound=BaseModel)
+_TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=,+-]*")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def dump(model: BaseModel) -> str:
+    return json.dumps(model.model_dump(mode="json", by_alias=True), indent=2, ensure_ascii=False) + "\n"
+
+
+def is_trial_id(text: str) -> bool:
+    """Whether it suits a folder name."""
+    return _TRIAL_ID.fullmatch(text) is not None
+
+
+def histogram_path(trial_directory: Path, metric: Metric) -> Path:
+    return trial_directory / "hist" / f"{metric}.hlog"
+
+
+def measured_histogram(path: Path, phases: Iterable[Phase]) -> HdrHistogram:
+    for phase in phases:
+        if phase.name == "measure":
+            return read_histogram(path, phase.start_s, phase.end_s)
+    raise ValueError("the trial's summary names no measured phase")
+
+
+def measured_latency(trial_directory: Path, metric: Metric, phases: Iterable[Phase]) -> Latency:
+    """The latency of the measured phase, computed from the histogram log on disk and from nothing else.
+
+    Raises OSError or ValueError when the log is missing or damaged.
+    """
+    path = histogram_path(trial_directory, metric)
+    histogram = measured_histogram(path, phases)
+    at = histogram.get_percentile_to_value_dict([50, 90, 99, 99.9, 99.99]) if histogram.get_total_count() else {}
+    return Latency(
+        p50=at.get(50, 0),
+        p90=at.get(90, 0),
+        p99=at.get(99, 0),
+        p999=at.get(99.9, 0),
+        p9999=at.get(99.99, 0),
+        max=histogram.get_max_value(),
+        mean=mean_of(histogram),
+        count=histogram.get_total_count(),
+        hist=str(path.relative_to(trial_directory)),
+    )
+
+
+def lines(path: Path) -> Iterator[tuple[Path, str]]:
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            yield path, line
+
+
+def parse(model: type[M], text: str, path: Path) -> M:
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise ResultDirectoryError(f"{path}: {where}: {first['msg']}") from error

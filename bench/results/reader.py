@@ -1,0 +1,102 @@
+"""Reads a result directory back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.results.files import ResultDirectoryError, histogram_path, lines, measured_histogram, parse
+from bench.results.models import Environment, HostSample, Manifest, Metric, Scalar, TrialSummary, Window
+
+
+class SpectrumPoint(NamedTuple):
+    """`percentile` (0 to 100) of the values are at most `value_ns`; `total_count` of them were counted so far."""
+
+    percentile: float
+    value_ns: int
+    total_count: int
+
+
+class TrialResult:
+    """One finished trial as read back; series are loaded when asked for."""
+
+    def __init__(self, directory: Path, summary: TrialSummary) -> None:
+        self.directory = directory
+        self.summary = summary
+
+    def windows(self) -> list[Window]:
+        return [parse(Window, line, path) for path, line in lines(self.directory / "windows.jsonl")]
+
+    def host_samples(self) -> list[HostSample]:
+        return [parse(HostSample, line, path) for path, line in lines(self.directory / "host.jsonl")]
+
+    def histogram_path(self, metric: Metric) -> Path:
+        return histogram_path(self.directory, metric)
+
+    def spectrum(self, metric: Metric, ticks_per_half_distance: int = 5) -> list[SpectrumPoint]:
+        """The percentile spectrum of the measured phase, as HdrHistogram prints it; empty when nothing was recorded.
+
+        Raises ResultDirectoryError when the histogram log is missing or damaged.
+        """
+        path = self.histogram_path(metric)
+        try:
+            histogram = measured_histogram(path, self.summary.phases)
+        except (OSError, ValueError, TypeError) as error:
+            raise ResultDirectoryError(f"{path}: cannot read the histogram log: {error}") from error
+        if not histogram.get_total_count():
+            return []
+        return [
+            SpectrumPoint(item.percentile_level_iterated_to, item.value_iterated_to, item.total_count_to_this_value)
+            for item in histogram.get_percentile_iterator(ticks_per_half_distance)
+        ]
+
+
+class RunResult:
+    """A result directory as read back. Raises ResultDirectoryError when it is none, or is damaged."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        manifest_path = directory / "manifest.json"
+        if not manifest_path.is_file():
+            raise ResultDirectoryError(
+                f"{directory} is not a result directory: it has no manifest.json "
+                "(make one with: highwater bench run FILE --out DIR)"
+            )
+        self.manifest = parse(Manifest, manifest_path.read_text("utf-8"), manifest_path)
+        environment_path = directory / "env.json"
+        self.environment = (
+            parse(Environment, environment_path.read_text("utf-8"), environment_path)
+            if environment_path.is_file()
+            else Environment(facts={}, tuning=[])
+        )
+        self.trials = list(self._load_trials())
+
+    def _load_trials(self) -> Iterator[TrialResult]:
+        for planned in self.manifest.trials:
+            path = self.directory / "trials" / planned.trial_id / "summary.json"
+            if path.is_file():
+                yield TrialResult(path.parent, parse(TrialSummary, path.read_text("utf-8"), path))
+
+    def files(self) -> list[Path]:
+        """Every file that the results stand on, in a fixed order: what a checksum of the run covers."""
+        top = [path for name in ("manifest.json", "env.json") if (path := self.directory / name).is_file()]
+        return top + sorted(path for path in (self.directory / "trials").rglob("*") if path.is_file())
+
+    def cells(self) -> dict[str, list[TrialResult]]:
+        """Finished trials by cell, cells in the order of the plan's first mention sorted by axis order."""
+        order: dict[str, list[TrialResult]] = {cell: [] for cell in self._cells_in_axis_order()}
+        for trial in self.trials:
+            order[trial.summary.cell].append(trial)
+        return order
+
+    def _cells_in_axis_order(self) -> list[str]:
+        factors: Mapping[str, dict[str, Scalar]] = {t.cell: t.factors for t in self.manifest.trials}
+
+        def position(cell: str) -> tuple[int, ...]:
+            return tuple(
+                values.index(factors[cell][axis]) if factors[cell].get(axis) in values else len(values)
+                for axis, values in self.manifest.axes.items()
+            )
+
+        return sorted(factors, key=position)

@@ -1,0 +1,63 @@
+"""Writes one result directory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from bench.results.files import ResultDirectoryError, dump, is_trial_id, write_atomically
+from bench.results.models import Environment, HostSample, Manifest, TrialSummary, Window
+
+
+class ResultWriter:
+    """Writes one result directory. Single files appear whole or not at all, so an interrupted run stays readable."""
+
+    def __init__(self, directory: Path) -> None:
+        """Create `directory`. Raises ResultDirectoryError when it exists and is not empty, or cannot be made."""
+        self.directory = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            occupied = any(directory.iterdir())
+        except OSError as error:
+            raise ResultDirectoryError(
+                f"cannot make the result directory {directory}: {error.strerror or error}"
+            ) from error
+        if occupied:
+            raise ResultDirectoryError(f"{directory} is not empty; name a new directory with --out")
+
+    def discard(self) -> None:
+        """Take back all that was written: the run came to nothing, and its directory shall be free for the next try."""
+        shutil.rmtree(self.directory / "trials", ignore_errors=True)
+        for name in ("manifest.json", "env.json"):
+            (self.directory / name).unlink(missing_ok=True)
+
+    def remove_if_empty(self) -> None:
+        """Leave nothing behind of a run that could not start."""
+        if not any(self.directory.iterdir()):
+            self.directory.rmdir()
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        write_atomically(self.directory / "manifest.json", dump(manifest))
+
+    def write_environment(self, environment: Environment) -> None:
+        write_atomically(self.directory / "env.json", dump(environment))
+
+    def trial_directory(self, trial_id: str) -> Path:
+        """The folder of one trial, made on first use (with its `hist/`)."""
+        if not is_trial_id(trial_id):
+            raise ValueError(f"trial id {trial_id!r} does not suit a folder name")
+        path = self.directory / "trials" / trial_id
+        (path / "hist").mkdir(parents=True, exist_ok=True)
+        return path
+
+    def write_series(self, trial_id: str, windows: Iterable[Window], host_samples: Iterable[HostSample]) -> None:
+        """Write what happened second by second; an interrupted trial has this and no summary."""
+        path = self.trial_directory(trial_id)
+        write_atomically(path / "windows.jsonl", "".join(w.model_dump_json() + "\n" for w in windows))
+        write_atomically(path / "host.jsonl", "".join(s.model_dump_json() + "\n" for s in host_samples))
+
+    def write_trial(self, summary: TrialSummary, windows: Iterable[Window], host_samples: Iterable[HostSample]) -> None:
+        """Write one finished trial; summary.json comes last, so that its presence means the trial is whole."""
+        self.write_series(summary.trial_id, windows, host_samples)
+        write_atomically(self.trial_directory(summary.trial_id) / "summary.json", dump(summary))
