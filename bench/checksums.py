@@ -1,0 +1,59 @@
+"""checksums.sha256: the digest of every file of a result directory, in the format that `sha256sum --check` reads."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from bench.results.files import write_atomically
+
+FILE_NAME: Final = "checksums.sha256"
+# Made from the rest and made again at will, so a new one contradicts nothing.
+_DERIVED: Final = frozenset({FILE_NAME, "report.html", "report.md"})
+_LINE: Final = re.compile(r"([0-9a-f]{64})  (.+)")
+
+
+def write(directory: Path) -> None:
+    """Write the digests of all files of a result directory; the last thing a run does to it."""
+    lines = [f"{_digest(directory / name)}  {name}\n" for name in _names(directory)]
+    write_atomically(directory / FILE_NAME, "".join(lines))
+
+
+def disagreements(directory: Path) -> Iterator[str]:
+    """One line for each file that is not what it was when the run ended. Nothing for a directory without digests."""
+    path = directory / FILE_NAME
+    if not path.is_file():
+        return
+    stored: dict[str, str] = {}
+    for number, line in enumerate(path.read_text("utf-8", errors="replace").splitlines(), start=1):
+        match = _LINE.fullmatch(line)
+        if match is None:
+            yield f"{FILE_NAME}:{number}: not a digest and a file name"
+            return
+        stored[match[2]] = match[1]
+    present = set(_names(directory))
+    for name, digest in stored.items():
+        if name not in present:
+            yield f"{name}: is missing"
+        elif _digest(directory / name) != digest:
+            yield f"{name}: changed since the run ended"
+    # A person may keep notes, reports and exports beside the results, but nothing among the trials.
+    for name in sorted(present - set(stored)):
+        if name.startswith("trials/"):
+            yield f"{name}: was not there when the run ended"
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(
+        name
+        for path in directory.rglob("*")
+        if path.is_file() and (name := path.relative_to(directory).as_posix()) not in _DERIVED
+    )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,144 @@
+"""Which results may stand beside each other: the facts of a host that decide over figures, and a key made of them.
+
+Two results with one key were taken under conditions that are the same as far as this table knows. Facts that do not
+decide (host names, load average, versions of what only reads results) are shown by `differences` and change no key.
+The system under test is never part of it: it is what is compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bench.results import Environment, RunResult, StorageTarget
+
+KEY_LENGTH: Final = 12
+# What moves while nothing has changed: not even shown.
+_VOLATILE: Final = ("load_average", "memory.available_bytes", "unknown", "swaps", "mounts", "block_devices")
+# One GiB: what firmware and kernel keep for themselves differs by some MiB from one boot to the next.
+_MEMORY_STEP_BYTES: Final = 1 << 30
+
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentKey:
+    """`facts` by name, in the order they are shown; `sha256` of them, shortened to KEY_LENGTH digits, is the name."""
+
+    facts: dict[str, Scalar]
+
+    @property
+    def name(self) -> str:
+        canonical = json.dumps(self.facts, sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:KEY_LENGTH]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One fact that two environments do not share. `decides`: it is part of the key."""
+
+    fact: str
+    base: Scalar
+    head: Scalar
+    decides: bool
+
+
+def environment_key(environment: Environment, storage: list[StorageTarget]) -> EnvironmentKey:
+    """The key of one result: of its env.json and of the storage targets that its trials wrote to.
+
+    What older directories did not record is None, which equals only None.
+    """
+    facts, settings = environment.facts, _mapping(environment.facts.get("settings"))
+    memory, versions = _mapping(facts.get("memory")), _mapping(facts.get("versions"))
+    key: dict[str, Scalar] = {
+        "kernel.release": facts.get("kernel_release"),
+        "machine": facts.get("machine"),
+        "cpu.model": facts.get("cpu_model"),
+        "cpu.count": facts.get("cpu_count"),
+        "cpu.allowed": facts.get("cpus_allowed"),
+        "memory.gib": _gib(memory.get("total_bytes")),
+        "memory.cgroup_limit_bytes": memory.get("cgroup_limit_bytes"),
+        "virtual_machine": facts.get("virtual_machine"),
+        "container": facts.get("container"),
+        **{
+            name: settings.get(name)
+            for name in ("cpu.governor", "cpu.scaling_driver", "cpu.no_turbo", "cpu.smt", "clock.source")
+        },
+        "memory.transparent_hugepage": settings.get("memory.transparent_hugepage"),
+        "cgroup.cpu_max": settings.get("cgroup.cpu_max"),
+        "tuning": _tuning_fingerprint(facts),
+        # The clients are the instrument: another librdkafka is another clock and another load.
+        "librdkafka": versions.get("librdkafka"),
+        "python": ".".join(str(versions["python"]).split(".")[:2]) if "python" in versions else None,
+    }
+    for target in sorted(storage, key=lambda item: item.name):
+        for name, value in _storage_facts(target).items():
+            key[f"storage.{target.name}.{name}"] = value
+    return EnvironmentKey(key)
+
+
+def key_of(result: RunResult) -> EnvironmentKey:
+    """The key of a result directory."""
+    storage = {trial.summary.storage.name: trial.summary.storage for trial in result.trials}
+    return environment_key(result.environment, list(storage.values()))
+
+
+def differences(base: RunResult, head: RunResult) -> list[Difference]:
+    """Where two results were taken under other conditions: first what is part of the key, then what is only shown."""
+    base_key, head_key = key_of(base).facts, key_of(head).facts
+    decisive = list(_unequal(base_key, head_key, decides=True))
+    shown = _unequal(_flat(base.environment.facts), _flat(head.environment.facts), decides=False)
+    return [*decisive, *shown]
+
+
+def _unequal(base: Mapping[str, Scalar], head: Mapping[str, Scalar], *, decides: bool) -> Iterator[Difference]:
+    for fact in dict.fromkeys([*base, *head]):
+        if base.get(fact) != head.get(fact):
+            yield Difference(fact, base.get(fact), head.get(fact), decides)
+
+
+def _storage_facts(target: StorageTarget) -> dict[str, Scalar]:
+    return {
+        "medium": target.medium,
+        "emulated": target.emulated,
+        "model": target.model,
+        "scheduler": target.scheduler,
+        "filesystem": target.filesystem,
+        "mount_options": ",".join(sorted(target.mount_options)),
+    }
+
+
+def _tuning_fingerprint(facts: Mapping[str, Any]) -> str | None:
+    """The fingerprint that the run recorded; for a run that recorded none, one of the kernel settings it listed."""
+    recorded = facts.get("tuning_fingerprint")
+    if isinstance(recorded, Mapping):
+        recorded = recorded.get("sha256")
+    if recorded is not None:
+        return str(recorded)
+    sysctl = facts.get("sysctl")
+    return hashlib.sha256(json.dumps(sysctl, sort_keys=True).encode()).hexdigest() if sysctl else None
+
+
+def _gib(size_bytes: Any) -> int | None:
+    return round(size_bytes / _MEMORY_STEP_BYTES) if isinstance(size_bytes, int) else None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Scalar]:
+    """Nested facts by dotted names; lists as text."""
+    flat: dict[str, Scalar] = {}
+    for name, value in tree.items():
+        path = f"{prefix}{name}"
+        if path in _VOLATILE:
+            continue
+        if isinstance(value, Mapping):
+            flat |= _flat(value, path + ".")
+        else:
+            flat[path] = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+    return flat
