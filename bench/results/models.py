@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from bench.results.base import Model
+from bench.results.host import HostUse
+from bench.results.storage import CacheUse, StorageTarget, WritebackUse
 
 MANIFEST_SCHEMA: Final = "bench.manifest/1"
 ENVIRONMENT_SCHEMA: Final = "bench.environment/1"
 SUMMARY_SCHEMA: Final = "bench.summary/1"
 
-Metric = Literal["produce_response", "produce_service", "send_delay", "e2e_response"]
+Metric = Literal["produce_response", "produce_service", "send_delay", "e2e_response", "txn_commit"]
 METRICS: Final[tuple[Metric, ...]] = ("produce_response", "produce_service", "send_delay", "e2e_response")
+"""The histogram logs that every trial has; `txn_commit` is there when the producers were transactional."""
 
 Scalar = str | int | float | bool
-TrialStatus = Literal["planned", "running", "done", "failed", "interrupted"]
+TrialStatus = Literal["planned", "running", "done", "failed", "interrupted", "skipped"]
+TrialRole = Literal["measure", "a_a", "canary"]
 RunStatus = Literal["running", "done", "failed", "interrupted"]
 VerdictState = Literal["valid", "invalid", "inconclusive"]
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 class Latency(Model):
@@ -76,17 +78,6 @@ class Generator(Model):
     clock_spread_ns: int = Field(description="largest difference between the tasks' clocks when T0 was agreed")
 
 
-class HostUse(Model):
-    """Means over the measured phase; None where the host does not tell."""
-
-    cpu_ratio: float
-    system_cpu_ratio: float | None = Field(description="the system under test, in CPU seconds per second")
-    system_rss_bytes: int | None
-    disk_write_bytes_per_s: float | None
-    disk_read_bytes_per_s: float | None
-    dirty_bytes_max: int | None
-
-
 class Reason(Model):
     """One check of validity that did not hold."""
 
@@ -122,43 +113,47 @@ class EndToEnd(Model):
     negative_samples: int
 
 
-class TrialSummary(Model):
-    schema_: Literal["bench.summary/1"] = Field(default=SUMMARY_SCHEMA, alias="schema")
-    trial_id: str
-    cell: str
-    factors: dict[str, Scalar]
-    trial: int
-    block: int
-    order_in_block: int
-    started_utc: str
-    phases: list[Phase]
-    offered_per_s: float
-    achieved_per_s: float = Field(description="records acknowledged per second of the measured phase, by ack time")
-    achieved_bytes_per_s: float = Field(description="value bytes of those records")
-    consumed_per_s: float
-    consumed_bytes_per_s: float
-    produce: Produce
-    e2e: EndToEnd | None = Field(description="None when the workload has no consumers")
-    delivery: Delivery
-    generator: Generator
-    host: HostUse
-    storage: StorageTarget
-    system: SystemFacts
-    verdict: Verdict
+class SteadyState(Model):
+    """Whether the load came to a steady state before it was measured, and when."""
+
+    attained: bool
+    at_s: float = Field(description="seconds since T0 at which the measured phase began: the time to steady state")
+    slope_ratio: float | None = Field(description="change over the window ÷ its mean; None when none was long enough")
+    window_s: int
 
 
-class StorageTarget(Model):
-    """Where the system under test kept its log."""
+class Backlog(Model):
+    """Records laid up before the consumers started, and how they were caught up with. Seconds count from T0."""
+
+    bytes: int
+    built_at_s: float | None
+    caught_up_at_s: float | None = Field(description="None when the consumers never caught up")
+    drain_bytes_per_s: float | None
+
+
+class Transactions(Model):
+    committed: int
+    aborted: int
+    commit_ns: Latency | None = Field(description="of the measured phase; None when none was committed in it")
+
+
+class SloResult(Model):
+    """One service level objective of the workload against what was measured. It changes nothing of the verdict."""
+
+    metric: str
+    bound: str = Field(description="as the workload file has it, such as <20ms")
+    value: float | None = Field(description="in the metric's unit; None when the trial has no such figure")
+    met: bool
+
+
+class HostProfileUse(Model):
+    """A tuning profile that was in force while the trial ran, with what it changed."""
 
     name: str
-    path: str
-    device: str | None
-    medium: Literal["ssd", "hdd", "nvme", "memory", "unknown"]
-    emulated: bool
-    model: str | None
-    scheduler: str | None
-    filesystem: str | None
-    mount_options: list[str]
+    applied: dict[str, str] = Field(description="setting to the value put in force")
+    before: dict[str, str] = Field(default={}, description="setting to the value found and put back")
+    verified: bool = Field(description="every setting still had its value when the load had ended")
+    rolled_back: bool
 
 
 class SystemFacts(Model):
@@ -170,6 +165,44 @@ class SystemFacts(Model):
     effective_config: dict[str, str]
 
 
+class TrialSummary(Model):
+    schema_: Literal["bench.summary/1"] = Field(default=SUMMARY_SCHEMA, alias="schema")
+    trial_id: str
+    cell: str
+    factors: dict[str, Scalar]
+    trial: int
+    block: int
+    order_in_block: int
+    role: TrialRole = Field(default="measure", description="a_a: the twin of a trial, for the noise floor only")
+    launcher: str | None = None
+    driver: Literal["client", "wire"] = "client"
+    started_utc: str
+    phases: list[Phase]
+    steady: SteadyState | None = Field(default=None, description="None when the warm-up was of a fixed length")
+    offered_per_s: float | None = Field(description="None in a closed loop, which offers what it is allowed to")
+    achieved_per_s: float = Field(description="records acknowledged per second of the measured phase, by ack time")
+    achieved_bytes_per_s: float = Field(description="value bytes of those records")
+    consumed_per_s: float
+    consumed_bytes_per_s: float
+    produce: Produce
+    e2e: EndToEnd | None = Field(description="None when the workload has no consumers")
+    delivery: Delivery
+    lag_max: int | None = Field(default=None, description="records acknowledged and not yet received, all groups")
+    partition_skew_ratio: float | None = Field(default=None, description="busiest partition's acked ÷ their mean")
+    backlog: Backlog | None = None
+    transactions: Transactions | None = None
+    generator: Generator
+    host: HostUse
+    cache: CacheUse | None = None
+    writeback: WritebackUse | None = None
+    host_profile: HostProfileUse | None = None
+    tuning_fingerprint: str | None = Field(default=None, description="SHA-256 of the host's settings that tuning knows")
+    storage: StorageTarget
+    system: SystemFacts
+    slo: list[SloResult] = Field(default=[])
+    verdict: Verdict
+
+
 class TrialPlan(Model):
     trial_id: str
     cell: str
@@ -177,8 +210,19 @@ class TrialPlan(Model):
     trial: int
     block: int
     order_in_block: int
+    role: TrialRole = "measure"
     status: TrialStatus
-    error: str | None = None
+    error: str | None = Field(default=None, description="why it failed, or why it was skipped")
+    steps_s: dict[str, float] = Field(default={}, description="wall time by step; `load` is warm-up and measured phase")
+
+
+class Overhead(Model):
+    """What a run cost beside its load: warm-up and measured phases are load, everything else is overhead."""
+
+    wall_s: float
+    load_s: float
+    ratio: float = Field(description="(wall − load) ÷ wall")
+    steps_s: dict[str, float] = Field(description="wall time by step, over all trials and the run's own start and end")
 
 
 class GitState(Model):
@@ -205,6 +249,9 @@ class Manifest(Model):
     axes: dict[str, list[Scalar]] = Field(description="the matrix: factor name to its values, in file order")
     trials: list[TrialPlan]
     versions: dict[str, str]
+    launcher: str | None = Field(default=None, description="what started the load: spark MASTER, or process")
+    overhead: Overhead | None = None
+    kept_data: dict[str, str] = Field(default={}, description="storage target to the folder kept by --keep-data")
 
 
 class Environment(Model):
@@ -234,17 +281,26 @@ class Window(Model):
     e2e_p99_ns: int | None
     e2e_max_ns: int | None
     generator_cpu_ratio_max: float | None
+    lag: int | None = Field(default=None, description="records acknowledged and not yet received at its end")
 
 
-class HostSample(Model):
-    second: int
-    cpu_ratio: float
-    system_cpu_ratio: float | None
-    system_rss_bytes: int | None
-    disk_write_bytes: int | None
-    disk_read_bytes: int | None
-    dirty_bytes: int | None
-    writeback_bytes: int | None
+class PartitionLine(Model):
+    """One partition over the whole trial; latencies of the measured phase, where they were taken by partition."""
+
+    topic: str
+    partition: int
+    sent: int | None
+    acked: int
+    acked_bytes: int
+    received: int
+    e2e_p50_ns: int | None
+    e2e_p99_ns: int | None
+    e2e_max_ns: int | None
 
 
-TrialSummary.model_rebuild()
+class EventLine(Model):
+    """Something that happened while the trial ran: a phase, a rebalance, a fault, a canary."""
+
+    at_s: float = Field(description="seconds since T0; negative before it")
+    kind: str
+    text: str

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from pydantic import BaseModel
+
+from bench.results.analysis import Analysis, Search
 from bench.results.files import ResultDirectoryError, histogram_path, lines, measured_histogram, parse
-from bench.results.models import Environment, HostSample, Manifest, Metric, Scalar, TrialSummary, Window
+from bench.results.host import HostSample
+from bench.results.models import (
+    Environment,
+    EventLine,
+    Manifest,
+    Metric,
+    PartitionLine,
+    Scalar,
+    TrialSummary,
+    Window,
+)
+from bench.results.storage import StorageProbes
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class SpectrumPoint(NamedTuple):
@@ -30,6 +46,13 @@ class TrialResult:
 
     def host_samples(self) -> list[HostSample]:
         return [parse(HostSample, line, path) for path, line in lines(self.directory / "host.jsonl")]
+
+    def partitions(self) -> list[PartitionLine]:
+        """Empty for a trial of an older version, which did not keep them."""
+        return [parse(PartitionLine, line, path) for path, line in lines(self.directory / "partitions.jsonl")]
+
+    def events(self) -> list[EventLine]:
+        return [parse(EventLine, line, path) for path, line in lines(self.directory / "events.jsonl")]
 
     def histogram_path(self, metric: Metric) -> Path:
         return histogram_path(self.directory, metric)
@@ -78,17 +101,45 @@ class RunResult:
             if path.is_file():
                 yield TrialResult(path.parent, parse(TrialSummary, path.read_text("utf-8"), path))
 
+    def probes(self) -> StorageProbes | None:
+        """What fio said of the storage targets; None when the run did not ask."""
+        return self._optional(StorageProbes, "probes.json")
+
     def files(self) -> list[Path]:
         """Every file that the results stand on, in a fixed order: what a checksum of the run covers."""
-        top = [path for name in ("manifest.json", "env.json") if (path := self.directory / name).is_file()]
+        top = [
+            path for name in ("manifest.json", "env.json", "probes.json") if (path := self.directory / name).is_file()
+        ]
         return top + sorted(path for path in (self.directory / "trials").rglob("*") if path.is_file())
 
     def cells(self) -> dict[str, list[TrialResult]]:
-        """Finished trials by cell, cells in the order of the plan's first mention sorted by axis order."""
+        """Finished trials by cell, cells in the order of the plan's first mention sorted by axis order.
+
+        Trials that were run for another purpose than to measure their cell (A/A, canary) are not among them.
+        """
         order: dict[str, list[TrialResult]] = {cell: [] for cell in self._cells_in_axis_order()}
         for trial in self.trials:
-            order[trial.summary.cell].append(trial)
+            if trial.summary.role == "measure":
+                order[trial.summary.cell].append(trial)
         return order
+
+    def a_a_pairs(self) -> list[tuple[TrialResult, TrialResult]]:
+        """Finished A/A pairs: a measured trial, and its twin of the same cell in the same block."""
+        measured = {(t.summary.cell, t.summary.block): t for t in self.trials if t.summary.role == "measure"}
+        twins = [(t, (t.summary.cell, t.summary.block)) for t in self.trials if t.summary.role == "a_a"]
+        return [(measured[place], twin) for twin, place in twins if place in measured]
+
+    def analysis(self) -> Analysis | None:
+        """None for a run of an older version, or one that ended before its first block did."""
+        return self._optional(Analysis, "analysis.json")
+
+    def search(self) -> Search | None:
+        """None when the run was no search."""
+        return self._optional(Search, "search.json")
+
+    def _optional(self, model: type[M], name: str) -> M | None:
+        path = self.directory / name
+        return parse(model, path.read_text("utf-8"), path) if path.is_file() else None
 
     def _cells_in_axis_order(self) -> list[str]:
         factors: Mapping[str, dict[str, Scalar]] = {t.cell: t.factors for t in self.manifest.trials}

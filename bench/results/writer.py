@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.results.files import ResultDirectoryError, dump, is_trial_id, write_atomically
-from bench.results.models import Environment, HostSample, Manifest, TrialSummary, Window
+from bench.results.host import HostSample
+from bench.results.models import Environment, Manifest, TrialSummary, Window
+from bench.results.storage import StorageProbes
 
 
 class ResultWriter:
@@ -29,7 +31,7 @@ class ResultWriter:
     def discard(self) -> None:
         """Take back all that was written: the run came to nothing, and its directory shall be free for the next try."""
         shutil.rmtree(self.directory / "trials", ignore_errors=True)
-        for name in ("manifest.json", "env.json"):
+        for name in ("manifest.json", "env.json", "probes.json"):
             (self.directory / name).unlink(missing_ok=True)
 
     def remove_if_empty(self) -> None:
@@ -42,6 +44,9 @@ class ResultWriter:
 
     def write_environment(self, environment: Environment) -> None:
         write_atomically(self.directory / "env.json", dump(environment))
+
+    def write_probes(self, probes: StorageProbes) -> None:
+        write_atomically(self.directory / "probes.json", dump(probes))
 
     def trial_directory(self, trial_id: str) -> Path:
         """The folder of one trial, made on first use (with its `hist/`)."""

@@ -1,0 +1,181 @@
+"""Every figure that a trial yields, by the name it has in workload files, policies, tables and exports.
+
+One table: name -> unit, which way is better, how it is read off a trial's summary. Units are those of the result
+directory (ns, bytes, per second, ratio); a figure that a trial does not have is None and never 0.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bench.errors import UsageError
+from bench.results.analysis import Better
+from bench.results.host import HostUse
+from bench.results.models import Latency, TrialSummary
+
+_GIB: Final = 1 << 30
+_PERCENTILES: Final = ("p50", "p90", "p99", "p999", "p9999", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """What one figure is."""
+
+    name: str
+    unit: str
+    """`per_s`, `bytes_per_s`, `ns`, `s`, `bytes`, `ratio`, `records` or `s_per_gib`."""
+    better: Better
+    meaning: str
+    read: Callable[[TrialSummary], float | None]
+
+
+def _latencies(prefix: str, meaning: str, latency: Callable[[TrialSummary], Latency | None]) -> list[MetricDefinition]:
+    def reader(percentile: str) -> Callable[[TrialSummary], float | None]:
+        def read(summary: TrialSummary) -> float | None:
+            found = latency(summary)
+            return None if found is None or not found.count else float(getattr(found, percentile))
+
+        return read
+
+    return [
+        MetricDefinition(f"{prefix}.{name}", "ns", "lower", f"{meaning}, {name}", reader(name)) for name in _PERCENTILES
+    ]
+
+
+def _host(
+    name: str, unit: str, better: Better, meaning: str, read: Callable[[HostUse], float | None]
+) -> MetricDefinition:
+    return MetricDefinition(name, unit, better, meaning, lambda summary: read(summary.host))
+
+
+def _cpu_s_per_gib(summary: TrialSummary) -> float | None:
+    moved_gib_per_s = (summary.achieved_bytes_per_s + summary.consumed_bytes_per_s) / _GIB
+    if summary.host.system_cpu_ratio is None or not moved_gib_per_s:
+        return None
+    return summary.host.system_cpu_ratio / moved_gib_per_s
+
+
+_DEFINITIONS: Final = (
+    MetricDefinition(
+        "produce.achieved_per_s", "per_s", "higher", "records acknowledged", lambda summary: summary.achieved_per_s
+    ),
+    MetricDefinition(
+        "produce.achieved_bytes_per_s",
+        "bytes_per_s",
+        "higher",
+        "value bytes acknowledged",
+        lambda summary: summary.achieved_bytes_per_s,
+    ),
+    MetricDefinition(
+        "produce.offered_per_s", "per_s", "none", "records due by the schedule", lambda summary: summary.offered_per_s
+    ),
+    *_latencies("produce", "acknowledged − due", lambda summary: summary.produce.response_ns),
+    *_latencies("produce.service", "acknowledged − sent", lambda summary: summary.produce.service_ns),
+    *_latencies("send_delay", "sent − due", lambda summary: summary.produce.send_delay_ns),
+    *_latencies("e2e", "received − due", lambda summary: summary.e2e.response_ns if summary.e2e else None),
+    *_latencies(
+        "txn.commit",
+        "time to commit a transaction",
+        lambda summary: summary.transactions.commit_ns if summary.transactions else None,
+    ),
+    MetricDefinition(
+        "consume.per_s",
+        "per_s",
+        "higher",
+        "records received, all groups",
+        lambda summary: summary.consumed_per_s if summary.generator.consumers else None,
+    ),
+    MetricDefinition(
+        "consume.bytes_per_s",
+        "bytes_per_s",
+        "higher",
+        "value bytes received, all groups",
+        lambda summary: summary.consumed_bytes_per_s if summary.generator.consumers else None,
+    ),
+    MetricDefinition(
+        "lag.max",
+        "records",
+        "lower",
+        "acknowledged and not yet received, at its worst",
+        lambda summary: summary.lag_max,
+    ),
+    MetricDefinition(
+        "backlog.drain_bytes_per_s",
+        "bytes_per_s",
+        "higher",
+        "value bytes read while catching up",
+        lambda summary: summary.backlog.drain_bytes_per_s if summary.backlog else None,
+    ),
+    MetricDefinition(
+        "errors", "records", "lower", "records that the client gave up", lambda summary: summary.delivery.failed
+    ),
+    MetricDefinition(
+        "partition.skew_ratio",
+        "ratio",
+        "none",
+        "busiest partition ÷ mean partition",
+        lambda summary: summary.partition_skew_ratio,
+    ),
+    MetricDefinition(
+        "steady.at_s",
+        "s",
+        "lower",
+        "time to steady state",
+        lambda summary: summary.steady.at_s if summary.steady and summary.steady.attained else None,
+    ),
+    MetricDefinition(
+        "generator.cpu_ratio",
+        "ratio",
+        "lower",
+        "busiest load task, of a core",
+        lambda summary: summary.generator.cpu_ratio_max,
+    ),
+    _host("host.cpu_ratio", "ratio", "lower", "all CPUs of the host", lambda host: host.cpu_ratio),
+    _host(
+        "host.disk_write_bytes_per_s",
+        "bytes_per_s",
+        "none",
+        "the target's device",
+        lambda host: host.disk_write_bytes_per_s,
+    ),
+    _host(
+        "host.disk_read_bytes_per_s",
+        "bytes_per_s",
+        "none",
+        "the target's device",
+        lambda host: host.disk_read_bytes_per_s,
+    ),
+    MetricDefinition(
+        "host.cache_served_ratio",
+        "ratio",
+        "none",
+        "share of fetched bytes that no device was read for",
+        lambda summary: summary.cache.served_ratio if summary.cache else None,
+    ),
+    _host("system.cpu_ratio", "ratio", "lower", "CPU seconds per second", lambda host: host.system_cpu_ratio),
+    MetricDefinition(
+        "system.cpu_s_per_gib", "s_per_gib", "lower", "CPU seconds per GiB of values in and out", _cpu_s_per_gib
+    ),
+    _host("system.rss_bytes", "bytes", "lower", "resident memory", lambda host: host.system_rss_bytes),
+)
+
+METRICS: Final[dict[str, MetricDefinition]] = {definition.name: definition for definition in _DEFINITIONS}
+
+
+def metric(name: str) -> MetricDefinition:
+    """Look a metric up; `p99.9` may be written for `p999`. Raises UsageError that names the nearest one."""
+    found = METRICS.get(name) or METRICS.get(name.replace("p99.99", "p9999").replace("p99.9", "p999"))
+    if found is None:
+        near = difflib.get_close_matches(name, METRICS, n=1)
+        hint = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(METRICS)}"
+        raise UsageError(f"{name} is no metric; {hint}")
+    return found
+
+
+def values_of(summary: TrialSummary) -> dict[str, float]:
+    """Every figure that the trial has, by name, in the order of the table."""
+    found = ((name, definition.read(summary)) for name, definition in METRICS.items())
+    return {name: float(value) for name, value in found if value is not None}

@@ -1,0 +1,217 @@
+"""What may be concluded from a few trials. Pure: numbers in, numbers out; every random draw has its seed.
+
+Intervals are percentile bootstraps of the median (Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
+chapter 13). BCa is not used: its acceleration comes from a jackknife, which fails for the median (ibid. 10.6, 11.6).
+With fewer than six values the percentile interval of a median is their range, which holds the true median with
+probability 1 − 2^(1−n): 94 % for five. Below five none is given.
+
+Ratios are taken on logarithms, so that head ÷ base and base ÷ head say the same thing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST_FOR_INTERVAL: Final = 5
+RESAMPLES: Final = 10_000
+POWER: Final = 0.8
+CONFIDENCE: Final = 0.95
+INTERVAL_METHOD: Final = f"percentile bootstrap of the median, {RESAMPLES} resamples"
+
+_MOST_SIGN_FLIPS_ENUMERATED: Final = 14
+
+Floats = NDArray[np.float64]
+Side = Literal["greater", "less", "two_sided"]
+
+
+@dataclass(frozen=True, slots=True)
+class RatioEstimate:
+    """head ÷ base. `low` and `high` bound it with the confidence asked for; None with too few values to say."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    n: int
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+
+def bootstrap_median_ci(
+    values: Sequence[float], confidence: float = CONFIDENCE, seed: int = 0
+) -> tuple[float, float] | None:
+    """Bounds of the median that the values were drawn around; None with fewer than LEAST_FOR_INTERVAL."""
+    if len(values) < LEAST_FOR_INTERVAL:
+        return None
+    return _bounds(_resampled_medians(np.asarray(values, np.float64), np.random.default_rng(seed)), confidence)
+
+
+def paired_ratio_ci(
+    base: Sequence[float], head: Sequence[float], confidence: float = CONFIDENCE, seed: int = 0
+) -> RatioEstimate | None:
+    """Median of head ÷ base over pairs; the two are of one length, in the order of pairs.
+
+    None when there is no pair or a value is not above 0: a ratio to nothing is none. Raises ValueError when the lengths
+    differ.
+    """
+    logs = log_ratios(base, head)
+    if logs is None:
+        return None
+    return _ratio_of(float(np.median(logs)), bootstrap_median_ci(list(logs), confidence, seed), len(logs))
+
+
+def unpaired_ratio_ci(
+    base: Sequence[float], head: Sequence[float], confidence: float = CONFIDENCE, seed: int = 0
+) -> RatioEstimate | None:
+    """Ratio of medians of two sets of trials that were not interleaved: drift between them is not excluded.
+
+    `n` is that of the smaller set. None when one is empty or a value is not above 0.
+    """
+    if not base or not head or min(*base, *head) <= 0:
+        return None
+    base_logs, head_logs = np.log(np.asarray(base, np.float64)), np.log(np.asarray(head, np.float64))
+    n = min(len(base), len(head))
+    bounds = None
+    if n >= LEAST_FOR_INTERVAL:
+        generator = np.random.default_rng(seed)
+        medians = _resampled_medians(head_logs, generator) - _resampled_medians(base_logs, generator)
+        bounds = _bounds(medians, confidence)
+    return _ratio_of(float(np.median(head_logs) - np.median(base_logs)), bounds, n)
+
+
+def log_ratios(base: Sequence[float], head: Sequence[float]) -> Floats | None:
+    """ln(head ÷ base) of each pair; None when there is no pair or a value is not above 0."""
+    if len(base) != len(head):
+        raise ValueError(f"{len(base)} and {len(head)} values make no pairs")
+    if not base or min(*base, *head) <= 0:
+        return None
+    return np.log(np.asarray(head, np.float64) / np.asarray(base, np.float64))
+
+
+def smallest_detectable_ratio(
+    estimate: RatioEstimate, delta_ratio: float = 0.0, power: float = POWER, confidence: float = CONFIDENCE
+) -> float | None:
+    """The change (0.04 = 4 %) that trials as many and as noisy as these would find with probability `power`.
+
+    Found means: the whole interval lies beyond delta. A true change of delta plus the interval's half-width is found
+    every other time; the wanted power takes its normal quantile more. None without an interval.
+    """
+    if estimate.low is None or estimate.high is None:
+        return None
+    middle = math.log(estimate.ratio)
+    half_width = max(math.log(estimate.high) - middle, middle - math.log(estimate.low))
+    normal = NormalDist()
+    reach = half_width * (1 + normal.inv_cdf(power) / normal.inv_cdf(0.5 + confidence / 2))
+    return math.expm1(math.log1p(delta_ratio) + reach)
+
+
+def paired_p_value(
+    base: Sequence[float], head: Sequence[float], side: Side, delta_ratio: float = 0.0, seed: int = 0
+) -> float | None:
+    """Probability of ratios this far beyond delta if there were no change beyond delta.
+
+    Fisher's and Pitman's permutation test on the mean of the log ratios: without a change each sign is as likely as the
+    other. Exact up to 2^14 flips, drawn above. `greater`: head ÷ base > 1 + delta; `less`: < 1 ÷ (1 + delta);
+    `two_sided`: twice the smaller. Five pairs cannot go below 1/32. None when there is no pair or a value is not
+    above 0.
+    """
+    logs = log_ratios(base, head)
+    if logs is None:
+        return None
+    shift = math.log1p(delta_ratio)
+    if side == "two_sided":
+        return min(1.0, 2 * min(_sign_flip_p_value(logs - shift, seed), _sign_flip_p_value(-logs - shift, seed)))
+    return _sign_flip_p_value(logs - shift if side == "greater" else -logs - shift, seed)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction (1979): each p-value as if it had been the only one, in the order given."""
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted = [0.0] * len(p_values)
+    running = 0.0
+    for rank, index in enumerate(order):
+        running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = running
+    return adjusted
+
+
+def a_a_bound(ratios: Sequence[float], quantile: float = CONFIDENCE) -> float | None:
+    """By how much (0.03 = 3 %) the next two trials of the same thing may differ, with probability `quantile`.
+
+    Log ratios of A/A pairs have their centre at 0 by construction, so their root mean square is an estimate of spread
+    with n degrees of freedom, and Student's t bounds the next one. Never less than the pairs that were seen, at that
+    quantile. None with fewer than three pairs, or with a ratio not above 0.
+    """
+    if len(ratios) < 3 or min(ratios) <= 0:
+        return None
+    logs = np.abs(np.log(np.asarray(ratios, np.float64)))
+    predicted = student_t_quantile(0.5 + quantile / 2, len(ratios)) * float(np.sqrt(np.mean(logs**2)))
+    return math.expm1(max(predicted, float(np.quantile(logs, quantile, method="higher"))))
+
+
+def coefficient_of_variation(values: Sequence[float]) -> float | None:
+    """Standard deviation ÷ mean; None with fewer than two values or a mean of 0."""
+    if len(values) < 2 or not (mean := float(np.mean(values))):
+        return None
+    return float(np.std(values, ddof=1)) / abs(mean)
+
+
+def student_t_quantile(probability: float, degrees: int) -> float:
+    """The quantile (probability above 0.5) of Student's t, by bisection of its distribution function."""
+    low, high = 0.0, 1.0
+    while _student_t_cdf(high, degrees) < probability:
+        high *= 2
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_t_cdf(middle, degrees) < probability else (low, middle)
+    return (low + high) / 2
+
+
+def _student_t_cdf(t: float, degrees: int) -> float:
+    """Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4: finite series in the angle."""
+    theta = math.atan(t / math.sqrt(degrees))
+    cos_squared = math.cos(theta) ** 2
+    odd = degrees % 2
+    term = math.cos(theta) if odd else 1.0
+    series = 0.0
+    for k in range(1 if odd else 0, degrees - 1, 2):
+        series += term
+        term *= cos_squared * (k + 1) / (k + 2)
+    inside = 2 / math.pi * (theta + math.sin(theta) * series) if odd else math.sin(theta) * series
+    return (1 + inside) / 2
+
+
+def _resampled_medians(values: Floats, generator: np.random.Generator) -> Floats:
+    drawn = generator.integers(0, len(values), size=(RESAMPLES, len(values)))
+    return np.asarray(np.median(values[drawn], axis=1), np.float64)
+
+
+def _bounds(medians: Floats, confidence: float) -> tuple[float, float]:
+    low, high = np.quantile(medians, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def _ratio_of(log_ratio: float, bounds: tuple[float, float] | None, n: int) -> RatioEstimate:
+    low, high = (None, None) if bounds is None else map(math.exp, bounds)
+    return RatioEstimate(math.exp(log_ratio), low, high, n)
+
+
+def _sign_flip_p_value(logs: Floats, seed: int) -> float:
+    """One-sided, of a mean above 0."""
+    n, observed = len(logs), float(np.sum(logs))
+    if n <= _MOST_SIGN_FLIPS_ENUMERATED:
+        signs = np.array(list(itertools.product((1.0, -1.0), repeat=n)))
+    else:
+        drawn = np.random.default_rng(seed).choice((1.0, -1.0), size=(RESAMPLES, n))
+        signs = np.vstack([np.ones(n), drawn])
+    tolerance = 1e-12 * float(np.sum(np.abs(logs)))
+    return float(np.mean(signs @ logs >= observed - tolerance))
