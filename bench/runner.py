@@ -18,7 +18,7 @@ from bench.broker_client import BrokerClient
 from bench.client_properties import to_librdkafka
 from bench.environment import describe_environment, git_state, versions
 from bench.errors import StoppedError, TrialError, UsageError
-from bench.host_sampler import HostSampler, host_use
+from bench.host.sampler import HostSampler, host_use
 from bench.plan import Plan, PlannedTrial
 from bench.progress import Observer
 from bench.results import (

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from bench.broker_client import BrokerClient
-from bench.comparison import page_cache
 from bench.comparison.clients import Load, PreparedRequests, Production, batches_of, consume, fetch, produce
 from bench.comparison.contenders import BARE_LOOP, HIGHWATER, KAFKA_LINES, Broker, Usage
 from bench.comparison.results import KAFKA, Aim, Measure
 from bench.errors import TrialError
+from bench.storage import page_cache
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20

@@ -13,7 +13,6 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from bench.broker_client import BrokerClient
-from bench.comparison import page_cache
 from bench.comparison.cells import (
     BROKERS,
     GIB,
@@ -30,6 +29,7 @@ from bench.comparison.clients import Production, batches_of, consume, produce
 from bench.comparison.contenders import HIGHWATER, Contender
 from bench.comparison.results import Aim, Measure
 from bench.errors import TrialError
+from bench.storage import page_cache
 
 TOPIC: Final = "bench"
 _ANSWERS_WITHIN_S: Final = 300.0

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import time
 
-from bench.host_sampler import HostSampler, host_use
+from bench.host.sampler import HostSampler, host_use
 from bench.results import HostSample
 
 

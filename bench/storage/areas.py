@@ -1,54 +1,18 @@
-"""Storage targets: where the system under test keeps its log, and what kind of medium that is.
-
-A run makes one folder of its own on every target it uses and removes it at its end, unless the data is to be kept.
-"""
+"""The run's folders on the storage targets: made before the first trial, removed after the last."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Final
 
 from bench.errors import UsageError
-from bench.results import StorageTarget
 from bench.units import human_bytes
-from bench.workload import TEMPORARY_TARGET, Workload
-from tuning.facts import BlockDevice, Facts
 
-_MEMORY_FILESYSTEMS = ("tmpfs", "ramfs")
 # What a run leaves free: a full file system harms more than the benchmark.
-SPARE_BYTES = 256 << 20
-
-
-def describe_target(name: str, path: Path, facts: Facts) -> StorageTarget:
-    """What `path` is stored on, as far as this host tells."""
-    mount = facts.mount_of(str(path))
-    disks = facts.disks_of(str(path))
-    disk = disks[0] if len(disks) == 1 else None
-    memory = mount is not None and mount.filesystem in _MEMORY_FILESYSTEMS
-    return StorageTarget(
-        name=name,
-        path=str(path),
-        device="+".join(device.name for device in disks) or None,
-        medium="memory" if memory else _medium(disks),
-        emulated=any(device.name.startswith("loop") for device in disks),
-        model=disk.model if disk else None,
-        scheduler=disk.scheduler if disk else None,
-        filesystem=mount.filesystem if mount else None,
-        mount_options=list(mount.options) if mount else [],
-    )
-
-
-def _medium(disks: list[BlockDevice]) -> Literal["ssd", "hdd", "nvme", "unknown"]:
-    """The kernel's word, but for virtio: there `rotational` is the driver's default and says nothing of the host."""
-    media = {
-        "unknown" if device.medium == "hdd" and device.name.startswith("vd") else device.medium or "unknown"
-        for device in disks
-    }
-    return media.pop() if len(media) == 1 else "unknown"
+SPARE_BYTES: Final = 256 << 20
 
 
 class StorageAreas:
@@ -102,9 +66,3 @@ def _probe(path: Path) -> None:
         file.write(bytes(4096))
         os.fsync(file.fileno())
     path.unlink()
-
-
-def target_paths(workload: Workload) -> Mapping[str, Path]:
-    """All targets a workload may name."""
-    paths = {name: Path(target.path).expanduser().absolute() for name, target in workload.storage.targets.items()}
-    return {TEMPORARY_TARGET: Path(tempfile.gettempdir())} | paths

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.comparison.page_cache import evict, resident_bytes, warm
 from bench.errors import TrialError
+from bench.storage.page_cache import evict, resident_bytes, warm
 from tuning.facts import collect
 
 SIZE_BYTES = 4 << 20

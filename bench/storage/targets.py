@@ -1,0 +1,73 @@
+"""Storage targets: names for directories, and what kind of medium each of them is on, as far as this host tells."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from bench.results import StorageTarget
+from bench.workload import TEMPORARY_TARGET, Workload
+from tuning.facts import BlockDevice, Facts
+
+Medium = Literal["ssd", "hdd", "nvme", "memory", "unknown"]
+
+_MEMORY_FILESYSTEMS: Final = ("tmpfs", "ramfs")
+
+
+def describe_target(name: str, path: Path, facts: Facts) -> StorageTarget:
+    """What `path` is stored on. `path` need not exist."""
+    mount = facts.mount_of(str(path))
+    disks = facts.disks_of(str(path))
+    disk = disks[0] if len(disks) == 1 else None
+    in_memory = mount is not None and mount.filesystem in _MEMORY_FILESYSTEMS
+    backing = [below for device in disks for below in _backing_disks(device, facts)]
+    return StorageTarget(
+        name=name,
+        path=str(path),
+        device="+".join(device.name for device in disks) or None,
+        medium="memory" if in_memory else _medium(disks, facts),
+        emulated=any(_is_loop(device) for device in disks),
+        model=disk.model if disk else None,
+        scheduler=disk.scheduler if disk else None,
+        filesystem=mount.filesystem if mount else None,
+        mount_options=list(mount.options) if mount else [],
+        backing_device="+".join(dict.fromkeys(device.name for device in backing)) or None,
+    )
+
+
+def mounted_targets(facts: Facts) -> list[StorageTarget]:
+    """Every mounted file system that a log could be kept on, named by its mount point."""
+    found = {}
+    for mount in facts.mounts:
+        stored = facts.disks_of(mount.mount_point) or mount.filesystem in _MEMORY_FILESYSTEMS
+        if stored and "ro" not in mount.options:
+            found[mount.mount_point] = describe_target(mount.mount_point, Path(mount.mount_point), facts)
+    return list(found.values())
+
+
+def target_paths(workload: Workload) -> Mapping[str, Path]:
+    """All targets a workload may name."""
+    paths = {name: Path(target.path).expanduser().absolute() for name, target in workload.storage.targets.items()}
+    return {TEMPORARY_TARGET: Path(tempfile.gettempdir())} | paths
+
+
+def _medium(disks: list[BlockDevice], facts: Facts) -> Medium:
+    """One word for all disks. A plain loop device is what its file lies on; one marked rotational is an HDD."""
+    below = [
+        leaf for device in disks for leaf in ((not device.rotational and _backing_disks(device, facts)) or [device])
+    ]
+    media: set[Medium] = {device.medium or "unknown" for device in below}
+    return media.pop() if len(media) == 1 else "unknown"
+
+
+def _is_loop(device: BlockDevice) -> bool:
+    return device.name.startswith("loop")
+
+
+def _backing_disks(device: BlockDevice, facts: Facts) -> list[BlockDevice]:
+    if not _is_loop(device):
+        return []
+    file = facts.files.read(f"/sys/block/{device.name}/loop/backing_file").text
+    return facts.disks_of(file) if file else []
