@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from bench.results.analysis import Analysis, Search
 from bench.results.files import ResultDirectoryError, histogram_path, lines, measured_histogram, parse
+from bench.results.gate import Gate
 from bench.results.host import HostSample
 from bench.results.models import (
     Environment,
@@ -104,6 +105,10 @@ class RunResult:
     def probes(self) -> StorageProbes | None:
         """What fio said of the storage targets; None when the run did not ask."""
         return self._optional(StorageProbes, "probes.json")
+
+    def gate(self) -> Gate | None:
+        """The outcome of `bench gate`; None when the run was no gate."""
+        return self._optional(Gate, "gate.json")
 
     def files(self) -> list[Path]:
         """Every file that the results stand on, in a fixed order: what a checksum of the run covers."""
