@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bench.results import TrialPlan
 from bench.specification import Cell, Specification
-from bench.workload import Workload
+from bench.workload import LoadStep, Workload
 
 # What a trial costs beside its load: broker start, topic, Spark stage, drain, counting. Measured on two shared cores.
 TRIAL_OVERHEAD_S = 4
@@ -23,6 +23,8 @@ RUN_OVERHEAD_S = 12
 RECORD_OVERHEAD_BYTES = 32
 # Lines of a text file vary; used only where no size is given.
 ASSUMED_LINE_BYTES = 1024
+# A closed loop has no rate of its own; more than a broker on one host took in any run of ours.
+ASSUMED_CLOSED_RATE_PER_S = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +96,13 @@ def _trial_id(number: int, cell: str) -> str:
 
 
 def trial_duration_s(workload: Workload) -> int:
-    return workload.phases.warmup_s + workload.phases.measure_s + TRIAL_OVERHEAD_S
+    return workload.phases.warmup_max_s + workload.phases.measure_s + TRIAL_OVERHEAD_S
 
 
 def trial_log_bytes(workload: Workload) -> int:
-    value_bytes = workload.records.size_bytes or ASSUMED_LINE_BYTES
-    records = workload.load.rate_per_s * (workload.phases.warmup_s + workload.phases.measure_s)
-    return records * (value_bytes + RECORD_OVERHEAD_BYTES)
+    """What the brokers write in one trial, copies included; of a closed loop, what a broker may take."""
+    value_bytes = workload.records.size.mean_bytes if workload.records.size else ASSUMED_LINE_BYTES
+    steps = workload.load.steps or (LoadStep(ASSUMED_CLOSED_RATE_PER_S, None),)
+    records = steps[0].rate_per_s * workload.phases.warmup_max_s
+    records += sum(step.rate_per_s * (step.duration_s or workload.phases.measure_s) for step in steps)
+    return round(records * (value_bytes + RECORD_OVERHEAD_BYTES)) * workload.topics.replication

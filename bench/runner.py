@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from bench.broker_client import BrokerClient
-from bench.client_properties import to_librdkafka
 from bench.environment import describe_environment, git_state, versions
 from bench.errors import StoppedError, TrialError, UsageError
 from bench.host.sampler import HostSampler, host_use
+from bench.load_plan import load_plan_of, refuse_unready
 from bench.plan import Plan, PlannedTrial
 from bench.progress import Observer
 from bench.results import (
@@ -47,7 +47,7 @@ from bench.summary import (
 )
 from bench.systems import StartSystem, System, start_system
 from bench.verdict import judge, target_at_fault
-from spark_loadgen import FilePayload, GeneratedPayload, LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
+from spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
 from tuning.facts import Facts
 
 EXIT_OK: Final = 0
@@ -172,25 +172,13 @@ class Run:
 
     def _load_plan(self, planned: PlannedTrial, system: System, topic: str) -> LoadPlan:
         workload = planned.cell.workload
-        payload_file = self.plan.specification.payload_file(workload)
-        return LoadPlan(
+        return load_plan_of(
+            workload,
             bootstrap_servers=system.bootstrap_servers,
             topic=topic,
-            partitions=workload.topics.partitions,
-            producers=workload.producers.count,
-            consumers=workload.consumers.count,
-            rate_per_s=workload.load.rate_per_s,
-            warmup_s=workload.phases.warmup_s,
-            measure_s=workload.phases.measure_s,
-            drain_max_s=workload.phases.drain_max_s,
-            record_bytes=workload.records.size_bytes,
-            payload=FilePayload(str(payload_file))
-            if payload_file
-            else GeneratedPayload(workload.records.compress_ratio or 0.0),
+            payload_file=self.plan.specification.payload_file(workload),
             # The trials of one block send the same values, so that cells differ in nothing but their factors.
             seed=self.plan.seed + planned.plan.block,
-            producer_config=to_librdkafka("producer", workload.producers.client),
-            consumer_config=to_librdkafka("consumer", workload.consumers.client),
         )
 
     def _load(self, load_plan: LoadPlan, system: System) -> LoadResult:
@@ -328,12 +316,14 @@ def check_slots(plan: Plan, launcher: Launcher) -> None:
     if plan.tasks > launcher.slots:
         raise UsageError(
             f"the workload needs {plan.tasks} load tasks at once and {launcher.master} has slots for {launcher.slots}; "
-            f"use --master 'local[{plan.tasks}]' or a larger cluster, or lower producers.count and consumers.count"
+            f"use --master 'local[{plan.tasks}]' or a larger cluster, or lower producers.count and consumers.per_group"
         )
 
 
 def prepare(plan: Plan, areas: StorageAreas) -> None:
     """Make the run's folders on the storage targets and find external clusters. Raises UsageError."""
+    for trial in plan.trials:
+        refuse_unready(trial.cell.workload)
     paths = target_paths(plan.specification.workload)
     used = dict.fromkeys(
         trial.cell.workload.storage.target for trial in plan.trials if trial.cell.workload.system.kind != "external"

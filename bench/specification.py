@@ -11,21 +11,26 @@ import difflib
 import hashlib
 import itertools
 import json
-import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
+from bench.complaints import complaint, describe, location_of, scalar_locations
 from bench.errors import UsageError
-from bench.workload import KeyFaultError, Scalar, Workload
+from bench.workload import Scalar, Workload
 from bench.yaml_document import Document, Location, dotted, read_document
 
 BASE_CELL: Final = "base"
-_AXIS_SECTIONS: Final = ("topics", "producers", "consumers", "records", "load", "phases", "system", "storage")
+_AXIS_SECTIONS: Final = (
+    "topics", "producers", "consumers", "records", "load", "phases", "checks", "system", "storage", "host"
+)  # fmt: skip
+_PROPERTY_MAPPINGS: Final = ("client", "config")
+_COMMON_AXES: Final = tuple(
+    f"producers.client.{name}" for name in ("acks", "batch.size", "compression.type", "linger.ms")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,7 @@ def _cells(
             cell_workload = Workload.model_validate(data)
         except ValidationError as error:
             raise UsageError(
-                f"{document.origin(('matrix',))}: matrix: the cell {name} cannot be run: {_complaint(error)[1]} "
+                f"{document.origin(('matrix',))}: matrix: the cell {name} cannot be run: {complaint(error)[1]} "
                 "(leave it out with exclude:)"
             ) from None
         yield Cell(name, factors, cell_workload)
@@ -126,39 +131,33 @@ def _check_axis(axis: str, location: Location, values: list[Scalar], document: D
         except ValidationError as error:
             # A rule about several keys may hold again once the other axes have their values; cells are checked whole.
             for item in error.errors():
-                if _location(item)[: len(location)] == location:
-                    raise UsageError(f"{where}: matrix: {_describe(item)[1]}") from None
+                if location_of(item)[: len(location)] == location:
+                    raise UsageError(f"{where}: matrix: {describe(item)[1]}") from None
 
 
 def _axis_location(axis: str, document: Document) -> Location:
     """`producers.client.compression.type` -> ("producers", "client", "compression.type"). Raises UsageError."""
-    where = document.origin(("matrix", axis))
-    known = list(_axis_names())
-    parts = axis.split(".")
-    if len(parts) > 1 and parts[0] in _AXIS_SECTIONS:
-        fields = _fields(_part_model(Workload, parts[0]))
-        if parts[1] in fields:
-            annotation = fields[parts[1]]
-            if len(parts) == 2 and not _is_mapping(annotation):
-                return (parts[0], parts[1])
-            if len(parts) > 2 and _is_mapping(annotation) and parts[1] != "targets":
-                return (parts[0], parts[1], ".".join(parts[2:]))
-    near = difflib.get_close_matches(axis, known, n=1)
-    hint = f'did you mean "{near[0]}"?' if near else f"axes are dotted keys, such as {known[0]} or storage.target"
-    raise UsageError(f"{where}: matrix: {axis} is no axis; {hint}")
+    known = _axis_locations()
+    for location in known:
+        name = dotted(location)
+        if axis == name:
+            return location
+        if location[-1] in _PROPERTY_MAPPINGS and axis.startswith(f"{name}."):
+            return (*location, axis.removeprefix(f"{name}."))
+    names = [*_COMMON_AXES, *(dotted(location) for location in known if location[-1] not in _PROPERTY_MAPPINGS)]
+    near = difflib.get_close_matches(axis, names, n=1)
+    hint = f'did you mean "{near[0]}"?' if near else f"axes are dotted keys, such as {names[0]} or storage.target"
+    raise UsageError(f"{document.origin(('matrix', axis))}: matrix: {axis} is no axis; {hint}")
 
 
-def _axis_names() -> Iterator[str]:
-    yield from (f"producers.client.{name}" for name in ("acks", "batch.size", "compression.type", "linger.ms"))
-    for section in _AXIS_SECTIONS:
-        for name, annotation in _fields(_part_model(Workload, section)).items():
-            if not _is_mapping(annotation):
-                yield f"{section}.{name}"
+def _axis_locations() -> list[Location]:
+    """Every key that can take a scalar, and the mappings of properties, whose keys all can."""
+    return [location for section in _AXIS_SECTIONS for location in scalar_locations((section,))]
 
 
 def _labels(locations: Mapping[str, Location]) -> dict[str, str]:
     """Factor names: a property by its own name, unless two axes would then share one; other keys as they are."""
-    short = {axis: location[-1] if len(location) == 3 else axis for axis, location in locations.items()}
+    short = {axis: location[-1] if location[-2] in _PROPERTY_MAPPINGS else axis for axis, location in locations.items()}
     names = list(short.values())
     return {axis: str(name) if names.count(name) == 1 else axis for axis, name in short.items()}
 
@@ -212,97 +211,9 @@ def _put(data: dict[str, Any], location: Location, value: Any) -> None:
         data[str(last)] = value
 
 
-# --- one-line explanations of what pydantic found -------------------------------------------------------------------
-
-
 def _validate(data: dict[str, Any], document: Document) -> Workload:
     try:
         return Workload.model_validate(data)
     except ValidationError as error:
-        location, text = _complaint(error)
+        location, text = complaint(error)
         raise UsageError(f"{document.origin(location)}: {text}") from None
-
-
-def _complaint(error: ValidationError) -> tuple[Location, str]:
-    """The fault to show: an unknown key first, because a misspelt key is often the cause of a missing one."""
-    details = error.errors()
-    return _describe(min(details, key=lambda item: item["type"] != "extra_forbidden"))
-
-
-def _location(item: ErrorDetails) -> Location:
-    """pydantic's location without its own marks for members of a union, and with the key a rule of ours names."""
-    location = tuple(part for part in item["loc"] if part not in ("str", "int", "float", "bool"))
-    problem = item.get("ctx", {}).get("error")
-    return (*location, *problem.key) if isinstance(problem, KeyFaultError) else location
-
-
-def _describe(item: ErrorDetails) -> tuple[Location, str]:
-    location = _location(item)
-    key = dotted(location)
-    value, context = item["input"], item.get("ctx", {})
-    match item["type"]:
-        case "extra_forbidden":
-            known = _fields(_model_at(location[:-1]))
-            near = difflib.get_close_matches(str(location[-1]), known, n=1)
-            hint = f'did you mean "{near[0]}"?' if near else f"known here: {', '.join(known)}"
-            return location, f"{key}: unknown key; {hint}"
-        case "missing":
-            return location, f"{key} is missing"
-        case "value_error":
-            return location, f"{key}: {context['error']}" if key else str(context["error"])
-        case _ if value is None:
-            return location, f"{key} has no value"
-        case "literal_error":
-            return location, f"{key}: {value!r} is not {context['expected']}"
-        case "model_type" | "model_attributes_type" | "dict_type":
-            return location, f"{key}: {value!r} is not a mapping of keys to values"
-        case "list_type":
-            return location, f"{key}: {value!r} is not a list"
-        case _ if isinstance(value, list):
-            return location, f"{key}: a list; to compare several values, list them under matrix:"
-        case "greater_than_equal":
-            return location, f"{key}: {value!r} is less than {context['ge']}"
-        case "less_than_equal":
-            return location, f"{key}: {value!r} is more than {context['le']}"
-        case "greater_than":
-            return location, f"{key}: {value!r} is not more than {context['gt']}"
-        case "string_pattern_mismatch":
-            return location, f"{key}: {value!r} does not match {context['pattern']}"
-        case "int_type" | "int_from_float":
-            return location, f"{key}: {value!r} is not a whole number"
-        case "float_type":
-            return location, f"{key}: {value!r} is not a number"
-        case "string_type":
-            return location, f"{key}: {value!r} is not text; put it in quotes"
-        case "bool_type":
-            return location, f"{key}: {value!r} is not true or false"
-    return location, f"{key}: {value!r}: {item['msg']}"
-
-
-def _model_at(location: Location) -> type[BaseModel]:
-    model: type[BaseModel] = Workload
-    for part in location:
-        if isinstance(part, str) and part in _fields(model):
-            model = _part_model(model, part)
-    return model
-
-
-def _fields(model: type[BaseModel]) -> dict[str, Any]:
-    """Keys of a part as they stand in a file, with their annotation."""
-    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
-
-
-def _part_model(model: type[BaseModel], key: str) -> type[BaseModel]:
-    """The model behind a key: the field's own, or that of a mapping's values."""
-    annotation = _fields(model)[key]
-    for candidate in (annotation, *get_args(annotation)):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
-    return model
-
-
-def _is_mapping(annotation: Any) -> bool:
-    origin = get_origin(annotation)
-    if origin is Annotated or origin in (Union, types.UnionType):
-        return any(_is_mapping(argument) for argument in get_args(annotation))
-    return origin is dict

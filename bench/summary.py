@@ -33,7 +33,7 @@ _MOST_ERRORS_SHOWN = 3
 
 def phases_of(workload: Workload, result: LoadResult) -> list[Phase]:
     """What the load went through, in seconds since T0."""
-    warmup_end_s = float(workload.phases.warmup_s)
+    warmup_end_s = float(workload.phases.warmup_max_s)
     measure_end_s = warmup_end_s + workload.phases.measure_s
     return [
         Phase(name="warmup", start_s=0.0, end_s=warmup_end_s),

@@ -14,16 +14,21 @@ from typing import Final
 BINARY_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 DECIMAL_BYTES: Final = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 RATE_MULTIPLIERS: Final = {"": 1, "k": 10**3, "M": 10**6}
+COUNT_MULTIPLIERS: Final = {"": 1, "k": 10**3, "M": 10**6}
 DURATION_NS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 
 _NUMBER = r"(?P<number>\d+(?:\.\d+)?)"
 SIZE_PATTERN: Final = rf"^{_NUMBER} ?(?P<unit>B|[KMGT]iB|[kMGT]B)$"
 RATE_PATTERN: Final = rf"^{_NUMBER} ?(?P<unit>[kM]?)/s$"
 DURATION_PATTERN: Final = rf"^{_NUMBER} ?(?P<unit>ns|us|ms|s|m|h)$"
+PERCENT_PATTERN: Final = rf"^{_NUMBER} ?(?P<unit>%)$"
+COUNT_PATTERN: Final = rf"^{_NUMBER} ?(?P<unit>[kM]?)$"
 
 SIZE_FORM: Final = "a size with its unit (B, KiB, MiB, GiB or kB, MB, GB), for example 64KiB"
 RATE_FORM: Final = "records per second, for example 500/s, 20k/s or 1.5M/s"
 DURATION_FORM: Final = "a duration with its unit (us, ms, s, m, h), for example 500ms, 15s or 2m"
+PERCENT_FORM: Final = "a percentage, for example 0.5%"
+COUNT_FORM: Final = "a count, for example 100, 50k or 2M"
 
 
 def parse_size_bytes(value: object) -> int:
@@ -47,6 +52,20 @@ def parse_duration_s(value: object) -> int:
     if rest_ns:
         raise ValueError(f"{value!r} is not a whole number of seconds")
     return seconds
+
+
+def parse_percent(value: object) -> float:
+    """`0.5%` -> 0.005. Raises ValueError that says what was expected."""
+    match = re.fullmatch(PERCENT_PATTERN, value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"{value!r} is not {PERCENT_FORM}")
+    return float(Decimal(match["number"]) / 100)
+
+
+def parse_count(value: object) -> int:
+    """`100k` -> 100000; a bare whole number is a count too. Raises ValueError that says what was expected."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    return _parse(text, COUNT_PATTERN, COUNT_MULTIPLIERS, COUNT_FORM, "a whole number")
 
 
 def _parse(value: object, pattern: str, multipliers: Mapping[str, int], form: str, whole: str) -> int:
@@ -77,6 +96,16 @@ def format_duration_ns(duration_ns: int) -> str:
 def format_duration_s(duration_s: int) -> str:
     """The shortest exact way to write whole seconds: 120 -> `2m`."""
     return format_duration_ns(duration_s * 10**9) if duration_s else "0s"
+
+
+def format_percent(ratio: float) -> str:
+    """A ratio as people write it: 0.005 -> `0.5%`."""
+    return f"{Decimal(str(ratio)) * 100:f}".rstrip("0").rstrip(".") + "%"
+
+
+def format_count(count: int) -> str:
+    """The shortest exact way to write a count: 100000 -> `100k`."""
+    return _format(count, COUNT_MULTIPLIERS)
 
 
 def _format(amount: int, multipliers: Mapping[str, int]) -> str:

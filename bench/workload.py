@@ -1,74 +1,75 @@
 """The workload file: what is asked of the system under test, as models that refuse everything they do not know.
 
-Reading a file into these models, with its matrix, is `bench.specification`. Dumping a `Workload` gives a document that
-loads again.
+The values that keys take are in `bench.workload_values`; reading a file into these models, with its includes, variants
+and matrix, is `bench.specification`. Dumping a `Workload` gives a document that loads again.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from bench import units
 from bench.client_properties import PropertyError, Role, to_librdkafka
+from bench.workload_values import (
+    AfterBacklog,
+    AfterLoad,
+    ConsumerStart,
+    DrainS,
+    DurationNs,
+    DurationS,
+    FixedSize,
+    Headers,
+    KeyFaultError,
+    Keys,
+    NoKeys,
+    Part,
+    PercentRatio,
+    RandomKeys,
+    RatePerS,
+    RoundRobinKeys,
+    Sizes,
+    SloBound,
+    SteadyWarmup,
+    UniformSizes,
+    Warmup,
+    WeightedSizes,
+    WithLoad,
+    ZipfKeys,
+)
+
+__all__ = [
+    "AfterBacklog",
+    "AfterLoad",
+    "FixedSize",
+    "Headers",
+    "KeyFaultError",
+    "LoadStep",
+    "NoKeys",
+    "RandomKeys",
+    "RoundRobinKeys",
+    "Scalar",
+    "SteadyWarmup",
+    "SystemUnderTest",
+    "Transactions",
+    "UniformSizes",
+    "WeightedSizes",
+    "WithLoad",
+    "Workload",
+    "ZipfKeys",
+    "json_schema",
+]
 
 WORKLOAD_SCHEMA: Final = "bench.workload/1"
 TEMPORARY_TARGET: Final = "temporary"
+NO_PROFILE: Final = "none"
 # librdkafka's default, and what it counts beside a value without key and headers (a batch's header and a record's).
 DEFAULT_MESSAGE_MAX_BYTES: Final = 1_000_000
 RECORD_OVERHEAD_BYTES: Final = 100
 
 Scalar = str | int | float | bool
-
-
-class KeyFaultError(ValueError):
-    """A fault found in a part as a whole that is about one of its keys."""
-
-    def __init__(self, *key: str, text: str) -> None:
-        super().__init__(text)
-        self.key = key
-
-
-def _schema(pattern: str, form: str, example: str) -> WithJsonSchema:
-    plain_pattern = pattern.replace("?P<number>", "?:").replace("?P<unit>", "?:")
-    return WithJsonSchema({"type": "string", "pattern": plain_pattern, "description": form, "examples": [example]})
-
-
-SizeBytes = Annotated[
-    int,
-    BeforeValidator(units.parse_size_bytes),
-    PlainSerializer(units.format_size),
-    _schema(units.SIZE_PATTERN, units.SIZE_FORM, "64KiB"),
-]
-RatePerS = Annotated[
-    int,
-    BeforeValidator(units.parse_rate_per_s),
-    PlainSerializer(units.format_rate),
-    _schema(units.RATE_PATTERN, units.RATE_FORM, "20k/s"),
-]
-DurationS = Annotated[
-    int,
-    BeforeValidator(units.parse_duration_s),
-    PlainSerializer(units.format_duration_s),
-    _schema(units.DURATION_PATTERN, units.DURATION_FORM + "; whole seconds", "15s"),
-]
-DurationNs = Annotated[
-    int,
-    BeforeValidator(units.parse_duration_ns),
-    PlainSerializer(units.format_duration_ns),
-    _schema(units.DURATION_PATTERN, units.DURATION_FORM, "1ms"),
-]
 
 
 def _scalars_only(value: object) -> object:
@@ -95,33 +96,66 @@ ProducerProperties = Annotated[Properties, AfterValidator(partial(_known_to_libr
 ConsumerProperties = Annotated[Properties, AfterValidator(partial(_known_to_librdkafka, "consumer"))]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class Topics(Part):
+    """The topics that each trial makes for itself."""
 
-
-class Topics(_Part):
-    """The topic that each trial makes for itself."""
-
-    partitions: int = Field(default=1, ge=1, le=10_000)
+    count: int = Field(default=1, ge=1, le=1000)
+    partitions: int = Field(default=1, ge=1, le=10_000, description="of each topic")
+    replication: int = Field(default=1, ge=1, le=100, description="copies of each partition")
     config: Properties = Field(default={}, description="topic configuration, by Kafka's names")
 
 
-class Producers(_Part):
+class Transactions(Part):
+    """Records are sent in transactions, which end after so many records or so much time."""
+
+    records: int | None = Field(default=None, ge=1, le=10_000_000, description="records of each transaction")
+    every_ns: DurationNs | None = Field(default=None, ge=1_000_000, alias="every", description="time between two ends")
+    abort_ratio: float = Field(default=0.0, ge=0, lt=1, description="share of transactions that end with an abort")
+
+    @model_validator(mode="after")
+    def _one_end(self) -> Transactions:
+        if (self.records is None) == (self.every_ns is None):
+            raise ValueError("needs either records: 100 or every: 100ms")
+        return self
+
+
+class Producers(Part):
     count: int = Field(default=1, ge=1, le=10_000)
+    driver: Literal["client", "wire"] = Field(
+        default="client", description="client: librdkafka, as applications use it; wire: prepared batches on a socket"
+    )
     client: ProducerProperties = Field(
         default={}, description="librdkafka properties; batch.size takes a unit, the others what librdkafka takes"
     )
+    transactions: Transactions | None = None
 
 
-class Consumers(_Part):
-    count: int = Field(default=1, ge=0, le=10_000)
+class Consumers(Part):
+    """Every group reads everything."""
+
+    groups: int = Field(default=1, ge=0, le=1000, description="consumer groups; 0 for no consumers")
+    per_group: int = Field(default=1, ge=0, le=10_000, description="consumers that share the partitions of a group")
+    start: ConsumerStart = Field(default="with_load", description="when the consumers begin to read")
+    pairing: Literal["shared", "pairs"] = Field(
+        default="shared", description="pairs: consumer i reads what producer i sent, and nothing else"
+    )
     client: ConsumerProperties = Field(default={}, description="librdkafka properties")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _count_went(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "count" in data:
+            raise KeyFaultError("count", text=f"is written per_group: {data['count']} (consumers of each group)")
+        return data
 
-class Records(_Part):
-    size_bytes: SizeBytes | None = Field(
-        default=None, alias="size", description="size of a value, the 24 bytes of the stamp included"
-    )
+    @property
+    def count(self) -> int:
+        """Consumers of all groups."""
+        return self.groups * self.per_group
+
+
+class Records(Part):
+    size: Sizes | None = Field(default=None, description="of a value, the 24 bytes of the stamp included")
     compress_ratio: float | None = Field(
         default=None,
         ge=0,
@@ -131,6 +165,8 @@ class Records(_Part):
     payload_file: str | None = Field(
         default=None, description="take the values from the lines of this text file (relative to the workload file)"
     )
+    keys: Keys = Field(default="none", description="which keys the records carry; none: no key at all")
+    headers: Headers = Headers()
 
     @model_validator(mode="before")
     @classmethod
@@ -141,11 +177,8 @@ class Records(_Part):
 
     @model_validator(mode="after")
     def _complete(self) -> Records:
-        if self.size_bytes is None and self.payload_file is None:
+        if self.size is None and self.payload_file is None:
             raise ValueError("needs size (for generated values) or payload_file (for the lines of a real file)")
-        if self.size_bytes is not None and not 24 <= self.size_bytes <= 2**30:
-            size = units.format_size(self.size_bytes)
-            raise KeyFaultError("size", text=f"{size} is not between 24B (the stamp) and 1GiB")
         if self.payload_file is not None and self.compress_ratio is not None:
             raise KeyFaultError(
                 "compress_ratio", text="is for generated values; payload_file sends its lines as they are"
@@ -153,48 +186,140 @@ class Records(_Part):
         return self
 
 
-class Load(_Part):
-    """Open loop: records are due at this rate whether or not the system keeps up."""
+class LoadStep(NamedTuple):
+    """A rate of all producers together; None: until the measured phase ends."""
 
-    rate_per_s: RatePerS = Field(alias="rate", ge=1, description="of all producers together")
+    rate_per_s: int
+    duration_s: int | None
 
 
-class Phases(_Part):
-    warmup_s: DurationS = Field(default=5, alias="warmup", description="load that is not counted")
-    measure_s: DurationS = Field(alias="measure", ge=1)
-    drain_max_s: DurationS = Field(
+class _ScheduleStep(Part):
+    rate_per_s: RatePerS = Field(alias="rate", ge=1)
+    duration_s: DurationS = Field(alias="for", ge=1)
+
+
+class Load(Part):
+    """Open loop: records are due by the clock, whether or not the system keeps up. Closed: as fast as it takes them.
+
+    The steps of a schedule begin with the measured phase; the warm-up runs at the rate of the first.
+    """
+
+    model: Literal["open", "closed"] = "open"
+    arrival: Literal["uniform", "poisson"] = Field(default="uniform", description="of open-loop records within a rate")
+    rate_per_s: RatePerS | None = Field(default=None, alias="rate", ge=1, description="of all producers together")
+    schedule: list[_ScheduleStep] | None = Field(default=None, min_length=1, description="rates one after the other")
+
+    @model_validator(mode="after")
+    def _one_load(self) -> Load:
+        if self.model == "closed":
+            for key, given in (("rate", self.rate_per_s), ("schedule", self.schedule)):
+                if given is not None:
+                    raise KeyFaultError(key, text="is for model: open; a closed loop sends as fast as it can")
+            if self.arrival != "uniform":
+                raise KeyFaultError("arrival", text="is for model: open; a closed loop has no arrivals")
+        elif self.rate_per_s is None and self.schedule is None:
+            raise KeyFaultError("rate", text="is missing (or schedule:, or model: closed)")
+        elif self.rate_per_s is not None and self.schedule is not None:
+            raise KeyFaultError("schedule", text="says the rates; leave rate out")
+        return self
+
+    @property
+    def steps(self) -> tuple[LoadStep, ...]:
+        """The rates in their order; none for a closed loop."""
+        if self.schedule is not None:
+            return tuple(LoadStep(step.rate_per_s, step.duration_s) for step in self.schedule)
+        return () if self.rate_per_s is None else (LoadStep(self.rate_per_s, None),)
+
+
+class Phases(Part):
+    warmup: Warmup = Field(default=5, description="load that is not counted")
+    measure_s: DurationS = Field(
+        default=0, alias="measure", ge=1, description="may be left out with a schedule, whose duration it then is"
+    )
+    drain_max_s: DrainS = Field(
         default=30, alias="drain", ge=1, description="how long consumers may take to read what is left"
     )
 
+    @property
+    def warmup_max_s(self) -> int:
+        """The longest that the warm-up can take."""
+        return self.warmup.max_s if isinstance(self.warmup, SteadyWarmup) else self.warmup
 
-class Trials(_Part):
+
+class StopWhen(Part):
+    """A cell that is decided gets no more trials."""
+
+    ci_halfwidth_ratio: PercentRatio = Field(alias="ci_halfwidth", gt=0, description="of the 95 % interval's middle")
+    of: str = Field(default="produce.p99", description="name of a metric")
+    min: int = Field(default=3, ge=3, description="trials before any decision")
+
+
+class Trials(Part):
     n: int = Field(default=3, ge=1, le=1000, description="trials of each cell, one per random block")
     seed: int | None = Field(default=None, ge=0, le=2**63 - 1, description="of order and payload; drawn when absent")
+    order: Literal["randomized-blocks"] = "randomized-blocks"
+    a_a: bool = Field(default=True, description="run the first cell twice in every block, to know the noise")
+    stop_when: StopWhen | None = None
 
 
-class SystemUnderTest(_Part):
-    kind: Literal["highwater", "external"] = "highwater"
+class Checks(Part):
+    """Promises that are checked in every trial; a trial that breaks one is void."""
+
+    delivery: Literal["at_least_once", "exactly_once", "none"] = "at_least_once"
+    order: Literal["per_partition", "none"] = "per_partition"
+
+
+class SystemUnderTest(Part):
+    kind: Literal["highwater", "apache-kafka", "external", "command"] = "highwater"
+    nodes: int = Field(default=1, ge=1, le=9, description="brokers, on this host")
+    version: Literal["default", "3.9", "4"] = Field(
+        default="default", description="of apache-kafka: 3.9 (with ZooKeeper) or 4 (KRaft, the default)"
+    )
+    source: str | None = Field(default=None, description="highwater only: run the broker of this checkout")
+    command: str | None = Field(
+        default=None, description="of kind command: a command line with {port} and {data_directory}"
+    )
     bootstrap_servers: str | None = Field(default=None, description="of an external cluster, host:port[,host:port…]")
-    config: Properties = Field(default={}, description="broker configuration, by Kafka's names; not for external")
+    config: Properties = Field(default={}, description="broker configuration, by Kafka's names")
 
     @model_validator(mode="after")
     def _fits_kind(self) -> SystemUnderTest:
         if self.kind == "external" and not self.bootstrap_servers:
             raise KeyFaultError("kind", text="external needs bootstrap_servers (or --bootstrap-servers HOST:PORT)")
-        if self.kind == "highwater" and self.bootstrap_servers is not None:
+        if self.kind == "command" and not self.command:
+            raise KeyFaultError("kind", text="command needs command: 'prog --port {port} --data {data_directory}'")
+        if self.kind != "external" and self.bootstrap_servers is not None:
             raise KeyFaultError("bootstrap_servers", text="is for kind: external; this run starts its own broker")
+        if self.kind != "command" and self.command is not None:
+            raise KeyFaultError("command", text="is for kind: command")
+        if self.kind != "apache-kafka" and self.version != "default":
+            raise KeyFaultError("version", text=f"is for kind: apache-kafka; {self.kind} runs as it is")
+        if self.kind != "highwater" and self.source is not None:
+            raise KeyFaultError("source", text="is for kind: highwater")
         if self.kind == "external" and self.config:
             raise KeyFaultError("config", text="cannot be applied to an external cluster; leave it out")
+        if self.kind == "command" and self.config:
+            raise KeyFaultError("config", text="is unknown to kind: command; put settings into the command line")
+        if self.kind in ("external", "command") and self.nodes != 1:
+            raise KeyFaultError(
+                "nodes", text=f"is for brokers that this run starts by itself, not for kind: {self.kind}"
+            )
+        if self.command is not None and "{port}" not in self.command:
+            raise KeyFaultError("command", text="has no {port}, where the port to listen on is put in")
         return self
 
 
-class Target(_Part):
+class Target(Part):
     path: str = Field(min_length=1, description="an existing directory on the storage to measure")
 
 
-class Storage(_Part):
+class Storage(Part):
     target: str = Field(default=TEMPORARY_TARGET, description="name of the target that the system's log goes to")
     targets: dict[str, Target] = Field(default={}, description="'temporary' is always there: the temporary directory")
+    probe: bool = Field(default=False, description="measure the target itself with fio, before and after the trials")
+    drop_caches: Literal["auto", "never"] = Field(
+        default="auto", description="auto: empty the page cache before each trial when permitted"
+    )
 
     @model_validator(mode="after")
     def _known_target(self) -> Storage:
@@ -204,7 +329,13 @@ class Storage(_Part):
         return self
 
 
-class Validity(_Part):
+class Host(Part):
+    profile: str = Field(
+        default=NO_PROFILE, description="tuning profile applied before and rolled back after; none: the host as it is"
+    )
+
+
+class Validity(Part):
     """Limits beyond which a trial's figures are not to be believed.
 
     A generator on hosts of its own keeps its schedule to 1 ms. The default allows for a broker and a JVM on the same
@@ -224,7 +355,7 @@ class Validity(_Part):
     )
 
 
-class Workload(_Part):
+class Workload(Part):
     schema_: Literal["bench.workload/1"] = Field(alias="schema")
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)
     purpose: str = Field(default="", description="one line: the question this workload answers")
@@ -234,15 +365,39 @@ class Workload(_Part):
     consumers: Consumers = Consumers()
     records: Records
     load: Load
-    phases: Phases
+    phases: Phases = Field(default=Phases(), validate_default=True)
     trials: Trials = Trials()
+    checks: Checks = Checks()
+    slo: dict[str, SloBound] = Field(default={}, description="metric -> bound that every trial should meet")
     system: SystemUnderTest = SystemUnderTest()
     storage: Storage = Storage()
+    host: Host = Host()
     validity: Validity = Validity()
+    variants: dict[str, dict[str, Any]] = Field(
+        default={}, description="named cells: sections laid over this file's own; the factor is variant=NAME"
+    )
     matrix: dict[str, list[Scalar]] = Field(
         default={}, description="dotted key -> values; the cells are all their combinations"
     )
     exclude: list[dict[str, Scalar]] = Field(default=[], description="combinations of axis values to leave out")
+
+    @field_validator("phases")
+    @classmethod
+    def _measure_of_schedule(cls, phases: Phases, info: ValidationInfo) -> Phases:
+        load: Load | None = info.data.get("load")
+        if load is None:
+            return phases  # what is wrong with the load is said in its place
+        scheduled_s = sum(step.duration_s for step in load.schedule or [])
+        if isinstance(phases.warmup, SteadyWarmup) and len(load.steps) > 1:
+            raise KeyFaultError(
+                "warmup", text="until: steady needs one rate; give a duration before a schedule of several"
+            )
+        if not phases.measure_s and not scheduled_s:
+            raise KeyFaultError("measure", text="is missing")
+        if phases.measure_s and scheduled_s and phases.measure_s != scheduled_s:
+            lasts = units.format_duration_s(scheduled_s)
+            raise KeyFaultError("measure", text=f"is not what load.schedule lasts, {lasts}; leave measure out")
+        return phases.model_copy(update={"measure_s": phases.measure_s or scheduled_s})
 
     @model_validator(mode="after")
     def _consistent(self) -> Workload:
@@ -250,24 +405,14 @@ class Workload(_Part):
             raise KeyFaultError(
                 "storage", text="an external system writes where it writes; leave the storage targets out"
             )
-        if self.consumers.count > self.topics.partitions:
+        if self.system.kind != "external" and self.topics.replication > self.system.nodes:
             raise KeyFaultError(
-                "consumers",
-                "count",
-                text=f"{self.consumers.count} consumers cannot share {self.topics.partitions} partitions",
+                "topics",
+                "replication",
+                text=f"{self.topics.replication} copies need as many brokers; system.nodes is {self.system.nodes}",
             )
-        largest = self.producers.client.get("message.max.bytes", DEFAULT_MESSAGE_MAX_BYTES)
-        if self.records.size_bytes is not None and self.records.size_bytes + RECORD_OVERHEAD_BYTES > int(largest):
-            raise KeyFaultError(
-                "records",
-                "size",
-                text=f"{units.format_size(self.records.size_bytes)} is more than the producer sends "
-                f"(message.max.bytes {largest}); raise producers.client.message.max.bytes and "
-                "topics.config.max.message.bytes",
-            )
-        if self.load.rate_per_s < self.producers.count:
-            rate = units.format_rate(self.load.rate_per_s)
-            raise KeyFaultError("load", "rate", text=f"{rate} is less than one record a second per producer")
+        _check_consumers(self)
+        _check_producers(self)
         return self
 
     @property
@@ -278,6 +423,70 @@ class Workload(_Part):
     def as_document(self) -> dict[str, Any]:
         """The workload as plain data that is again a valid workload file."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _check_consumers(workload: Workload) -> None:
+    """Raises KeyFaultError for consumers that could not do what is asked."""
+    consumers, partitions = workload.consumers, workload.topics.count * workload.topics.partitions
+    if consumers.groups and consumers.per_group > partitions:
+        raise KeyFaultError(
+            "consumers", "per_group", text=f"{consumers.per_group} consumers cannot share {partitions} partitions"
+        )
+    if consumers.pairing == "pairs":
+        if consumers.start != "with_load":
+            raise KeyFaultError("consumers", "pairing", text="pairs read while they send; they need start: with_load")
+        if consumers.groups != 1 or consumers.per_group != workload.producers.count:
+            raise KeyFaultError(
+                "consumers",
+                "pairing",
+                text=f"pairs need one group with a consumer for each producer; write groups: 1, "
+                f"per_group: {workload.producers.count}",
+            )
+    if consumers.start != "with_load" and not consumers.count:
+        raise KeyFaultError("consumers", "start", text="needs consumers, and there are none")
+
+
+def _check_producers(workload: Workload) -> None:
+    """Raises KeyFaultError for producers that could not do what is asked."""
+    producers, records, load = workload.producers, workload.records, workload.load
+    client = producers.client
+    largest = client.get("message.max.bytes", DEFAULT_MESSAGE_MAX_BYTES)
+    if records.size is not None and records.size.max_bytes + RECORD_OVERHEAD_BYTES > int(largest):
+        raise KeyFaultError(
+            "records",
+            "size",
+            text=f"{units.format_size(records.size.max_bytes)} is more than the producer sends "
+            f"(message.max.bytes {largest}); raise producers.client.message.max.bytes and "
+            "topics.config.max.message.bytes",
+        )
+    for step in load.steps:
+        if step.rate_per_s < producers.count:
+            rate = units.format_rate(step.rate_per_s)
+            key = "rate" if load.schedule is None else "schedule"
+            raise KeyFaultError("load", key, text=f"{rate} is less than one record a second per producer")
+    if producers.driver == "wire":
+        for name in ("compression.type", "compression.codec"):
+            if client.get(name, "none") != "none":
+                raise KeyFaultError(
+                    "producers",
+                    "client",
+                    name,
+                    text="the wire driver sends prepared batches uncompressed; leave it out",
+                )
+        if producers.transactions is not None:
+            raise KeyFaultError("producers", "transactions", text="need driver: client")
+    if producers.transactions is not None:
+        if str(client.get("acks", client.get("request.required.acks", "all"))) not in ("all", "-1"):
+            raise KeyFaultError("producers", "transactions", text="need producers.client.acks: all")
+        reads_aborted = workload.consumers.client.get("isolation.level") == "read_uncommitted"
+        if producers.transactions.abort_ratio and workload.consumers.count and reads_aborted:
+            raise KeyFaultError(
+                "consumers",
+                "client",
+                "isolation.level",
+                text="read_uncommitted also reads what is aborted (producers.transactions.abort_ratio), "
+                "which no delivery check can tell from loss; leave it out",
+            )
 
 
 def json_schema() -> dict[str, Any]:

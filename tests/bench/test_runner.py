@@ -272,7 +272,7 @@ def test_lost_records_make_exit_code_3_and_a_slow_generator_4(tmp_path: Path) ->
 
 
 def test_a_workload_without_consumers_has_no_end_to_end_latency(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, MINIMAL + "consumers: {count: 0}\n")
+    bench = Bench(tmp_path, MINIMAL + "consumers: {groups: 0}\n")
     assert bench.run().exit_code == 0
     summary = bench.result().trials[0].summary
     assert summary.e2e is None

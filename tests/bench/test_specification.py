@@ -8,7 +8,7 @@ import pytest
 
 from bench.errors import UsageError
 from bench.specification import Specification, load_specification, specify
-from bench.workload import Workload
+from bench.workload import FixedSize, Workload
 from bench.yaml_document import parse_document
 
 BASE = {
@@ -39,8 +39,8 @@ def complaint(text: str) -> str:
 
 def test_the_smallest_file_and_its_defaults() -> None:
     workload = read(document()).workload
-    assert (workload.records.size_bytes, workload.records.compress_ratio) == (1024, 0.5)
-    assert (workload.load.rate_per_s, workload.phases.warmup_s, workload.phases.measure_s) == (1000, 5, 5)
+    assert (workload.records.size, workload.records.compress_ratio) == (FixedSize(1024), 0.5)
+    assert (workload.load.rate_per_s, workload.phases.warmup, workload.phases.measure_s) == (1000, 5, 5)
     assert (workload.producers.count, workload.consumers.count, workload.tasks) == (1, 1, 2)
     assert workload.for_measurement
     assert workload.system.kind == "highwater"
@@ -58,16 +58,17 @@ def test_shipped_workloads_load_and_dump_to_what_loads_again(path: Path) -> None
     [
         ({"producers": "{clients: {acks: 1}}"}, 'w.yaml:6: producers.clients: unknown key; did you mean "client"?'),
         (
-            {"slo": "1"},
+            {"goals": "1"},
             (
-                "w.yaml:6: slo: unknown key; known here: schema, name, purpose, for_measurement, topics, producers, "
-                "consumers, records, load, phases, trials, system, storage, validity, matrix, exclude"
+                "w.yaml:6: goals: unknown key; known here: schema, name, purpose, for_measurement, topics, producers, "
+                "consumers, records, load, phases, trials, checks, slo, system, storage, host, validity, variants, "
+                "matrix, exclude"
             ),
         ),
         # A misspelt key is named itself, not the key that is missing because of it.
         ({"records": "{sise: 1KiB}"}, 'w.yaml:3: records.sise: unknown key; did you mean "size"?'),
         ({"load": None}, "w.yaml: load is missing"),
-        ({"load": "{}"}, "w.yaml:4: load.rate is missing"),
+        ({"load": "{}"}, "w.yaml:4: load.rate: is missing (or schedule:, or model: closed)"),
         (
             {"records": "{size: 1024}"},
             (
@@ -89,7 +90,7 @@ def test_shipped_workloads_load_and_dump_to_what_loads_again(path: Path) -> None
             {"load": "{rate: 1k}"},
             "w.yaml:4: load.rate: '1k' is not records per second, for example 500/s, 20k/s or 1.5M/s",
         ),
-        ({"load": "{rate: 0/s}"}, "w.yaml:4: load.rate: 0 is less than 1"),
+        ({"load": "{rate: 0/s}"}, "w.yaml:4: load.rate: '0/s' is less than 1"),
         ({"phases": "{measure: 500ms}"}, "w.yaml:5: phases.measure: '500ms' is not a whole number of seconds"),
         ({"schema": "bench.workload/2"}, "w.yaml:1: schema: 'bench.workload/2' is not 'bench.workload/1'"),
         ({"name": "a/b"}, "w.yaml:2: name: 'a/b' does not match ^[A-Za-z0-9][A-Za-z0-9._-]*$"),
@@ -107,7 +108,7 @@ def test_shipped_workloads_load_and_dump_to_what_loads_again(path: Path) -> None
             {"producers": "{client: {acks: [0, 1]}}"},
             "w.yaml:6: producers.client.acks: a list; to compare several values, list them under matrix:",
         ),
-        ({"consumers": "{count: 3}"}, "w.yaml:6: consumers.count: 3 consumers cannot share 1 partitions"),
+        ({"consumers": "{per_group: 3}"}, "w.yaml:6: consumers.per_group: 3 consumers cannot share 1 partitions"),
         (
             {"records": "{size: 2MiB}"},
             (
@@ -120,7 +121,10 @@ def test_shipped_workloads_load_and_dump_to_what_loads_again(path: Path) -> None
             {"storage": "{targets: {hdd: {paht: /}}}"},
             'w.yaml:6: storage.targets.hdd.paht: unknown key; did you mean "path"?',
         ),
-        ({"system": "{kind: kafka}"}, "w.yaml:6: system.kind: 'kafka' is not 'highwater' or 'external'"),
+        (
+            {"system": "{kind: kafka}"},
+            "w.yaml:6: system.kind: 'kafka' is not 'highwater', 'apache-kafka', 'external' or 'command'",
+        ),
         (
             {"system": "{kind: external}"},
             "w.yaml:6: system.kind: external needs bootstrap_servers (or --bootstrap-servers HOST:PORT)",

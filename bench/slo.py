@@ -1,0 +1,67 @@
+"""Bounds on metrics, as workload files and command lines write them: `<20ms`, `>=49k/s`, `==0`, `<=1%`.
+
+A bound knows the unit of what it bounds, so that `produce.p99 < 49k/s` is refused and not compared.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from bench import units
+
+Comparison = Literal["<", "<=", ">", ">=", "=="]
+Unit = Literal["ns", "per_s", "bytes_per_s", "bytes", "ratio", ""]
+
+_COMPARE: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
+BOUND_PATTERN: Final = r"^(<=|>=|==|<|>) ?\d+(\.\d+)? ?(ns|us|ms|s|m|h|[kM]?|[kM]?/s|([KMGT]i|[kMGT])?B(/s)?|%)$"
+BOUND_FORM: Final = "a comparison with a value and its unit, for example <20ms, >=49k/s, <=1% or ==0"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """`comparison` against `value`, which is in `unit` (empty: a plain number). `text` is how it was written."""
+
+    comparison: Comparison
+    value: float
+    unit: Unit
+    text: str
+
+    def met(self, value: float) -> bool:
+        """value: in the unit of the bound."""
+        return bool(_COMPARE[self.comparison](value, self.value))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse_bound(value: object) -> Bound:
+    """`<20ms` -> Bound("<", 20000000, "ns", "<20ms"). Raises ValueError that says what was expected."""
+    if isinstance(value, Bound):
+        return value
+    match = re.fullmatch(r"(<=|>=|==|<|>)\s*(.+)", value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"{value!r} is not {BOUND_FORM}")
+    amount, unit = _amount(match[2].strip())
+    if unit is None:
+        raise ValueError(f"{value!r} is not {BOUND_FORM}")
+    comparison: Comparison = match[1]  # type: ignore[assignment]  # the pattern lets nothing else through
+    return Bound(comparison, amount, unit, f"{match[1]}{match[2].strip()}")
+
+
+def _amount(text: str) -> tuple[float, Unit | None]:
+    if re.fullmatch(units.DURATION_PATTERN, text):
+        return units.parse_duration_ns(text), "ns"
+    if re.fullmatch(units.RATE_PATTERN, text):
+        return units.parse_rate_per_s(text), "per_s"
+    if re.fullmatch(units.SIZE_PATTERN, text):
+        return units.parse_size_bytes(text), "bytes"
+    if text.endswith("/s") and re.fullmatch(units.SIZE_PATTERN, text[:-2]):
+        return units.parse_size_bytes(text[:-2]), "bytes_per_s"
+    if re.fullmatch(units.PERCENT_PATTERN, text):
+        return units.parse_percent(text), "ratio"
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text), ""
+    return 0.0, None
