@@ -1,0 +1,138 @@
+"""fio, the tool of the field for what a disk can do: jobs as values in, its own figures as values out.
+
+A job is one run of fio with `--output-format=json`; nothing is computed here that fio does not report. fio is a program
+of the host (`apt-get install fio`), found on PATH.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from bench.results import FioProbe, ProbeName
+
+# What fio may take beyond the job's own time: to start, to lay a file out, to wait for what is under way.
+GRACE_S: Final = 60.0
+HOW_TO_INSTALL: Final = "fio is not installed; on Debian and Ubuntu: apt-get install -y fio"
+
+
+class FioError(Exception):
+    """fio is missing, or could not do the job. One line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One thing to measure on one file. It ends after `size_bytes` or `runtime_s`, whichever comes first.
+
+    `repeat`: goes on over the same bytes to the end of `runtime_s`. `sync`: fdatasync after each write.
+    """
+
+    name: ProbeName
+    pattern: Literal["read", "write", "randread", "randwrite"]
+    block_bytes: int
+    size_bytes: int
+    runtime_s: float
+    direct: bool
+    queue_depth: int = 1
+    sync: bool = False
+    repeat: bool = False
+
+    @property
+    def writes(self) -> bool:
+        return self.pattern in ("write", "randwrite")
+
+    def command(self, file: Path, report: Path) -> list[str]:
+        """The command line that does this job on `file`."""
+        return [
+            "fio",
+            f"--name={self.name}",
+            # fio parts file names at colons, and reads a backslash before one that belongs to the name.
+            "--filename=" + str(file).replace("\\", "\\\\").replace(":", "\\:"),
+            f"--rw={self.pattern}",
+            f"--bs={self.block_bytes}",
+            f"--size={self.size_bytes}",
+            f"--runtime={round(self.runtime_s * 1000)}ms",
+            f"--ioengine={'libaio' if self.queue_depth > 1 else 'psync'}",
+            f"--iodepth={self.queue_depth}",
+            f"--direct={int(self.direct)}",
+            f"--fdatasync={int(self.sync)}",
+            # Blocks that a sync has to allocate belong to its cost; a ceiling is about the device alone.
+            f"--fallocate={'none' if self.sync else 'native'}",
+            *(["--time_based"] if self.repeat else []),
+            # What stays in the page cache is on no disk yet.
+            *(["--end_fsync=1"] if self.writes and not self.direct else []),
+            "--output-format=json",
+            f"--output={report}",
+            "--eta=never",
+        ]
+
+
+def version() -> str:
+    """What the installed fio calls itself. Raises FioError."""
+    if shutil.which("fio") is None:
+        raise FioError(HOW_TO_INSTALL)
+    return _run(["fio", "--version"], 10.0).strip().removeprefix("fio-")
+
+
+def run(job: Job, file: Path) -> FioProbe:
+    """Do `job` on `file`, which is made when it is not there, and is the caller's to remove. Raises FioError."""
+    if shutil.which("fio") is None:
+        raise FioError(HOW_TO_INSTALL)
+    report = file.with_name(file.name + ".json")
+    try:
+        _run(job.command(file, report), job.runtime_s + GRACE_S)
+        return parse_report(job, report.read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        raise FioError(f"fio's report of {job.name} cannot be read: {error.strerror or error}") from None
+    finally:
+        report.unlink(missing_ok=True)
+
+
+def parse_report(job: Job, text: str) -> FioProbe:
+    """fio's figures of its one job. Raises FioError when the report holds none, or tells of a failure."""
+    try:
+        # Warnings may stand before the document.
+        document: dict[str, Any] = json.JSONDecoder().raw_decode(text, text.index("{"))[0]
+        reported = document["jobs"][0]
+        if reported["error"]:
+            raise FioError(f"fio failed at {job.name} with error {reported['error']}")
+        moved = reported["write" if job.writes else "read"]
+        latency = reported["sync"]["lat_ns"] if job.sync else moved["clat_ns"]
+        percentiles = latency.get("percentile", {})
+        probe = FioProbe(
+            name=job.name,
+            block_bytes=job.block_bytes,
+            direct=job.direct,
+            moved_bytes=moved["io_bytes"],
+            runtime_ns=moved["runtime"] * 1_000_000,
+            bytes_per_s=moved["bw_bytes"],
+            operations_per_s=moved["iops"],
+            latency_p50_ns=percentiles.get("50.000000"),
+            latency_p99_ns=percentiles.get("99.000000"),
+            latency_p999_ns=percentiles.get("99.900000"),
+            latency_max_ns=latency.get("max"),
+        )
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise FioError(f"fio's report of {job.name} is not what this version of us reads: {error!r}") from None
+    if not probe.moved_bytes:
+        raise FioError(f"fio moved nothing at {job.name} in {job.runtime_s:g} s")
+    return probe
+
+
+def _run(command: list[str], timeout_s: float) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=timeout_s
+        )
+    except subprocess.TimeoutExpired:
+        raise FioError(f"fio was not done after {timeout_s:.0f} s, and was ended") from None
+    except OSError as error:
+        raise FioError(f"fio cannot be run: {error.strerror or error}") from None
+    if done.returncode:
+        said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        raise FioError(f"fio failed: {said[0] if said else f'exit status {done.returncode}'}")
+    return done.stdout

@@ -1,0 +1,101 @@
+"""What a storage target can do by itself, asked of fio: the ceiling that results are drawn under.
+
+Four jobs on one file, a few seconds in all: append in order, small appends each made durable, read in order, read at
+random. Reads and the large appends go past the page cache where the file system lets them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal
+
+from bench import fio
+from bench.results import FioProbe, StorageTarget, TargetProbe
+from bench.units import human_bytes
+
+RUNTIME_S: Final = 1.0
+FILE_BYTES: Final = 1 << 30
+_LEAST_FILE_BYTES: Final = 16 << 20
+_SYNC_FILE_BYTES: Final = 64 << 20
+_SMALL_BLOCK_BYTES: Final = 4096
+_LARGE_BLOCK_BYTES: Final = 1 << 20
+# Deep enough that a disk always has the next operation at hand, as under write-back.
+_QUEUE_DEPTH: Final = 8
+# Of what is free, so that a probe never fills a disk.
+_FREE_SPACE_DIVISOR: Final = 4
+
+
+def probe_target(
+    target: StorageTarget,
+    directory: Path,
+    moment: Literal["before", "after", "alone"],
+    *,
+    runtime_s: float = RUNTIME_S,
+    file_bytes: int = FILE_BYTES,
+) -> TargetProbe:
+    """Probe the file system that holds `directory`. What goes wrong is told in the result: a probe stops no run."""
+    taken_utc = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    jobs: list[FioProbe] = []
+    fio_version = problem = None
+    try:
+        fio_version = fio.version()
+        _probe(directory, runtime_s, file_bytes, jobs)
+    except (fio.FioError, OSError) as error:
+        problem = str(error)
+    return TargetProbe(
+        target=target, moment=moment, taken_utc=taken_utc, fio_version=fio_version, jobs=jobs, problem=problem
+    )
+
+
+def _probe(directory: Path, runtime_s: float, file_bytes: int, jobs: list[FioProbe]) -> None:
+    size_bytes = min(file_bytes, shutil.disk_usage(directory).free // _FREE_SPACE_DIVISOR)
+    size_bytes -= size_bytes % _LARGE_BLOCK_BYTES
+    if size_bytes < _LEAST_FILE_BYTES:
+        raise fio.FioError(
+            f"too little space in {directory} for a probe, which needs {human_bytes(4 * _LEAST_FILE_BYTES)}"
+        )
+    scratch = Path(tempfile.mkdtemp(prefix="highwater-probe-", dir=directory))
+    try:
+        direct = _takes_direct_io(scratch / "direct")
+        file = scratch / "file"
+        append = fio.run(
+            fio.Job("sequential_append", "write", _LARGE_BLOCK_BYTES, size_bytes, runtime_s, direct, _QUEUE_DEPTH),
+            file,
+        )
+        jobs.append(append)
+        sync_bytes = min(_SYNC_FILE_BYTES, size_bytes)
+        jobs.append(
+            fio.run(
+                fio.Job("fsync", "write", _SMALL_BLOCK_BYTES, sync_bytes, runtime_s, False, sync=True),
+                scratch / "synced",
+            )
+        )
+        # Blocks that were allocated and never written are not read from the disk.
+        written_bytes = append.moved_bytes
+        jobs.append(
+            fio.run(
+                fio.Job("sequential_read", "read", _LARGE_BLOCK_BYTES, written_bytes, runtime_s, direct, _QUEUE_DEPTH),
+                file,
+            )
+        )
+        jobs.append(
+            fio.run(
+                fio.Job("random_read", "randread", _SMALL_BLOCK_BYTES, written_bytes, runtime_s, direct, repeat=True),
+                file,
+            )
+        )
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _takes_direct_io(path: Path) -> bool:
+    """Whether files here can be opened past the page cache; some memory and network file systems refuse."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600))
+    except OSError:
+        return False
+    return True
