@@ -1,7 +1,8 @@
 """Which trial runs when, how long it all takes and how much disk it needs; known before anything runs.
 
 Order: randomised blocks. Every block holds one trial of each cell in an order drawn from the seed, so that drift of the
-host (cache state, disk ageing, neighbours) falls on all cells alike instead of on the one that ran last.
+host (cache state, disk ageing, neighbours) falls on all cells alike instead of on the one that ran last. With several
+cells, one of them runs twice in every block, right after itself: an A/A pair, which measures nothing but the noise.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from bench.results import TrialPlan
+from bench.results import TrialPlan, TrialRole
 from bench.specification import Cell, Specification
 from bench.workload import LoadStep, Workload
 
@@ -69,30 +70,43 @@ def make_plan(specification: Specification, seed: int | None = None) -> Plan:
     shuffle = random.Random(seed)
     planned: list[PlannedTrial] = []
     for block in range(1, trials.n + 1):
-        cells = list(specification.cells)
-        shuffle.shuffle(cells)
-        for order, cell in enumerate(cells, start=1):
-            planned.append(
-                PlannedTrial(
-                    TrialPlan(
-                        trial_id=_trial_id(len(planned) + 1, cell.name),
-                        cell=cell.name,
-                        factors=cell.factors,
-                        trial=block,
-                        block=block,
-                        order_in_block=order,
-                        status="planned",
-                    ),
-                    cell,
-                )
-            )
+        for order, (cell, role) in enumerate(_block(specification, block, shuffle), start=1):
+            planned.append(planned_trial(len(planned) + 1, cell, block=block, order=order, role=role))
     return Plan(specification, seed, planned)
 
 
-def _trial_id(number: int, cell: str) -> str:
+def _block(specification: Specification, block: int, shuffle: random.Random) -> list[tuple[Cell, TrialRole]]:
+    cells = list(specification.cells)
+    shuffle.shuffle(cells)
+    roles: list[tuple[Cell, TrialRole]] = [(cell, "measure") for cell in cells]
+    # The trials of a single cell are pairs of the same thing as they are.
+    if specification.workload.trials.a_a and len(cells) > 1:
+        twin = specification.cells[(block - 1) % len(cells)]
+        roles.insert(cells.index(twin) + shuffle.randrange(2), (twin, "a_a"))
+    return roles
+
+
+def planned_trial(number: int, cell: Cell, *, block: int, order: int, role: TrialRole = "measure") -> PlannedTrial:
+    """One trial of a cell; `number` counts all trials of the run from 1."""
+    return PlannedTrial(
+        TrialPlan(
+            trial_id=_trial_id(number, cell.name, role),
+            cell=cell.name,
+            factors=cell.factors,
+            trial=block,
+            block=block,
+            order_in_block=order,
+            role=role,
+            status="planned",
+        ),
+        cell,
+    )
+
+
+def _trial_id(number: int, cell: str, role: TrialRole) -> str:
     """A folder name: the running number makes it unique and sorts it, the cell makes it readable."""
     readable = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", cell)
-    return f"{number:03d}-{readable}"[:120]
+    return f"{number:03d}-{readable}"[:116] + ("" if role == "measure" else f"-{role}")
 
 
 def trial_duration_s(workload: Workload) -> int:

@@ -18,7 +18,7 @@ topics: {partitions: 2}
 records: {size: 100B}
 load: {rate: 100/s}
 phases: {warmup: 1s, measure: 2s, drain: 5s}
-trials: {n: 2, seed: 7}
+trials: {n: 2, seed: 7, a_a: false}
 """
 
 
