@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bench.results import Environment, RunResult, StorageTarget
+from bench.results import Environment, EnvironmentDifference, RunResult, StorageTarget
 
 KEY_LENGTH: Final = 12
 # What moves while nothing has changed: not even shown.
@@ -34,16 +34,6 @@ class EnvironmentKey:
     def name(self) -> str:
         canonical = json.dumps(self.facts, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:KEY_LENGTH]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One fact that two environments do not share. `decides`: it is part of the key."""
-
-    fact: str
-    base: Scalar
-    head: Scalar
-    decides: bool
 
 
 def environment_key(environment: Environment, storage: list[StorageTarget]) -> EnvironmentKey:
@@ -86,18 +76,21 @@ def key_of(result: RunResult) -> EnvironmentKey:
     return environment_key(result.environment, list(storage.values()))
 
 
-def differences(base: RunResult, head: RunResult) -> list[Difference]:
+def differences(base: RunResult, head: RunResult) -> list[EnvironmentDifference]:
     """Where two results were taken under other conditions: first what is part of the key, then what is only shown."""
     base_key, head_key = key_of(base).facts, key_of(head).facts
     decisive = list(_unequal(base_key, head_key, decides=True))
-    shown = _unequal(_flat(base.environment.facts), _flat(head.environment.facts), decides=False)
+    shown = _unequal(flat(base.environment.facts), flat(head.environment.facts), decides=False)
     return [*decisive, *shown]
 
 
-def _unequal(base: Mapping[str, Scalar], head: Mapping[str, Scalar], *, decides: bool) -> Iterator[Difference]:
+def _unequal(
+    base: Mapping[str, Scalar], head: Mapping[str, Scalar], *, decides: bool
+) -> Iterator[EnvironmentDifference]:
     for fact in dict.fromkeys([*base, *head]):
-        if base.get(fact) != head.get(fact):
-            yield Difference(fact, base.get(fact), head.get(fact), decides)
+        one, other = base.get(fact), head.get(fact)
+        if one != other:
+            yield EnvironmentDifference(fact=fact, base=one, head=other, decides=decides)
 
 
 def _storage_facts(target: StorageTarget) -> dict[str, Scalar]:
@@ -130,15 +123,15 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Scalar]:
-    """Nested facts by dotted names; lists as text."""
-    flat: dict[str, Scalar] = {}
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Scalar]:
+    """Nested data by dotted names, lists as text; what moves while nothing has changed is left out."""
+    leaves: dict[str, Scalar] = {}
     for name, value in tree.items():
         path = f"{prefix}{name}"
         if path in _VOLATILE:
             continue
         if isinstance(value, Mapping):
-            flat |= _flat(value, path + ".")
+            leaves |= flat(value, path + ".")
         else:
-            flat[path] = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
-    return flat
+            leaves[path] = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+    return leaves

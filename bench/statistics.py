@@ -133,6 +133,27 @@ def paired_p_value(
     return _sign_flip_p_value(logs - shift if side == "greater" else -logs - shift, seed)
 
 
+def unpaired_p_value(
+    base: Sequence[float], head: Sequence[float], side: Side, delta_ratio: float = 0.0, seed: int = 0
+) -> float | None:
+    """As `paired_p_value`, for trials that are no pairs: each could as well have been of the other side.
+
+    Permutation test on the difference of mean logarithms, head first brought nearer by delta; exact up to 2^14
+    rearrangements, drawn above.
+    """
+    if not base or not head or min(*base, *head) <= 0:
+        return None
+    logs = np.log(np.asarray([*head, *base], np.float64))
+    shift = np.zeros(len(logs))
+    shift[: len(head)] = math.log1p(delta_ratio)
+    p_values = {
+        wanted: _rearranged_p_value(sign * logs - shift, len(head), seed)
+        for wanted, sign in (("greater", 1.0), ("less", -1.0))
+        if side in (wanted, "two_sided")
+    }
+    return min(1.0, 2 * min(p_values.values())) if side == "two_sided" else p_values[side]
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction (1979): each p-value as if it had been the only one, in the order given."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
@@ -156,6 +177,19 @@ def a_a_bound(ratios: Sequence[float], quantile: float = CONFIDENCE) -> float | 
     logs = np.abs(np.log(np.asarray(ratios, np.float64)))
     predicted = student_t_quantile(0.5 + quantile / 2, len(ratios)) * float(np.sqrt(np.mean(logs**2)))
     return math.expm1(max(predicted, float(np.quantile(logs, quantile, method="higher"))))
+
+
+def a_a_median_bound(ratios: Sequence[float], n_pairs: int, quantile: float = CONFIDENCE) -> float | None:
+    """By how much the median of `n_pairs` pairs of the same thing may be off 1, with probability `quantile`.
+
+    As `a_a_bound`, for the statistic that is compared with it: the median of n values drawn from a normal distribution
+    has √(π/2n) of their standard deviation (asymptotically; less for small n). None with fewer than three A/A pairs.
+    """
+    if len(ratios) < 3 or min(ratios) <= 0 or n_pairs < 1:
+        return None
+    rms = float(np.sqrt(np.mean(np.log(np.asarray(ratios, np.float64)) ** 2)))
+    spread = rms * min(1.0, math.sqrt(math.pi / (2 * n_pairs)))
+    return math.expm1(student_t_quantile(0.5 + quantile / 2, len(ratios)) * spread)
 
 
 def coefficient_of_variation(values: Sequence[float]) -> float | None:
@@ -215,3 +249,15 @@ def _sign_flip_p_value(logs: Floats, seed: int) -> float:
         signs = np.vstack([np.ones(n), drawn])
     tolerance = 1e-12 * float(np.sum(np.abs(logs)))
     return float(np.mean(signs @ logs >= observed - tolerance))
+
+
+def _rearranged_p_value(logs: Floats, n_head: int, seed: int) -> float:
+    """One-sided, of the first `n_head` having the greater mean."""
+    n, observed = len(logs), float(np.sum(logs[:n_head]))
+    if math.comb(n, n_head) <= 1 << _MOST_SIGN_FLIPS_ENUMERATED:
+        sums = np.array([np.sum(logs[list(chosen)]) for chosen in itertools.combinations(range(n), n_head)])
+    else:
+        generator = np.random.default_rng(seed)
+        drawn = [np.sum(generator.permutation(logs)[:n_head]) for _ in range(RESAMPLES)]
+        sums = np.array([observed, *drawn])
+    return float(np.mean(sums >= observed - 1e-12 * float(np.sum(np.abs(logs)))))

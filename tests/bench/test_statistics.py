@@ -10,6 +10,7 @@ import pytest
 from bench.statistics import (
     RatioEstimate,
     a_a_bound,
+    a_a_median_bound,
     bootstrap_median_ci,
     coefficient_of_variation,
     holm,
@@ -17,6 +18,7 @@ from bench.statistics import (
     paired_ratio_ci,
     smallest_detectable_ratio,
     student_t_quantile,
+    unpaired_p_value,
     unpaired_ratio_ci,
 )
 
@@ -132,6 +134,35 @@ def test_the_a_a_bound_covers_the_next_pair() -> None:
     assert a_a_bound([1.0, 1.01]) is None
     assert a_a_bound([1.0, 1.0, 0.0]) is None
     assert a_a_bound([1.0, 1.0, 1.0]) == 0.0
+
+
+def test_trials_that_are_no_pairs_are_rearranged() -> None:
+    # Of 3 + 3 values one of 20 arrangements has the three largest on one side.
+    base, head = [10.0, 11.0, 12.0], [20.0, 21.0, 22.0]
+    assert unpaired_p_value(base, head, "greater") == pytest.approx(1 / 20)
+    assert unpaired_p_value(base, head, "less") == 1.0
+    assert unpaired_p_value(base, head, "two_sided") == pytest.approx(2 / 20)
+    assert unpaired_p_value(base, head, "greater", delta_ratio=1.0) != pytest.approx(1 / 20)
+    assert unpaired_p_value(head, base, "less", delta_ratio=0.2) == pytest.approx(1 / 20)
+    assert unpaired_p_value(base, [], "less") is None
+    many = unpaired_p_value([1.0 + i / 100 for i in range(12)], [2.0 + i / 100 for i in range(12)], "greater")
+    assert many is not None
+    assert 0 < many < 0.001
+
+
+def test_the_median_of_more_pairs_is_bound_more_tightly() -> None:
+    ratios = [0.97, 1.02, 1.04, 0.99, 1.01]
+    bounds = [a_a_median_bound(ratios, n) for n in (1, 5, 15)]
+    assert all(bounds)
+    assert bounds == sorted(bounds, reverse=True)  # type: ignore[type-var]
+    assert a_a_median_bound(ratios[:2], 5) is None
+    draw, sigma, covered = random.Random(5), 0.03, 0
+    for _ in range(400):
+        bound = a_a_median_bound([math.exp(draw.gauss(0, sigma)) for _ in range(5)], 5)
+        median = sorted(draw.gauss(0, sigma) for _ in range(5))[2]
+        assert bound is not None
+        covered += abs(median) <= math.log1p(bound)
+    assert covered >= 0.93 * 400
 
 
 def test_coefficient_of_variation() -> None:

@@ -1,0 +1,283 @@
+"""Two sets of trials beside each other: per metric a ratio with its interval, and what may be concluded from it. Pure.
+
+`compare` puts two result directories, or cells of them, side by side. `judge` is its heart and that of the gate: pairs
+of trials in, verdicts out. A change counts when its whole interval lies beyond delta = max(floor, noise); "no change"
+needs an interval that lies wholly within the floor. Everything else is undecided, with the change that could have been
+seen beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from bench import environment_key
+from bench.metrics import METRICS, MetricDefinition
+from bench.results import (
+    ComparedSide,
+    EnvironmentDifference,
+    MetricComparison,
+    ResultComparison,
+    RunResult,
+    SideEstimate,
+    TrialSummary,
+)
+from bench.results.analysis import Better, ComparisonVerdict
+from bench.statistics import (
+    CONFIDENCE,
+    LEAST_FOR_INTERVAL,
+    Side,
+    a_a_median_bound,
+    bootstrap_median_ci,
+    holm,
+    paired_p_value,
+    paired_ratio_ci,
+    smallest_detectable_ratio,
+    unpaired_p_value,
+    unpaired_ratio_ci,
+)
+
+ALPHA: Final = 1 - CONFIDENCE
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """The valid trials of one cell on both sides. Paired: the n-th of one belongs to the n-th of the other."""
+
+    cell: str
+    base: list[TrialSummary]
+    head: list[TrialSummary]
+    paired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a metric's change is held to."""
+
+    floors: Mapping[str, float] = field(default_factory=dict)
+    """Metric to the least change that matters; these metrics are gated and corrected for one another."""
+    better: Mapping[str, Better] = field(default_factory=dict)
+    """Which way is better where the table of metrics does not say, or is overruled."""
+    noise: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Metric to ratios of A/A pairs."""
+    quantile: float = CONFIDENCE
+
+
+def judge(cells: Sequence[Trials], metrics: Iterable[str], limits: Limits, seed: int) -> list[MetricComparison]:
+    """Compare the metrics of every cell; those that `limits` gives a floor are gated, and their p-values corrected."""
+    compared = [
+        comparison
+        for trials in cells
+        for name in metrics
+        if (comparison := _compare_metric(trials, METRICS[name], limits, seed)) is not None
+    ]
+    gated = [index for index, comparison in enumerate(compared) if comparison.gated]
+    worse = holm([_p_value(compared[index].p_value) for index in gated])
+    for index, corrected in zip(gated, worse, strict=True):
+        compared[index] = compared[index].model_copy(update={"p_value_holm": corrected})
+    return [comparison.model_copy(update={"verdict": _verdict(comparison)}) for comparison in compared]
+
+
+def compare(
+    base: RunResult,
+    head: RunResult,
+    base_cell: str | None = None,
+    head_cell: str | None = None,
+    metrics: Iterable[str] | None = None,
+    limits: Limits | None = None,
+) -> ResultComparison:
+    """Two result directories cell by cell, or one cell of each. Raises ValueError when they share no cell.
+
+    Trials of one run are paired by block; those of two runs are not, and say that drift is not excluded.
+    """
+    paired = base.directory.resolve() == head.directory.resolve()
+    cells, unmatched = matched_cells(base, head, base_cell, head_cell, paired=paired)
+    limits = limits or Limits(noise=noise_of(base) | noise_of(head))
+    warnings = [*unmatched, *_warnings(base, head, cells, paired=paired)]
+    return ResultComparison(
+        base=side_of(base, base_cell),
+        head=side_of(head, head_cell),
+        paired=paired,
+        metrics=judge(cells, list(metrics or METRICS), limits, head.manifest.seed),
+        environment=[] if paired else environment_key.differences(base, head),
+        workload=[] if paired else list(_workload_differences(base, head)),
+        warnings=warnings,
+    )
+
+
+def matched_cells(
+    base: RunResult, head: RunResult, base_cell: str | None, head_cell: str | None, *, paired: bool
+) -> tuple[list[Trials], list[str]]:
+    """What is compared with what, and a line for every cell that has no counterpart. Raises ValueError for none."""
+    base_cells, head_cells = _valid(base), _valid(head)
+    for result, cells, wanted in ((base, base_cells, base_cell), (head, head_cells, head_cell)):
+        if wanted is not None and wanted not in cells:
+            raise ValueError(f"{result.directory} has no cell {wanted!r}; it has {', '.join(cells)}")
+    if base_cell is not None or head_cell is not None:
+        names = [(base_cell or _only(base, base_cells), head_cell or _only(head, head_cells))]
+    elif len(base_cells) == 1 and len(head_cells) == 1:
+        names = [(next(iter(base_cells)), next(iter(head_cells)))]
+    else:
+        names = [(cell, cell) for cell in base_cells if cell in head_cells]
+    if not names:
+        raise ValueError(
+            f"{base.directory} and {head.directory} share no cell; name one of each with DIR:CELL "
+            f"({', '.join(base_cells)} and {', '.join(head_cells)})"
+        )
+    found = []
+    for one, other in names:
+        trials = Trials(one if one == other else f"{one} → {other}", base_cells[one], head_cells[other], paired=False)
+        found.append(_paired(trials) if paired else trials)
+    lonely = [] if base_cell or head_cell else sorted(set(base_cells) ^ set(head_cells)) if len(names) > 1 else []
+    return found, [f"cell {cell} is in only one of the two" for cell in lonely]
+
+
+def noise_of(result: RunResult) -> dict[str, list[float]]:
+    """Metric to the ratios of the run's A/A pairs."""
+    analysis = result.analysis()
+    return {item.metric: item.ratios for item in analysis.noise} if analysis else {}
+
+
+def side_of(result: RunResult, cell: str | None, given: str | None = None) -> ComparedSide:
+    systems = sorted({f"{trial.summary.system.kind} {trial.summary.system.version}" for trial in result.trials})
+    manifest = result.manifest
+    return ComparedSide(
+        given=given or str(result.directory),
+        directory=str(result.directory),
+        cells=[cell] if cell else list(result.cells()),
+        name=manifest.name,
+        created_utc=manifest.created_utc,
+        system=", ".join(systems),
+        commit=manifest.git.commit + ("+changes" if manifest.git.dirty else "") if manifest.git else None,
+        environment_key=environment_key.key_of(result).name,
+    )
+
+
+def change_for_the_worse(comparison: MetricComparison) -> float | None:
+    """By how much head is worse than base (0.05: 5 %), negative where it is better; None without a ratio."""
+    if comparison.ratio is None:
+        return None
+    return (1 / comparison.ratio if comparison.better == "higher" else comparison.ratio) - 1
+
+
+def _compare_metric(trials: Trials, definition: MetricDefinition, limits: Limits, seed: int) -> MetricComparison | None:
+    base_values, head_values = _values(trials, definition)
+    if not base_values or not head_values:
+        return None
+    name = definition.name
+    better = limits.better.get(name, definition.better)
+    n = min(len(base_values), len(head_values))
+    noise = a_a_median_bound(limits.noise.get(name, ()), n, limits.quantile)
+    floor = limits.floors.get(name, 0.0)
+    delta = max(floor, noise or 0.0)
+    ratio_of = paired_ratio_ci if trials.paired else unpaired_ratio_ci
+    estimate = ratio_of(base_values, head_values, seed=seed)
+    p_value_of = paired_p_value if trials.paired else unpaired_p_value
+    side: Side = "less" if better == "higher" else "greater"
+    return MetricComparison(
+        cell=trials.cell,
+        metric=name,
+        unit=definition.unit,
+        better=better,
+        gated=name in limits.floors,
+        base=_side(base_values, seed),
+        head=_side(head_values, seed),
+        paired=trials.paired,
+        n_pairs=n,
+        ratio=estimate.ratio if estimate else None,
+        ci95=estimate.interval if estimate else None,
+        floor_ratio=floor,
+        noise_ratio=noise,
+        delta_ratio=delta,
+        smallest_detectable_ratio=smallest_detectable_ratio(estimate, delta) if estimate else None,
+        p_value=p_value_of(base_values, head_values, side, delta, seed) if better != "none" else None,
+        verdict="undecided",
+    )
+
+
+def _values(trials: Trials, definition: MetricDefinition) -> tuple[list[float], list[float]]:
+    base = [definition.read(summary) for summary in trials.base]
+    head = [definition.read(summary) for summary in trials.head]
+    if not trials.paired:
+        return [value for value in base if value is not None], [value for value in head if value is not None]
+    pairs = [(one, other) for one, other in zip(base, head, strict=True) if one is not None and other is not None]
+    return [one for one, _ in pairs], [other for _, other in pairs]
+
+
+def _verdict(comparison: MetricComparison) -> ComparisonVerdict:
+    if comparison.ci95 is None:
+        # Nothing can be divided by nothing; two sides that are 0 throughout are the same.
+        same = comparison.ratio is None and comparison.base.value == comparison.head.value == 0
+        return "no_change" if same and comparison.n_pairs > 1 else "undecided"
+    low, high = comparison.ci95
+    beyond = 1 + comparison.delta_ratio
+    if low > beyond or high < 1 / beyond:
+        if comparison.better == "none":
+            return "differs"
+        if (low > beyond) != (comparison.better == "lower"):
+            return "better"
+        p_value = comparison.p_value if comparison.p_value_holm is None else comparison.p_value_holm
+        return "worse" if _p_value(p_value) <= ALPHA else "undecided"
+    within = 1 + (comparison.floor_ratio if comparison.gated else comparison.delta_ratio)
+    return "no_change" if 1 / within <= low and high <= within else "undecided"
+
+
+def _p_value(p_value: float | None) -> float:
+    return 1.0 if p_value is None else p_value
+
+
+def _side(values: list[float], seed: int) -> SideEstimate:
+    return SideEstimate(value=median(values), ci95=bootstrap_median_ci(values, seed=seed), n_trials=len(values))
+
+
+def _paired(trials: Trials) -> Trials:
+    """Only blocks in which both sides have a valid trial."""
+    base = {summary.block: summary for summary in trials.base}
+    head = {summary.block: summary for summary in trials.head}
+    blocks = sorted(set(base) & set(head))
+    return Trials(trials.cell, [base[block] for block in blocks], [head[block] for block in blocks], paired=True)
+
+
+def _valid(result: RunResult) -> dict[str, list[TrialSummary]]:
+    return {
+        cell: [trial.summary for trial in trials if trial.summary.verdict.state != "invalid"]
+        for cell, trials in result.cells().items()
+    }
+
+
+def _only(result: RunResult, cells: Mapping[str, object]) -> str:
+    if len(cells) != 1:
+        raise ValueError(f"{result.directory} has several cells; name one with DIR:CELL ({', '.join(cells)})")
+    return next(iter(cells))
+
+
+def _warnings(base: RunResult, head: RunResult, cells: Sequence[Trials], *, paired: bool) -> Iterable[str]:
+    if not paired:
+        yield (
+            "the two were not interleaved: that the host drifted between them cannot be excluded; "
+            "`bench gate` runs both in turn"
+        )
+    for name, result in {str(base.directory): base, str(head.directory): head}.items():
+        if not result.manifest.for_measurement:
+            yield f"{name}: its workload says for_measurement: false; its figures are not to be quoted"
+        measured = [trial.summary for trial in result.trials if trial.summary.role == "measure"]
+        for state, meaning in (("invalid", "left out"), ("inconclusive", "used, but in doubt")):
+            if count := sum(summary.verdict.state == state for summary in measured):
+                yield f"{name}: {count} of {len(measured)} trials are {state}: {meaning}"
+        if result.manifest.status != "done":
+            yield f"{name}: the run is {result.manifest.status}"
+    for trials in cells:
+        if min(len(trials.base), len(trials.head)) < LEAST_FOR_INTERVAL:
+            yield (
+                f"{trials.cell}: {len(trials.base)} and {len(trials.head)} trials to compare; "
+                f"an interval needs {LEAST_FOR_INTERVAL} of each"
+            )
+
+
+def _workload_differences(base: RunResult, head: RunResult) -> Iterable[EnvironmentDifference]:
+    one, other = environment_key.flat(base.manifest.workload), environment_key.flat(head.manifest.workload)
+    for key in dict.fromkeys([*one, *other]):
+        if key not in ("name", "purpose") and one.get(key) != other.get(key):
+            yield EnvironmentDifference(fact=key, base=one.get(key), head=other.get(key), decides=False)
