@@ -53,6 +53,8 @@ def describe(item: ErrorDetails) -> tuple[Location, str]:
             return location, f"{key}: {value!r} is not {context['expected']}"
         case "model_type" | "model_attributes_type" | "dict_type":
             return location, f"{key}: {value!r} is not a mapping of keys to values"
+        case "too_short":
+            return location, f"{key}: {value!r} has nothing in it"
         case "list_type":
             return location, f"{key}: {value!r} is not a list"
         case _ if isinstance(value, list):

@@ -20,10 +20,13 @@ from pydantic import ValidationError
 
 from bench.complaints import complaint, describe, location_of, scalar_locations
 from bench.errors import UsageError
+from bench.layers import merged, put, read_with_includes
 from bench.workload import Scalar, Workload
-from bench.yaml_document import Document, Location, dotted, read_document
+from bench.yaml_document import Document, Location, dotted
 
 BASE_CELL: Final = "base"
+VARIANT: Final = "variant"
+_NOT_IN_A_VARIANT: Final = ("schema", "name", "trials", "include", "variants", "matrix", "exclude")
 _AXIS_SECTIONS: Final = (
     "topics", "producers", "consumers", "records", "load", "phases", "checks", "system", "storage", "host"
 )  # fmt: skip
@@ -66,9 +69,9 @@ class Specification:
 
 def load_specification(path: Path, overrides: Mapping[Location, tuple[Any, str]] | None = None) -> Specification:
     """Read `path`; `overrides` are key -> (value, the option that set it), None takes a key away. Raises UsageError."""
-    document = read_document(path)
+    document = read_with_includes(path)
     for location, (value, option) in (overrides or {}).items():
-        _put(document.data, location, value)
+        put(document.data, location, value)
         document.origins[location] = option
     specification = specify(document, path)
     for cell in specification.cells:
@@ -82,31 +85,53 @@ def specify(document: Document, path: Path) -> Specification:
     locations = {axis: _axis_location(axis, document) for axis in workload.matrix}
     for axis, values in workload.matrix.items():
         _check_axis(axis, locations[axis], values, document)
-    labels = _labels(locations)
     excluded = [_exclusion(index, item, workload, document) for index, item in enumerate(workload.exclude)]
-    cells = list(_cells(workload, locations, labels, excluded, document))
+    bases = {name: _variant(name, overlay, document) for name, overlay in workload.variants.items()}
+    labels = _labels(locations)
+    cells = list(_cells(workload, bases or {BASE_CELL: document.data}, locations, labels, excluded, document))
     if not cells:
         raise UsageError(f"{document.origin(('exclude',))}: exclude leaves no combination of the matrix to run")
-    axes = {labels[axis]: list(values) for axis, values in workload.matrix.items()}
+    axes: dict[str, list[Scalar]] = {VARIANT: list(bases)} if bases else {}
+    axes |= {labels[axis]: list(values) for axis, values in workload.matrix.items()}
     return Specification(path, workload, axes, cells)
+
+
+def _variant(name: str, overlay: dict[str, Any], document: Document) -> dict[str, Any]:
+    """The document with a variant's settings laid over it. Raises UsageError."""
+    for key in overlay:
+        if key in _NOT_IN_A_VARIANT:
+            where = document.origin(("variants", name, key))
+            raise UsageError(f"{where}: variants.{name}.{key}: is of the whole file, and the same for all variants")
+    data = merged(document.data, overlay)
+    try:
+        Workload.model_validate(data)
+    except ValidationError as error:
+        location, text = complaint(error)
+        if location and location[0] in overlay:
+            where = document.origin(("variants", name, *location))
+            raise UsageError(f"{where}: variants.{name}.{text}") from None
+        raise UsageError(f"{document.origin(('variants', name))}: variants.{name} cannot be run: {text}") from None
+    return data
 
 
 def _cells(
     workload: Workload,
+    bases: Mapping[str, dict[str, Any]],
     locations: Mapping[str, Location],
     labels: Mapping[str, str],
     excluded: list[dict[str, Scalar]],
     document: Document,
 ) -> Iterator[Cell]:
-    for values in itertools.product(*workload.matrix.values()):
+    for base, *values in itertools.product(bases, *workload.matrix.values()):
+        variant: dict[str, Scalar] = {VARIANT: base} if workload.variants else {}
         chosen = dict(zip(workload.matrix, values, strict=True))
-        if any(all(_same(chosen[axis], value) for axis, value in item.items()) for item in excluded):
+        if any(all(_same((variant | chosen)[axis], value) for axis, value in item.items()) for item in excluded):
             continue
-        factors = {labels[axis]: value for axis, value in chosen.items()}
+        factors = variant | {labels[axis]: value for axis, value in chosen.items()}
         name = ",".join(f"{label}={_spell(value)}" for label, value in factors.items()) or BASE_CELL
-        data = copy.deepcopy(document.data)
+        data = copy.deepcopy(bases[base])
         for axis, value in chosen.items():
-            _put(data, locations[axis], value)
+            put(data, locations[axis], value)
         try:
             cell_workload = Workload.model_validate(data)
         except ValidationError as error:
@@ -125,7 +150,7 @@ def _check_axis(axis: str, location: Location, values: list[Scalar], document: D
         if any(_same(value, earlier) for earlier in values[:index]):
             raise UsageError(f"{where}: matrix: {axis}: {_spell(value)} is listed twice")
         data = copy.deepcopy(document.data)
-        _put(data, location, value)
+        put(data, location, value)
         try:
             Workload.model_validate(data)
         except ValidationError as error:
@@ -165,13 +190,15 @@ def _labels(locations: Mapping[str, Location]) -> dict[str, str]:
 def _exclusion(index: int, item: dict[str, Scalar], workload: Workload, document: Document) -> dict[str, Scalar]:
     if not item:
         raise UsageError(f"{document.origin(('exclude', index))}: exclude[{index}] names no axis")
+    choices: dict[str, list[Scalar]] = {VARIANT: list(workload.variants)} if workload.variants else {}
+    choices |= workload.matrix
     for axis, value in item.items():
         where = document.origin(("exclude", index, axis))
-        if axis not in workload.matrix:
-            known = f"its axes are {', '.join(workload.matrix)}" if workload.matrix else "there is no matrix"
+        if axis not in choices:
+            known = f"its axes are {', '.join(choices)}" if choices else "there is no matrix"
             raise UsageError(f"{where}: exclude: {axis} is no axis of the matrix; {known}")
-        if not any(_same(value, known) for known in workload.matrix[axis]):
-            values = ", ".join(_spell(known) for known in workload.matrix[axis])
+        if not any(_same(value, known) for known in choices[axis]):
+            values = ", ".join(_spell(known) for known in choices[axis])
             raise UsageError(f"{where}: exclude: {axis}: {_spell(value)} is not one of its values ({values})")
     return item
 
@@ -196,19 +223,6 @@ def _check_payload_file(specification: Specification, cell: Cell, document: Docu
                 raise UsageError(f"{where}: records.payload_file: {path} is empty")
     except OSError as error:
         raise UsageError(f"{where}: records.payload_file: cannot read {path}: {error.strerror or error}") from None
-
-
-def _put(data: dict[str, Any], location: Location, value: Any) -> None:
-    *parents, last = location
-    for part in parents:
-        inner = data.setdefault(str(part), {})
-        if not isinstance(inner, dict):
-            return  # validation will say what is wrong with it
-        data = inner
-    if value is None:
-        data.pop(str(last), None)
-    else:
-        data[str(last)] = value
 
 
 def _validate(data: dict[str, Any], document: Document) -> Workload:
