@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.compare import Limits, Trials, compare, judge
-from bench.results import MetricComparison, RunResult, TrialSummary
+from bench.results import MetricComparison, RunResult, Scalar, TrialSummary
 from tests.bench.summaries import LATE, summary
 from tests.reports.sample_run import Sample, write_sample
 
@@ -43,7 +43,7 @@ def test_a_change_counts_when_its_interval_lies_beyond_the_floor(ratio: float, v
     assert found.verdict == verdict
     assert found.ratio == pytest.approx(ratio, rel=0.03)
     assert found.ci95
-    assert found.ci95[0] <= found.ratio <= found.ci95[1]
+    assert found.ci95[0] <= (found.ratio or 0) <= found.ci95[1]
     assert found.smallest_detectable_ratio
     assert 0.05 < found.smallest_detectable_ratio < 0.12
 
@@ -107,7 +107,7 @@ def test_two_directories_are_compared_unpaired_and_say_so(tmp_path: Path) -> Non
 
 
 def test_cells_of_one_run_are_paired_by_block(tmp_path: Path) -> None:
-    axes = {"storage.target": ["ssd", "hdd"]}
+    axes: dict[str, list[Scalar]] = {"storage.target": ["ssd", "hdd"]}
     run = RunResult(write_sample(tmp_path / "run", Sample(axes=axes, trials=6, measure_s=3, rate_per_s=200.0)))
     result = compare(run, run, "target=ssd", "target=hdd")
     p99 = next(item for item in result.metrics if item.metric == P99)
@@ -147,7 +147,7 @@ def test_another_kernel_is_another_environment(tmp_path: Path) -> None:
 
 
 def test_directories_without_a_cell_in_common(tmp_path: Path) -> None:
-    axes = {"storage.target": ["ssd", "hdd"]}
+    axes: dict[str, list[Scalar]] = {"storage.target": ["ssd", "hdd"]}
     run = RunResult(write_sample(tmp_path / "run", Sample(axes=axes, trials=1, measure_s=3, rate_per_s=200.0)))
     other = RunResult(sample(tmp_path / "other", trials=1))
     with pytest.raises(ValueError, match=r"share no cell; name one of each with DIR:CELL"):
