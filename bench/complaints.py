@@ -1,4 +1,4 @@
-"""What pydantic found in a workload, as one line that names the key, what is wrong and what was expected."""
+"""What pydantic found in a file that people write: one line with the key, what is wrong and what was expected."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from bench.yaml_document import Location, dotted
 _NOT_KEYS: Final = {"str", "int", "float", "bool", "[key]", *SHAPE_TAGS}
 
 
-def complaint(error: ValidationError) -> tuple[Location, str]:
-    """The fault to show: an unknown key first, because a misspelt key is often the cause of a missing one."""
+def complaint(error: ValidationError, root: type[BaseModel] = Workload) -> tuple[Location, str]:
+    """The fault to show: an unknown key first, because a misspelt key is often the cause of a missing one.
+
+    `root` is the model of the whole file.
+    """
     details = error.errors()
-    return describe(min(details, key=lambda item: item["type"] != "extra_forbidden"))
+    return describe(min(details, key=lambda item: item["type"] != "extra_forbidden"), root)
 
 
 def location_of(item: ErrorDetails) -> Location:
@@ -31,13 +34,13 @@ def location_of(item: ErrorDetails) -> Location:
     return (*location, *problem.key) if isinstance(problem, KeyFaultError) else location
 
 
-def describe(item: ErrorDetails) -> tuple[Location, str]:
+def describe(item: ErrorDetails, root: type[BaseModel] = Workload) -> tuple[Location, str]:
     location = location_of(item)
     key = dotted(location)
     value, context = item["input"], item.get("ctx", {})
     match item["type"]:
         case "extra_forbidden":
-            known = list(dict.fromkeys(str(key) for model in _models_at(location[:-1]) for key in _fields(model)))
+            known = list(dict.fromkeys(str(key) for model in _models_at(location[:-1], root) for key in _fields(model)))
             near = difflib.get_close_matches(str(location[-1]), known, n=1)
             hint = f'did you mean "{near[0]}"?' if near else f"known here: {', '.join(known)}"
             return location, f"{key}: unknown key; {hint}"
@@ -83,7 +86,7 @@ def describe(item: ErrorDetails) -> tuple[Location, str]:
 
 def scalar_locations(location: Location) -> Iterator[Location]:
     """Below `location`: every key that can take a scalar, and every mapping of free names to scalars."""
-    for model in _models_at(location):
+    for model in _models_at(location, Workload):
         for key, annotation in _fields(model).items():
             members = list(_members(annotation))
             if any(_is_scalar(member) or member is dict for member in members):
@@ -92,9 +95,9 @@ def scalar_locations(location: Location) -> Iterator[Location]:
                 yield from scalar_locations((*location, key))
 
 
-def _models_at(location: Location) -> list[type[BaseModel]]:
+def _models_at(location: Location, root: type[BaseModel]) -> list[type[BaseModel]]:
     """The models that the part at `location` can be: several where a key takes one of several shapes."""
-    models: list[type[BaseModel]] = [Workload]
+    models: list[type[BaseModel]] = [root]
     for part in location:
         annotations = [_fields(model)[part] for model in models if part in _fields(model)]
         if annotations:  # else a name within a mapping, or a place in a list: its values have the models
