@@ -15,7 +15,8 @@ from typing import Final
 
 from bench.comparison.cache import cached, run_step
 from tests.broker.running import running_broker
-from tests.compat.pytest_cases import run_pytest
+from tests.compat.kafka_python import short_metadata_age
+from tests.compat.pytest_cases import ROOT, run_pytest
 from tests.compat.suite import AllowList, Report, choose
 
 INTEGRATION_TESTS: Final = "test/integration/"
@@ -72,9 +73,10 @@ def run_integration_tests(report: Report, cases: list[str]) -> None:
                 "KAFKA_URI": f"kafka://{broker.address}",
                 "KAFKA_VERSION": "3.9.0",
                 "KAFKA_ROOT": temporary,  # must exist; holds Kafka when the tests start one themselves
+                "PYTHONPATH": str(ROOT),  # where pytest finds the plugin below
             }
             # One line for each test, and of a failure its last lines: the tests log everything at level DEBUG.
-            options = ["-v", "--tb=short", "--show-capture=no", "--timeout=120"]
+            options = ["-v", "--tb=short", "--show-capture=no", "--timeout=120", "-p", short_metadata_age.__name__]
             run_pytest(report, [*options, *cases], directory=sources(), environment=environment)
 
 
