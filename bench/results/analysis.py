@@ -19,7 +19,7 @@ SearchStatus = Literal["running", "answered", "interrupted"]
 
 
 class MetricEstimate(Model):
-    """One metric of one cell over its valid trials."""
+    """One metric of one cell over those of its trials that are not invalid."""
 
     metric: str = Field(description="a name of bench.metrics")
     value: float = Field(description="median of the trials' values")
@@ -37,7 +37,8 @@ class CellAnalysis(Model):
     cell: str
     factors: dict[str, Scalar]
     n_trials: int = Field(description="finished, whatever their verdict")
-    n_valid: int = Field(description="those that the estimates stand on")
+    n_valid: int
+    n_used: int = Field(description="those that the estimates stand on: valid and inconclusive ones")
     metrics: list[MetricEstimate]
 
 
@@ -65,7 +66,7 @@ class Comparison(Model):
     ci95: tuple[float, float] | None
     delta_ratio: float = Field(description="changes smaller than this count as none: the A/A bound, 0 without one")
     smallest_detectable_ratio: float | None = Field(description="the change that would have been found 4 times in 5")
-    p_value: float | None = Field(description="of a change beyond delta, by sign flips; None with too few pairs")
+    p_value: float | None = Field(description="one-sided, of a change beyond delta, by sign flips; None without pairs")
     p_value_holm: float | None = Field(description="corrected for the number of comparisons of this metric")
     verdict: ComparisonVerdict
 
