@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bench import workload_values as values
 from bench.client_properties import to_librdkafka
 from bench.errors import UsageError
-from bench.workload import FixedSize, Workload
-from spark_loadgen import FilePayload, GeneratedPayload, LoadPlan
+from bench.workload import Load, Workload
+from spark_loadgen import (
+    FilePayload,
+    FixedSize,
+    GeneratedPayload,
+    Headers,
+    Keys,
+    LoadPlan,
+    OpenSchedule,
+    RandomKeys,
+    RoundRobinKeys,
+    Sizes,
+    Step,
+    UniformSizes,
+    WeightedSizes,
+    ZipfKeys,
+)
 
 
 def load_plan_of(
@@ -15,20 +31,21 @@ def load_plan_of(
 ) -> LoadPlan:
     """payload_file: absolute path of the workload's payload file, if it names one."""
     refuse_unready(workload)
-    size = workload.records.size
-    assert size is None or isinstance(size, FixedSize)
     assert isinstance(workload.phases.warmup, int)
     return LoadPlan(
         bootstrap_servers=bootstrap_servers,
-        topic=topic,
+        topics=(topic,),
         partitions=workload.topics.partitions,
         producers=workload.producers.count,
-        consumers=workload.consumers.count,
-        rate_per_s=workload.load.steps[0].rate_per_s,
-        warmup_s=workload.phases.warmup,
+        groups=workload.consumers.groups,
+        consumers_per_group=workload.consumers.per_group,
+        schedule=_schedule(workload.load),
+        warmup=workload.phases.warmup,
         measure_s=workload.phases.measure_s,
         drain_max_s=workload.phases.drain_max_s,
-        record_bytes=size.size_bytes if size else None,
+        sizes=_sizes(workload.records.size),
+        keys=_keys(workload.records.keys),
+        headers=Headers(workload.records.headers.count, workload.records.headers.value_bytes),
         payload=FilePayload(str(payload_file))
         if payload_file
         else GeneratedPayload(workload.records.compress_ratio or 0.0),
@@ -38,10 +55,37 @@ def load_plan_of(
     )
 
 
+def _schedule(load: Load) -> OpenSchedule | None:
+    if load.model == "closed":
+        return None
+    return OpenSchedule(tuple(Step(step.rate_per_s, step.duration_s) for step in load.steps), load.arrival)
+
+
+def _sizes(sizes: values.FixedSize | values.WeightedSizes | values.UniformSizes | None) -> Sizes | None:
+    match sizes:
+        case values.FixedSize():
+            return FixedSize(sizes.size_bytes)
+        case values.WeightedSizes():
+            return WeightedSizes(tuple(sizes.weights.items()))
+        case values.UniformSizes():
+            return UniformSizes(sizes.min_bytes, sizes.max_bytes)
+    return None
+
+
+def _keys(keys: values.NoKeys | values.RoundRobinKeys | values.RandomKeys | values.ZipfKeys) -> Keys | None:
+    match keys:
+        case values.RoundRobinKeys():
+            return RoundRobinKeys(keys.n)
+        case values.RandomKeys():
+            return RandomKeys(keys.n)
+        case values.ZipfKeys():
+            return ZipfKeys(keys.n, keys.s)
+    return None
+
+
 def refuse_unready(workload: Workload) -> None:
     """Raises UsageError for keys that are part of the format and that nothing carries out yet."""
     unready = {
-        "variants": bool(workload.variants),
         "topics.count": workload.topics.count != 1,
         "topics.replication": workload.topics.replication != 1,
         "producers.driver": workload.producers.driver != "client",
@@ -49,12 +93,9 @@ def refuse_unready(workload: Workload) -> None:
         "consumers.groups": workload.consumers.groups > 1,
         "consumers.start": workload.consumers.start != "with_load",
         "consumers.pairing": workload.consumers.pairing != "shared",
-        "records.size": not isinstance(workload.records.size, FixedSize | None),
         "records.keys": workload.records.keys != "none",
         "records.headers": workload.records.headers.count > 0,
         "load.model": workload.load.model != "open",
-        "load.arrival": workload.load.arrival != "uniform",
-        "load.schedule": workload.load.schedule is not None,
         "phases.warmup": not isinstance(workload.phases.warmup, int),
         "trials.stop_when": workload.trials.stop_when is not None,
         "checks.delivery": workload.checks.delivery != "at_least_once",

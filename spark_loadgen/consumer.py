@@ -15,10 +15,10 @@ import numpy as np
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from spark_loadgen.channel import TaskChannel
+from spark_loadgen.content import Content
 from spark_loadgen.delivery import ReceivedRecords, ReceivedReport
 from spark_loadgen.histogram import HistogramSeries
 from spark_loadgen.model import LoadPlan
-from spark_loadgen.payload import pool_start
 from spark_loadgen.stamp import STAMP_BYTES
 from spark_loadgen.windows import SECOND_NS, SecondMeter, Windows
 
@@ -46,16 +46,16 @@ class ConsumerReport:
 class ConsumerLoad:
     """One consumer: `prepare` may take its time, `run` starts at T0."""
 
-    def __init__(self, plan: LoadPlan, index: int, magic: int, pool: list[bytes]) -> None:
+    def __init__(self, plan: LoadPlan, index: int, magic: int, content: Content) -> None:
         """Raises KafkaException when the client refuses its configuration."""
         self._plan = plan
-        self._pool = pool
-        self._pool_starts = np.array([pool_start(worker, plan.producers, pool) for worker in range(plan.producers)])
-        schedule = plan.schedule
+        self._content = content
+        schedule = plan.arrivals
+        assert schedule is not None, "a closed loop has no totals yet"
         totals = [schedule.total(worker) for worker in range(plan.producers)]
         self._scheduled = sum(totals)
         self._records = ReceivedRecords(magic, totals)
-        self._partitions = range(index, plan.partitions, plan.consumers)
+        self._partitions = range(index, plan.partitions, plan.consumers_per_group)
         self._windows = Windows()
         self._e2e_response = HistogramSeries()
         self._meter = SecondMeter()
@@ -82,7 +82,7 @@ class ConsumerLoad:
 
     def prepare(self) -> None:
         """Take up the partitions, so that the connections stand before T0."""
-        self.client.assign([TopicPartition(self._plan.topic, p, OFFSET_BEGINNING) for p in self._partitions])
+        self.client.assign([TopicPartition(self._plan.topics[0], p, OFFSET_BEGINNING) for p in self._partitions])
 
     def run(self, t0_ns: int, channel: TaskChannel) -> ConsumerReport:
         """Read from `t0_ns` (monotonic) until all that the producers got into the log is read, or time is up."""
@@ -184,10 +184,11 @@ class ConsumerLoad:
 
     def _compare_bodies(self, stamps: np.ndarray[Any, Any], ours: np.ndarray[Any, Any]) -> None:
         """Compare every value with what was sent; librdkafka checks the CRC of what it reads only when told to."""
-        pool = self._pool
-        bodies = (self._pool_starts[stamps["worker"][ours]] + stamps["sequence"][ours].astype(np.int64)) % len(pool)
-        for at, body in zip(np.flatnonzero(ours).tolist(), bodies.tolist(), strict=True):
-            value, sent = self._values[at], pool[body]
+        bodies = self._content.bodies(
+            stamps["worker"][ours].astype(np.int64), stamps["sequence"][ours].astype(np.int64)
+        )
+        for at, sent in zip(np.flatnonzero(ours).tolist(), bodies, strict=True):
+            value = self._values[at]
             # Without a slice, which would copy the value.
             if value is None or len(value) != STAMP_BYTES + len(sent) or not value.endswith(sent):
                 self._bad_bodies += 1
@@ -199,7 +200,7 @@ class ConsumerLoad:
         for partition in self._partitions:
             try:
                 watermarks = self.client.get_watermark_offsets(
-                    TopicPartition(self._plan.topic, partition), timeout=_WATERMARK_TIMEOUT_S
+                    TopicPartition(self._plan.topics[0], partition), timeout=_WATERMARK_TIMEOUT_S
                 )
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
@@ -210,5 +211,5 @@ class ConsumerLoad:
         return ends
 
     def _unread(self, targets: dict[int, int]) -> int:
-        positions = self.client.position([TopicPartition(self._plan.topic, p) for p in targets])
+        positions = self.client.position([TopicPartition(self._plan.topics[0], p) for p in targets])
         return sum(max(0, targets[p.partition] - max(0, p.offset)) for p in positions)

@@ -11,7 +11,7 @@ from spark_loadgen.histogram import merge_series
 from spark_loadgen.model import Generator, LoadPlan, LoadResult, TaskDetails
 from spark_loadgen.producer import ProducerReport, sampling_stride
 from spark_loadgen.task import Outcome
-from spark_loadgen.windows import max_rows, sum_rows
+from spark_loadgen.windows import Windows, max_rows, sum_rows
 
 _PRODUCE_METRICS = ("produce_response", "produce_service", "send_delay")
 
@@ -22,19 +22,19 @@ def merge_outcomes(plan: LoadPlan, outcomes: Sequence[Outcome], slots: int, *, i
     consumers = [o.report for o in outcomes if isinstance(o.report, ConsumerReport)]
     reports: list[ProducerReport | ConsumerReport] = [*producers, *consumers]
     windows = [report.windows for report in reports]
-    rows = {
-        "sent": sum_rows(w.sent for w in windows),
-        "acked": sum_rows(w.acked for w in windows),
-        "acked_bytes": sum_rows(w.acked_bytes for w in windows),
-        "failed": sum_rows(w.failed for w in windows),
-        "received": sum_rows(w.received for w in windows),
-        "received_bytes": sum_rows(w.received_bytes for w in windows),
-    }
-    seconds = max(plan.schedule_s, *(len(row) for row in rows.values()))
-    rows = {name: row + [0] * (seconds - len(row)) for name, row in rows.items()}
+    rows = Windows(
+        sent=sum_rows(w.sent for w in windows),
+        acked=sum_rows(w.acked for w in windows),
+        acked_bytes=sum_rows(w.acked_bytes for w in windows),
+        failed=sum_rows(w.failed for w in windows),
+        received=sum_rows(w.received for w in windows),
+        received_bytes=sum_rows(w.received_bytes for w in windows),
+    )
+    seconds = max(plan.schedule_s, rows.seconds)
+    rows.lengthen(seconds)
     cpu_ratio = max_rows(report.cpu_ratio for report in reports)
     cpu_ratio = cpu_ratio[:seconds] + [0.0] * (seconds - len(cpu_ratio))
-    schedule = plan.schedule
+    schedule = plan.arrivals
     histograms = {
         metric: merge_series(report.histograms[metric] for report in producers) for metric in _PRODUCE_METRICS
     }
@@ -44,8 +44,15 @@ def merge_outcomes(plan: LoadPlan, outcomes: Sequence[Outcome], slots: int, *, i
         errors.update(report.errors)
     return LoadResult(
         t0_unix_ns=outcomes[0].t0_unix_ns,
-        offered=[sum(schedule.offered_in_second(s, w) for w in range(plan.producers)) for s in range(seconds)],
-        **rows,
+        offered=[sum(schedule.offered_in_second(s, w) for w in range(plan.producers)) for s in range(seconds)]
+        if schedule
+        else list(rows.sent),
+        sent=rows.sent,
+        acked=rows.acked,
+        acked_bytes=rows.acked_bytes,
+        failed=rows.failed,
+        received=rows.received,
+        received_bytes=rows.received_bytes,
         generator_cpu_ratio_max=cpu_ratio,
         histograms=histograms,
         delivery=merge_delivery(
@@ -60,6 +67,8 @@ def merge_outcomes(plan: LoadPlan, outcomes: Sequence[Outcome], slots: int, *, i
         generator=_generator(plan, outcomes, producers, consumers, slots),
         interrupted=interrupted,
         errors=dict(errors.most_common()),
+        measure_start_s=plan.warmup_max_s,
+        closed_loop=schedule is None,
     )
 
 
@@ -70,7 +79,7 @@ def _generator(
     consumers: Sequence[ConsumerReport],
     slots: int,
 ) -> Generator:
-    measured = slice(plan.warmup_s, plan.schedule_s)
+    measured = slice(plan.warmup_max_s, plan.schedule_s)
     sent = sum(sum(report.windows.sent[measured]) for report in producers)
     received = sum(sum(report.windows.received[measured]) for report in consumers)
     first_delays = [r.first_send_delay_ns for r in producers if r.first_send_delay_ns is not None]

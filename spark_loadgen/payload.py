@@ -1,24 +1,30 @@
 """Pools of value bodies, made before the clock starts: generated JSON log lines, or lines of a real text file.
 
 A worker walks through one common pool from a starting point of its own. The pool is larger than a batch, so that a
-compressor finds in a batch what the payload has to offer and not the same record twice.
+compressor finds in a batch what the payload has to offer and not the same record twice. Where sizes vary, they vary
+within the pool: it holds each size as often as it is asked for, in a random order.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from spark_loadgen.model import GeneratedPayload, LoadSetupError
+from spark_loadgen.errors import LoadSetupError
+from spark_loadgen.records import FixedSize, GeneratedPayload, Sizes, WeightedSizes
 from spark_loadgen.stamp import STAMP_BYTES
 
 POOL_BYTES: Final = 4 << 20
 _BODIES_MIN: Final = 16
 _BODIES_MAX: Final = 32_768
+# Of sizes that vary, the pool shall hold a thousand, as long as they are not huge.
+_VARIED_BODIES_MIN: Final = 1_000
+_VARIED_POOL_BYTES: Final = 64 << 20
 FILE_BYTES_MAX: Final = 8 << 20
 
 _ALPHABET: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", dtype=np.uint8)
@@ -38,12 +44,37 @@ _PHRASES: Final = (
 )
 
 
-def body_pool(payload: GeneratedPayload | bytes, record_bytes: int | None, seed: int) -> list[bytes]:
-    """The bodies that follow the stamps; `payload` as bytes is the text of a payload file."""
+def body_pool(payload: GeneratedPayload | bytes, sizes: Sizes | None, seed: int) -> list[bytes]:
+    """The bodies that follow the stamps; `payload` as bytes is the text of a payload file, without sizes in lines."""
+    if sizes is None:
+        assert isinstance(payload, bytes), "LoadPlan demands sizes with a generated payload"
+        return [line for line in payload.splitlines() if line]
+    bodies_bytes = [size - STAMP_BYTES for size in value_sizes(sizes, seed)]
     if isinstance(payload, bytes):
-        return _file_bodies(payload, record_bytes)
-    assert record_bytes is not None, "LoadPlan demands record_bytes with a generated payload"
-    return _log_lines(record_bytes - STAMP_BYTES, payload.compress_ratio, seed)
+        return _cut(payload, bodies_bytes)
+    return _log_lines(bodies_bytes, payload.compress_ratio, seed)
+
+
+def value_sizes(sizes: Sizes, seed: int) -> list[int]:
+    """How long the values of one walk through the pool are, stamps included."""
+    count = min(_BODIES_MAX, max(_BODIES_MIN, int(POOL_BYTES / max(1, sizes.mean_bytes - STAMP_BYTES))))
+    if isinstance(sizes, FixedSize):
+        return [sizes.bytes] * count
+    count = max(count, min(_VARIED_BODIES_MIN, int(_VARIED_POOL_BYTES / sizes.mean_bytes)))
+    if isinstance(sizes, WeightedSizes):
+        chosen = _apportioned(sizes.weights, count)
+    else:
+        chosen = np.linspace(sizes.min_bytes, sizes.max_bytes, count).round().astype(int).tolist()
+    random.Random(seed).shuffle(chosen)
+    return chosen
+
+
+def _apportioned(weights: Sequence[tuple[int, float]], count: int) -> list[int]:
+    """Each size as often as its weight says, to the nearest of `count`; a rare one at least once."""
+    total = sum(weight for _, weight in weights)
+    bounds = [0, *(round(count * share / total) for share in accumulate(weight for _, weight in weights))]
+    times = [max(1, end - start) for start, end in pairwise(bounds)]
+    return [size for (size, _), many in zip(weights, times, strict=True) for _ in range(many)]
 
 
 def pool_start(worker: int, workers: int, pool: Sequence[bytes]) -> int:
@@ -51,26 +82,23 @@ def pool_start(worker: int, workers: int, pool: Sequence[bytes]) -> int:
     return worker * len(pool) // workers
 
 
-def _pool_count(body_bytes: int) -> int:
-    return min(_BODIES_MAX, max(_BODIES_MIN, POOL_BYTES // max(1, body_bytes)))
-
-
-def _log_lines(body_bytes: int, random_share: float, seed: int) -> list[bytes]:
-    count = _pool_count(body_bytes)
-    random_bytes = round(body_bytes * random_share)
-    text_bytes = body_bytes - random_bytes
+def _log_lines(bodies_bytes: Sequence[int], random_share: float, seed: int) -> list[bytes]:
     choose = random.Random(seed)
-    noise = _ALPHABET[np.random.default_rng(seed).integers(0, 64, count * random_bytes)].tobytes()
+    randoms_bytes = [round(body_bytes * random_share) for body_bytes in bodies_bytes]
+    noise = _ALPHABET[np.random.default_rng(seed).integers(0, 64, sum(randoms_bytes))].tobytes()
     wording = " ".join(f"{choose.choice(_PHRASES)} {choose.randrange(1000)}" for _ in range(2000)).encode()
-    wording *= 1 + text_bytes // len(wording)
+    wording *= 1 + max(bodies_bytes) // len(wording)
     lines = []
-    for number in range(count):
+    noise_at = 0
+    for number, (body_bytes, random_bytes) in enumerate(zip(bodies_bytes, randoms_bytes, strict=True)):
+        text_bytes = body_bytes - random_bytes
         head = (
             f'{{"time":"2024-05-14T09:{number // 60 % 60:02}:{number % 60:02}.{choose.randrange(1000):03}Z",'
             f'"level":"{choose.choice(_LEVELS)}","service":"{choose.choice(_SERVICES)}","message":"'
         ).encode()
         start = choose.randrange(len(wording) - text_bytes + 1)
-        token = noise[number * random_bytes : (number + 1) * random_bytes]
+        token = noise[noise_at : noise_at + random_bytes]
+        noise_at += random_bytes
         message_bytes = text_bytes - len(head) - len(b'","trace":""}')
         if message_bytes >= 0:
             lines.append(b'%b%b","trace":"%b"}' % (head, wording[start : start + message_bytes], token))
@@ -79,15 +107,16 @@ def _log_lines(body_bytes: int, random_share: float, seed: int) -> list[bytes]:
     return lines
 
 
-def _file_bodies(text: bytes, record_bytes: int | None) -> list[bytes]:
-    if record_bytes is None:
-        return [line for line in text.splitlines() if line]
-    body_bytes = record_bytes - STAMP_BYTES
-    if body_bytes == 0:
-        return [b""]
-    count = min(_pool_count(body_bytes), max(1, len(text) // body_bytes))
-    text *= 1 + body_bytes // len(text)
-    return [text[i * body_bytes : (i + 1) * body_bytes] for i in range(count)]
+def _cut(text: bytes, bodies_bytes: Sequence[int]) -> list[bytes]:
+    """Pieces of a text, one after the other and from its start again at its end.
+
+    Of equal pieces no more than the text has: more of them would be the same text again.
+    """
+    if len(set(bodies_bytes)) == 1 and bodies_bytes[0]:
+        bodies_bytes = bodies_bytes[: max(1, len(text) // bodies_bytes[0])]
+    bounds = [0, *accumulate(bodies_bytes)]
+    text *= 1 + bounds[-1] // len(text)
+    return [text[start:end] for start, end in pairwise(bounds)]
 
 
 def read_payload_file(path: str) -> bytes:

@@ -19,9 +19,9 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from spark_loadgen.channel import TaskChannel
+from spark_loadgen.content import Content
 from spark_loadgen.histogram import HistogramSeries
 from spark_loadgen.model import LoadPlan
-from spark_loadgen.payload import pool_start
 from spark_loadgen.stamp import STAMP_BYTES, decode_stamps, encode_stamps
 from spark_loadgen.windows import SECOND_NS, Count, SecondMeter, Windows
 
@@ -57,7 +57,8 @@ class ProducerReport:
 
 def sampling_stride(plan: LoadPlan) -> int:
     """One record in how many is timed: every one up to 20 000/s per producer."""
-    return max(1, -(-int(plan.rate_per_s / plan.producers) // _SAMPLES_PER_S))
+    assert plan.schedule is not None
+    return max(1, -(-int(plan.schedule.rate_max_per_s / plan.producers) // _SAMPLES_PER_S))
 
 
 class _Deliveries:
@@ -115,16 +116,17 @@ class _Block:
 class ProducerLoad:
     """One worker's load: `prepare` may take its time, `run` starts at T0."""
 
-    def __init__(self, plan: LoadPlan, worker: int, magic: int, pool: list[bytes]) -> None:
+    def __init__(self, plan: LoadPlan, worker: int, magic: int, content: Content) -> None:
         """Raises KafkaException when the client refuses its configuration."""
         self._plan = plan
         self._worker = worker
         self._magic = magic
-        self._pool = pool
-        self._pool_start = pool_start(worker, plan.producers, pool)
-        self._schedule = plan.schedule
+        self._content = content
+        schedule = plan.arrivals
+        assert schedule is not None, "the closed loop is not here yet"
+        self._schedule = schedule
         self._total = self._schedule.total(worker)
-        self._block_records = max(16, min(1024, _BLOCK_BYTES // max(1, len(pool[0]) + STAMP_BYTES)))
+        self._block_records = max(16, min(1024, int(_BLOCK_BYTES / content.mean_value_bytes)))
         self._stride = sampling_stride(plan)
         self._deliveries = _Deliveries()
         self._windows = Windows()
@@ -147,10 +149,7 @@ class ProducerLoad:
         sequences = np.arange(first, min(first + self._block_records, self._total), dtype=np.int64)
         intended_ns = self._schedule.intended_ns(sequences, self._worker)
         stamps = encode_stamps(self._worker, self._magic, first, intended_ns)
-        start = (self._pool_start + first) % len(self._pool)
-        bodies = self._pool[start : start + len(stamps)]
-        while len(bodies) < len(stamps):  # past the end of the pool: from its start again
-            bodies += self._pool[: len(stamps) - len(bodies)]
+        bodies = self._content.bodies_in_row(self._worker, first, len(stamps))
         return _Block(first, intended_ns.tolist(), list(map(add, stamps, bodies)))
 
     def prepare(self) -> None:
@@ -226,7 +225,7 @@ class ProducerLoad:
         block = self._block
         start = at = self._sent - block.first
         end = min(bisect_right(block.intended_ns, elapsed_ns, start), start + _BURST_MAX)
-        stride, values, produce, topic = self._stride, block.values, self.client.produce, self._plan.topic
+        stride, values, produce, topic = self._stride, block.values, self.client.produce, self._plan.topics[0]
         sample = self._deliveries.sample
         next_sample = start + -(block.first + start) % stride
         sent_ns, sampled_ns = self._sent_ns, self._sampled_intended_ns

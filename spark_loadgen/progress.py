@@ -16,7 +16,7 @@ class ProgressTracker:
 
     def __init__(self, plan: LoadPlan) -> None:
         self._plan = plan
-        self._schedule = plan.schedule
+        self._arrivals = plan.arrivals
         self._started_ns = time.monotonic_ns()
         self._t0_ns: int | None = None
         self._latest_second = dict.fromkeys(range(plan.tasks), -1)
@@ -59,7 +59,7 @@ class ProgressTracker:
             phase=self._phase(elapsed_s),
             elapsed_s=max(0.0, elapsed_s),
             left_s=max(0.0, plan.schedule_s - max(0.0, elapsed_s)),
-            offered=sum(self._schedule.offered_in_second(second, w) for w in range(plan.producers)) if reports else 0,
+            offered=self._offered(second) if reports else 0,
             sent=sum(report.get("sent", 0) for report in reports),
             acked=sum(report.get("acked", 0) for report in reports),
             received=sum(report.get("received", 0) for report in reports),
@@ -69,10 +69,15 @@ class ProgressTracker:
             e2e_p99_ns=_largest(report["p99_ns"] for report in reports if "received" in report),
         )
 
+    def _offered(self, second: int) -> int:
+        if self._arrivals is None:
+            return sum(report.get("sent", 0) for report in self._by_second[second])
+        return sum(self._arrivals.offered_in_second(second, worker) for worker in range(self._plan.producers))
+
     def _phase(self, elapsed_s: float) -> Phase:
         if elapsed_s < 0:
             return "start"
-        if elapsed_s < self._plan.warmup_s:
+        if elapsed_s < self._plan.warmup_max_s:
             return "warmup"
         return "measure" if elapsed_s < self._plan.schedule_s else "drain"
 

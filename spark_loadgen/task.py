@@ -20,8 +20,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from spark_loadgen.channel import TaskChannel
 from spark_loadgen.consumer import ConsumerLoad, ConsumerReport
+from spark_loadgen.content import Content
 from spark_loadgen.model import EndToEndClock, GeneratedPayload, LoadPlan, Role
-from spark_loadgen.payload import body_pool
 from spark_loadgen.producer import ProducerLoad, ProducerReport
 
 # Tasks leave a barrier up to one second apart, because Spark polls for its end (BarrierTaskContext sleeps 1 s); nobody
@@ -117,13 +117,13 @@ def _connect(job: Job, task: int) -> TaskChannel:
 def _prepare(job: Job, task: int, role: Role) -> ProducerLoad | ConsumerLoad:
     """Everything that takes time and could fail, before the clock starts."""
     plan = job.plan
-    pool = body_pool(job.payload, plan.record_bytes, plan.seed)
+    content = Content(plan, job.payload)
     load: ProducerLoad | ConsumerLoad
     try:
         if role == "producer":
-            load = ProducerLoad(plan, task, job.magic, pool)
+            load = ProducerLoad(plan, task, job.magic, content)
         else:
-            load = ConsumerLoad(plan, task - plan.producers, job.magic, pool)
+            load = ConsumerLoad(plan, task - plan.producers, job.magic, content)
     except KafkaException as error:
         raise _SetupError(f"the {role} refuses its configuration: {_reason(error)}") from error
     except (TypeError, ValueError) as error:
@@ -141,11 +141,12 @@ def _check_topic(client: Producer | Consumer, plan: LoadPlan) -> None:
         raise _SetupError(
             f"no broker answers at {plan.bootstrap_servers} within {_METADATA_TIMEOUT_S} s: {_reason(error)}"
         ) from error
-    if plan.topic not in topics:
-        raise _SetupError(f"topic {plan.topic} does not exist at {plan.bootstrap_servers}; create it first")
-    found = len(topics[plan.topic].partitions)
-    if found != plan.partitions:
-        raise _SetupError(f"topic {plan.topic} has {found} partitions, the plan says {plan.partitions}")
+    for topic in plan.topics:
+        if topic not in topics:
+            raise _SetupError(f"topic {topic} does not exist at {plan.bootstrap_servers}; create it first")
+        found = len(topics[topic].partitions)
+        if found != plan.partitions:
+            raise _SetupError(f"topic {topic} has {found} partitions, the plan says {plan.partitions}")
 
 
 def _reason(error: KafkaException) -> str:

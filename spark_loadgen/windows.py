@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import zip_longest
 from typing import Final, Literal
 
@@ -34,9 +34,16 @@ class Windows:
         row: list[int] = getattr(self, count)
         return row[second] if 0 <= second < len(row) else 0
 
-    def total(self, count: Count, start: int = 0, end: int | None = None) -> int:
-        row: list[int] = getattr(self, count)
-        return sum(row[start:end])
+    @property
+    def seconds(self) -> int:
+        """Length of the longest list."""
+        return max(len(getattr(self, item.name)) for item in fields(self))
+
+    def lengthen(self, seconds: int) -> None:
+        """Make every list at least so long."""
+        for item in fields(self):
+            row: list[int] = getattr(self, item.name)
+            row.extend([0] * (seconds - len(row)))
 
 
 def sum_rows(rows: Iterable[list[int]]) -> list[int]:

@@ -24,10 +24,11 @@ trials: {n: 2, seed: 7, a_a: false}
 
 def load_result(plan: LoadPlan, *, interrupted: bool = False, errors: dict[str, int] | None = None) -> LoadResult:
     """What a healthy load of this plan brings back."""
-    rate, seconds = int(plan.rate_per_s), plan.warmup_s + plan.measure_s
+    assert plan.schedule is not None
+    rate, seconds = int(plan.schedule.steps[0].rate_per_s), plan.schedule_s
     records = rate * seconds
     per_second = [rate] * seconds
-    value_bytes = plan.record_bytes or 200
+    value_bytes = int(plan.sizes.mean_bytes) if plan.sizes else 200
     received = [*per_second, 0] if plan.consumers else []
     metrics = ["produce_response", "produce_service", "send_delay"] + (["e2e_response"] if plan.consumers else [])
     return LoadResult(
@@ -170,7 +171,9 @@ class FakeClient:
     def count_records(self, name: str, partitions: int) -> int:
         self._fail("count_records")
         plan = self._launcher.plans[-1]
-        return int(plan.rate_per_s) * (plan.warmup_s + plan.measure_s) if self.in_log is None else self.in_log
+        assert plan.schedule is not None
+        rate = int(plan.schedule.steps[0].rate_per_s)
+        return rate * plan.schedule_s if self.in_log is None else self.in_log
 
     def effective_config(self) -> dict[str, str]:
         return {"segment.bytes": "1073741824"}

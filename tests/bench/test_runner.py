@@ -115,7 +115,7 @@ def test_every_trial_has_a_fresh_directory_and_the_trials_of_a_block_the_same_pa
     bench.run()
     assert len(set(bench.systems.directories)) == 4
     assert [plan.seed for plan in bench.launcher.plans] == [8, 8, 9, 9]
-    assert len({plan.topic for plan in bench.launcher.plans}) == 4
+    assert len({plan.topics for plan in bench.launcher.plans}) == 4
 
 
 def test_the_workload_in_the_manifest_is_a_workload_file(bench: Bench) -> None:
@@ -282,7 +282,7 @@ def test_a_workload_without_consumers_has_no_end_to_end_latency(tmp_path: Path) 
 def test_the_topics_of_an_external_cluster_are_removed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, MINIMAL + "system: {kind: external, bootstrap_servers: '127.0.0.1:1'}\n")
     bench.run()
-    assert bench.client.deleted == [plan.topic for plan in bench.launcher.plans]
+    assert bench.client.deleted == [plan.topics[0] for plan in bench.launcher.plans]
     assert bench.systems.directories == [None, None]
     assert bench.result().trials[0].summary.storage.name == "external"
 

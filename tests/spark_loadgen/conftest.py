@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_loadgen import GeneratedPayload, LoadPlan
+from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
 from tests.spark_loadgen.mock_broker import MockBroker, mock_broker
 
 PlanMaker = Callable[..., LoadPlan]
@@ -26,18 +26,22 @@ def make_plan(broker: MockBroker) -> PlanMaker:
             "bootstrap_servers": broker.address,
             "partitions": MockBroker.PARTITIONS,
             "producers": 1,
-            "consumers": 1,
-            "rate_per_s": 2000.0,
-            "warmup_s": 0,
+            "groups": 1,
+            "consumers_per_group": 1,
+            "schedule": OpenSchedule.constant(2000.0),
+            "warmup": 0,
             "measure_s": 2,
             "drain_max_s": 10,
-            "record_bytes": 100,
+            "sizes": FixedSize(100),
             "payload": GeneratedPayload(0.5),
             "seed": 7,
             # The mock answers a waiting fetch only when its time is up.
             "consumer_config": {"fetch.wait.max.ms": "10"},
             **changes,
         }
-        return LoadPlan(topic=settings.pop("topic", None) or broker.new_topic(), **settings)
+        if (rate_per_s := settings.pop("rate_per_s", None)) is not None:
+            settings["schedule"] = OpenSchedule.constant(rate_per_s)
+        topic = settings.pop("topic", None)
+        return LoadPlan(topics=settings.pop("topics", None) or (topic or broker.new_topic(),), **settings)
 
     return make

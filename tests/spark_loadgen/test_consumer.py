@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from confluent_kafka import Producer
 
+from spark_loadgen import FixedSize, GeneratedPayload
 from spark_loadgen.channel import DriverChannel, TaskChannel
 from spark_loadgen.consumer import ConsumerLoad, ConsumerReport
+from spark_loadgen.content import Content
 from spark_loadgen.stamp import encode_stamps
 from tests.spark_loadgen.conftest import PlanMaker
 
@@ -18,16 +20,18 @@ MAGIC, RECORDS = 4711, 300
 
 def read_back(make_plan: PlanMaker, bodies: list[bytes]) -> ConsumerReport:
     """Put `bodies` behind the stamps of a whole schedule and let a consumer that expects b"body" judge them."""
-    plan = make_plan(rate_per_s=float(len(bodies)), measure_s=1, record_bytes=24 + len(b"body"))
+    plan = make_plan(rate_per_s=float(len(bodies)), measure_s=1, sizes=FixedSize(24 + len(b"body")))
     producer = Producer({"bootstrap.servers": plan.bootstrap_servers, "log_level": 0})
     stamps = encode_stamps(0, MAGIC, 0, np.zeros(len(bodies), dtype=np.int64))
     for stamp, body in zip(stamps, bodies, strict=True):
-        producer.produce(plan.topic, stamp + body, partition=0)
+        producer.produce(plan.topics[0], stamp + body, partition=0)
     assert producer.flush(30) == 0
     with DriverChannel("127.0.0.1", "127.0.0.1") as driver:
         channel = TaskChannel(driver.address, driver.token, 0)
         channel.producers_finished.set()
-        load = ConsumerLoad(plan, 0, MAGIC, [b"body"])
+        content = Content(plan, GeneratedPayload())
+        content.pool = [b"body"]
+        load = ConsumerLoad(plan, 0, MAGIC, content)
         load.prepare()
         try:
             return load.run(time.monotonic_ns(), channel)

@@ -41,7 +41,7 @@ def test_a_load_on_local_slots(local: SparkLauncher, make_plan: PlanMaker) -> No
 
 def test_more_tasks_than_slots_is_one_sentence_with_the_way_out(local: SparkLauncher, make_plan: PlanMaker) -> None:
     with pytest.raises(LoadSetupError, match=r"2 producers and 2 consumers need 4 tasks.*2 slots.*local\[4\]"):
-        local.run(make_plan(producers=2, consumers=2))
+        local.run(make_plan(producers=2, consumers_per_group=2))
 
 
 def test_a_problem_of_the_setup_reaches_the_caller(local: SparkLauncher, make_plan: PlanMaker) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import cramjam
 import pytest
 
-from spark_loadgen import GeneratedPayload, LoadSetupError
+from spark_loadgen import FixedSize, GeneratedPayload, LoadSetupError
 from spark_loadgen.payload import FILE_BYTES_MAX, POOL_BYTES, body_pool, pool_start, read_payload_file
 from spark_loadgen.stamp import STAMP_BYTES
 
@@ -17,26 +17,26 @@ SIZES = [STAMP_BYTES, 25, 40, 100, 1024, 100_000]
 @pytest.mark.parametrize("record_bytes", SIZES)
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_generated_bodies_have_the_exact_size(record_bytes: int, share: float) -> None:
-    pool = body_pool(GeneratedPayload(share), record_bytes, seed=1)
+    pool = body_pool(GeneratedPayload(share), FixedSize(record_bytes), seed=1)
     assert {len(body) for body in pool} == {record_bytes - STAMP_BYTES}
 
 
 def test_generated_bodies_are_json_log_lines() -> None:
-    for body in body_pool(GeneratedPayload(0.5), 1024, seed=1):
+    for body in body_pool(GeneratedPayload(0.5), FixedSize(1024), seed=1):
         assert {"time", "level", "service", "message", "trace"} == set(json.loads(body))
 
 
 def test_the_seed_decides_everything() -> None:
     payload = GeneratedPayload(0.4)
-    assert body_pool(payload, 200, seed=5) == body_pool(payload, 200, seed=5)
-    assert body_pool(payload, 200, seed=5) != body_pool(payload, 200, seed=6)
+    assert body_pool(payload, FixedSize(200), seed=5) == body_pool(payload, FixedSize(200), seed=5)
+    assert body_pool(payload, FixedSize(200), seed=5) != body_pool(payload, FixedSize(200), seed=6)
 
 
 @pytest.mark.parametrize("record_bytes", [100, 1024])
 @pytest.mark.parametrize("codec", ["zlib", "zstd", "lz4"])
 def test_compress_ratio_turns_what_compressors_achieve(record_bytes: int, codec: str) -> None:
     def achieved(share: float) -> float:
-        batch = b"".join(body_pool(GeneratedPayload(share), record_bytes, seed=3))[:1_000_000]
+        batch = b"".join(body_pool(GeneratedPayload(share), FixedSize(record_bytes), seed=3))[:1_000_000]
         packed = zlib.compress(batch) if codec == "zlib" else bytes(getattr(cramjam, codec).compress(batch))
         return len(packed) / len(batch)
 
@@ -48,7 +48,7 @@ def test_compress_ratio_turns_what_compressors_achieve(record_bytes: int, codec:
 
 @pytest.mark.parametrize("record_bytes", [100, 1024])
 def test_a_batch_does_not_meet_the_same_body_twice(record_bytes: int) -> None:
-    pool = body_pool(GeneratedPayload(0.5), record_bytes, seed=1)
+    pool = body_pool(GeneratedPayload(0.5), FixedSize(record_bytes), seed=1)
     assert len(pool) * record_bytes > 1_000_000  # librdkafka's default batch.size
     assert len(pool) * record_bytes < 2 * POOL_BYTES
 
@@ -67,7 +67,7 @@ def test_file_lines_are_taken_as_they_are_without_a_size(tmp_path: Path) -> None
 def test_file_text_is_packed_to_the_size(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("".join(f"line {n}\n" for n in range(1000)))
-    pool = body_pool(read_payload_file(str(path)), STAMP_BYTES + 50, 0)
+    pool = body_pool(read_payload_file(str(path)), FixedSize(STAMP_BYTES + 50), 0)
     assert {len(body) for body in pool} == {50}
     assert path.read_bytes().startswith(b"".join(pool))
 
@@ -75,7 +75,7 @@ def test_file_text_is_packed_to_the_size(tmp_path: Path) -> None:
 def test_a_file_smaller_than_a_record_is_repeated(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("ab\n")
-    assert body_pool(read_payload_file(str(path)), STAMP_BYTES + 7, 0) == [b"ab\nab\na"]
+    assert body_pool(read_payload_file(str(path)), FixedSize(STAMP_BYTES + 7), 0) == [b"ab\nab\na"]
 
 
 def test_a_large_file_is_read_in_part_and_in_whole_lines(tmp_path: Path) -> None:

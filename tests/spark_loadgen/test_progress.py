@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from spark_loadgen import GeneratedPayload, LoadPlan
+from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
 from spark_loadgen.progress import ProgressTracker
 
-PLAN = LoadPlan("b", "t", 1, 2, 1, 1000.0, 1, 2, 5, 100, GeneratedPayload(), 1)
+PLAN = LoadPlan("b", ("t",), 1, 2, 1, 1, OpenSchedule.constant(1000.0), 1, 2, 5, FixedSize(100), GeneratedPayload(), 1)
 
 
 def produced(second: int, sent: int, p99_ns: int) -> dict[str, object]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_loadgen import FilePayload, Histogram, LoadResult, Progress, task
+from spark_loadgen import FilePayload, FixedSize, Histogram, LoadPlan, LoadResult, Progress, task
 from spark_loadgen.channel import DriverChannel
 from spark_loadgen.stamp import STAMP_BYTES
 from spark_loadgen.supervision import Background
@@ -22,14 +22,19 @@ def short_lead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "LEAD_NS", 300_000_000)
 
 
+def scheduled(plan: LoadPlan, worker: int) -> int:
+    assert plan.arrivals is not None
+    return plan.arrivals.total(worker)
+
+
 def recorded(result: LoadResult, metric: str) -> int:
     return sum(histogram.count for histogram in result.histograms[metric].values())
 
 
 def test_every_record_is_sent_acknowledged_received_and_timed(make_plan: PlanMaker) -> None:
-    plan = make_plan(producers=2, consumers=2, rate_per_s=3001.0, warmup_s=1, measure_s=1)
+    plan = make_plan(producers=2, consumers_per_group=2, rate_per_s=3001.0, warmup=1, measure_s=1)
     result = run_load(plan)
-    total = sum(plan.schedule.total(worker) for worker in range(2))
+    total = sum(scheduled(plan, worker) for worker in range(2))
     delivery = result.delivery
     assert (delivery.sent, delivery.acked, delivery.received) == (total, total, total)
     assert (delivery.failed, delivery.lost, delivery.duplicated, delivery.reordered, delivery.corrupt) == (0,) * 5
@@ -43,8 +48,8 @@ def test_every_record_is_sent_acknowledged_received_and_timed(make_plan: PlanMak
     assert (result.e2e_clock, result.negative_samples, result.errors) == ("same_host_monotonic", 0, {})
     assert result.generator.producer_cpu_ns_per_record > 0
     assert [(t.role, t.sent) for t in result.generator.tasks[:2]] == [
-        ("producer", plan.schedule.total(0)),
-        ("producer", plan.schedule.total(1)),
+        ("producer", scheduled(plan, 0)),
+        ("producer", scheduled(plan, 1)),
     ]
 
 
@@ -52,14 +57,14 @@ def test_lines_of_a_file_go_as_they_are(make_plan: PlanMaker, tmp_path: Path) ->
     lines = [b"x" * length for length in range(1, 50)]
     path = tmp_path / "lines"
     path.write_bytes(b"\n".join(lines))
-    plan = make_plan(payload=FilePayload(str(path)), record_bytes=None, rate_per_s=490.0, measure_s=1)
+    plan = make_plan(payload=FilePayload(str(path)), sizes=None, rate_per_s=490.0, measure_s=1)
     result = run_load(plan)
     assert (result.delivery.received, result.delivery.corrupt) == (490, 0)
     assert sum(result.acked_bytes) == sum(result.received_bytes) == 10 * sum(STAMP_BYTES + len(v) for v in lines)
 
 
 def test_fast_loads_are_sampled_by_schedule_index_and_counted_in_full(make_plan: PlanMaker) -> None:
-    plan = make_plan(rate_per_s=45_000.0, measure_s=1, record_bytes=50)
+    plan = make_plan(rate_per_s=45_000.0, measure_s=1, sizes=FixedSize(50))
     result = run_load(plan)
     stride = result.generator.produce_sampled_one_in
     assert stride == 3
@@ -87,7 +92,7 @@ def test_lateness_under_back_pressure_is_not_forgiven(make_plan: PlanMaker) -> N
 
 def test_records_that_the_client_refuses_have_failed(make_plan: PlanMaker) -> None:
     result = run_load(
-        make_plan(rate_per_s=100.0, measure_s=1, record_bytes=5000, producer_config={"message.max.bytes": "2000"})
+        make_plan(rate_per_s=100.0, measure_s=1, sizes=FixedSize(5000), producer_config={"message.max.bytes": "2000"})
     )
     delivery = result.delivery
     assert (delivery.sent, delivery.failed, delivery.acked, delivery.lost) == (100, 100, 0, 0)
@@ -121,7 +126,7 @@ def test_stopping_keeps_what_was_measured(make_plan: PlanMaker) -> None:
     result = run_load(plan, on_progress=seen.append, should_stop=lambda: any(p.acked for p in seen))
     delivery = result.delivery
     assert result.interrupted
-    assert 0 < delivery.sent < plan.schedule.total(0)
+    assert 0 < delivery.sent < scheduled(plan, 0)
     assert delivery.sent == delivery.acked == delivery.received
     assert delivery.lost == 0
     assert recorded(result, "e2e_response") == delivery.sent
@@ -129,7 +134,7 @@ def test_stopping_keeps_what_was_measured(make_plan: PlanMaker) -> None:
 
 def test_progress_tells_rates_and_latencies(make_plan: PlanMaker) -> None:
     seen: list[Progress] = []
-    run_load(make_plan(warmup_s=1, measure_s=2), on_progress=seen.append)
+    run_load(make_plan(warmup=1, measure_s=2), on_progress=seen.append)
     assert {"warmup", "measure"} <= {p.phase for p in seen} <= {"start", "warmup", "measure", "drain"}
     busy = [p for p in seen if p.acked]
     assert busy

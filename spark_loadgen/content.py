@@ -1,0 +1,60 @@
+"""What is in each record: body, key, headers, topic; pure functions of (worker, sequence) that consumers can repeat.
+
+A value is the record's stamp and a body from the pool.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_loadgen.keys import encode_keys, key_numbers
+from spark_loadgen.model import LoadPlan
+from spark_loadgen.payload import body_pool, pool_start
+from spark_loadgen.records import GeneratedPayload, Headers
+from spark_loadgen.stamp import STAMP_BYTES
+
+
+class Content:
+    """The content of every record of a load. Making it takes up to a second; asking it is cheap."""
+
+    def __init__(self, plan: LoadPlan, payload: GeneratedPayload | bytes) -> None:
+        """`payload` as bytes is the text of a payload file."""
+        self._plan = plan
+        self.pool = body_pool(payload, plan.sizes, plan.seed)
+        self._starts = np.array([pool_start(w, plan.producers, self.pool) for w in range(plan.producers)])
+        self.headers = headers_of(plan.headers)
+
+    @property
+    def mean_value_bytes(self) -> float:
+        return STAMP_BYTES + sum(map(len, self.pool)) / len(self.pool)
+
+    def bodies_in_row(self, worker: int, first: int, count: int) -> list[bytes]:
+        """Bodies of consecutive records of one worker."""
+        pool = self.pool
+        start = int(self._starts[worker] + first) % len(pool)
+        bodies = pool[start : start + count]
+        while len(bodies) < count:  # past the end of the pool: from its start again
+            bodies += pool[: count - len(bodies)]
+        return bodies
+
+    def bodies(self, workers: NDArray[np.int64], sequences: NDArray[np.int64]) -> list[bytes]:
+        pool = self.pool
+        return [pool[at] for at in ((self._starts[workers] + sequences) % len(pool)).tolist()]
+
+    def keys(self, workers: int | NDArray[np.int64], sequences: NDArray[np.int64]) -> list[bytes] | None:
+        """None when records have no keys."""
+        keys = self._plan.keys
+        if keys is None:
+            return None
+        return encode_keys(key_numbers(keys, self._plan.seed, self._plan.producers, workers, sequences), keys.n)
+
+
+def topic_index(sequence: int, worker: int, topics: int) -> int:
+    """Which of `topics` a record goes to: each worker takes them in turn."""
+    return (sequence + worker) % topics
+
+
+def headers_of(headers: Headers) -> list[tuple[str, bytes]]:
+    """The same on every record."""
+    return [(f"header-{number}", b"h" * headers.bytes) for number in range(headers.count)]
