@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
