@@ -99,7 +99,7 @@ ConsumerProperties = Annotated[Properties, AfterValidator(partial(_known_to_libr
 class Topics(Part):
     """The topics that each trial makes for itself."""
 
-    count: int = Field(default=1, ge=1, le=1000)
+    count: int = Field(default=1, ge=1, le=1_000_000)
     partitions: int = Field(default=1, ge=1, le=10_000, description="of each topic")
     replication: int = Field(default=1, ge=1, le=100, description="copies of each partition")
     config: Properties = Field(default={}, description="topic configuration, by Kafka's names")

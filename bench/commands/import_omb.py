@@ -1,0 +1,46 @@
+"""`bench import omb`: OpenMessaging Benchmark's files as workload files. Imports are late so that --help is fast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench.commands.common import one_line_errors
+
+app = typer.Typer(no_args_is_help=True, help="Take over other tools' workloads.")
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `omb` a verb of its own while it is the only one."""
+
+
+@app.command()
+def omb(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A workload file of OpenMessaging Benchmark.")],
+    driver: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The Kafka driver file that it is run with.")
+    ] = None,
+    own_broker: Annotated[
+        bool, typer.Option("--own-broker", help="Measure our broker and not the cluster that the driver file names.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of printing it.")] = None,
+) -> None:
+    """Say a workload of OpenMessaging Benchmark as one of ours; what differs stands in comments at its top."""
+    with one_line_errors():
+        from bench.errors import UsageError
+        from bench.omb import as_text, import_omb
+
+        translation = import_omb(file, driver, own_broker=own_broker)
+        text = as_text(translation, file)
+        if out is None:
+            typer.echo(text, nl=False)
+            return
+        if out.exists():
+            raise UsageError(f"{out} exists already; name another file with --out")
+        out.write_text(text, encoding="utf-8")
+        for note in translation.notes:
+            typer.echo(f"note: {note}", err=True)
+        typer.echo(f"{out}: run it with highwater bench run {out} --out DIR", err=True)
