@@ -1,0 +1,217 @@
+"""`bench storage …`: what logs can be kept on, what that can do, and a hard disk for machines that have none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bench.commands.common import AsJson, one_line_errors
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from bench.results import StorageTarget, TargetProbe
+    from bench.storage.emulated_hdd import EmulatedDisk
+
+app = typer.Typer(no_args_is_help=True, help="Storage targets: list them, probe them with fio, emulate a hard disk.")
+emulate_hdd = typer.Typer(
+    no_args_is_help=True,
+    help="A slow disk on a loop device, for machines with one medium (root). Everything that shows it says emulated.",
+)
+app.add_typer(emulate_hdd, name="emulate-hdd")
+
+DiskName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the disk: up to 11 of a-z, 0-9 and -.")]
+
+
+@app.command("list")
+def list_targets(as_json: AsJson = False) -> None:
+    """Show every mounted file system that a log could be kept on, with its medium."""
+    with one_line_errors():
+        from bench.storage import mounted_targets
+        from tuning.facts import collect
+
+        targets = mounted_targets(collect())
+        if as_json:
+            typer.echo(json.dumps([target.model_dump(mode="json") for target in targets], indent=2))
+        else:
+            _print(_targets_table(targets))
+
+
+@app.command()
+def probe(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A directory on the storage to probe.")],
+    runtime: Annotated[str, typer.Option(metavar="DURATION", help="Of each of the four jobs.")] = "1s",
+    as_json: AsJson = False,
+) -> None:
+    """Measure with fio: append in order, durable appends, read in order, read at random."""
+    with one_line_errors():
+        from bench.errors import UsageError
+        from bench.storage import describe_target
+        from bench.storage.probe import probe_target
+        from bench.units import parse_duration_ns
+        from tuning.facts import collect
+
+        if not directory.is_dir():
+            raise UsageError(f"{directory} is not a directory; make it first, or name another one")
+        try:
+            runtime_s = parse_duration_ns(runtime) / 1e9
+        except ValueError as error:
+            raise UsageError(f"--runtime: {error}") from None
+        if not 0.1 <= runtime_s <= 3600:
+            raise UsageError(f"--runtime: {runtime} is not between 100ms and 1h")
+        target = describe_target(str(directory), directory.absolute(), collect())
+        made = probe_target(target, directory, "alone", runtime_s=runtime_s)
+        if made.problem is not None:
+            raise UsageError(made.problem)
+        if as_json:
+            typer.echo(made.model_dump_json(indent=2))
+        else:
+            _print(_targets_table([target]))
+            _print(_probe_table(made))
+
+
+@emulate_hdd.command()
+def make(
+    name: DiskName,
+    on: Annotated[
+        Path | None, typer.Option("--on", metavar="DIR", help="Where its image and its mount point go.")
+    ] = None,
+    size: Annotated[str | None, typer.Option(metavar="SIZE", help="Of the disk; 8GiB when not named.")] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option(metavar="SIZE/s", help="Reading and writing each; 120MiB/s when not named.")
+    ] = None,
+    iops: Annotated[
+        int | None, typer.Option(min=1, help="Operations a second, reading and writing each; 120 when not named.")
+    ] = None,
+) -> None:
+    """Make an emulated hard disk, or bring one back after a reboot. Once it is there, --on and --size are known."""
+    with one_line_errors():
+        from bench.host.control_groups import DiskLimits
+        from bench.storage import emulated_hdd
+        from bench.units import parse_size_bytes
+        from tuning.facts import collect
+
+        host = emulated_hdd.Host(collect())
+        limits = None
+        if bandwidth is not None or iops is not None:
+            now = next((disk.record.limits for disk in emulated_hdd.disks(host) if disk.record.name == name), None)
+            now = now or emulated_hdd.DEFAULT_LIMITS
+            limits = DiskLimits(
+                _parsed("--bandwidth", parse_size_bytes, bandwidth.removesuffix("/s"))
+                if bandwidth is not None
+                else now.bandwidth_bytes_per_s,
+                iops or now.operations_per_s,
+            )
+        size_bytes = None if size is None else _parsed("--size", parse_size_bytes, size)
+        disk = emulated_hdd.make(host, name, on, size_bytes, limits)
+        _print(_disks_table([disk]))
+        typer.echo(f"in a workload file: storage: {{targets: {{{name}: {{path: {disk.record.mount_point}}}}}}}")
+
+
+@emulate_hdd.command()
+def remove(name: DiskName) -> None:
+    """Unmount it, take its limits back, delete its image and all that is in it."""
+    with one_line_errors():
+        from bench.storage import emulated_hdd
+        from tuning.facts import collect
+
+        record = emulated_hdd.remove(emulated_hdd.Host(collect()), name)
+        typer.echo(f"removed the emulated disk {name} with its image {record.image}")
+
+
+@emulate_hdd.command("list")
+def list_disks(as_json: AsJson = False) -> None:
+    """Show the emulated disks and whether they are ready."""
+    with one_line_errors():
+        from bench.storage import emulated_hdd
+        from tuning.facts import collect
+
+        disks = emulated_hdd.disks(emulated_hdd.Host(collect()))
+        if as_json:
+            found = [{**disk.record.model_dump(mode="json"), "status": disk.status} for disk in disks]
+            typer.echo(json.dumps(found, indent=2))
+        elif disks:
+            _print(_disks_table(disks))
+            for disk in disks:
+                if disk.problem is not None:
+                    typer.echo(disk.problem)
+        else:
+            typer.echo("no emulated disks")
+
+
+def _parsed(option: str, parse: Callable[[object], int], value: str) -> int:
+    from bench.errors import UsageError
+
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
+def _print(table: Table) -> None:
+    from rich.console import Console
+
+    Console(highlight=False).print(table)
+
+
+def _table(*columns: str, figures: int = 0) -> Table:
+    """The last `figures` columns hold numbers."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for position, column in enumerate(columns):
+        table.add_column(column, justify="right" if position >= len(columns) - figures else "left", overflow="fold")
+    return table
+
+
+def _targets_table(targets: list[StorageTarget]) -> Table:
+    from rich.markup import escape
+
+    table = _table("path", "medium", "device", "model", "scheduler", "file system", "options")
+    for target in targets:
+        medium = f"{target.medium}, emulated" if target.emulated else target.medium
+        device = f"{target.device} on {target.backing_device}" if target.backing_device else target.device
+        row = [device, target.model, target.scheduler, target.filesystem, ",".join(target.mount_options)]
+        table.add_row(escape(target.path), medium, *(escape(text or "–") for text in row))
+    return table
+
+
+def _probe_table(probe: TargetProbe) -> Table:
+    from bench.units import human_bytes, human_count, human_ns
+
+    table = _table("job", "block", "past cache", "bytes/s", "ops/s", "p50", "p99", "max", figures=5)
+    for job in probe.jobs:
+        latencies = (job.latency_p50_ns, job.latency_p99_ns, job.latency_max_ns)
+        table.add_row(
+            job.name.replace("_", " "),
+            human_bytes(job.block_bytes),
+            "yes" if job.direct else "no",
+            f"{human_bytes(job.bytes_per_s)}/s",
+            human_count(job.operations_per_s),
+            *("–" if value is None else human_ns(value) for value in latencies),
+        )
+    return table
+
+
+def _disks_table(disks: list[EmulatedDisk]) -> Table:
+    from rich.markup import escape
+
+    from bench.units import human_bytes
+
+    table = _table("emulated disk", "status", "path", "device", "size", "bandwidth", "ops/s", figures=3)
+    for disk in disks:
+        record = disk.record
+        table.add_row(
+            record.name,
+            disk.status,
+            escape(record.mount_point),
+            disk.device.path if disk.device else "–",
+            human_bytes(record.size_bytes),
+            f"{human_bytes(record.bandwidth_bytes_per_s)}/s",
+            str(record.operations_per_s),
+        )
+    return table

@@ -1,0 +1,107 @@
+"""The programs that make a file into a disk: losetup, mkfs, mount. Each fault is one line of what the program said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.errors import UsageError
+
+_TIMEOUT_S: Final = 120.0
+_TOOLS: Final = {
+    "losetup": "mount",
+    "mount": "mount",
+    "umount": "mount",
+    "mkfs.ext4": "e2fsprogs",
+    "blkid": "util-linux",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoopDevice:
+    path: str
+    """/dev/loopN"""
+    direct: bool
+    """Whether it goes past the page cache of the file system below."""
+    deleted: bool
+    """Its file has no name any more."""
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
+
+def require_tools() -> None:
+    """Raises UsageError that names the package of the first program that is missing."""
+    for tool, package in _TOOLS.items():
+        if shutil.which(tool) is None:
+            raise UsageError(f"{tool} is not installed; on Debian and Ubuntu: apt-get install -y {package}")
+
+
+def loop_device_of(image: Path) -> LoopDevice | None:
+    """The loop device that `image` is attached to."""
+    printed = run("losetup", "--json", "--list", "--output", "NAME,BACK-FILE,DIO")
+    devices = json.loads(printed)["loopdevices"] if printed.strip() else []
+    for device in devices:
+        file = device["back-file"] or ""
+        if file.removesuffix(" (deleted)") == str(image):
+            # Older versions of losetup print numbers as text.
+            direct = str(device["dio"]).lower() in ("1", "true")
+            return LoopDevice(device["name"], direct, file.endswith(" (deleted)"))
+    return None
+
+
+def attach(image: Path) -> LoopDevice:
+    """Make a disk of `image`. Raises UsageError."""
+    run("losetup", "--find", "--direct-io=on", str(image))
+    device = loop_device_of(image)
+    if device is None:
+        raise UsageError(f"{image} was attached to a loop device and is on none; is another program detaching it?")
+    return device
+
+
+def detach(device: LoopDevice) -> None:
+    run("losetup", "--detach", device.path)
+
+
+def filesystem_uuid(image: Path) -> str | None:
+    """Of the file system in `image`; None when blkid knows none in it."""
+    done = _call("blkid", "--probe", "--match-tag", "UUID", "--output", "value", str(image))
+    return done.stdout.strip() or None
+
+
+def make_ext4(image: Path, label: str, uuid: str) -> None:
+    """An empty ext4, whole from the start: tables that the kernel writes later would be load of their own."""
+    options = ("-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", "-m", "0")
+    run("mkfs.ext4", "-q", "-F", "-L", label, "-U", uuid, *options, str(image))
+
+
+def mount(device: LoopDevice, directory: Path) -> None:
+    run("mount", "-t", "ext4", "-o", "nodev,nosuid", device.path, str(directory))
+
+
+def unmount(directory: Path) -> None:
+    """Raises UsageError when it is in use."""
+    run("umount", str(directory))
+
+
+def run(*command: str) -> str:
+    """What a program printed. Raises UsageError with the first line of its complaint."""
+    done = _call(*command)
+    if done.returncode:
+        said = (done.stderr + done.stdout).strip().splitlines()
+        raise UsageError(f"{command[0]} failed: {said[0] if said else f'exit status {done.returncode}'}")
+    return done.stdout
+
+
+def _call(*command: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"{command[0]} was not done after {_TIMEOUT_S:.0f} s, and was ended") from None
+    except OSError as error:
+        raise UsageError(f"{command[0]} cannot be run: {error.strerror or error}") from None

@@ -1,0 +1,374 @@
+"""An emulated hard disk, for machines with one medium: ext4 on a loop device that is slowed down.
+
+What is emulated: the rotational mark, so that the kernel treats it as a disk that seeks; a bandwidth; a number of
+operations per second, which stands for seeks. What is not: that neighbouring blocks cost less than distant ones (every
+operation costs the same, wherever it goes), that seek and transfer add up (the slower of both counts), a drive's own
+cache and its reordering. docs/bench-storage.md says what follows from that.
+
+Each disk has a record, written before each step is taken, so that a half-made one can be finished or taken away, also
+after a reboot. Nothing is touched that the record does not name: an image is ours when its file system has our UUID, a
+loop device when our image is on it, a mount when our loop device is mounted there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import ValidationError
+
+from bench.errors import UsageError
+from bench.host.control_groups import DiskLimits, Hierarchies, hierarchies, root_limits, set_root_limits
+from bench.results.base import Model
+from bench.results.files import dump, write_atomically
+from bench.storage import block_tools
+from bench.storage.areas import SPARE_BYTES
+from bench.storage.block_tools import LoopDevice
+from bench.units import human_bytes
+from tuning.facts import Facts
+
+STATE_DIRECTORY: Final = Path("/var/lib/highwater/emulated-hdd")
+DEFAULT_SIZE_BYTES: Final = 8 << 30
+# A 7200 rpm disk of the 2010s in the middle of its platters.
+DEFAULT_LIMITS: Final = DiskLimits(bandwidth_bytes_per_s=120 << 20, operations_per_s=120)
+
+_LEAST_BYTES: Final = 32 << 20
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,10}")
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+# What `make` writes to see that the limits hold, in seconds of the bandwidth, and how much faster counts as "do not".
+_TRIAL_S: Final = 1.0
+_HOLDS_RATIO: Final = 1.5
+
+Status = Literal["ready", "half made", "not mounted", "limits missing"]
+
+
+class Record(Model):
+    """What was made, or was about to be."""
+
+    name: str
+    image: str
+    mount_point: str
+    size_bytes: int
+    uuid: str
+    bandwidth_bytes_per_s: int
+    operations_per_s: int
+    boot_id: str | None = None
+    """Of the boot in which the device number was given; after another one it is somebody else's."""
+    device_number: str | None = None
+    finished: bool = False
+
+    @property
+    def limits(self) -> DiskLimits:
+        return DiskLimits(self.bandwidth_bytes_per_s, self.operations_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedDisk:
+    """A disk as it stands now."""
+
+    record: Record
+    status: Status
+    device: LoopDevice | None
+    problem: str | None
+    """One line when it is not ready, with the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the functions below work on; replaced in tests by a fake root and another state directory."""
+
+    facts: Facts
+    state_directory: Path = STATE_DIRECTORY
+
+    @property
+    def groups(self) -> Hierarchies:
+        return hierarchies(self.facts)
+
+    def boot_id(self) -> str | None:
+        return self.facts.files.read(_BOOT_ID).text
+
+
+# --- what is there ----------------------------------------------------------------------------------------------------
+
+
+def disks(host: Host) -> list[EmulatedDisk]:
+    """Every recorded disk, by name. Needs no root."""
+    records = [_read(path) for path in sorted(host.state_directory.glob("*.json"))]
+    return [_inspect(host, record) for record in records]
+
+
+def disk_at(host: Host, path: Path) -> EmulatedDisk | None:
+    """The emulated disk that `path` is meant to be on, whether or not it is mounted."""
+    real = path.resolve()
+    for disk in disks(host):
+        if real.is_relative_to(Path(disk.record.mount_point).resolve()):
+            return disk
+    return None
+
+
+def _inspect(host: Host, record: Record) -> EmulatedDisk:
+    device = block_tools.loop_device_of(Path(record.image)) if record.finished else None
+    again = f"run: highwater bench storage emulate-hdd make {record.name}"
+    status: Status = "ready"
+    problem = None
+    if not record.finished:
+        status, problem = (
+            "half made",
+            f"the emulated disk {record.name} is half made; {again}, or … remove {record.name}",
+        )
+    elif device is None or not _is_mounted(host, record, device):
+        status, problem = "not mounted", f"the emulated disk {record.name} is not mounted (since a reboot?); {again}"
+    elif host.groups.blkio_v1 and _standing_limits(host, device) != record.limits:
+        status, problem = "limits missing", f"the emulated disk {record.name} has lost its limits; {again}"
+    return EmulatedDisk(record, status, device, problem)
+
+
+# --- making and removing ----------------------------------------------------------------------------------------------
+
+
+def make(
+    host: Host, name: str, directory: Path | None, size_bytes: int | None, limits: DiskLimits | None
+) -> EmulatedDisk:
+    """Make the disk, or finish it, or bring it back after a reboot, or give it other limits. Raises UsageError.
+
+    `directory` holds its image and its mount point; it and `size_bytes` may be left out for a disk that is recorded.
+    """
+    _require_root("made")
+    block_tools.require_tools()
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no name for a disk: use up to 11 of a-z, 0-9 and -")
+    if host.groups.blkio_v1 is None and host.groups.unified is None:
+        raise UsageError("this host has no control groups to slow a disk down with (cgroup v1 blkio, or v2 with io)")
+    with _locked(host):
+        recorded = _record_path(host, name).exists()
+        record = _wanted(host, name, directory, size_bytes, limits)
+        _check_places(record, recorded)
+        _write(host, record)
+        image, mount_point = Path(record.image), Path(record.mount_point)
+        _fill(image, record.size_bytes)
+        if block_tools.filesystem_uuid(image) is None:
+            block_tools.make_ext4(image, f"hw-{name}", record.uuid)
+        device = block_tools.loop_device_of(image) or block_tools.attach(image)
+        if device.deleted:
+            raise UsageError(f"the image of {name} was deleted while in use: remove {name}, then make it anew")
+        number = host.facts.files.read(f"/sys/block/{device.name}/dev").text
+        if number is None:
+            raise UsageError(f"{device.path} has no device number in /sys/block; is /sys mounted?")
+        record = record.model_copy(update={"device_number": number, "boot_id": host.boot_id()})
+        _write(host, record)
+        if not device.direct:
+            raise UsageError(
+                f"{image} cannot be read past the page cache ({device.path} has no direct I/O), so memory would serve "
+                f"what a disk should: remove {name}, and make it --on a directory of a disk"
+            )
+        _like_a_disk(host, device, record.limits)
+        mount_point.mkdir(exist_ok=True)
+        if not _is_mounted(host, record, device):
+            if mount_point.is_mount():
+                raise UsageError(f"something else is mounted at {mount_point}; unmount it first")
+            block_tools.mount(device, mount_point)
+        if host.groups.blkio_v1:
+            set_root_limits(host.facts.files, host.groups.blkio_v1, number, record.limits)
+            _check_effect(record)
+        record = record.model_copy(update={"finished": True})
+        _write(host, record)
+        return _inspect(host, record)
+
+
+def remove(host: Host, name: str) -> Record:
+    """Take away all that was made, however far it came. Raises UsageError for no such disk, or one that is in use."""
+    _require_root("removed")
+    with _locked(host):
+        path = _record_path(host, name)
+        if not path.exists():
+            known = ", ".join(disk.record.name for disk in disks(host)) or "none"
+            raise UsageError(f"there is no emulated disk {name!r} (there is: {known})")
+        record = _read(path)
+        image, mount_point = Path(record.image), Path(record.mount_point)
+        device = block_tools.loop_device_of(image)
+        if device is not None:
+            while _is_mounted(host, record, device):
+                block_tools.unmount(mount_point)
+        if host.groups.blkio_v1 and record.device_number and record.boot_id == host.boot_id():
+            set_root_limits(host.facts.files, host.groups.blkio_v1, record.device_number, None)
+        if device is not None:
+            block_tools.detach(device)
+        if image.exists() and block_tools.filesystem_uuid(image) in (record.uuid, None):
+            image.unlink()
+        with suppress(FileNotFoundError):
+            mount_point.rmdir()
+        path.unlink()
+        return record
+
+
+def _wanted(host: Host, name: str, directory: Path | None, size_bytes: int | None, limits: DiskLimits | None) -> Record:
+    path = _record_path(host, name)
+    if path.exists():
+        record = _read(path)
+        asked = {"--on": directory and str(directory.resolve()), "--size": size_bytes}
+        has = {"--on": str(Path(record.image).parent), "--size": record.size_bytes}
+        for option, value in asked.items():
+            if value is not None and value != has[option]:
+                shown = human_bytes(record.size_bytes) if option == "--size" else has[option]
+                raise UsageError(
+                    f"{option}: the emulated disk {name} is there with {shown}; remove it first to change that"
+                )
+        if limits is None:
+            return record
+        changed = {
+            "bandwidth_bytes_per_s": limits.bandwidth_bytes_per_s,
+            "operations_per_s": limits.operations_per_s,
+        }
+        return record.model_copy(update=changed)
+    if directory is None:
+        raise UsageError(f"--on is missing: name the directory that shall hold the image of {name}")
+    if not directory.is_dir():
+        raise UsageError(f"--on: {directory} is not a directory; make it first, or name another one")
+    directory = directory.resolve()
+    limits = limits or DEFAULT_LIMITS
+    return Record(
+        name=name,
+        image=str(directory / f"{name}.hdd.img"),
+        mount_point=str(directory / f"{name}.hdd"),
+        size_bytes=size_bytes or DEFAULT_SIZE_BYTES,
+        uuid=str(uuid.uuid4()),
+        bandwidth_bytes_per_s=limits.bandwidth_bytes_per_s,
+        operations_per_s=limits.operations_per_s,
+    )
+
+
+def _check_places(record: Record, recorded: bool) -> None:
+    """Room for it, and nobody else's file in its place."""
+    image, mount_point = Path(record.image), Path(record.mount_point)
+    if record.size_bytes < _LEAST_BYTES:
+        raise UsageError(f"--size: {human_bytes(record.size_bytes)} is too small for a file system; use at least 32MiB")
+    for number, option in ((record.bandwidth_bytes_per_s, "--bandwidth"), (record.operations_per_s, "--iops")):
+        if number < 1:
+            raise UsageError(f"{option}: must be more than zero")
+    if image.exists():
+        found = block_tools.filesystem_uuid(image)
+        if found != record.uuid and not (found is None and recorded):
+            raise UsageError(f"{image} is there and not ours; move it away, or choose another name or --on")
+        return
+    if not recorded and mount_point.exists():
+        raise UsageError(f"{mount_point} is there and not ours; move it away, or choose another name or --on")
+    statistics = os.statvfs(image.parent)
+    free_bytes = statistics.f_bavail * statistics.f_frsize
+    if free_bytes < record.size_bytes + SPARE_BYTES:
+        raise UsageError(
+            f"--on: {image.parent} has {human_bytes(free_bytes)} free and the disk takes "
+            f"{human_bytes(record.size_bytes)}; choose a smaller --size or another directory"
+        )
+
+
+def _fill(image: Path, size_bytes: int) -> None:
+    """All its blocks at once: the disk must not run out of what is below it, nor lie there in pieces."""
+    descriptor = os.open(image, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if os.fstat(descriptor).st_size < size_bytes:
+            os.posix_fallocate(descriptor, 0, size_bytes)
+            os.fsync(descriptor)
+    except OSError as error:
+        raise UsageError(f"cannot make {image}: {error.strerror or error}") from None
+    finally:
+        os.close(descriptor)
+
+
+def _like_a_disk(host: Host, device: LoopDevice, limits: DiskLimits) -> None:
+    """The kernel's settings for a disk that seeks; and reads ahead by as much as one operation can carry.
+
+    The last is no property of a disk: every operation costs the same here, so that a reader in order, whose many small
+    operations a real disk would not feel, must make few large ones to get the bandwidth.
+    """
+    queue = f"/sys/block/{device.name}/queue"
+    files = host.facts.files
+    per_operation_kib = -(-limits.bandwidth_bytes_per_s // limits.operations_per_s // 1024)
+    settings = {"rotational": "1", "read_ahead_kb": str(max(128, per_operation_kib))}
+    if "mq-deadline" in (files.read(f"{queue}/scheduler").text or ""):
+        settings["scheduler"] = "mq-deadline"
+    for name, value in settings.items():
+        try:
+            files.write_setting(f"{queue}/{name}", value)
+        except OSError as error:
+            raise UsageError(f"cannot set {queue}/{name} to {value}: {error.strerror or error}") from None
+
+
+def _check_effect(record: Record) -> None:
+    """A limit that is written down and does not hold is worse than none: write for a second, and see for how long."""
+    size_bytes = min(round(record.bandwidth_bytes_per_s * _TRIAL_S), record.size_bytes // 4)
+    path = Path(record.mount_point) / ".highwater-check"
+    block = bytes(1 << 20)
+    try:
+        with path.open("wb") as file:
+            started_s = time.monotonic()
+            for _ in range(-(-size_bytes // len(block))):
+                file.write(block)
+            file.flush()
+            os.fdatasync(file.fileno())
+            took_s = time.monotonic() - started_s
+    except OSError as error:
+        raise UsageError(f"the emulated disk {record.name} cannot be written to: {error.strerror or error}") from None
+    finally:
+        path.unlink(missing_ok=True)
+    rate = size_bytes / took_s
+    if rate > record.bandwidth_bytes_per_s * _HOLDS_RATIO:
+        raise UsageError(
+            f"the limits of the emulated disk {record.name} do not hold: {human_bytes(rate)}/s were written where "
+            f"{human_bytes(record.bandwidth_bytes_per_s)}/s are set; run from the root group of blkio "
+            f"(see /proc/self/cgroup), then make {record.name} again"
+        )
+
+
+# --- the record -------------------------------------------------------------------------------------------------------
+
+
+def _record_path(host: Host, name: str) -> Path:
+    return host.state_directory / f"{name}.json"
+
+
+def _read(path: Path) -> Record:
+    try:
+        return Record.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValidationError) as error:
+        line = str(error).splitlines()[0]
+        raise UsageError(f"{path} is not a readable record of an emulated disk ({line}); move it away") from None
+
+
+def _write(host: Host, record: Record) -> None:
+    write_atomically(_record_path(host, record.name), dump(record))
+
+
+@contextmanager
+def _locked(host: Host) -> Iterator[None]:
+    host.state_directory.mkdir(parents=True, exist_ok=True)
+    with (host.state_directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _require_root(done: str) -> None:
+    if os.geteuid() != 0:
+        raise UsageError(f"an emulated disk can be {done} by root alone (loop device, mount, control group); use sudo")
+
+
+def _is_mounted(host: Host, record: Record, device: LoopDevice) -> bool:
+    """Whether our device is what lies at the mount point at this moment."""
+    try:
+        number = Path(record.mount_point).stat().st_dev
+    except OSError:
+        return False
+    return f"{os.major(number)}:{os.minor(number)}" == host.facts.files.read(f"/sys/block/{device.name}/dev").text
+
+
+def _standing_limits(host: Host, device: LoopDevice) -> DiskLimits | None:
+    number = host.facts.files.read(f"/sys/block/{device.name}/dev").text
+    blkio = host.groups.blkio_v1
+    return root_limits(host.facts.files, blkio, number) if blkio and number else None
