@@ -63,6 +63,11 @@ class Limits:
     noise: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Metric to ratios of A/A pairs."""
     quantile: float = CONFIDENCE
+    only: frozenset[tuple[str, str]] | None = None
+    """The cells and metrics that are gated; None for every cell of a metric with a floor."""
+
+    def gates(self, cell: str, metric: str) -> bool:
+        return metric in self.floors and (self.only is None or (cell, metric) in self.only)
 
 
 def judge(cells: Sequence[Trials], metrics: Iterable[str], limits: Limits, seed: int) -> list[MetricComparison]:
@@ -181,7 +186,7 @@ def _compare_metric(trials: Trials, definition: MetricDefinition, limits: Limits
         metric=name,
         unit=definition.unit,
         better=better,
-        gated=name in limits.floors,
+        gated=limits.gates(trials.cell, name),
         base=_side(base_values, seed),
         head=_side(head_values, seed),
         paired=trials.paired,

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from bench.broker_client import BrokerClient
 from bench.environment import describe_environment, git_state, versions
 from bench.errors import StoppedError, TrialError, UsageError
+from bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_TARGET, EXIT_USAGE
 from bench.host.sampler import HostSampler, host_use
 from bench.load_plan import load_plan_of, refuse_unready
 from bench.plan import Plan, PlannedTrial
@@ -49,12 +50,6 @@ from bench.systems import StartSystem, System, start_system
 from bench.verdict import judge, target_at_fault
 from spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
 from tuning.facts import Facts
-
-EXIT_OK: Final = 0
-EXIT_USAGE: Final = 2
-EXIT_TARGET: Final = 3
-EXIT_INVALID: Final = 4
-EXIT_INTERRUPTED: Final = 130
 
 
 class Launcher(Protocol):

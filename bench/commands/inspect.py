@@ -21,8 +21,8 @@ def schema() -> None:
 def verify(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Result directory.")]) -> None:
     """Recompute percentiles and counts of a result directory; exit code 4 when they disagree with what it says."""
     with one_line_errors():
+        from bench.exit_codes import EXIT_INVALID
         from bench.results import RunResult
-        from bench.runner import EXIT_INVALID
         from bench.verify import disagreements
 
         result = RunResult(directory)

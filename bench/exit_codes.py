@@ -1,0 +1,19 @@
+"""Exit codes: stable, documented in docs/bench.md, one meaning each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EXIT_OK: Final = 0
+EXIT_USAGE: Final = 2
+"""A mistake in the call, a file or the set-up; nothing was measured."""
+EXIT_TARGET: Final = 3
+"""The system under test failed, or lost or damaged records."""
+EXIT_INVALID: Final = 4
+"""A measurement that must not be believed, or a result directory that contradicts itself."""
+EXIT_ENVIRONMENT: Final = 5
+"""The two results were not measured under the same conditions."""
+EXIT_REGRESSION: Final = 10
+EXIT_INCONCLUSIVE: Final = 11
+"""Only with --strict."""
+EXIT_INTERRUPTED: Final = 130
