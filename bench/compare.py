@@ -70,7 +70,7 @@ class Limits:
         return metric in self.floors and (self.only is None or (cell, metric) in self.only)
 
 
-def judge(cells: Sequence[Trials], metrics: Iterable[str], limits: Limits, seed: int) -> list[MetricComparison]:
+def judge(cells: Sequence[Trials], metrics: Sequence[str], limits: Limits, seed: int) -> list[MetricComparison]:
     """Compare the metrics of every cell; those that `limits` gives a floor are gated, and their p-values corrected."""
     compared = [
         comparison
@@ -90,7 +90,7 @@ def compare(
     head: RunResult,
     base_cell: str | None = None,
     head_cell: str | None = None,
-    metrics: Iterable[str] | None = None,
+    metrics: Sequence[str] | None = None,
     limits: Limits | None = None,
 ) -> ResultComparison:
     """Two result directories cell by cell, or one cell of each. Raises ValueError when they share no cell.

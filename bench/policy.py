@@ -13,7 +13,6 @@ on_environment_mismatch: fail
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -139,9 +138,9 @@ def _analysis(path: Path) -> Analysis | None:
     return parse(Analysis, path.read_text("utf-8"), path) if path.is_file() else RunResult(path).analysis()
 
 
-def metrics_of(policy: Policy) -> Iterator[str]:
+def metrics_of(policy: Policy) -> list[str]:
     """Every metric the policy names, gated ones first."""
-    yield from dict.fromkeys([*policy.gate, *policy.track])
+    return list(dict.fromkeys([*policy.gate, *policy.track]))
 
 
 def json_schema() -> dict[str, Any]:
