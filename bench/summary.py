@@ -7,33 +7,109 @@ of a summary are read back from the histogram log on disk, so the two cannot dis
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from bench.client_properties import as_text, to_librdkafka
 from bench.histogram_log import histogram_of, write_histograms
+from bench.host.sampler import host_use
+from bench.metrics import metric
+from bench.plan import PlannedTrial
 from bench.results import (
     METRICS,
     Delivery,
     EndToEnd,
     Generator,
+    HostSample,
     HostUse,
     Phase,
     Produce,
+    SloResult,
+    StorageTarget,
+    SystemFacts,
+    Transactions,
+    TrialSummary,
+    Verdict,
     Window,
     histogram_path,
     measured_latency,
 )
-from bench.verdict import Evidence
+from bench.verdict import Evidence, judge
 from bench.workload import Workload
 from spark_loadgen import LoadResult
 
 _MOST_ERRORS_SHOWN = 3
 
 
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """Everything that was observed of one trial, before any of it is judged."""
+
+    planned: PlannedTrial
+    started_utc: str
+    launcher: str
+    result: LoadResult
+    phases: Sequence[Phase]
+    windows: Sequence[Window]
+    host_samples: Sequence[HostSample]
+    in_log: int
+    storage: StorageTarget
+    system: SystemFacts
+
+
+def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
+    """One trial in figures, with its verdict. Its histogram logs must be written: percentiles are read from them."""
+    plan, workload, result = record.planned.plan, record.planned.cell.workload, record.result
+    phases, measure = record.phases, record.phases[1]
+    produce, e2e = produce_of(trial_directory, phases), end_to_end_of(result, trial_directory, phases)
+    delivery, generator = delivery_of(result, record.in_log), generator_of(result, record.launcher)
+    host = host_use(record.host_samples, measure.start_s, measure.end_s)
+    evidence = evidence_of(workload, result, phases, record.windows, produce, e2e, delivery, generator, host)
+    summary = TrialSummary(
+        trial_id=plan.trial_id,
+        cell=plan.cell,
+        factors=plan.factors,
+        trial=plan.trial,
+        block=plan.block,
+        order_in_block=plan.order_in_block,
+        role=plan.role,
+        launcher=record.launcher,
+        driver=workload.producers.driver,
+        started_utc=record.started_utc,
+        phases=list(phases),
+        offered_per_s=evidence.offered_per_s,
+        achieved_per_s=evidence.achieved_per_s,
+        achieved_bytes_per_s=mean_in(result.acked_bytes, measure),
+        consumed_per_s=mean_in(result.received, measure),
+        consumed_bytes_per_s=mean_in(result.received_bytes, measure),
+        produce=produce,
+        e2e=e2e,
+        delivery=delivery,
+        lag_max=max((window.lag for window in record.windows if window.lag is not None), default=None),
+        transactions=transactions_of(result, trial_directory, phases),
+        generator=generator,
+        host=host,
+        storage=record.storage,
+        system=record.system,
+        verdict=judge(evidence, workload.validity),
+    )
+    return summary.model_copy(update={"slo": slo_results(workload, summary)})
+
+
+def slo_results(workload: Workload, summary: TrialSummary) -> list[SloResult]:
+    """Every objective of the workload against the trial. One without a figure to hold against it is not met."""
+    results = []
+    for name, bound in workload.slo.items():
+        value = metric(name).read(summary)
+        met = value is not None and bound.met(value)
+        results.append(SloResult(metric=name, bound=str(bound), value=value, met=met))
+    return results
+
+
 def phases_of(workload: Workload, result: LoadResult) -> list[Phase]:
     """What the load went through, in seconds since T0."""
-    warmup_end_s = float(workload.phases.warmup_max_s)
+    warmup_end_s = float(result.measure_start_s)
     measure_end_s = warmup_end_s + workload.phases.measure_s
     return [
         Phase(name="warmup", start_s=0.0, end_s=warmup_end_s),
@@ -48,10 +124,10 @@ def mean_in(row: Sequence[int], phase: Phase) -> float:
 
 
 def write_histogram_logs(result: LoadResult, trial_directory: Path) -> None:
-    for metric in METRICS:
-        series = result.histograms.get(metric, {})
+    for name in (*METRICS, *(("txn_commit",) if result.transactions is not None else ())):
+        series = result.histograms.get(name, {})
         histograms = {second: histogram_of(item.indices, item.counts) for second, item in series.items()}
-        write_histograms(histogram_path(trial_directory, metric), histograms)
+        write_histograms(histogram_path(trial_directory, name), histograms)
 
 
 def windows_of(result: LoadResult, phases: Sequence[Phase]) -> list[Window]:
@@ -66,6 +142,7 @@ def windows_of(result: LoadResult, phases: Sequence[Phase]) -> list[Window]:
             return None, None, None
         return histogram.percentile(50), histogram.percentile(99), histogram.max
 
+    lag = lags_of(result)
     windows = []
     for second in range(max(len(result.offered), len(result.acked), len(result.received))):
         produce_p50_ns, produce_p99_ns, produce_max_ns = percentiles("produce_response", second)
@@ -89,6 +166,7 @@ def windows_of(result: LoadResult, phases: Sequence[Phase]) -> list[Window]:
                 e2e_p99_ns=e2e_p99_ns,
                 e2e_max_ns=e2e_max_ns,
                 generator_cpu_ratio_max=cpu[second] if second < len(cpu) else None,
+                lag=lag[second] if second < len(lag) else None,
             )
         )
     return windows
@@ -130,6 +208,14 @@ def delivery_of(result: LoadResult, in_log: int) -> Delivery:
         in_log=in_log,
         unread=delivery.unread,
     )
+
+
+def transactions_of(result: LoadResult, trial_directory: Path, phases: Sequence[Phase]) -> Transactions | None:
+    report = result.transactions
+    if report is None:
+        return None
+    commit_ns = measured_latency(trial_directory, "txn_commit", phases) if report.committed else None
+    return Transactions(committed=report.committed, aborted=report.aborted, commit_ns=commit_ns)
 
 
 def generator_of(result: LoadResult, launcher: str) -> Generator:
@@ -180,4 +266,5 @@ def evidence_of(
         host_cpu_ratio=None if host.system_cpu_ratio is None else host.cpu_ratio,
         produce_p50_ns_by_second=[window.produce_p50_ns for window in windows if window.phase == "measure"],
         client_errors=client_errors(result.errors),
+        steal_ratio=host.steal_ratio,
     )

@@ -44,6 +44,10 @@ class Evidence:
     produce_p50_ns_by_second: Sequence[int | None]
     """Of the measured phase; None for a second without samples."""
     client_errors: Sequence[str]
+    canary: Sequence[Reason] = ()
+    """What the canaries of the trial's block found (bench.canary)."""
+    steal_ratio: float | None = None
+    """CPU time that the hypervisor gave to others, of all CPUs, measured phase; None when the host does not tell."""
 
 
 def target_at_fault(reason: Reason) -> bool:
@@ -53,7 +57,14 @@ def target_at_fault(reason: Reason) -> bool:
 
 def judge(evidence: Evidence, limits: Validity) -> Verdict:
     invalid = [*_delivery(evidence), *_load(evidence, limits), *_generator(evidence, limits)]
-    doubtful = [*_oversubscribed(evidence), *_host(evidence, limits), *_drift(evidence, limits)]
+    doubtful = [
+        *_oversubscribed(evidence),
+        *_ceiling(evidence, limits),
+        *_host(evidence, limits),
+        *_steal(evidence, limits),
+        *evidence.canary,
+        *_drift(evidence, limits),
+    ]
     state: VerdictState = "invalid" if invalid else "inconclusive" if doubtful else "valid"
     return Verdict(state=state, reasons=[*invalid, *doubtful], notes=_notes(evidence))
 
@@ -174,6 +185,25 @@ def _oversubscribed(evidence: Evidence) -> list[Reason]:
     ]
 
 
+def _ceiling(evidence: Evidence, limits: Validity) -> list[Reason]:
+    ceiling_per_s = evidence.generator.ceiling_per_s
+    if not ceiling_per_s:
+        return []
+    ratio = evidence.achieved_per_s / ceiling_per_s
+    if ratio <= limits.generator_ceiling_ratio_max:
+        return []
+    return [
+        Reason(
+            check="generator.ceiling_ratio",
+            value=round(ratio, 3),
+            limit=limits.generator_ceiling_ratio_max,
+            text=f"{human_rate(evidence.achieved_per_s)} are {ratio:.0%} of what these producers reach with nothing "
+            f"behind them ({human_rate(ceiling_per_s)} calibrated, limit {limits.generator_ceiling_ratio_max:.0%}): "
+            "the system may be faster than the generator; use more producers on more cores, or lower load.rate",
+        )
+    ]
+
+
 def _host(evidence: Evidence, limits: Validity) -> list[Reason]:
     busy = evidence.host_cpu_ratio
     if busy is None or busy <= limits.host_cpu_ratio_max:
@@ -185,6 +215,21 @@ def _host(evidence: Evidence, limits: Validity) -> list[Reason]:
             limit=limits.host_cpu_ratio_max,
             text=f"the host's CPUs were {busy:.0%} busy (limit {limits.host_cpu_ratio_max:.0%}): broker, generator and "
             "other work waited for each other; stop other work, or lower load.rate",
+        )
+    ]
+
+
+def _steal(evidence: Evidence, limits: Validity) -> list[Reason]:
+    stolen = evidence.steal_ratio
+    if stolen is None or stolen <= limits.steal_ratio_max:
+        return []
+    return [
+        Reason(
+            check="host.steal_ratio",
+            value=round(stolen, 4),
+            limit=limits.steal_ratio_max,
+            text=f"the hypervisor gave {stolen:.1%} of the CPU time to others (limit {limits.steal_ratio_max:.1%}); "
+            "measure on a host that is not shared, or at another time",
         )
     ]
 

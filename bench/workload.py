@@ -353,6 +353,15 @@ class Validity(Part):
     drift_ratio_max: float = Field(
         default=2.0, gt=1, description="median latency, last third over first third of the measured phase, or inverse"
     )
+    generator_ceiling_ratio_max: float = Field(
+        default=0.9, gt=0, le=1, description="achieved over what these producers reach on their own (bench calibrate)"
+    )
+    canary_ratio_max: float = Field(
+        default=2.0, gt=1, description="time of a canary at the start of a block over its median in the blocks before"
+    )
+    steal_ratio_max: float = Field(
+        default=0.05, gt=0, le=1, description="CPU time that a hypervisor gave to others, of all CPUs of the host"
+    )
 
 
 class Workload(Part):

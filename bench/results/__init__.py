@@ -20,6 +20,7 @@ from bench.results.analysis import (
 from bench.results.base import (
     Model,
 )
+from bench.results.canary import BlockCanary, CanaryReading
 from bench.results.files import (
     ResultDirectoryError,
     histogram_path,
@@ -107,8 +108,10 @@ __all__ = [
     "Analysis",
     "Backlog",
     "Better",
+    "BlockCanary",
     "CacheDrop",
     "CacheUse",
+    "CanaryReading",
     "CellAnalysis",
     "ComparedSide",
     "Comparison",

@@ -76,6 +76,9 @@ class Generator(Model):
     consumer_cpu_ns_per_record: float
     start_skew_ns: int = Field(description="latest minus earliest first send, relative to the agreed T0")
     clock_spread_ns: int = Field(description="largest difference between the tasks' clocks when T0 was agreed")
+    ceiling_per_s: float | None = Field(
+        default=None, description="what these producers reach with nothing behind them (bench calibrate); None: unknown"
+    )
 
 
 class Reason(Model):

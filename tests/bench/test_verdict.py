@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bench.results import Delivery, EndToEnd, Generator, Latency, Produce
+from bench.results import Delivery, EndToEnd, Generator, Latency, Produce, Reason
 from bench.verdict import Evidence, judge, target_at_fault
 from bench.workload import Validity
 
@@ -71,6 +71,14 @@ def test_a_healthy_trial_is_valid_and_says_nothing() -> None:
         ({"delivery__lost": 3}, "invalid", "delivery.lost", True),
         ({"delivery__lost": 3, "delivery__unread": 2}, "invalid", "delivery.lost", True),
         ({"delivery__corrupt": 1}, "invalid", "delivery.corrupt", True),
+        ({"generator__ceiling_per_s": 1100.0}, "inconclusive", "generator.ceiling_ratio", False),
+        ({"steal_ratio": 0.06}, "inconclusive", "host.steal_ratio", False),
+        (
+            {"canary": [Reason(check="canary.cpu", value=3.0, limit=2.0, text="slow")]},
+            "inconclusive",
+            "canary.cpu",
+            False,
+        ),
         ({"delivery__reordered": 1}, "invalid", "delivery.reordered", True),
         (
             {"delivery__duplicated": 1, "delivery__in_log": 9001, "idempotent": True},
