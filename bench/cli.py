@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from bench.commands import import_omb, inspect, run
+from bench.commands import import_omb, inspect, run, storage
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,3 +15,4 @@ app = typer.Typer(
 for verb in (run.run, run.plan, inspect.schema, inspect.verify):
     app.command()(verb)
 app.add_typer(import_omb.app, name="import")
+app.add_typer(storage.app, name="storage")

@@ -7,6 +7,7 @@ of the host (`apt-get install fio`), found on PATH.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from bench.results import FioProbe, ProbeName
 
 # What fio may take beyond the job's own time: to start, to lay a file out, to wait for what is under way.
 GRACE_S: Final = 60.0
+# Buffers scattered over small pages make the kernel cut a large operation into several, past the page cache.
+_LARGE_PAGES: Final = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 HOW_TO_INSTALL: Final = "fio is not installed; on Debian and Ubuntu: apt-get install -y fio"
 
 
@@ -126,7 +129,13 @@ def parse_report(job: Job, text: str) -> FioProbe:
 def _run(command: list[str], timeout_s: float) -> str:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=timeout_s
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=timeout_s,
+            env=os.environ | _LARGE_PAGES,
         )
     except subprocess.TimeoutExpired:
         raise FioError(f"fio was not done after {timeout_s:.0f} s, and was ended") from None

@@ -35,7 +35,7 @@ from bench.storage.block_tools import LoopDevice
 from bench.units import human_bytes
 from tuning.facts import Facts
 
-STATE_DIRECTORY: Final = Path("/var/lib/highwater/emulated-hdd")
+STATE_DIRECTORY: Final = "/var/lib/highwater/emulated-hdd"
 DEFAULT_SIZE_BYTES: Final = 8 << 30
 # A 7200 rpm disk of the 2010s in the middle of its platters.
 DEFAULT_LIMITS: Final = DiskLimits(bandwidth_bytes_per_s=120 << 20, operations_per_s=120)
@@ -83,10 +83,14 @@ class EmulatedDisk:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the functions below work on; replaced in tests by a fake root and another state directory."""
+    """What the functions below work on: this host, and where the records of its emulated disks are."""
 
     facts: Facts
-    state_directory: Path = STATE_DIRECTORY
+    records: str = STATE_DIRECTORY
+
+    @property
+    def state_directory(self) -> Path:
+        return self.facts.files.locate(self.records)
 
     @property
     def groups(self) -> Hierarchies:
@@ -112,6 +116,13 @@ def disk_at(host: Host, path: Path) -> EmulatedDisk | None:
         if real.is_relative_to(Path(disk.record.mount_point).resolve()):
             return disk
     return None
+
+
+def require_ready(host: Host, path: Path) -> None:
+    """Raises UsageError when `path` is meant to be on an emulated disk that is not there, or is not slow, now."""
+    disk = disk_at(host, path)
+    if disk is not None and disk.problem is not None:
+        raise UsageError(disk.problem)
 
 
 def _inspect(host: Host, record: Record) -> EmulatedDisk:

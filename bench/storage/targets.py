@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bench.results import StorageTarget
+from bench.storage import emulated_hdd
 from bench.workload import TEMPORARY_TARGET, Workload
 from tuning.facts import BlockDevice, Facts
 
@@ -28,12 +29,13 @@ def describe_target(name: str, path: Path, facts: Facts) -> StorageTarget:
         path=str(path),
         device="+".join(device.name for device in disks) or None,
         medium="memory" if in_memory else _medium(disks, facts),
-        emulated=any(_is_loop(device) for device in disks),
+        emulated=any(map(_is_loop, disks)),
         model=disk.model if disk else None,
         scheduler=disk.scheduler if disk else None,
         filesystem=mount.filesystem if mount else None,
         mount_options=list(mount.options) if mount else [],
         backing_device="+".join(dict.fromkeys(device.name for device in backing)) or None,
+        emulation=_emulation(path, facts) if any(map(_is_loop, disks)) else None,
     )
 
 
@@ -60,6 +62,13 @@ def _medium(disks: list[BlockDevice], facts: Facts) -> Medium:
     ]
     media: set[Medium] = {device.medium or "unknown" for device in below}
     return media.pop() if len(media) == 1 else "unknown"
+
+
+def _emulation(path: Path, facts: Facts) -> str:
+    disk = emulated_hdd.disk_at(emulated_hdd.Host(facts), path)
+    if disk is None:
+        return "a file as a disk, without limits of ours"
+    return disk.problem or f"a file as a hard disk, limited to {disk.record.limits}"
 
 
 def _is_loop(device: BlockDevice) -> bool:
