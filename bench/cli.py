@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import typer
 
-from bench.commands import import_omb, inspect, run, storage
+from bench.commands import compare, env, import_omb, inspect, run, storage
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Measure a broker with load from Spark executors.\n\n"
     "Exit codes: 0 all well; 2 bad input or set-up; 3 the system failed or lost data; 4 a measurement is not valid; "
+    "5 environments are not comparable; 10 a regression; 11 inconclusive (with --strict); "
     "130 interrupted, with what was measured so far kept.",
 )
-for verb in (run.run, run.plan, inspect.schema, inspect.verify):
+for verb in (run.run, run.plan, inspect.schema, inspect.verify, compare.compare):
     app.command()(verb)
 app.add_typer(import_omb.app, name="import")
 app.add_typer(storage.app, name="storage")
+app.add_typer(env.app, name="env")

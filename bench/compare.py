@@ -1,9 +1,9 @@
 """Two sets of trials beside each other: per metric a ratio with its interval, and what may be concluded from it. Pure.
 
 `compare` puts two result directories, or cells of them, side by side. `judge` is its heart and that of the gate: pairs
-of trials in, verdicts out. A change counts when its whole interval lies beyond delta = max(floor, noise); "no change"
-needs an interval that lies wholly within the floor. Everything else is undecided, with the change that could have been
-seen beside it.
+of trials in, verdicts out. A change counts when its whole interval lies beyond delta = max(floor, noise). Otherwise
+"no change" means that none was seen, with the change that could have been seen beside it; of a gated metric more is
+asked: an interval that lies wholly within the floor, or it is undecided.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from bench.statistics import (
 )
 
 ALPHA: Final = 1 - CONFIDENCE
+ONLY_CELL: Final = "base"
+"""What the cell of a workload without matrix is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +133,11 @@ def matched_cells(
             f"{base.directory} and {head.directory} share no cell; name one of each with DIR:CELL "
             f"({', '.join(base_cells)} and {', '.join(head_cells)})"
         )
+    single = len(base_cells) == len(head_cells) == 1
     found = []
     for one, other in names:
-        trials = Trials(one if one == other else f"{one} → {other}", base_cells[one], head_cells[other], paired=False)
+        label = ONLY_CELL if single else one if one == other else f"{one} → {other}"
+        trials = Trials(label, base_cells[one], head_cells[other], paired=False)
         found.append(_paired(trials) if paired else trials)
     lonely = [] if base_cell or head_cell else sorted(set(base_cells) ^ set(head_cells)) if len(names) > 1 else []
     return found, [f"cell {cell} is in only one of the two" for cell in lonely]
@@ -225,8 +229,9 @@ def _verdict(comparison: MetricComparison) -> ComparisonVerdict:
             return "better"
         p_value = comparison.p_value if comparison.p_value_holm is None else comparison.p_value_holm
         return "worse" if _p_value(p_value) <= ALPHA else "undecided"
-    within = 1 + (comparison.floor_ratio if comparison.gated else comparison.delta_ratio)
-    return "no_change" if 1 / within <= low and high <= within else "undecided"
+    within = 1 + comparison.floor_ratio
+    shown = not comparison.gated or (1 / within <= low and high <= within)
+    return "no_change" if shown else "undecided"
 
 
 def _p_value(p_value: float | None) -> float:

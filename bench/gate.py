@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench.compare import Limits, Trials, change_for_the_worse, judge
+from bench.compare import ONLY_CELL, Limits, Trials, change_for_the_worse, judge
 from bench.exit_codes import EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE, EXIT_INVALID, EXIT_OK, EXIT_REGRESSION, EXIT_TARGET
 from bench.metrics import METRICS, values_of
 from bench.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
@@ -22,7 +22,6 @@ from bench.verdict import target_at_fault
 VARIANT: Final = "variant"
 BASE: Final = "base"
 HEAD: Final = "head"
-ONLY_CELL: Final = "base"
 
 Place = tuple[str, str]
 """Cell and metric."""

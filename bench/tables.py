@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bench.comparison_text import HEADER, in_order, row
 from bench.plan import Plan, trial_duration_s
-from bench.results import RunResult, TrialResult
+from bench.results import MetricComparison, RunResult, TrialResult
 from bench.storage import target_paths
 from bench.units import human_bytes, human_count, human_duration, human_ns, human_ns_range, human_rate
 
@@ -154,3 +155,16 @@ def results_as_json(result: RunResult) -> dict[str, Any]:
             if trial.status != "done"
         ],
     }
+
+
+def comparison_table(metrics: Sequence[MetricComparison]) -> Table:
+    """Base against head, a row per metric; gated metrics first and bold."""
+    styles = {"better": "green", "worse": "red", "differs": "yellow"}
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for position, column in enumerate(HEADER):
+        table.add_column(column, justify="left" if position in (0, len(HEADER) - 1) else "right", overflow="fold")
+    for item in in_order(metrics):
+        *cells, verdict = (escape(text) for text in row(item))
+        style = styles.get(item.verdict)
+        table.add_row(*cells, f"[{style}]{verdict}[/]" if style else verdict, style="bold" if item.gated else None)
+    return table

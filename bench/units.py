@@ -158,3 +158,29 @@ def human_duration(seconds: float) -> str:
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60:02d} min"
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def human_value(value: float, unit: str) -> str:
+    """A figure of `bench.metrics` for people to read, in its unit: 4100000 ns -> `4.1 ms`."""
+    match unit:
+        case "ns":
+            return human_ns(value)
+        case "s":
+            return f"{value:.3g} s"
+        case "bytes":
+            return human_bytes(value)
+        case "bytes_per_s":
+            return human_bytes(value) + "/s"
+        case "per_s":
+            return human_rate(value)
+        case "ratio":
+            return f"{value:.1%}"
+        case "s_per_gib":
+            return f"{value:.3g} s/GiB"
+    return human_count(value)
+
+
+def human_change(ratio: float) -> str:
+    """A ratio as a change for people to read: 0.9 -> `−10.0 %`."""
+    percent = f"{abs(ratio - 1):.1%}".replace("%", " %")
+    return ("−" if ratio < 1 else "+") + percent

@@ -110,6 +110,7 @@ class Gate(Model):
     )
     confirmed: bool | None = Field(description="None when there was nothing to confirm, or no way to")
     policy: dict[str, Any]
+    policy_file: str | None = Field(default=None, description="as it was named; None for the default policy")
     rounds: list[GateRound]
     environment: list[EnvironmentDifference]
     notes: list[str] = Field(default=[])

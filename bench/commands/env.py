@@ -1,0 +1,87 @@
+"""`bench env show` and `bench env diff`. Imports are late so that --help is fast."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bench.commands.common import AsJson, one_line_errors
+
+if TYPE_CHECKING:
+    from bench.environment_key import EnvironmentKey
+
+app = typer.Typer(
+    no_args_is_help=True, help="The conditions that results were measured under, and the key made of them."
+)
+
+_Storage = typer.Option("--storage", metavar="DIR", help="Where the broker's log would be; the temporary directory.")
+
+
+@app.command()
+def show(
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="A result directory; this host, when left out.")
+    ] = None,
+    storage: Annotated[Path | None, _Storage] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show an environment key and the facts it is made of."""
+    with one_line_errors():
+        key = _key(directory, storage)
+        if as_json:
+            typer.echo(json.dumps({"key": key.name, "facts": key.facts}, indent=2))
+            return
+        typer.echo(f"environment {key.name}")
+        width = max(map(len, key.facts))
+        for fact, value in key.facts.items():
+            typer.echo(f"  {fact:{width}}  {'not known' if value is None else value}")
+
+
+@app.command()
+def diff(
+    base: Annotated[Path, typer.Argument(metavar="DIR", help="A result directory.")],
+    head: Annotated[Path, typer.Argument(metavar="DIR", help="Another one.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show where two results were measured under other conditions. Exit code 5 when that makes them incomparable."""
+    with one_line_errors():
+        from bench.comparison_text import difference_text
+        from bench.environment_key import differences
+        from bench.exit_codes import EXIT_ENVIRONMENT
+        from bench.results import RunResult
+
+        found = differences(RunResult(base), RunResult(head))
+        if as_json:
+            typer.echo(json.dumps([difference.model_dump() for difference in found], indent=2))
+        else:
+            for difference in found:
+                typer.echo(f"{'decides' if difference.decides else 'shown  '}  {difference_text(difference)}")
+            if not any(difference.decides for difference in found):
+                typer.echo("comparable: nothing differs that decides over figures")
+        if any(difference.decides for difference in found):
+            raise typer.Exit(EXIT_ENVIRONMENT)
+
+
+def _key(directory: Path | None, storage: Path | None) -> EnvironmentKey:
+    import tempfile
+
+    from bench.environment import describe_environment
+    from bench.environment_key import environment_key, key_of
+    from bench.errors import UsageError
+    from bench.results import RunResult
+    from bench.storage import describe_target
+    from tuning.facts import collect
+
+    if directory is not None:
+        if storage is not None:
+            raise UsageError("--storage is for this host; a result directory knows where its log was")
+        return key_of(RunResult(directory))
+    facts = collect()
+    path = storage or Path(tempfile.gettempdir())
+    if not path.is_dir():
+        raise UsageError(f"--storage: {path} is no directory")
+    target = describe_target("temporary", path, facts)
+    return environment_key(describe_environment(facts, {}, [path]), [target])
