@@ -1,19 +1,24 @@
 """Producer and consumer load from Spark executors; imports no other room, so that it can be shipped on its own."""
 
-from spark_loadgen.delivery import Delivery
+from spark_loadgen.delivery import Delivery, GroupDelivery
 from spark_loadgen.errors import LoadFailed, LoadSetupError
 from spark_loadgen.histogram import Histogram
 from spark_loadgen.launcher import SparkLauncher
 from spark_loadgen.model import (
+    BacklogReport,
+    Event,
     Generator,
     LoadPlan,
     LoadResult,
+    PartitionCounts,
     Progress,
+    SteadyReport,
     SteadyWarmup,
     TaskDetails,
     TransactionPlan,
     TransactionReport,
 )
+from spark_loadgen.process_launcher import ProcessLauncher
 from spark_loadgen.records import (
     FilePayload,
     FixedSize,
@@ -30,11 +35,14 @@ from spark_loadgen.records import (
 from spark_loadgen.schedule import OpenSchedule, Step
 
 __all__ = [
+    "BacklogReport",
     "Delivery",
+    "Event",
     "FilePayload",
     "FixedSize",
     "GeneratedPayload",
     "Generator",
+    "GroupDelivery",
     "Headers",
     "Histogram",
     "Keys",
@@ -43,11 +51,14 @@ __all__ = [
     "LoadResult",
     "LoadSetupError",
     "OpenSchedule",
+    "PartitionCounts",
+    "ProcessLauncher",
     "Progress",
     "RandomKeys",
     "RoundRobinKeys",
     "Sizes",
     "SparkLauncher",
+    "SteadyReport",
     "SteadyWarmup",
     "Step",
     "TaskDetails",

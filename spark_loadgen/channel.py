@@ -1,29 +1,37 @@
-"""A TCP channel of JSON lines between the driver and its tasks, beside Spark.
+"""A TCP channel of JSON lines between the driver and its tasks, beside whatever launched them.
 
-Spark tells a driver nothing about a running task (accumulators arrive with the result) and stops one only by SIGKILL,
-which loses what it measured. So tasks report once a second here, and hear here that they shall stop or that all
-producers have finished. Whoever loses the channel goes on by the deadlines of the plan.
+Spark tells a driver nothing about a running task (accumulators arrive with the result), lets tasks meet only at a
+barrier that it polls once a second, and stops a task only by SIGKILL, which loses what it measured. So here tasks are
+started together, report once a second and are told what to do (coordination.py has what is said when). Whoever loses
+the channel once the load runs goes on by the deadlines of the plan.
 
-Task to driver: hello (with the run's token), clock (asks for the driver's clock), t0, progress, producer_finished.
-Driver to task: clock, stop, producers_finished.
+Clocks: a task learns how far its CLOCK_MONOTONIC is from the driver's from the exchange with the shortest way, as NTP
+reckons it; half of that way bounds the error. Wall clocks are compared too, but nothing rests on them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import queue
 import secrets
 import selectors
 import socket
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
+
+from spark_loadgen.phases import Phases
 
 Message = Mapping[str, Any]
 _CLOCK_EXCHANGES: Final = 8
 _CONNECT_TIMEOUT_S: Final = 10
+_CLOCK_TIMEOUT_S: Final = 5
 _LINE_BYTES_MAX: Final = 1 << 16
 
 
@@ -31,12 +39,25 @@ def _line(message: Message) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
+def clock_name() -> str:
+    """Names the CLOCK_MONOTONIC that this process reads: one per kernel boot and time namespace."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    try:
+        return f"{boot} {Path('/proc/self/ns/time').readlink()}"
+    except OSError:  # kernels before 5.6 have no time namespaces
+        return boot
+
+
 class DriverChannel:
-    """The driver's end: one thread that serves every task. Context manager."""
+    """The driver's end: one thread that serves every task. Context manager.
+
+    `woken` is set whenever a message arrived; whoever waits for it clears it.
+    """
 
     def __init__(self, bind: str, advertise: str) -> None:
         """Listen on a free port of the address `bind`, which executors know as `advertise`."""
         self.token = secrets.token_hex(16)
+        self.woken = threading.Event()
         self._listener = socket.create_server((bind, 0), backlog=256)
         self.address: tuple[str, int] = (advertise, self._listener.getsockname()[1])
         self._lock = threading.Lock()
@@ -44,7 +65,7 @@ class DriverChannel:
         self._tasks: dict[socket.socket, int] = {}
         self._broadcasts: list[bytes] = []
         self._inbox: list[tuple[int, dict[str, Any]]] = []
-        self._closing = threading.Event()
+        self._closing, self._close = socket.socketpair()
         self._thread = threading.Thread(target=self._serve, name="load-channel", daemon=True)
 
     def __enter__(self) -> DriverChannel:
@@ -54,14 +75,20 @@ class DriverChannel:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closing.set()
+        self._close.close()
         self._thread.join()
 
     def receive(self) -> list[tuple[int, dict[str, Any]]]:
-        """(task, message) pairs that arrived since the last call."""
+        """(task, message) pairs that arrived since the last call. A task's first message is its hello."""
         with self._lock:
             messages, self._inbox = self._inbox, []
         return messages
+
+    def send(self, task: int, message: Message) -> None:
+        """To one task. One that is gone misses it."""
+        with self._lock:
+            for connection in [connection for connection, number in self._tasks.items() if number == task]:
+                self._send(connection, _line(message))
 
     def broadcast(self, message: Message) -> None:
         """To every task, also to those that connect later."""
@@ -80,13 +107,18 @@ class DriverChannel:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def _serve(self) -> None:
-        with selectors.DefaultSelector() as selector, self._listener:
+        with selectors.DefaultSelector() as selector, self._listener, self._closing:
             selector.register(self._listener, selectors.EVENT_READ)
-            while not self._closing.is_set():
-                for key, _ in selector.select(timeout=0.1):
-                    if key.fileobj is self._listener:
+            selector.register(self._closing, selectors.EVENT_READ)
+            closing = False
+            while not closing:
+                for key, _ in selector.select():
+                    if key.fileobj is self._closing:
+                        closing = True
+                    elif key.fileobj is self._listener:
                         connection, _ = self._listener.accept()
                         connection.setblocking(False)
+                        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                         self._buffers[connection] = b""
                         selector.register(connection, selectors.EVENT_READ)
                     else:
@@ -118,65 +150,99 @@ class DriverChannel:
         with self._lock:
             task = self._tasks.get(connection)
             if task is None:
-                if message["token"] != self.token:
+                if message.pop("token") != self.token:
                     return False
-                self._tasks[connection] = int(message["task"])
+                task = self._tasks[connection] = int(message["task"])
                 for line in self._broadcasts:
                     self._send(connection, line)
             elif message["kind"] == "clock":
-                self._send(connection, _line({"kind": "clock", "unix_ns": time.time_ns()}))
-            else:
-                self._inbox.append((task, message))
+                now = {"kind": "clock", "monotonic_ns": time.monotonic_ns(), "unix_ns": time.time_ns()}
+                self._send(connection, _line(now))
+                return True
+            self._inbox.append((task, message))
+        self.woken.set()
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """This host's clocks minus the driver's, and how far off that may be."""
+
+    offset_ns: int
+    """Of CLOCK_MONOTONIC."""
+    error_ns: int
+    wall_offset_ns: int
 
 
 class TaskChannel:
     """A task's end. Losing the driver is no error: `connected` turns False and sending does nothing."""
 
-    def __init__(self, address: tuple[str, int], token: str, task: int) -> None:
-        """Connect and measure how far this host's wall clock is from the driver's. Raises OSError."""
+    def __init__(self, address: tuple[str, int], token: str, task: int, phases: Phases) -> None:
+        """Connect and say hello. Raises OSError. `phases` is told when the driver names the measured phase."""
         self.stop = threading.Event()
+        self.consume = threading.Event()
+        """Consumers that are to wait may read now."""
         self.producers_finished = threading.Event()
         self.connected = True
+        self.phases = phases
+        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._socket = socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._reader = self._socket.makefile("rb")
-        try:
-            self.send({"kind": "hello", "token": token, "task": task})
-            self.clock_offset_ns = self._measure_clock_offset()
-        except BaseException:
-            self._reader.close()
-            self._socket.close()
-            raise
         self._socket.settimeout(None)
+        self._reader = self._socket.makefile("rb")
         self._thread = threading.Thread(target=self._listen, name="load-channel", daemon=True)
         self._thread.start()
+        hello = {"kind": "hello", "task": task, "host": socket.gethostname(), "clock": clock_name(), "pid": os.getpid()}
+        self.send({"token": token, **hello})
 
-    def _measure_clock_offset(self) -> int:
-        """This clock minus the driver's, from the exchange with the shortest way (as NTP reckons it)."""
-        best = (1 << 62, 0)
+    def read_clock(self) -> ClockReading:
+        """Compare the clocks by several exchanges. Raises OSError when the driver does not answer."""
+        best: ClockReading | None = None
         for _ in range(_CLOCK_EXCHANGES):
-            asked_ns = time.time_ns()
+            asked_ns, asked_unix_ns = time.monotonic_ns(), time.time_ns()
             self.send({"kind": "clock"})
-            while (answer := json.loads(self._reader.readline() or b"{}")).get("kind") != "clock":
-                if not answer:
-                    raise ConnectionError("the driver closed the channel")
-                self._take(answer)
-            answered_ns = time.time_ns()
-            best = min(best, (answered_ns - asked_ns, (asked_ns + answered_ns) // 2 - answer["unix_ns"]))
-        return best[1]
+            answer = self.answer("clock", _CLOCK_TIMEOUT_S)
+            answered_ns = time.monotonic_ns()
+            way_ns = answered_ns - asked_ns
+            if best is None or way_ns // 2 < best.error_ns:
+                best = ClockReading(
+                    offset_ns=asked_ns + way_ns // 2 - answer["monotonic_ns"],
+                    error_ns=way_ns // 2,
+                    wall_offset_ns=asked_unix_ns + way_ns // 2 - answer["unix_ns"],
+                )
+        assert best is not None
+        return best
 
-    def _take(self, message: Message) -> None:
-        if message["kind"] == "stop":
-            self.stop.set()
-        elif message["kind"] == "producers_finished":
-            self.producers_finished.set()
+    def answer(self, kind: str, timeout_s: float) -> dict[str, Any]:
+        """The driver's next word to this task alone, which must be of this kind. Raises OSError when none comes."""
+        try:
+            message = self._answers.get(timeout=timeout_s)
+        except queue.Empty:
+            raise TimeoutError(f"the driver said nothing for {timeout_s:g} s") from None
+        if message is None or message["kind"] != kind:
+            self._answers.put(None)  # for whoever asks again
+            raise ConnectionError("the driver closed the channel")
+        return message
+
+    def _take(self, message: dict[str, Any]) -> None:
+        match message["kind"]:
+            case "stop":
+                self.stop.set()
+            case "consume":
+                self.consume.set()
+            case "producers_finished":
+                self.producers_finished.set()
+            case "measure":
+                self.phases.measure_from(message["second"])
+            case _:
+                self._answers.put(message)
 
     def _listen(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, LookupError):
             for line in self._reader:
                 self._take(json.loads(line))
         self.connected = False
+        self._answers.put(None)
 
     def send(self, message: Message) -> None:
         """Never waits: a driver that does not read loses the channel, not the load its pace."""

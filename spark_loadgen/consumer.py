@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from numpy.typing import NDArray
 
 from spark_loadgen.channel import TaskChannel
 from spark_loadgen.content import Content
+from spark_loadgen.dealing import partitions_of
 from spark_loadgen.delivery import ReceivedRecords, ReceivedReport
 from spark_loadgen.histogram import HistogramSeries
 from spark_loadgen.model import LoadPlan
+from spark_loadgen.partition_latency import PartitionLatencies
 from spark_loadgen.stamp import STAMP_BYTES
 from spark_loadgen.windows import SECOND_NS, SecondMeter, Windows
 
@@ -27,19 +31,29 @@ _JUDGE_AT: Final = 512
 _POLL_S: Final = 0.05
 _WATERMARK_TIMEOUT_S: Final = 5
 _STOPPED_DRAIN_S: Final = 5
+# Of each second's records, about this many per consumer are timed by partition too.
+_PARTITION_SAMPLES_PER_S: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerReport:
-    """What one consumer measured. Times in ns."""
+    """What one consumer measured. Times in ns since T0 or as durations."""
 
+    group: int
     received: ReceivedReport
-    unread: int
+    unread: int | None
+    """Records left in the log; None when no broker told where the log ends."""
     windows: Windows
     cpu_ns: list[int]
     cpu_ratio: list[float]
     e2e_response: dict[int, bytes]
     negative_samples: int
+    partitions: list[tuple[str, int]]
+    received_by_partition: list[int]
+    e2e_by_partition: dict[int, bytes]
+    """Position in `partitions` -> histogram of the measured phase."""
+    first_poll_ns: int | None
+    last_record_ns: int | None
     errors: dict[str, int]
 
 
@@ -47,85 +61,124 @@ class ConsumerLoad:
     """One consumer: `prepare` may take its time, `run` starts at T0."""
 
     def __init__(self, plan: LoadPlan, index: int, magic: int, content: Content) -> None:
-        """Raises KafkaException when the client refuses its configuration."""
+        """`index`: from 0, group by group. Raises KafkaException when the client refuses its configuration."""
         self._plan = plan
+        self._group, member = divmod(index, plan.consumers_per_group)
         self._content = content
-        schedule = plan.arrivals
-        assert schedule is not None, "a closed loop has no totals yet"
-        totals = [schedule.total(worker) for worker in range(plan.producers)]
-        self._scheduled = sum(totals)
-        self._records = ReceivedRecords(magic, totals)
-        self._partitions = range(index, plan.partitions, plan.consumers_per_group)
+        arrivals = plan.arrivals
+        totals = None if arrivals is None else [arrivals.total(worker) for worker in range(plan.producers)]
+        self._records = ReceivedRecords(magic, plan.producers, totals, marking=plan.check_delivery)
+        self._waits = plan.start_after_load or plan.start_after_backlog_bytes is not None
+        self._partitions = partitions_of(plan.topics, plan.partitions, plan.consumers_per_group, member)
+        self._positions = _positions_by_topic(self._partitions, plan.partitions)
+        self._received_by_partition = np.zeros(len(self._partitions), dtype=np.int64)
+        self._ends: dict[tuple[str, int], int] = {}
         self._windows = Windows()
         self._e2e_response = HistogramSeries()
+        self._e2e_by_partition = PartitionLatencies()
+        self._partition_stride = 1
         self._meter = SecondMeter()
         self._errors: Counter[str] = Counter()
         self._negative_samples = 0
-        self._bad_bodies = 0
-        self._values: list[bytes | None] = []
-        self._from: list[int] = []
+        self._bad_contents = 0
+        self._received = 0
+        self._messages: list[Message] = []
         self._arrivals: list[tuple[int, int]] = []  # (received ns since T0, how many)
+        self._first_poll_ns: int | None = None
+        self._last_record_ns: int | None = None
         self.client = Consumer(self._configuration())
 
     def _configuration(self) -> dict[str, Any]:
         return {
             "log_level": 0,  # errors come back as counts, not as lines on the terminal
             "client.id": "highwater-consumer",
-            "group.id": "highwater-loadgen",  # the client wants a name; partitions are assigned, no group is joined
+            # The client wants a name; partitions are assigned, no group is joined.
+            "group.id": f"highwater-loadgen-{self._group}",
             "auto.offset.reset": "error",
             **self._plan.consumer_config,
             "bootstrap.servers": self._plan.bootstrap_servers,
             "enable.auto.commit": False,
-            "enable.partition.eof": False,
+            # Only by this event does a consumer learn that it read past the marks at the end of transactions.
+            "enable.partition.eof": self._plan.transactions is not None,
             "error_cb": lambda error: self._errors.update([error.str()]),
         }
 
     def prepare(self) -> None:
         """Take up the partitions, so that the connections stand before T0."""
-        self.client.assign([TopicPartition(self._plan.topics[0], p, OFFSET_BEGINNING) for p in self._partitions])
+        if not self._waits:
+            self._assign()
+
+    def _assign(self) -> None:
+        self.client.assign(
+            [TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in self._partitions]
+        )
+
+    def close(self) -> None:
+        self.client.close()
 
     def run(self, t0_ns: int, channel: TaskChannel) -> ConsumerReport:
         """Read from `t0_ns` (monotonic) until all that the producers got into the log is read, or time is up."""
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
         self._meter.start()
+        if self._waits:
+            self._wait_for_the_word(t0_ns, channel)
+            self._assign()
+        self._first_poll_ns = time.monotonic_ns() - t0_ns
         unread = self._read(t0_ns, channel)
-        self._judge()
+        self._judge(channel)
         return ConsumerReport(
-            received=self._records.report(self._bad_bodies),
+            group=self._group,
+            received=self._records.report(self._bad_contents),
             unread=unread,
             windows=self._windows,
             cpu_ns=self._meter.cpu_ns,
             cpu_ratio=self._meter.cpu_ratio,
             e2e_response=self._e2e_response.encode(),
             negative_samples=self._negative_samples,
+            partitions=self._partitions,
+            received_by_partition=self._received_by_partition.tolist(),
+            e2e_by_partition=self._e2e_by_partition.encode(),
+            first_poll_ns=self._first_poll_ns,
+            last_record_ns=self._last_record_ns,
             errors=dict(self._errors),
         )
 
-    def _read(self, t0_ns: int, channel: TaskChannel) -> int:
-        """Returns how many records were left unread: the whole schedule, at most, when no broker tells."""
-        # Producers may drain for as long as consumers may; whoever hears nothing more ends by these two instants.
-        producers_end_ns = (self._plan.schedule_s + self._plan.drain_max_s) * SECOND_NS
-        deadline_ns = producers_end_ns + self._plan.drain_max_s * SECOND_NS
-        producers_finished = False
-        targets: dict[int, int] | None = None
+    def _producers_end_ns(self, channel: TaskChannel) -> int:
+        """Producers may drain for as long as consumers may; whoever hears nothing of them goes by this instant."""
+        return channel.phases.end_ns + self._plan.drain_max_s * SECOND_NS
+
+    def _wait_for_the_word(self, t0_ns: int, channel: TaskChannel) -> None:
+        """Until the backlog is built, or the producers have finished."""
+        elapsed_ns = 0
+        while not (channel.consume.is_set() or channel.stop.is_set() or elapsed_ns > self._producers_end_ns(channel)):
+            channel.consume.wait(_POLL_S)
+            elapsed_ns = time.monotonic_ns() - t0_ns
+            self._tick(elapsed_ns, channel, idle=True)
+
+    def _read(self, t0_ns: int, channel: TaskChannel) -> int | None:
+        """Returns how many records were left unread; None when no broker tells."""
+        deadline_ns: int | None = None
+        targets: dict[tuple[str, int], int] | None = None
         while True:
             idle = self._take_some(t0_ns)
             elapsed_ns = time.monotonic_ns() - t0_ns
             self._tick(elapsed_ns, channel, idle=idle)
-            if not producers_finished and (channel.producers_finished.is_set() or elapsed_ns > producers_end_ns):
-                producers_finished = True
+            if deadline_ns is None:
+                if not channel.producers_finished.is_set() and elapsed_ns <= self._producers_end_ns(channel):
+                    continue
                 drain_s = self._plan.drain_max_s
                 drain_s = min(drain_s, _STOPPED_DRAIN_S) if channel.stop.is_set() else drain_s
-                deadline_ns = min(deadline_ns, elapsed_ns + drain_s * SECOND_NS)
+                deadline_ns = elapsed_ns + drain_s * SECOND_NS
             # Asking for the ends of the log waits for answers, so it is done when nothing else is to be read.
-            if producers_finished and targets is None and (idle or elapsed_ns > deadline_ns):
+            if not idle and elapsed_ns <= deadline_ns:
+                continue
+            if targets is None:
                 targets = self._high_watermarks()
                 if targets is None:
-                    return self._scheduled
-            if targets is not None and (idle or elapsed_ns > deadline_ns):
-                unread = self._unread(targets)
-                if unread == 0 or elapsed_ns > deadline_ns:
-                    return unread
+                    return None
+            unread = self._unread(targets)
+            if unread == 0 or elapsed_ns > deadline_ns:
+                return unread
 
     def _take_some(self, t0_ns: int) -> bool:
         """Wait for a message and take what else is there. True when nothing came."""
@@ -139,77 +192,140 @@ class ConsumerLoad:
         return False
 
     def _keep(self, messages: list[Message], received_ns: int) -> None:
-        if any(message.error() for message in messages):
-            self._errors.update(error.str() for message in messages if (error := message.error()) is not None)
-            messages = [message for message in messages if message.error() is None]
-        self._values += [message.value() for message in messages]
-        self._from += [message.partition() for message in messages]  # type: ignore[misc]
+        sound = [message for message in messages if message.error() is None]
+        if len(sound) != len(messages):
+            self._take_errors(messages)
+            messages = sound
+        if not messages:
+            return
+        self._messages += messages
         self._arrivals.append((received_ns, len(messages)))
+        self._received += len(messages)
+        self._last_record_ns = received_ns
         second = received_ns // SECOND_NS
         self._windows.add("received", second, len(messages))
         self._windows.add("received_bytes", second, sum([len(message) for message in messages]))
 
+    def _take_errors(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            if (error := message.error()) is None:
+                continue
+            if error.code() == KafkaError._PARTITION_EOF:
+                self._ends[message.topic(), message.partition()] = message.offset()  # type: ignore[assignment,index]
+            else:
+                self._errors[error.str()] += 1
+
     def _tick(self, elapsed_ns: int, channel: TaskChannel, *, idle: bool) -> None:
         turned = self._meter.advance(elapsed_ns)
-        if turned or idle or len(self._values) >= _JUDGE_AT:
-            self._judge()
+        if turned or idle or len(self._messages) >= _JUDGE_AT:
+            self._judge(channel)
         if turned:
             last = self._meter.second - 1
+            received = self._windows.at("received", last)
+            self._partition_stride = max(1, received // _PARTITION_SAMPLES_PER_S)
             channel.send(
                 {
                     "kind": "progress",
                     "second": last,
-                    "received": self._windows.at("received", last),
+                    "received": received,
+                    "totals": {"received": self._received},
                     "cpu_ratio": self._meter.cpu_ratio[-1],
                     "p99_ns": self._e2e_response.percentile(last, 99),
                 }
             )
 
-    def _judge(self) -> None:
+    def _judge(self, channel: TaskChannel) -> None:
         """Work on the records that were put aside."""
-        if not self._values:
+        if not self._messages:
             return
-        stamps, ours = self._records.check(self._values, self._from)
-        received_ns = np.repeat(*np.array(self._arrivals, dtype=np.int64).T)
-        intended_ns = stamps["intended_ns"].astype(np.int64)
-        latencies = (received_ns - intended_ns)[ours]
-        seconds = intended_ns[ours] // SECOND_NS
-        if len(latencies):
-            # Only clocks of different hosts can disagree so; such a sample would distort a histogram from 0 upwards.
-            negative = latencies < 0
-            self._negative_samples += int(np.count_nonzero(negative))
-            self._e2e_response.record(latencies[~negative], seconds[~negative])
-            self._compare_bodies(stamps, ours)
-        self._values, self._from, self._arrivals = [], [], []
+        messages = self._messages
+        values = [message.value() for message in messages]
+        positions = self._positions_of(messages)
+        self._received_by_partition += np.bincount(positions, minlength=len(self._partitions))
+        stamps, ours = self._records.check(values, positions)  # type: ignore[arg-type]
+        received_ns = np.repeat(*np.array(self._arrivals, dtype=np.int64).T)[ours]
+        if len(received_ns):
+            self._time(stamps["intended_ns"][ours].astype(np.int64), received_ns, positions[ours], channel)
+            if self._plan.check_delivery:
+                self._compare(values, stamps, ours)
+        self._messages, self._arrivals = [], []
 
-    def _compare_bodies(self, stamps: np.ndarray[Any, Any], ours: np.ndarray[Any, Any]) -> None:
-        """Compare every value with what was sent; librdkafka checks the CRC of what it reads only when told to."""
-        bodies = self._content.bodies(
-            stamps["worker"][ours].astype(np.int64), stamps["sequence"][ours].astype(np.int64)
-        )
-        for at, sent in zip(np.flatnonzero(ours).tolist(), bodies, strict=True):
-            value = self._values[at]
+    def _positions_of(self, messages: list[Message]) -> NDArray[np.int64]:
+        """Where in `partitions` the partition of each message stands."""
+        partitions = np.array([message.partition() for message in messages])
+        if len(self._positions) == 1:  # spares a string per message
+            (positions,) = self._positions.values()
+            own: NDArray[np.int64] = positions[partitions]
+            return own
+        topics: list[Any] = [message.topic() for message in messages]
+        return np.array([self._positions[topic][at] for topic, at in zip(topics, partitions, strict=True)])
+
+    def _time(
+        self,
+        intended_ns: NDArray[np.int64],
+        received_ns: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        channel: TaskChannel,
+    ) -> None:
+        latencies_ns = received_ns - intended_ns
+        # Only clocks of different hosts can disagree so; such a sample would distort a histogram from 0 upwards.
+        negative = latencies_ns < 0
+        if negative.any():
+            self._negative_samples += int(np.count_nonzero(negative))
+            intended_ns, latencies_ns, positions = (row[~negative] for row in (intended_ns, latencies_ns, positions))
+        if not len(latencies_ns):
+            return
+        self._e2e_response.record(latencies_ns, intended_ns // SECOND_NS)
+        phases = channel.phases
+        measured = (intended_ns >= phases.measure_start_s * SECOND_NS) & (intended_ns < phases.end_ns)
+        if measured.any():
+            stride = self._partition_stride
+            self._e2e_by_partition.record(positions[measured][::stride], latencies_ns[measured][::stride])
+
+    def _compare(self, values: list[bytes | None], stamps: NDArray[np.void], ours: NDArray[np.bool_]) -> None:
+        """Compare every record with what was sent; librdkafka checks the CRC of what it reads only when told to."""
+        workers, sequences = stamps["worker"][ours].astype(np.int64), stamps["sequence"][ours].astype(np.int64)
+        at = np.flatnonzero(ours).tolist()
+        for position, sent in zip(at, self._content.bodies(workers, sequences), strict=True):
+            value = values[position]
             # Without a slice, which would copy the value.
             if value is None or len(value) != STAMP_BYTES + len(sent) or not value.endswith(sent):
-                self._bad_bodies += 1
+                self._bad_contents += 1
                 self._errors["a value came back different from what was sent"] += 1
+        keys = self._content.keys(workers, sequences)
+        for position, key in zip(at, keys, strict=True) if keys else ():
+            if self._messages[position].key() != key:
+                self._bad_contents += 1
+                self._errors["a key came back different from what was sent"] += 1
 
-    def _high_watermarks(self) -> dict[int, int] | None:
-        """By partition; None when the brokers do not answer, which ends the reading."""
+    def _high_watermarks(self) -> dict[tuple[str, int], int] | None:
+        """The ends of the partitions that hold something; None when the brokers do not answer."""
         ends = {}
-        for partition in self._partitions:
+        for topic, partition in self._partitions:
             try:
                 watermarks = self.client.get_watermark_offsets(
-                    TopicPartition(self._plan.topics[0], partition), timeout=_WATERMARK_TIMEOUT_S
+                    TopicPartition(topic, partition), timeout=_WATERMARK_TIMEOUT_S
                 )
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 self._errors[f"asking for the end of the log: {reason.str()}"] += 1
                 return None
             if watermarks and watermarks[1] > watermarks[0]:
-                ends[partition] = watermarks[1]
+                ends[topic, partition] = watermarks[1]
         return ends
 
-    def _unread(self, targets: dict[int, int]) -> int:
-        positions = self.client.position([TopicPartition(self._plan.topics[0], p) for p in targets])
-        return sum(max(0, targets[p.partition] - max(0, p.offset)) for p in positions)
+    def _unread(self, targets: dict[tuple[str, int], int]) -> int:
+        positions = self.client.position([TopicPartition(topic, partition) for topic, partition in targets])
+        return sum(
+            max(0, targets[key] - max(0, position.offset, self._ends.get(key, 0)))
+            for position in positions
+            for key in ((position.topic, position.partition),)
+        )
+
+
+def _positions_by_topic(own: Sequence[tuple[str, int]], partitions: int) -> dict[str, NDArray[np.int64]]:
+    """For each topic and partition where it stands in `own`."""
+    positions = {topic: np.zeros(partitions, dtype=np.int64) for topic, _ in own}
+    for position, (topic, partition) in enumerate(own):
+        positions[topic][partition] = position
+    return positions

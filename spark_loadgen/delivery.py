@@ -2,19 +2,25 @@
 
 A consumer keeps one mark per record of each worker and the highest sequence seen per (worker, partition). Loss and
 duplicates are properties of the whole; order is promised by Kafka within a partition, and each worker sends its records
-in the order of their sequence, so within (worker, partition) sequences must rise whatever partitioner is used.
+in the order of their sequence, so within (worker, partition) sequences must rise whatever partitioner is used. Each
+consumer group reads everything, so each is judged on its own.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spark_loadgen.stamp import STAMP_BYTES, decode_stamps
+
+# A closed loop has no totals. Beyond this many records of a worker a sequence is taken for damage.
+_SEQUENCES_MAX: Final = 1 << 36
+_ROOM_AT_FIRST: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +34,36 @@ class ReceivedReport:
     seen: list[bytes]
 
 
+def read_stamps(
+    values: Sequence[bytes | None], magic: int, totals: NDArray[np.int64]
+) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+    """The stamps of values, and which of them are records of this run; totals[w] = how many worker w may send."""
+    joined = b"".join([value[:STAMP_BYTES] if value else b"" for value in values])
+    if len(joined) != STAMP_BYTES * len(values):
+        blank = bytes(STAMP_BYTES)
+        joined = b"".join([v[:STAMP_BYTES] if v is not None and len(v) >= STAMP_BYTES else blank for v in values])
+    stamps = decode_stamps(joined)
+    workers = stamps["worker"].astype(np.int64)
+    sequences = stamps["sequence"].astype(np.int64)
+    ours = (stamps["magic"] == magic) & (workers < len(totals)) & (sequences >= 0)
+    ours[ours] = sequences[ours] < totals[workers[ours]]
+    return stamps, ours
+
+
 class ReceivedRecords:
     """Checks the records that one consumer reads; cheap when all is well, exact when it is not."""
 
-    def __init__(self, magic: int, totals: Sequence[int]) -> None:
-        """`totals[w]` = how many records worker w has in its schedule."""
+    def __init__(self, magic: int, workers: int, totals: Sequence[int] | None = None, *, marking: bool = True) -> None:
+        """totals[w]: how many records worker w has in its schedule; None = no schedule (a closed loop).
+
+        marking: False only counts what was received, and judges none of it.
+        """
         self._magic = magic
-        self._totals = np.array(totals, dtype=np.int64)
-        self._starts = np.concatenate(([0], np.cumsum(self._totals)))
-        self._seen = np.zeros(int(self._starts[-1]), dtype=bool)
+        self._workers = workers
+        self._totals = np.full(workers, _SEQUENCES_MAX) if totals is None else np.array(totals, dtype=np.int64)
+        # Marks of all workers interleaved, so that one array serves workers that keep pace, however long they run.
+        self._seen = np.zeros(_ROOM_AT_FIRST, dtype=bool)
+        self._marking = marking
         self._highest: dict[int, int] = {}
         self._received = self._duplicated = self._reordered = self._corrupt = 0
 
@@ -44,25 +71,28 @@ class ReceivedRecords:
         self, values: Sequence[bytes | None], partitions: Sequence[int]
     ) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
         """Judge records in the order received. Returns their stamps and which of them are records of this run."""
-        joined = b"".join([value[:STAMP_BYTES] if value else b"" for value in values])
-        if len(joined) != STAMP_BYTES * len(values):
-            blank = bytes(STAMP_BYTES)
-            joined = b"".join([v[:STAMP_BYTES] if v is not None and len(v) >= STAMP_BYTES else blank for v in values])
-        stamps = decode_stamps(joined)
-        workers = stamps["worker"].astype(np.int64)
-        sequences = stamps["sequence"].astype(np.int64)
-        ours = (stamps["magic"] == self._magic) & (workers < len(self._totals)) & (sequences >= 0)
-        ours[ours] = sequences[ours] < self._totals[workers[ours]]
-        self._corrupt += len(values) - int(np.count_nonzero(ours))
-        self._judge(workers[ours], sequences[ours], np.asarray(partitions, dtype=np.int64)[ours])
+        stamps, ours = read_stamps(values, self._magic, self._totals)
+        sound = int(np.count_nonzero(ours))
+        self._received += sound
+        self._corrupt += len(values) - sound
+        if self._marking and sound:
+            workers = stamps["worker"][ours].astype(np.int64)
+            sequences = stamps["sequence"][ours].astype(np.int64)
+            self._judge(workers, sequences, np.asarray(partitions, dtype=np.int64)[ours])
         return stamps, ours
 
     def _judge(self, workers: NDArray[np.int64], sequences: NDArray[np.int64], partitions: NDArray[np.int64]) -> None:
-        self._received += len(workers)
-        marks = self._starts[workers] + sequences
+        marks = sequences * self._workers + workers
+        self._make_room(int(marks.max()) + 1)
         streams = (partitions << 32) | workers
         if not self._all_new_and_rising(marks, streams, sequences):
             self._judge_one_by_one(marks.tolist(), streams.tolist(), sequences.tolist())
+
+    def _make_room(self, marks: int) -> None:
+        if marks > len(self._seen):
+            seen = np.zeros(max(marks, 2 * len(self._seen)), dtype=bool)
+            seen[: len(self._seen)] = self._seen
+            self._seen = seen
 
     def _all_new_and_rising(
         self, marks: NDArray[np.int64], streams: NDArray[np.int64], sequences: NDArray[np.int64]
@@ -99,8 +129,8 @@ class ReceivedRecords:
                 self._highest[stream] = sequence
 
     def report(self, bad_bodies: int) -> ReceivedReport:
-        """`bad_bodies`: records with a sound stamp whose body was found changed."""
-        per_worker = np.split(self._seen, self._starts[1:-1])
+        """`bad_bodies`: records with a sound stamp whose body or key was found changed."""
+        per_worker = [self._seen[worker :: self._workers] for worker in range(self._workers)]
         return ReceivedReport(
             received=self._received,
             duplicated=self._duplicated,
@@ -111,13 +141,28 @@ class ReceivedRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupDelivery:
+    """What one consumer group got; each is to get everything. Fields as in Delivery."""
+
+    received: int
+    lost: int
+    duplicated: int
+    reordered: int
+    corrupt: int
+    unread: int
+    aborted_received: int
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
-    """Fate of every record of the trial, warm-up included.
+    """Fate of every record of the trial, warm-up included. What consumers saw is the sum over their groups.
 
     acked: with acks=0 this means handed to the socket. failed: the client reported an error, or the record was given up
-    when the drain ended. lost: acknowledged, not received; only known when there were consumers, else 0. duplicated:
-    received once more than needed. reordered: received after a later record of its worker and partition. corrupt: no
-    record of this run. unread: still in the log when a consumer's drain time was up (such records count as lost too).
+    when the drain ended. lost: acknowledged, not received; only known when there were consumers and they checked, else
+    0. duplicated: received once more than needed. reordered: received after a later record of its worker and partition.
+    corrupt: no record of this run, or changed. unread: still in the log when a consumer's drain time was up (such
+    records count as lost too). aborted: acknowledged in a transaction that was then aborted; aborted_received: such a
+    record reached a consumer that reads committed records only. checked: False when consumers only counted.
     """
 
     sent: int
@@ -129,34 +174,90 @@ class Delivery:
     reordered: int
     corrupt: int
     unread: int
+    aborted: int = 0
+    aborted_received: int = 0
+    groups: list[GroupDelivery] = field(default_factory=list)
+    checked: bool = True
+
+    @property
+    def duplicated_in_log(self) -> int:
+        """Records that the log holds twice: every group sees those, so it is no sum."""
+        return max((group.duplicated for group in self.groups), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What one producer sent: sequences 0 to count − 1, some of which failed and some of which were aborted."""
+
+    count: int
+    failed: Sequence[int] = ()
+    aborted: Sequence[int] = ()
 
 
 def merge_delivery(
-    sent: Sequence[int],
+    producers: Sequence[Sent],
     acked: int,
-    failed_sequences: Sequence[Sequence[int]],
-    reports: Sequence[ReceivedReport],
-    unread: int,
+    groups: Sequence[Sequence[ReceivedReport]],
+    unread: Sequence[int | None],
+    *,
+    committed_only: bool = True,
+    checked: bool = True,
 ) -> Delivery:
-    """Bring together what producers sent (`sent[w]`, `failed_sequences[w]`) and what consumers saw."""
-    lost = duplicated_between = 0
-    for worker, count in enumerate(sent if reports else ()):
-        times_seen = np.zeros(count, dtype=np.int64)
-        for report in reports:
-            marks = np.unpackbits(np.frombuffer(zlib.decompress(report.seen[worker]), dtype=np.uint8))
-            times_seen += marks[:count]
-        duplicated_between += int(np.maximum(times_seen - 1, 0).sum())
-        missing = times_seen == 0
-        missing[np.array(failed_sequences[worker], dtype=np.int64)] = False
-        lost += int(np.count_nonzero(missing))
+    """Bring together what producers sent and what the consumers of each group saw.
+
+    unread[g]: records that group g left in the log; None when nobody knows, and it may be all that it lacks.
+    committed_only: consumers must not see aborted records.
+    """
+    judged = [
+        _group_delivery(producers, reports, left, committed_only=committed_only, checked=checked)
+        for reports, left in zip(groups, unread, strict=True)
+    ]
     return Delivery(
-        sent=sum(sent),
+        sent=sum(producer.count for producer in producers),
         acked=acked,
-        failed=sum(len(failed) for failed in failed_sequences),
+        failed=sum(len(producer.failed) for producer in producers),
+        received=sum(group.received for group in judged),
+        lost=sum(group.lost for group in judged),
+        duplicated=sum(group.duplicated for group in judged),
+        reordered=sum(group.reordered for group in judged),
+        corrupt=sum(group.corrupt for group in judged),
+        unread=sum(group.unread for group in judged),
+        aborted=sum(len(producer.aborted) for producer in producers),
+        aborted_received=sum(group.aborted_received for group in judged),
+        groups=judged,
+        checked=checked,
+    )
+
+
+def _group_delivery(
+    producers: Sequence[Sent],
+    reports: Sequence[ReceivedReport],
+    unread: int | None,
+    *,
+    committed_only: bool,
+    checked: bool,
+) -> GroupDelivery:
+    lost = duplicated_between = aborted_received = 0
+    for worker, sent in enumerate(producers if checked else ()):
+        times_seen = np.zeros(sent.count, dtype=np.int64)
+        for report in reports:
+            packed = np.frombuffer(zlib.decompress(report.seen[worker]), dtype=np.uint8)
+            marks = np.unpackbits(packed)[: sent.count]
+            times_seen[: len(marks)] += marks
+        duplicated_between += int(np.maximum(times_seen - 1, 0).sum())
+        expected = np.ones(sent.count, dtype=bool)
+        expected[np.asarray(sent.failed, dtype=np.int64)] = False
+        aborted = np.asarray(sent.aborted, dtype=np.int64)
+        if committed_only:
+            expected[aborted] = False
+            aborted_received += int(np.count_nonzero(times_seen[aborted]))
+        lost += int(np.count_nonzero(expected & (times_seen == 0)))
+    return GroupDelivery(
         received=sum(report.received for report in reports),
         lost=lost,
         duplicated=sum(report.duplicated for report in reports) + duplicated_between,
         reordered=sum(report.reordered for report in reports),
         corrupt=sum(report.corrupt for report in reports),
-        unread=unread,
+        unread=lost if unread is None else unread,
+        aborted_received=aborted_received,
     )

@@ -10,7 +10,6 @@ import contextlib
 import importlib
 import os
 import re
-import secrets
 import shutil
 import signal
 import socket
@@ -24,13 +23,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_loadgen.channel import DriverChannel
+from spark_loadgen.errors import LoadFailed, LoadSetupError
 from spark_loadgen.java import Java, find_java
-from spark_loadgen.merge import merge_outcomes
-from spark_loadgen.model import FilePayload, LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
-from spark_loadgen.payload import read_payload_file
+from spark_loadgen.model import LoadPlan, LoadResult, Progress
 from spark_loadgen.spark_errors import reason_of
-from spark_loadgen.supervision import Background, Supervision
+from spark_loadgen.supervision import Background, conduct
 from spark_loadgen.task import Job, Outcome, run_task
 
 if TYPE_CHECKING:
@@ -52,6 +49,7 @@ _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress"
 _MASTER: Final = re.compile(
     r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://.+|spark://[^,]+:\d+(,[^,]+:\d+)*"
 )
+_SETUP_ERROR: Final = f"{LoadSetupError.__module__}.{LoadSetupError.__qualname__}: "
 _CONNECT_TIMEOUT_S: Final = 5
 _PATIENCE_S: Final = 30
 _PATIENCE_WITH_CONTAINERS_S: Final = 180
@@ -75,6 +73,7 @@ class SparkLauncher:
         java: Callable[[Path], Java] | None = None,
     ) -> None:
         self.master = master
+        self.name = f"spark {master}"
         self._local = master == "local" or master.startswith(("local[", "local-cluster["))
         self._in_driver_process = self._local and not master.startswith("local-cluster[")
         self._settings = {**_CONFIGURATION, **(_LOOPBACK if self._local else {}), **(spark_conf or {})}
@@ -265,34 +264,34 @@ class SparkLauncher:
                 f"{self.master} has {slots} slots: use fewer producers or consumers, "
                 + (f"or --master local[{plan.tasks}]" if self._in_driver_process else "or more executors")
             )
-        payload = read_payload_file(plan.payload.path) if isinstance(plan.payload, FilePayload) else plan.payload
         host = str(context.getConf().get("spark.driver.host") or socket.gethostname())
         bind = str(context.getConf().get("spark.driver.bindAddress") or host)
-        with DriverChannel(bind, host) as channel:
-            job = Job(plan, secrets.randbits(32), payload, channel.address, channel.token)
-            running = Background(lambda: _barrier_stage(context, job))
-            supervision = Supervision(plan, channel, running, context.cancelAllJobs, on_progress, should_stop)
-            interrupted = supervision.wait()
-            try:
-                outcomes = running.result()
-            except Exception as error:
-                raise LoadFailed(f"a load task died: {reason_of(error)}") from error
-        if problems := outcomes[0].setup_errors:
-            others = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
-            raise LoadSetupError(problems[0] + others)
-        return merge_outcomes(plan, outcomes, slots, interrupted=interrupted)
+        return conduct(
+            plan,
+            (bind, host),
+            lambda job: _barrier_stage(context, job),
+            context.cancelAllJobs,
+            slots,
+            on_progress,
+            should_stop,
+        )
 
 
 def _barrier_stage(context: SparkContext, job: Job) -> list[Outcome]:
-    def body(tasks: Iterable[int]) -> Iterator[Outcome]:
-        from pyspark import BarrierTaskContext
+    """All tasks at once or none; they meet over the driver's channel and not at the barrier, which Spark polls."""
 
-        barrier = BarrierTaskContext.get()
-        yield run_task(job, next(iter(tasks)), barrier.allGather)
+    def body(tasks: Iterable[int]) -> Iterator[Outcome]:
+        yield run_task(job, next(iter(tasks)))
 
     # A result stage with no shuffle behind it: Spark would run a failed map stage again, and the load with it.
     count = job.plan.tasks
-    return context.parallelize(range(count), count).barrier().mapPartitions(body).collect()
+    try:
+        return context.parallelize(range(count), count).barrier().mapPartitions(body).collect()
+    except Exception as error:
+        reason = reason_of(error)
+        if reason.startswith(_SETUP_ERROR):
+            raise LoadSetupError(reason.removeprefix(_SETUP_ERROR)) from error
+        raise LoadFailed(f"a load task died: {reason}") from error
 
 
 def _check_master(master: str) -> None:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import accumulate
 
+from spark_loadgen.backlog import backlog_report
 from spark_loadgen.consumer import ConsumerReport
-from spark_loadgen.delivery import merge_delivery
-from spark_loadgen.histogram import merge_series
-from spark_loadgen.model import Generator, LoadPlan, LoadResult, TaskDetails
+from spark_loadgen.coordination import Course
+from spark_loadgen.delivery import Delivery, Sent, merge_delivery
+from spark_loadgen.errors import LoadFailed
+from spark_loadgen.histogram import Histogram, merge_series
+from spark_loadgen.model import Generator, LoadPlan, LoadResult, PartitionCounts, TaskDetails
 from spark_loadgen.producer import ProducerReport, sampling_stride
 from spark_loadgen.task import Outcome
-from spark_loadgen.windows import Windows, max_rows, sum_rows
+from spark_loadgen.windows import SECOND_NS, Windows, max_rows, sum_rows
 
 _PRODUCE_METRICS = ("produce_response", "produce_service", "send_delay")
 
 
-def merge_outcomes(plan: LoadPlan, outcomes: Sequence[Outcome], slots: int, *, interrupted: bool) -> LoadResult:
-    """`outcomes`: one of each task, in order of tasks, every one with its report."""
+def merge_outcomes(
+    plan: LoadPlan, outcomes: Sequence[Outcome], course: Course, t0_unix_ns: int, slots: int, *, interrupted: bool
+) -> LoadResult:
+    """`outcomes`: one of each task, in order of their numbers, every one with its report. Raises LoadFailed."""
+    _check_measured_phase(outcomes, course)
     producers = [o.report for o in outcomes if isinstance(o.report, ProducerReport)]
     consumers = [o.report for o in outcomes if isinstance(o.report, ConsumerReport)]
     reports: list[ProducerReport | ConsumerReport] = [*producers, *consumers]
@@ -27,14 +34,15 @@ def merge_outcomes(plan: LoadPlan, outcomes: Sequence[Outcome], slots: int, *, i
         acked=sum_rows(w.acked for w in windows),
         acked_bytes=sum_rows(w.acked_bytes for w in windows),
         failed=sum_rows(w.failed for w in windows),
+        aborted=sum_rows(w.aborted for w in windows),
         received=sum_rows(w.received for w in windows),
         received_bytes=sum_rows(w.received_bytes for w in windows),
     )
-    seconds = max(plan.schedule_s, rows.seconds)
+    end_s = course.measure_start_s + plan.measure_s
+    seconds = max(end_s, rows.seconds)
     rows.lengthen(seconds)
     cpu_ratio = max_rows(report.cpu_ratio for report in reports)
     cpu_ratio = cpu_ratio[:seconds] + [0.0] * (seconds - len(cpu_ratio))
-    schedule = plan.arrivals
     histograms = {
         metric: merge_series(report.histograms[metric] for report in producers) for metric in _PRODUCE_METRICS
     }
@@ -42,11 +50,10 @@ def merge_outcomes(plan: LoadPlan, outcomes: Sequence[Outcome], slots: int, *, i
     errors: Counter[str] = Counter()
     for report in reports:
         errors.update(report.errors)
+    lag = _lag(rows, plan.groups)
     return LoadResult(
-        t0_unix_ns=outcomes[0].t0_unix_ns,
-        offered=[sum(schedule.offered_in_second(s, w) for w in range(plan.producers)) for s in range(seconds)]
-        if schedule
-        else list(rows.sent),
+        t0_unix_ns=t0_unix_ns,
+        offered=_offered(plan, end_s, seconds) or list(rows.sent),
         sent=rows.sent,
         acked=rows.acked,
         acked_bytes=rows.acked_bytes,
@@ -55,31 +62,88 @@ def merge_outcomes(plan: LoadPlan, outcomes: Sequence[Outcome], slots: int, *, i
         received_bytes=rows.received_bytes,
         generator_cpu_ratio_max=cpu_ratio,
         histograms=histograms,
-        delivery=merge_delivery(
-            sent=[report.sent for report in producers],
-            acked=sum(report.acked for report in producers),
-            failed_sequences=[report.failed_sequences for report in producers],
-            reports=[report.received for report in consumers],
-            unread=sum(report.unread for report in consumers),
-        ),
-        e2e_clock=outcomes[0].e2e_clock,
+        delivery=_delivery(plan, producers, consumers),
+        e2e_clock=course.e2e_clock,
         negative_samples=sum(report.negative_samples for report in consumers),
-        generator=_generator(plan, outcomes, producers, consumers, slots),
+        generator=_generator(plan, outcomes, course, slots),
         interrupted=interrupted,
         errors=dict(errors.most_common()),
-        measure_start_s=plan.warmup_max_s,
-        closed_loop=schedule is None,
+        measure_start_s=float(course.measure_start_s),
+        closed_loop=plan.schedule is None,
+        steady=course.steady,
+        backlog=backlog_report(plan, course.consumers_start_s, rows, lag, consumers),
+        lag=lag,
+        partitions=_partitions(plan, consumers),
+        events=course.events,
     )
 
 
-def _generator(
-    plan: LoadPlan,
-    outcomes: Sequence[Outcome],
-    producers: Sequence[ProducerReport],
-    consumers: Sequence[ConsumerReport],
-    slots: int,
-) -> Generator:
-    measured = slice(plan.warmup_max_s, plan.schedule_s)
+def _check_measured_phase(outcomes: Sequence[Outcome], course: Course) -> None:
+    """A task that did not hear when measuring began has kept on by the plan: the load was not the one asked for."""
+    for outcome in outcomes:
+        if outcome.measure_start_s != course.measure_start_s:
+            raise LoadFailed(
+                f"{outcome.role} {outcome.number} on {outcome.executor_host} lost the driver and did not hear that the "
+                f"load was steady: it measured from second {outcome.measure_start_s}, not {course.measure_start_s}"
+            )
+
+
+def _offered(plan: LoadPlan, end_s: int, seconds: int) -> list[int]:
+    """Per second; empty for a closed loop."""
+    if plan.arrivals is None:
+        return []
+    schedule = plan.arrivals.until(end_s * SECOND_NS)
+    return [sum(schedule.offered_in_second(s, w) for w in range(plan.producers)) for s in range(seconds)]
+
+
+def _lag(rows: Windows, groups: int) -> list[int]:
+    """At the end of each second; a record may be received before its acknowledgement has arrived."""
+    behind = (
+        groups * (acked - aborted) - received
+        for acked, aborted, received in zip(rows.acked, rows.aborted, rows.received, strict=True)
+    )
+    return [max(0, lag) for lag in accumulate(behind)] if groups else []
+
+
+def _delivery(plan: LoadPlan, producers: Sequence[ProducerReport], consumers: Sequence[ConsumerReport]) -> Delivery:
+    groups = [[report for report in consumers if report.group == group] for group in range(plan.groups)]
+    groups = [reports for reports in groups if reports]
+    unread = [[report.unread for report in reports] for reports in groups]
+    return merge_delivery(
+        producers=[Sent(p.sent, p.failed_sequences, p.aborted_sequences) for p in producers],
+        acked=sum(report.acked for report in producers),
+        groups=[[report.received for report in reports] for reports in groups],
+        unread=[None if None in left else sum(count for count in left if count) for left in unread],
+        committed_only=plan.consumer_config.get("isolation.level", "read_committed") == "read_committed",
+        checked=plan.check_delivery,
+    )
+
+
+def _partitions(plan: LoadPlan, consumers: Sequence[ConsumerReport]) -> list[PartitionCounts]:
+    received: Counter[tuple[str, int]] = Counter()
+    e2e: defaultdict[tuple[str, int], list[Histogram]] = defaultdict(list)
+    for report in consumers:
+        received.update(dict(zip(report.partitions, report.received_by_partition, strict=True)))
+        for position, encoded in report.e2e_by_partition.items():
+            e2e[report.partitions[position]].append(Histogram.decode(encoded))
+    return [
+        PartitionCounts(
+            topic=topic,
+            partition=partition,
+            acked=None,
+            acked_bytes=None,
+            received=received[topic, partition],
+            e2e=Histogram.merged(e2e[topic, partition]),
+        )
+        for topic in plan.topics
+        for partition in range(plan.partitions)
+    ]
+
+
+def _generator(plan: LoadPlan, outcomes: Sequence[Outcome], course: Course, slots: int) -> Generator:
+    producers = [o.report for o in outcomes if isinstance(o.report, ProducerReport)]
+    consumers = [o.report for o in outcomes if isinstance(o.report, ConsumerReport)]
+    measured = slice(course.measure_start_s, course.measure_start_s + plan.measure_s)
     sent = sum(sum(report.windows.sent[measured]) for report in producers)
     received = sum(sum(report.windows.received[measured]) for report in consumers)
     first_delays = [r.first_send_delay_ns for r in producers if r.first_send_delay_ns is not None]
@@ -94,9 +158,13 @@ def _generator(
         producer_cpu_ns_per_record=sum(sum(r.cpu_ns[measured]) for r in producers) / max(1, sent),
         consumer_cpu_ns_per_record=sum(sum(r.cpu_ns[measured]) for r in consumers) / max(1, received),
         start_skew_ns=max(first_delays) - min(first_delays) if first_delays else 0,
-        clock_spread_ns=max(outcome.clock_spread_ns for outcome in outcomes),
+        clock_spread_ns=course.clock_spread_ns,
         produce_sampled_one_in=sampling_stride(plan),
         tasks=tasks,
+        clock_error_ns=course.clock_error_ns,
+        clock_drift_ns=0
+        if course.e2e_clock == "same_host_monotonic"
+        else max(abs(o.clock_drift_ns) for o in outcomes if o.clock_drift_ns is not None),
     )
 
 
@@ -105,7 +173,7 @@ def _details(outcome: Outcome, measured: slice) -> TaskDetails:
     assert report is not None
     produced = report if isinstance(report, ProducerReport) else None
     return TaskDetails(
-        task=outcome.task,
+        task=outcome.number,
         role=outcome.role,
         executor_host=outcome.executor_host,
         pid=outcome.pid,

@@ -14,8 +14,10 @@ from spark_loadgen.schedule import OpenSchedule, Schedule
 from spark_loadgen.windows import SECOND_NS
 
 __all__ = [
+    "BacklogReport",
     "Driver",
     "EndToEndClock",
+    "Event",
     "FilePayload",
     "GeneratedPayload",
     "Generator",
@@ -23,9 +25,11 @@ __all__ = [
     "LoadPlan",
     "LoadResult",
     "LoadSetupError",
+    "PartitionCounts",
     "Phase",
     "Progress",
     "Role",
+    "SteadyReport",
     "SteadyWarmup",
     "TaskDetails",
     "TransactionPlan",
@@ -35,15 +39,15 @@ __all__ = [
 Phase = Literal["start", "warmup", "measure", "drain"]
 Role = Literal["producer", "consumer"]
 Driver = Literal["client", "wire"]
-EndToEndClock = Literal["same_host_monotonic", "wall_clock"]
+EndToEndClock = Literal["same_host_monotonic", "measured_offset"]
 
 
 @dataclass(frozen=True, slots=True)
 class SteadyWarmup:
     """Warm up until throughput and latency are steady, at the longest `max_s`.
 
-    Steady: over the last `window_s` the least-squares slope, as a share of the mean per second, and the coefficient of
-    variation are below `slope_ratio`.
+    Steady: over the last `window_s`, the least-squares line through the rate changes by less than `slope_ratio` of the
+    mean (steady.py has the whole of it).
     """
 
     slope_ratio: float
@@ -144,6 +148,17 @@ class LoadPlan:
             self._check_schedule(self.schedule)
         if self.driver == "wire" and self.transactions is not None:
             raise LoadSetupError("the wire driver sends no transactions; use the client driver")
+        if self.pairs:
+            self._check_pairs()
+        if self.start_after_load and self.start_after_backlog_bytes is not None:
+            raise LoadSetupError("consumers start after a backlog or after the load: name one of the two")
+
+    def _check_pairs(self) -> None:
+        if self.groups != 1 or self.consumers_per_group != self.producers:
+            raise LoadSetupError(
+                f"a pair is a producer and its consumer: {self.producers} producers need one group of as many "
+                f"consumers, not {self.groups} of {self.consumers_per_group}"
+            )
 
     def _check_schedule(self, schedule: OpenSchedule) -> None:
         if isinstance(self.warmup, SteadyWarmup) and len(schedule.steps) > 1:
@@ -183,7 +198,8 @@ class Progress:
     """Where a running load stands, about once a second.
 
     offered, sent, acked, received: in the latest whole second that every task has reported. failed: since T0.
-    The percentiles are the largest of any task's, for records intended in that second.
+    The percentiles are the largest of any task's, for records intended in that second. lag: records acknowledged and
+    not yet received, summed over groups. outstanding: records sent whose fate is not known yet.
     """
 
     phase: Phase
@@ -197,11 +213,14 @@ class Progress:
     generator_cpu_ratio_max: float | None
     produce_p99_ns: int | None
     e2e_p99_ns: int | None
+    produce_p50_ns: int | None = None
+    lag: int = 0
+    outstanding: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TaskDetails:
-    """One task of the barrier stage, as evidence."""
+    """One task, as evidence."""
 
     task: int
     role: Role
@@ -219,7 +238,13 @@ class TaskDetails:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """Evidence that the load generator was, or was not, healthy. Figures in ns unless named otherwise."""
+    """Evidence that the load generator was, or was not, healthy. Figures in ns unless named otherwise.
+
+    start_skew_ns: how far apart the producers' first records left, each measured from its own due time.
+    clock_spread_ns: how far apart the wall clocks of the hosts are; nothing rests on it. clock_error_ns: how far off
+    the comparison of two hosts' monotonic clocks may be at the start, which is the error of end-to-end latencies
+    between them; 0 when they share one clock. clock_drift_ns: the largest change of an offset until the end.
+    """
 
     producers: int
     consumers: int
@@ -232,6 +257,67 @@ class Generator:
     clock_spread_ns: int
     produce_sampled_one_in: int
     tasks: list[TaskDetails]
+    clock_error_ns: int = 0
+    clock_drift_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened at `at_s` since T0."""
+
+    at_s: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyReport:
+    """How the warm-up ended that was to last until the load is steady.
+
+    at_s: where the measured phase began, in seconds since T0. slope_ratio, scatter_ratio: change of the rate over the
+    last window judged, and its coefficient of variation, as ratios of the mean; None when no window was complete.
+    because: one line, why it was not steady then.
+    """
+
+    attained: bool
+    at_s: float
+    slope_ratio: float | None
+    scatter_ratio: float | None
+    window_s: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogReport:
+    """What consumers found that had to wait, and how they caught up. Instants are seconds since T0.
+
+    bytes, records: acknowledged when consumers were let go. built_at_s: that instant; None when the producers finished
+    before the backlog that was asked for was built (consumers then start all the same). caught_up_at_s: the end of the
+    first second after which they were less than 0.1 s of load behind, with after_load when the last record arrived;
+    None = never. drain rates: from the first poll to then.
+    """
+
+    bytes: int
+    records: int
+    built_at_s: float | None
+    caught_up_at_s: float | None
+    drain_records_per_s: float | None
+    drain_bytes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCounts:
+    """One partition over the whole load. acked, acked_bytes: None when the producers do not know the partition.
+
+    received: summed over groups. e2e: a sample of the measured phase, of all groups.
+    """
+
+    topic: str
+    partition: int
+    acked: int | None
+    acked_bytes: int | None
+    received: int
+    e2e: Histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +338,8 @@ class LoadResult:
     *intended* send time (of the send in a closed loop, of the commit for txn_commit) -> histogram. In a closed loop
     produce_response is produce_service and there is no send_delay. Counts are filed under the second in which the thing
     happened.
+    measure_start_s: where the measured phase began. lag: records acknowledged (and not aborted) but not yet received
+    at the end of each second, summed over groups.
     """
 
     t0_unix_ns: int
@@ -273,3 +361,8 @@ class LoadResult:
     measure_start_s: float = 0.0
     closed_loop: bool = False
     transactions: TransactionReport | None = None
+    steady: SteadyReport | None = None
+    backlog: BacklogReport | None = None
+    lag: list[int] = field(default_factory=list)
+    partitions: list[PartitionCounts] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)

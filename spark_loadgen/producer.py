@@ -46,6 +46,7 @@ class ProducerReport:
     sent: int
     acked: int
     failed_sequences: list[int]
+    aborted_sequences: list[int]
     windows: Windows
     cpu_ns: list[int]
     cpu_ratio: list[float]
@@ -156,6 +157,9 @@ class ProducerLoad:
         """Make the first records, so that T0 finds them ready."""
         self._block = self._next_block()
 
+    def close(self) -> None:
+        """Nothing is left to do: the client ends with its last reference."""
+
     def run(self, t0_ns: int, channel: TaskChannel) -> ProducerReport:
         """Keep the schedule from `t0_ns` (monotonic) and wait for what is outstanding. Returns the measurements."""
         switch_interval_s = sys.getswitchinterval()
@@ -181,6 +185,7 @@ class ProducerLoad:
             sent=self._sent,
             acked=deliveries.acked,
             failed_sequences=[*deliveries.failed_sequences, *self._refused],
+            aborted_sequences=[],
             windows=self._windows,
             cpu_ns=self._meter.cpu_ns,
             cpu_ratio=self._meter.cpu_ratio,
@@ -196,10 +201,13 @@ class ProducerLoad:
 
     def _send_all(self, t0_ns: int, channel: TaskChannel) -> None:
         """Send the whole schedule and stay to its end; a sender that fell behind gets the time of the drain as well."""
-        schedule_ns = self._plan.schedule_s * SECOND_NS
-        give_up_ns = schedule_ns + self._plan.drain_max_s * SECOND_NS
+        schedule_ns = self._schedule.duration_ns
         while not channel.stop.is_set():
             elapsed_ns = time.monotonic_ns() - t0_ns
+            if channel.phases.end_ns != schedule_ns:
+                schedule_ns = channel.phases.end_ns
+                self._total = self._schedule.count_before(schedule_ns, self._worker)
+            give_up_ns = schedule_ns + self._plan.drain_max_s * SECOND_NS
             all_sent = self._sent == self._total
             if elapsed_ns > give_up_ns or (all_sent and elapsed_ns >= schedule_ns):
                 break
@@ -224,7 +232,7 @@ class ProducerLoad:
             self._block = self._next_block()
         block = self._block
         start = at = self._sent - block.first
-        end = min(bisect_right(block.intended_ns, elapsed_ns, start), start + _BURST_MAX)
+        end = min(bisect_right(block.intended_ns, elapsed_ns, start), start + _BURST_MAX, self._total - block.first)
         stride, values, produce, topic = self._stride, block.values, self.client.produce, self._plan.topics[0]
         sample = self._deliveries.sample
         next_sample = start + -(block.first + start) % stride
@@ -288,8 +296,9 @@ class ProducerLoad:
                     "second": last,
                     "sent": self._windows.at("sent", last),
                     "acked": self._windows.at("acked", last),
-                    "failed": self._filed[3],
+                    "totals": dict(zip(_ACCOUNTED, self._filed, strict=True)),
                     "cpu_ratio": self._meter.cpu_ratio[-1],
+                    "p50_ns": self._histograms["produce_response"].percentile(last, 50),
                     "p99_ns": self._histograms["produce_response"].percentile(last, 99),
                 }
             )

@@ -3,84 +3,127 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
 
 from spark_loadgen.model import LoadPlan, Phase, Progress
 from spark_loadgen.windows import SECOND_NS
 
-_NEVER = 1 << 62
+_NEVER: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """A whole second that every running task has reported. Percentiles are the largest of any task's."""
+
+    sent: int
+    acked: int
+    received: int
+    cpu_ratio_max: float | None
+    produce_p50_ns: int | None
+    produce_p99_ns: int | None
+    e2e_p99_ns: int | None
 
 
 class ProgressTracker:
-    """Takes the messages of all tasks; `progress()` is the state now."""
+    """Takes the messages of all tasks; `progress()` is the state now, `history` every whole second since T0."""
 
     def __init__(self, plan: LoadPlan) -> None:
         self._plan = plan
         self._arrivals = plan.arrivals
-        self._started_ns = time.monotonic_ns()
-        self._t0_ns: int | None = None
         self._latest_second = dict.fromkeys(range(plan.tasks), -1)
         self._by_second: dict[int, list[dict[str, Any]]] = {}
-        self._failed = dict.fromkeys(range(plan.producers), 0)
+        self._totals: dict[int, dict[str, int]] = {}
         self._producers_running = set(range(plan.producers))
+        self.history: list[Second] = []
+        self.t0_ns: int | None = None
+        """On this host's CLOCK_MONOTONIC."""
+        self.measure_start_s = plan.warmup_max_s
 
     def take(self, task: int, message: dict[str, Any]) -> None:
+        """`task`: producers are numbered from 0, consumers after them."""
         match message["kind"]:
-            case "t0":
-                self._t0_ns = time.monotonic_ns() + int(message["in_ns"])
             case "progress":
                 self._latest_second[task] = message["second"]
                 self._by_second.setdefault(message["second"], []).append(message)
-                if "failed" in message:
-                    self._failed[task] = message["failed"]
+                self._totals[task] = message["totals"]
             case "producer_finished":
                 self._producers_running.discard(task)
                 self._latest_second[task] = _NEVER
+                self._totals[task] = message["totals"]
+        complete = min(self._latest_second.values())
+        if complete == _NEVER:
+            complete = max(self._by_second, default=-1)
+        while len(self.history) <= complete:
+            self.history.append(_second(self._by_second.pop(len(self.history), [])))
 
     @property
     def producers_finished(self) -> bool:
         return not self._producers_running
 
+    @property
+    def acked_bytes(self) -> int:
+        """Since T0, as last reported."""
+        return self._total("acked_bytes")
+
+    def _total(self, name: str) -> int:
+        return sum(totals.get(name, 0) for totals in self._totals.values())
+
     def elapsed_s(self) -> float:
         """Since T0; negative before it, and while it has not been agreed on."""
-        now_ns = time.monotonic_ns()
-        return (now_ns - self._t0_ns) / SECOND_NS if self._t0_ns is not None else -1.0
+        return (time.monotonic_ns() - self.t0_ns) / SECOND_NS if self.t0_ns is not None else -1.0
 
     def progress(self) -> Progress:
-        plan = self._plan
         elapsed_s = self.elapsed_s()
-        second = min(self._latest_second.values())
-        if second == _NEVER:
-            second = max(self._by_second, default=-1)
-        reports = self._by_second.get(second, [])
-        for old in [s for s in self._by_second if s < second]:
-            del self._by_second[old]
+        end_s = self.measure_start_s + self._plan.measure_s
+        latest = self.history[-1] if self.history else _second([])
+        acked, failed = self._total("acked"), self._total("failed")
         return Progress(
-            phase=self._phase(elapsed_s),
+            phase=self._phase(elapsed_s, end_s),
             elapsed_s=max(0.0, elapsed_s),
-            left_s=max(0.0, plan.schedule_s - max(0.0, elapsed_s)),
-            offered=self._offered(second) if reports else 0,
-            sent=sum(report.get("sent", 0) for report in reports),
-            acked=sum(report.get("acked", 0) for report in reports),
-            received=sum(report.get("received", 0) for report in reports),
-            failed=sum(self._failed.values()),
-            generator_cpu_ratio_max=max((report["cpu_ratio"] for report in reports), default=None),
-            produce_p99_ns=_largest(report["p99_ns"] for report in reports if "sent" in report),
-            e2e_p99_ns=_largest(report["p99_ns"] for report in reports if "received" in report),
+            left_s=max(0.0, end_s - max(0.0, elapsed_s)),
+            offered=self._offered(len(self.history) - 1, latest),
+            sent=latest.sent,
+            acked=latest.acked,
+            received=latest.received,
+            failed=failed,
+            generator_cpu_ratio_max=latest.cpu_ratio_max,
+            produce_p50_ns=latest.produce_p50_ns,
+            produce_p99_ns=latest.produce_p99_ns,
+            e2e_p99_ns=latest.e2e_p99_ns,
+            lag=max(0, self._plan.groups * (acked - self._total("aborted")) - self._total("received")),
+            outstanding=max(0, self._total("sent") - acked - failed),
         )
 
-    def _offered(self, second: int) -> int:
-        if self._arrivals is None:
-            return sum(report.get("sent", 0) for report in self._by_second[second])
+    def _offered(self, second: int, latest: Second) -> int:
+        if self._arrivals is None or second < 0:
+            return latest.sent
+        if second >= self.measure_start_s + self._plan.measure_s:
+            return 0
         return sum(self._arrivals.offered_in_second(second, worker) for worker in range(self._plan.producers))
 
-    def _phase(self, elapsed_s: float) -> Phase:
+    def _phase(self, elapsed_s: float, end_s: int) -> Phase:
         if elapsed_s < 0:
             return "start"
-        if elapsed_s < self._plan.warmup_max_s:
+        if elapsed_s < self.measure_start_s:
             return "warmup"
-        return "measure" if elapsed_s < self._plan.schedule_s else "drain"
+        return "measure" if elapsed_s < end_s else "drain"
 
 
-def _largest(values: Any) -> int | None:
+def _second(reports: list[dict[str, Any]]) -> Second:
+    produced = [report for report in reports if "sent" in report]
+    consumed = [report for report in reports if "received" in report]
+    return Second(
+        sent=sum(report["sent"] for report in produced),
+        acked=sum(report["acked"] for report in produced),
+        received=sum(report["received"] for report in consumed),
+        cpu_ratio_max=max((report["cpu_ratio"] for report in reports), default=None),
+        produce_p50_ns=_largest(report["p50_ns"] for report in produced),
+        produce_p99_ns=_largest(report["p99_ns"] for report in produced),
+        e2e_p99_ns=_largest(report["p99_ns"] for report in consumed),
+    )
+
+
+def _largest(values: Iterable[int | None]) -> int | None:
     return max((value for value in values if value is not None), default=None)

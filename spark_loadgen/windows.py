@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from itertools import zip_longest
 from typing import Final, Literal
 
-Count = Literal["offered", "sent", "acked", "acked_bytes", "failed", "received", "received_bytes"]
+Count = Literal["offered", "sent", "acked", "acked_bytes", "failed", "aborted", "received", "received_bytes"]
 SECOND_NS: Final = 1_000_000_000
 
 
@@ -21,6 +21,7 @@ class Windows:
     acked: list[int] = field(default_factory=list)
     acked_bytes: list[int] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
+    aborted: list[int] = field(default_factory=list)
     received: list[int] = field(default_factory=list)
     received_bytes: list[int] = field(default_factory=list)
 

@@ -4,11 +4,14 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from spark_loadgen.channel import DriverChannel, TaskChannel
+from spark_loadgen.channel import DriverChannel, TaskChannel, clock_name
+from spark_loadgen.phases import Phases
+from spark_loadgen.windows import SECOND_NS
 
 DEADLINE_S = 10
 
@@ -17,6 +20,10 @@ DEADLINE_S = 10
 def driver() -> Iterator[DriverChannel]:
     with DriverChannel("127.0.0.1", "127.0.0.1") as channel:
         yield channel
+
+
+def connect(driver: DriverChannel, number: int, token: str | None = None) -> TaskChannel:
+    return TaskChannel(driver.address, token or driver.token, number, Phases(10, 5))
 
 
 def receive(driver: DriverChannel, count: int) -> list[tuple[int, dict[str, Any]]]:
@@ -29,13 +36,15 @@ def receive(driver: DriverChannel, count: int) -> list[tuple[int, dict[str, Any]
 
 
 def test_messages_arrive_in_order_with_their_task(driver: DriverChannel) -> None:
-    tasks = [TaskChannel(driver.address, driver.token, number) for number in range(3)]
+    tasks = [connect(driver, number) for number in range(3)]
     for number, task in enumerate(tasks):
         task.send({"kind": "progress", "second": number})
         task.send({"kind": "producer_finished"})
-    messages = receive(driver, 6)
+    messages = receive(driver, 9)
     for number, task in enumerate(tasks):
-        assert [m for sender, m in messages if sender == number] == [
+        hello, *others = [m for sender, m in messages if sender == number]
+        assert (hello["kind"], hello["clock"]) == ("hello", clock_name())
+        assert others == [
             {"kind": "progress", "second": number},
             {"kind": "producer_finished"},
         ]
@@ -43,9 +52,9 @@ def test_messages_arrive_in_order_with_their_task(driver: DriverChannel) -> None
 
 
 def test_a_broadcast_reaches_those_there_and_those_to_come(driver: DriverChannel) -> None:
-    early = TaskChannel(driver.address, driver.token, 0)
+    early = connect(driver, 0)
     driver.broadcast({"kind": "stop"})
-    late = TaskChannel(driver.address, driver.token, 1)
+    late = connect(driver, 1)
     assert early.stop.wait(DEADLINE_S)
     assert late.stop.wait(DEADLINE_S)
     assert not early.producers_finished.is_set()
@@ -56,9 +65,9 @@ def test_a_broadcast_reaches_those_there_and_those_to_come(driver: DriverChannel
 
 
 def test_strangers_are_shown_out_and_disturb_nobody(driver: DriverChannel) -> None:
-    task = TaskChannel(driver.address, driver.token, 0)
-    with pytest.raises((OSError, ValueError)):
-        TaskChannel(driver.address, "not the token", 1)
+    task = connect(driver, 0)
+    with closing(connect(driver, 1, "not the token")) as unwanted, pytest.raises(ConnectionError):
+        unwanted.answer("role", DEADLINE_S)
     with socket.create_connection(driver.address) as stranger:
         stranger.settimeout(DEADLINE_S)
         stranger.sendall(b'["no object"]\n')
@@ -68,13 +77,16 @@ def test_strangers_are_shown_out_and_disturb_nobody(driver: DriverChannel) -> No
         stranger.sendall(b"\xff\x00 no json\n")
         assert stranger.recv(1) == b""
     task.send({"kind": "producer_finished"})
-    assert receive(driver, 1) == [(0, {"kind": "producer_finished"})]
+    assert [(sender, message["kind"]) for sender, message in receive(driver, 2)] == [
+        (0, "hello"),
+        (0, "producer_finished"),
+    ]
     task.close()
 
 
 def test_losing_the_driver_is_no_error() -> None:
     with DriverChannel("127.0.0.1", "127.0.0.1") as driver:
-        task = TaskChannel(driver.address, driver.token, 0)
+        task = connect(driver, 0)
     deadline = time.monotonic() + DEADLINE_S
     while task.connected and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -85,6 +97,26 @@ def test_losing_the_driver_is_no_error() -> None:
 
 
 def test_the_clock_of_the_same_host_is_the_same(driver: DriverChannel) -> None:
-    task = TaskChannel(driver.address, driver.token, 0)
-    assert abs(task.clock_offset_ns) < 1_000_000_000
-    task.close()
+    with closing(connect(driver, 0)) as task:
+        reading = task.read_clock()
+        assert abs(reading.offset_ns) <= reading.error_ns < SECOND_NS
+
+
+def test_what_is_said_to_one_task_reaches_no_other(driver: DriverChannel) -> None:
+    with closing(connect(driver, 0)) as first, closing(connect(driver, 1)) as second:
+        receive(driver, 2)
+        driver.send(1, {"kind": "role", "number": 7})
+        assert second.answer("role", DEADLINE_S) == {"kind": "role", "number": 7}
+        with pytest.raises(TimeoutError):
+            first.answer("role", 0.05)
+        driver.send(99, {"kind": "role", "number": 7})  # one that has gone
+
+
+def test_the_driver_names_the_measured_phase(driver: DriverChannel) -> None:
+    with closing(connect(driver, 0)) as task:
+        assert (task.phases.measure_start_s, task.phases.end_s) == (10, 15)
+        driver.broadcast({"kind": "measure", "second": 12})
+        driver.broadcast({"kind": "measure", "second": 4})
+        driver.broadcast({"kind": "consume"})
+        assert task.consume.wait(DEADLINE_S)
+        assert (task.phases.measure_start_s, task.phases.end_ns) == (4, 9 * SECOND_NS)

@@ -12,6 +12,7 @@ from spark_loadgen import FixedSize, GeneratedPayload
 from spark_loadgen.channel import DriverChannel, TaskChannel
 from spark_loadgen.consumer import ConsumerLoad, ConsumerReport
 from spark_loadgen.content import Content
+from spark_loadgen.phases import Phases
 from spark_loadgen.stamp import encode_stamps
 from tests.spark_loadgen.conftest import PlanMaker
 
@@ -27,7 +28,7 @@ def read_back(make_plan: PlanMaker, bodies: list[bytes]) -> ConsumerReport:
         producer.produce(plan.topics[0], stamp + body, partition=0)
     assert producer.flush(30) == 0
     with DriverChannel("127.0.0.1", "127.0.0.1") as driver:
-        channel = TaskChannel(driver.address, driver.token, 0)
+        channel = TaskChannel(driver.address, driver.token, 0, Phases(plan.warmup_max_s, plan.measure_s))
         channel.producers_finished.set()
         content = Content(plan, GeneratedPayload())
         content.pool = [b"body"]

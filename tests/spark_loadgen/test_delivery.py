@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_loadgen.delivery import Delivery, ReceivedRecords, ReceivedReport, merge_delivery
+from spark_loadgen.delivery import Delivery, GroupDelivery, ReceivedRecords, ReceivedReport, Sent, merge_delivery
 from spark_loadgen.stamp import encode_stamps
 
 MAGIC = 77
@@ -21,7 +21,7 @@ def value_of(worker: int, sequence: int) -> bytes:
 
 
 def consume(records: list[Received], totals: list[int], batch: int = 500) -> ReceivedReport:
-    checker = ReceivedRecords(MAGIC, totals)
+    checker = ReceivedRecords(MAGIC, len(totals), totals)
     for start in range(0, len(records), batch):
         part = records[start : start + batch]
         checker.check([value_of(w, s) for w, s, _ in part], [p for _, _, p in part])
@@ -30,7 +30,7 @@ def consume(records: list[Received], totals: list[int], batch: int = 500) -> Rec
 
 def deliver(records: list[Received], sent: list[int], batch: int = 500) -> Delivery:
     reports = [consume(records, sent, batch)]
-    return merge_delivery(sent, sum(sent), [[] for _ in sent], reports, unread=0)
+    return merge_delivery([Sent(count) for count in sent], sum(sent), [reports], [0])
 
 
 def well_delivered(workers: int = 3, count: int = 1000, partitions: int = 4) -> list[Received]:
@@ -50,7 +50,10 @@ def well_delivered(workers: int = 3, count: int = 1000, partitions: int = 4) -> 
 @pytest.mark.parametrize("batch", [1, 7, 500])
 def test_all_well(batch: int) -> None:
     delivery = deliver(well_delivered(), [1000] * 3, batch)
-    assert delivery == Delivery(3000, 3000, 0, 3000, lost=0, duplicated=0, reordered=0, corrupt=0, unread=0)
+    group = GroupDelivery(3000, lost=0, duplicated=0, reordered=0, corrupt=0, unread=0, aborted_received=0)
+    assert delivery == Delivery(
+        3000, 3000, 0, 3000, lost=0, duplicated=0, reordered=0, corrupt=0, unread=0, groups=[group]
+    )
 
 
 @pytest.mark.parametrize("batch", [1, 7, 500])
@@ -80,7 +83,7 @@ def test_a_record_may_overtake_in_another_partition_or_of_another_worker() -> No
 
 
 def test_what_is_not_a_record_of_this_run_is_corrupt() -> None:
-    checker = ReceivedRecords(MAGIC, [10])
+    checker = ReceivedRecords(MAGIC, 1, [10])
     (foreign,) = encode_stamps(0, MAGIC + 1, 0, np.array([0], dtype=np.int64))
     beyond = value_of(0, 10)
     nobody = value_of(4, 0)
@@ -93,26 +96,69 @@ def test_what_is_not_a_record_of_this_run_is_corrupt() -> None:
 
 def test_failed_records_are_not_lost_whether_they_arrived_or_not() -> None:
     report = consume([(0, sequence, 0) for sequence in range(8)], [10])
-    delivery = merge_delivery([10], 7, [[7, 8, 9]], [report], unread=0)
+    delivery = merge_delivery([Sent(10, failed=[7, 8, 9])], 7, [[report]], [0])
     assert (delivery.failed, delivery.lost) == (3, 0)
 
 
 def test_records_that_were_never_sent_are_not_lost() -> None:
     report = consume([(0, sequence, 0) for sequence in range(4)], [10])
-    assert merge_delivery([5], 5, [[]], [report], unread=0).lost == 1
+    assert merge_delivery([Sent(5)], 5, [[report]], [0]).lost == 1
 
 
 def test_consumers_together_receive_everything_and_see_each_others_duplicates() -> None:
     totals = [10, 10]
     first = consume([(0, s, 0) for s in range(10)], totals)
     second = consume([(1, s, 1) for s in range(10)] + [(0, 3, 1)], totals)
-    delivery = merge_delivery(totals, 20, [[], []], [first, second], unread=0)
+    delivery = merge_delivery([Sent(10), Sent(10)], 20, [[first, second]], [0])
     assert (delivery.received, delivery.duplicated, delivery.lost) == (21, 1, 0)
 
 
 def test_without_consumers_nothing_is_said_to_be_lost() -> None:
-    delivery = merge_delivery([10], 10, [[]], [], unread=0)
+    delivery = merge_delivery([Sent(10)], 10, [], [])
     assert (delivery.sent, delivery.received, delivery.lost) == (10, 0, 0)
+
+
+def test_each_group_is_to_get_everything() -> None:
+    whole = consume([(0, sequence, 0) for sequence in range(10)], [10])
+    part = consume([(0, sequence, 0) for sequence in [*range(8), 3]], [10])
+    delivery = merge_delivery([Sent(10)], 10, [[whole], [part]], [0, 0])
+    assert [group.lost for group in delivery.groups] == [0, 2]
+    assert (delivery.received, delivery.lost, delivery.duplicated, delivery.duplicated_in_log) == (19, 2, 1, 1)
+    both_twice = merge_delivery([Sent(10)], 10, [[part], [part]], [0, 0])
+    assert (both_twice.duplicated, both_twice.duplicated_in_log) == (2, 1)
+
+
+def test_aborted_records_are_not_lost_and_must_not_be_received() -> None:
+    report = consume([(0, sequence, 0) for sequence in (0, 1, 2, 4)], [10])
+    sent = Sent(6, aborted=[2, 3, 5])
+    delivery = merge_delivery([sent], 6, [[report]], [0])
+    assert (delivery.aborted, delivery.aborted_received, delivery.lost) == (3, 1, 0)
+    uncommitted = merge_delivery([sent], 6, [[report]], [0], committed_only=False)
+    assert (uncommitted.aborted_received, uncommitted.lost) == (0, 2)
+
+
+def test_what_is_left_in_a_log_that_nobody_could_ask_for_is_at_most_what_is_missing() -> None:
+    report = consume([(0, sequence, 0) for sequence in range(7)], [10])
+    delivery = merge_delivery([Sent(10)], 10, [[report]], [None])
+    assert (delivery.lost, delivery.unread) == (3, 3)
+
+
+def test_a_closed_loop_has_no_totals_and_room_grows_with_what_comes() -> None:
+    checker = ReceivedRecords(MAGIC, 2)
+    far = 1_000_000
+    checker.check([value_of(0, 0), value_of(1, far), value_of(2, 0)], [0, 0, 0])
+    checker.check([value_of(1, far), value_of(1, far - 1)], [0, 0])
+    report = checker.report(bad_bodies=0)
+    assert (report.received, report.corrupt, report.duplicated, report.reordered) == (4, 1, 1, 1)
+    delivery = merge_delivery([Sent(1), Sent(far + 1)], far + 2, [[report]], [0])
+    assert delivery.lost == far - 1
+
+
+def test_consumers_that_only_count_judge_nothing() -> None:
+    checker = ReceivedRecords(MAGIC, 1, [10], marking=False)
+    checker.check([value_of(0, 0), value_of(0, 0)], [0, 0])
+    delivery = merge_delivery([Sent(10)], 10, [[checker.report(bad_bodies=0)]], [0], checked=False)
+    assert (delivery.received, delivery.lost, delivery.duplicated, delivery.checked) == (2, 0, 0, False)
 
 
 @settings(max_examples=60)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
 from spark_loadgen.progress import ProgressTracker
 
@@ -12,14 +14,23 @@ def produced(second: int, sent: int, p99_ns: int) -> dict[str, object]:
         "second": second,
         "sent": sent,
         "acked": sent - 1,
-        "failed": 1,
+        "totals": {"sent": sent, "acked": sent - 1, "failed": 1},
         "cpu_ratio": sent / 1000,
+        "p50_ns": p99_ns // 2,
         "p99_ns": p99_ns,
     }
 
 
 def consumed(second: int, received: int) -> dict[str, object]:
-    return {"kind": "progress", "second": second, "received": received, "cpu_ratio": 0.1, "p99_ns": None}
+    totals = {"received": received}
+    return {
+        "kind": "progress",
+        "second": second,
+        "received": received,
+        "totals": totals,
+        "cpu_ratio": 0.1,
+        "p99_ns": None,
+    }
 
 
 def test_before_t0_there_is_only_a_phase() -> None:
@@ -30,7 +41,7 @@ def test_before_t0_there_is_only_a_phase() -> None:
 
 def test_a_second_is_told_once_everybody_has_reported_it() -> None:
     tracker = ProgressTracker(PLAN)
-    tracker.take(0, {"kind": "t0", "in_ns": -1_500_000_000})
+    tracker.t0_ns = time.monotonic_ns() - 1_500_000_000
     tracker.take(0, produced(0, 500, 7))
     tracker.take(1, produced(0, 400, 9))
     assert tracker.progress().sent == 0
@@ -39,16 +50,18 @@ def test_a_second_is_told_once_everybody_has_reported_it() -> None:
     progress = tracker.progress()
     assert progress.phase == "measure"
     assert (progress.offered, progress.sent, progress.acked, progress.received) == (1000, 900, 898, 880)
-    assert (progress.failed, progress.produce_p99_ns, progress.e2e_p99_ns) == (2, 9, None)
+    assert (progress.failed, progress.produce_p50_ns, progress.produce_p99_ns, progress.e2e_p99_ns) == (2, 4, 9, None)
+    assert (progress.lag, progress.outstanding) == (599 + 399 - 880, 0)
     assert progress.generator_cpu_ratio_max == 0.5
 
 
 def test_producers_that_have_finished_are_not_waited_for() -> None:
     tracker = ProgressTracker(PLAN)
-    tracker.take(0, {"kind": "t0", "in_ns": -4_000_000_000})
+    tracker.t0_ns = time.monotonic_ns() - 4_000_000_000
     for task in (0, 1):
-        tracker.take(task, {"kind": "producer_finished"})
+        tracker.take(task, {"kind": "producer_finished", "totals": {"sent": 50, "acked": 49, "failed": 1}})
     assert tracker.producers_finished
     tracker.take(2, consumed(3, 55))
     progress = tracker.progress()
-    assert (progress.phase, progress.received) == ("drain", 55)
+    assert (progress.phase, progress.received, progress.lag) == ("drain", 55, 98 - 55)
+    assert [second.received for second in tracker.history] == [0, 0, 0, 55]

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from spark_loadgen import FilePayload, FixedSize, Histogram, LoadPlan, LoadResult, Progress, task
-from spark_loadgen.channel import DriverChannel
+from spark_loadgen.channel import DriverChannel, clock_name
+from spark_loadgen.coordination import Coordinator
 from spark_loadgen.stamp import STAMP_BYTES
 from spark_loadgen.supervision import Background
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.mock_broker import mock_broker
-from tests.spark_loadgen.running import job_of, run_load, run_outcomes, setup_errors
-
-
-@pytest.fixture(autouse=True)
-def short_lead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads leave a barrier at once; only Spark's tasks need the long lead."""
-    monkeypatch.setattr(task, "LEAD_NS", 300_000_000)
+from tests.spark_loadgen.running import DEADLINE_S, job_of, run_load, run_outcomes, setup_error
 
 
 def scheduled(plan: LoadPlan, worker: int) -> int:
@@ -146,11 +142,15 @@ def test_progress_tells_rates_and_latencies(make_plan: PlanMaker) -> None:
 def test_without_their_driver_tasks_end_by_their_deadlines(make_plan: PlanMaker) -> None:
     plan = make_plan(measure_s=1, drain_max_s=1)
     with DriverChannel("127.0.0.1", "127.0.0.1") as channel:
-        running = Background(lambda: run_outcomes(job_of(plan, channel)))
-        started = set[int]()
-        while len(started) < plan.tasks:
-            started |= {number for number, message in channel.receive() if message["kind"] == "t0"}
-            assert not running.finished.wait(0.05)
+        running = Background(lambda: run_outcomes(job_of(plan, channel)), channel.woken)
+        coordinator = Coordinator(plan, clock_name())
+        while not coordinator.started:
+            assert channel.woken.wait(DEADLINE_S)
+            channel.woken.clear()
+            for number, message in channel.receive():
+                for task_number, order in coordinator.take(number, message, time.monotonic_ns()):
+                    assert task_number is not None
+                    channel.send(task_number, order)
     assert running.finished.wait(30)
     producer, consumer = running.result()
     assert producer.report is not None
@@ -168,21 +168,10 @@ def test_without_their_driver_tasks_end_by_their_deadlines(make_plan: PlanMaker)
         ({"consumer_config": {"fetch.max.bytes": "many"}}, "the consumer refuses .*fetch.max.bytes"),
     ],
 )
-def test_problems_of_the_setup_are_one_sentence_in_every_task(
+def test_problems_of_the_setup_are_one_sentence(
     make_plan: PlanMaker, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], said: str
 ) -> None:
     monkeypatch.setattr(task, "_METADATA_TIMEOUT_S", 2)
-    (sentence,) = setup_errors(make_plan(**changes))
+    sentence = setup_error(make_plan(**changes))
     assert "\n" not in sentence
     assert re.search(said, sentence)
-
-
-def test_clocks_of_different_hosts_agree_on_wall_time() -> None:
-    offers = [
-        {"boot_id": "a", "monotonic_ns": 10, "unix_ns": 1_000, "clock_offset_ns": -300},
-        {"boot_id": "b", "monotonic_ns": 99, "unix_ns": 1_500, "clock_offset_ns": 200},
-    ]
-    _, kind, spread_ns = task._agree(offers)
-    assert (kind, spread_ns) == ("wall_clock", 500)
-    same_ns, same_kind, same_spread_ns = task._agree([offers[0], {**offers[1], "boot_id": "a"}])
-    assert (same_ns, same_kind, same_spread_ns) == (99 + task.LEAD_NS, "same_host_monotonic", 0)

@@ -1,0 +1,216 @@
+"""How the driver conducts a load: a state machine that takes what tasks say and gives what they are to be told.
+
+    task                                   driver
+    hello (its host, its clock)
+                                           role (its number), once all are there
+    ready (what is wrong, clock reading)
+                                           start (T0 on the task's own clock, or what is wrong with whom), once all are
+    progress, once a second
+                                           measure (from which second), when the load has become steady
+                                           consume, when the backlog is built, or the load is over
+    producer_finished
+                                           producers_finished, once all have
+                                           stop, at any time
+
+Pure: time is an argument, and what is to be sent is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from spark_loadgen.dealing import deal_pairs
+from spark_loadgen.errors import LoadSetupError
+from spark_loadgen.model import EndToEndClock, Event, LoadPlan, SteadyReport, SteadyWarmup
+from spark_loadgen.progress import ProgressTracker
+from spark_loadgen.steady import judge_window
+from spark_loadgen.windows import SECOND_NS
+
+# From the word to start to T0: time for the word to reach every task, and for its loop to stand ready.
+LEAD_NS: Final = 50_000_000
+# Between the finding that a load is steady and the measured phase: every task must have heard of it before.
+_ANNOUNCED_S: Final = 1
+
+Order = tuple[int | None, Mapping[str, Any]]
+"""A message, and the task it is for; None = for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What the driver knows of a load that no task does. Instants `_s` are seconds since T0."""
+
+    t0_ns: int = 0
+    """On the driver's CLOCK_MONOTONIC."""
+    e2e_clock: EndToEndClock = "same_host_monotonic"
+    clock_error_ns: int = 0
+    clock_spread_ns: int = 0
+    measure_start_s: int = 0
+    steady: SteadyReport | None = None
+    consumers_start_s: float | None = None
+    """When consumers that had to wait were let go."""
+    events: list[Event] = field(default_factory=list)
+
+
+class Coordinator:
+    """`take` every message, and call `turn` at least a few times a second."""
+
+    def __init__(self, plan: LoadPlan, driver_clock: str) -> None:
+        """`driver_clock`: clock_name() of the driver."""
+        self._plan = plan
+        self._driver_clock = driver_clock
+        self._hellos: dict[int, dict[str, Any]] = {}
+        self._numbers: dict[int, int] = {}
+        self._readies: dict[int, dict[str, Any]] = {}
+        self._steady = False
+        self._judged_seconds = 0
+        self._consuming = plan.start_after_backlog_bytes is None and not plan.start_after_load
+        self._told_finished = False
+        self.problems: list[str] = []
+        """What is wrong with the set-up; the tasks then end without load."""
+        self.started = False
+        self.tracker = ProgressTracker(plan)
+        self.course = Course(measure_start_s=plan.warmup_max_s, steady=_not_yet_steady(plan.warmup))
+
+    @property
+    def missing(self) -> int:
+        """How many tasks have not reported ready."""
+        return self._plan.tasks - len(self._readies)
+
+    def take(self, task: int, message: dict[str, Any], now_ns: int) -> list[Order]:
+        """`task`: as the launcher numbers it. `now_ns`: the driver's CLOCK_MONOTONIC."""
+        match message["kind"]:
+            case "hello":
+                self._hellos[task] = message
+                return self._deal() if len(self._hellos) == self._plan.tasks else []
+            case "ready":
+                self._readies[task] = message
+                return self._start(now_ns) if not self.missing else []
+            case _:
+                self.tracker.take(self._numbers[task], message)
+                return self.turn(now_ns)
+
+    def turn(self, now_ns: int) -> list[Order]:
+        """What there is to say when time has passed."""
+        if not self.started:
+            return []
+        elapsed_s = (now_ns - self.course.t0_ns) / SECOND_NS
+        return [*self._judge_steady(elapsed_s), *self._release_consumers(elapsed_s), *self._end_producers(elapsed_s)]
+
+    def stop(self, now_ns: int) -> list[Order]:
+        """End the load early."""
+        self._note((now_ns - self.course.t0_ns) / SECOND_NS if self.started else 0.0, "stop", "told to stop")
+        return [(None, {"kind": "stop"})]
+
+    # --- to the start ------------------------------------------------------------------------------------------------
+
+    def _deal(self) -> list[Order]:
+        tasks = sorted(self._hellos)
+        hellos = [self._hellos[task] for task in tasks]
+        numbers = list(range(len(tasks)))
+        if self._plan.pairs:
+            try:
+                numbers = deal_pairs([hello["clock"] for hello in hellos], [hello["host"] for hello in hellos])
+            except LoadSetupError as error:
+                self.problems.append(str(error))
+        self._numbers = dict(zip(tasks, numbers, strict=True))
+        return [(task, {"kind": "role", "number": number}) for task, number in self._numbers.items()]
+
+    def _start(self, now_ns: int) -> list[Order]:
+        self.problems = list(
+            dict.fromkeys([*self.problems, *(r["problem"] for r in self._readies.values() if r["problem"])])
+        )
+        if self.problems:
+            return [(None, {"kind": "start", "t0_ns": None})]
+        clocks = {task: str(hello["clock"]) for task, hello in self._hellos.items()}
+        readings = _readings(self._driver_clock, clocks, self._readies)
+        one_clock = self._plan.pairs or len(readings) == 1
+        errors_ns = sorted((error_ns for _, error_ns in readings.values()), reverse=True)
+        wall_offsets_ns = [ready["wall_offset_ns"] for ready in self._readies.values()]
+        t0_ns = now_ns + LEAD_NS + 4 * errors_ns[0]
+        self.course = replace(
+            self.course,
+            t0_ns=t0_ns,
+            e2e_clock="same_host_monotonic" if one_clock else "measured_offset",
+            # Two clocks are compared by way of the driver's, so the errors of both add up.
+            clock_error_ns=0 if one_clock else sum(errors_ns[:2]),
+            clock_spread_ns=max(wall_offsets_ns) - min(wall_offsets_ns) if len(readings) > 1 else 0,
+        )
+        self.tracker.t0_ns = t0_ns
+        self.started = True
+        return [(task, {"kind": "start", "t0_ns": t0_ns + readings[clock][0]}) for task, clock in clocks.items()]
+
+    # --- while it runs -----------------------------------------------------------------------------------------------
+
+    def _judge_steady(self, elapsed_s: float) -> list[Order]:
+        warmup = self._plan.warmup
+        if not isinstance(warmup, SteadyWarmup) or self._steady:
+            return []
+        history = self.tracker.history
+        judged, self._judged_seconds = self._judged_seconds, len(history)
+        if len(history) < warmup.window_s or len(history) == judged or elapsed_s >= warmup.max_s:
+            return []
+        window = history[-warmup.window_s :]
+        rates: list[list[float]] = [[float(second.acked) for second in window]]
+        if self._plan.consumers and self._consuming:
+            rates.append([float(second.received) for second in window])
+        latencies = [[second.produce_p50_ns for second in window], [second.produce_p99_ns for second in window]]
+        finding = judge_window(rates, latencies, warmup.slope_ratio)
+        start_s = min(warmup.max_s, int(elapsed_s) + 1 + _ANNOUNCED_S) if finding.steady else warmup.max_s
+        report = SteadyReport(
+            attained=finding.steady,
+            at_s=float(start_s),
+            slope_ratio=finding.change_ratio,
+            scatter_ratio=finding.scatter_ratio,
+            window_s=warmup.window_s,
+            because=finding.because,
+        )
+        self.course = replace(self.course, steady=report, measure_start_s=start_s)
+        if not finding.steady:
+            return []
+        self._steady = True
+        self.tracker.measure_start_s = start_s
+        self._note(elapsed_s, "steady", f"steady after {len(history)} s; measured from second {start_s} on")
+        return [(None, {"kind": "measure", "second": start_s})]
+
+    def _release_consumers(self, elapsed_s: float) -> list[Order]:
+        if self._consuming:
+            return []
+        backlog_bytes = self._plan.start_after_backlog_bytes
+        built = backlog_bytes is not None and self.tracker.acked_bytes >= backlog_bytes
+        if not built and not self.tracker.producers_finished:
+            return []
+        self._consuming = True
+        self.course = replace(self.course, consumers_start_s=elapsed_s)
+        self._note(elapsed_s, "consumers_start", "the backlog is built" if built else "all producers have finished")
+        return [(None, {"kind": "consume"})]
+
+    def _end_producers(self, elapsed_s: float) -> list[Order]:
+        if self._told_finished or not self.tracker.producers_finished:
+            return []
+        self._told_finished = True
+        self._note(elapsed_s, "producers_finished", "all producers have finished")
+        return [(None, {"kind": "producers_finished"})]
+
+    def _note(self, at_s: float, kind: str, text: str) -> None:
+        self.course.events.append(Event(round(at_s, 3), kind, text))
+
+
+def _not_yet_steady(warmup: int | SteadyWarmup) -> SteadyReport | None:
+    if isinstance(warmup, int):
+        return None
+    return SteadyReport(False, float(warmup.max_s), None, None, warmup.window_s, "no window of it was complete")
+
+
+def _readings(
+    driver_clock: str, clocks: Mapping[int, str], readies: Mapping[int, dict[str, Any]]
+) -> dict[str, tuple[int, int]]:
+    """Of each clock its offset from the driver's and the error of that; the best reading serves all who share it."""
+    readings: dict[str, tuple[int, int]] = {}
+    for task, clock in clocks.items():
+        ready = readies[task]
+        reading = (0, 0) if clock == driver_clock else (int(ready["offset_ns"]), int(ready["error_ns"]))
+        if clock not in readings or reading[1] < readings[clock][1]:
+            readings[clock] = reading
+    return readings

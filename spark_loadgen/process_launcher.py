@@ -1,0 +1,166 @@
+"""Runs a load as plain processes of this host, without Spark: the same tasks, channel and results.
+
+So what Spark itself does to a measurement can be measured, and a machine without Java can run loads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final
+
+from spark_loadgen.errors import LoadFailed, LoadSetupError
+from spark_loadgen.model import LoadPlan, LoadResult, Progress
+from spark_loadgen.supervision import Background, conduct
+from spark_loadgen.task import Job, Outcome
+
+_LOOPBACK: Final = "127.0.0.1"
+_PROCESSES_MAX: Final = 1024
+_END_TIMEOUT_S: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    process: subprocess.Popen[bytes]
+    connection: Connection
+
+
+class ProcessLauncher:
+    """Keeps one process per task from one load to the next. Context manager.
+
+    log_path: where the processes print to (default: a temporary file that ends with the launcher).
+    """
+
+    name: Final = "processes"
+    master: Final = "plain processes"
+
+    def __init__(self, log_path: Path | None = None) -> None:
+        self._log_path = log_path
+        self._cleanup = contextlib.ExitStack()
+        self._log: IO[bytes] | None = None
+        self._workers: list[_Worker] = []
+
+    def __enter__(self) -> ProcessLauncher:
+        path = self._log_path
+        self._log = path.open("ab") if path else tempfile.TemporaryFile(prefix="highwater-load-")
+        self._cleanup.callback(self._log.close)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end_workers()
+        self._cleanup.close()
+
+    @property
+    def slots(self) -> int:
+        """How many tasks can run at once; those beyond the cores are reported as oversubscription."""
+        return _PROCESSES_MAX
+
+    def versions(self) -> dict[str, str]:
+        """Of everything that makes the load."""
+        confluent_kafka = importlib.import_module("confluent_kafka")
+        return {
+            "python": sys.version.split()[0],
+            "confluent-kafka": str(confluent_kafka.__version__),
+            "librdkafka": str(confluent_kafka.libversion()[0]),
+            "numpy": str(importlib.import_module("numpy").__version__),
+        }
+
+    def run(
+        self,
+        plan: LoadPlan,
+        *,
+        on_progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> LoadResult:
+        """Run one load. Blocks; as SparkLauncher.run, with the same errors."""
+        self._start_workers(plan.tasks)
+        try:
+            return conduct(
+                plan, (_LOOPBACK, _LOOPBACK), self._run_tasks, self._kill_workers, plan.tasks, on_progress, should_stop
+            )
+        except BaseException:
+            self._end_workers()  # some may be in the middle of the load
+            raise
+
+    def _start_workers(self, count: int) -> None:
+        if self._log is None:
+            raise RuntimeError("ProcessLauncher is used outside its with block")
+        package = str(Path(__file__).parents[1])
+        path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+        while len(self._workers) < count:
+            ours, theirs = Pipe()
+            with theirs:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "spark_loadgen.process_worker", str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._log,
+                    stderr=self._log,
+                    pass_fds=[theirs.fileno()],
+                    env={**os.environ, "PYTHONPATH": path},
+                )
+            self._workers.append(_Worker(process, ours))
+
+    def _run_tasks(self, job: Job) -> list[Outcome]:
+        """One task on each process; the first that fails ends them all, as Spark does with a barrier stage."""
+        woken = threading.Event()
+        workers = self._workers[: job.plan.tasks]
+        calls = [
+            Background(lambda task=task, worker=worker: _run_task(worker, job, task), woken)  # type: ignore[misc]
+            for task, worker in enumerate(workers)
+        ]
+        while not all(call.finished.is_set() for call in calls):
+            woken.wait()
+            woken.clear()
+            for call in calls:
+                if call.finished.is_set():
+                    call.result()
+        return [call.result() for call in calls]
+
+    def _kill_workers(self) -> None:
+        for worker in self._workers:
+            worker.process.kill()
+
+    def _end_workers(self) -> None:
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.connection.close()
+        for worker in workers:
+            try:
+                worker.process.wait(_END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+
+
+def _run_task(worker: _Worker, job: Job, task: int) -> Outcome:
+    """Raises LoadFailed when the process dies, and what the task raised."""
+    try:
+        worker.connection.send((job, task))
+        answer: Any = worker.connection.recv()
+    except (OSError, EOFError):
+        process = worker.process
+        raise LoadFailed(f"a load task died: process {process.pid} {_how_it_ended(process.wait())}") from None
+    if isinstance(answer, LoadSetupError | LoadFailed):
+        raise answer
+    if isinstance(answer, Exception):
+        raise LoadFailed(f"a load task died: {answer!r}") from answer
+    assert isinstance(answer, Outcome)
+    return answer
+
+
+def _how_it_ended(status: int) -> str:
+    return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
