@@ -17,8 +17,7 @@ import typer
 from bench.comparison import results
 from bench.comparison.cells import Cell, WarmCell
 from bench.comparison.cluster_cells import cluster_load_cells, cluster_start_cells
-from bench.comparison.clusters import find_cluster
-from bench.comparison.contenders import BARE_LOOP, HIGHWATER, KAFKA_LINES, Contender, find_contender
+from bench.comparison.contenders import BARE_LOOP, KAFKA_LINES, Contender, find_cluster, find_contender
 from bench.comparison.librdkafka import rdkafka_performance
 from bench.comparison.load_cells import load_cells
 from bench.comparison.native import program
@@ -28,6 +27,7 @@ from bench.comparison.run import Comparison, Measured, Scope
 from bench.comparison.start_cells import StartCell, start_cells
 from bench.comparison.surroundings import surroundings
 from bench.errors import UsageError
+from bench.systems.highwater import HIGHWATER
 
 RESULTS: Final = "broker-versus-kafka"
 SYSTEMS: Final = (HIGHWATER, *KAFKA_LINES, BARE_LOOP)

@@ -32,8 +32,7 @@ from bench.comparison.cells import (
     librdkafka,
 )
 from bench.comparison.clients import Production, produce
-from bench.comparison.clusters import BROKER_COUNT, CLUSTERS, SESSION_TIMEOUT_MS
-from bench.comparison.contenders import Broker, Contender
+from bench.comparison.contenders import BROKER_COUNT, CLUSTERS, SESSION_TIMEOUT_MS, Broker, Contender
 from bench.comparison.results import Aim, Measure
 from bench.comparison.start_cells import TOPIC, StartCell, one_record_each
 from bench.errors import TrialError

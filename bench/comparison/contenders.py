@@ -1,15 +1,13 @@
 """Who is compared: our broker, two lines of Apache Kafka, and the loop that only receives and writes.
 
-Each is a process on this host, started on a directory with Kafka's property names, known by its address and its pid.
+Each runs on this host, started on a directory with Kafka's property names, known by its address and its processes.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-import socket
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -17,37 +15,30 @@ from typing import Final, Protocol
 
 import psutil
 
-from bench.comparison.apache_kafka import jars
-from bench.comparison.cache import run_step
 from bench.comparison.native import program
 from bench.errors import TrialError
-from bench.systems import ProcessSystem, ready_line
+from bench.systems import StartedSystem, SystemProcess
+from bench.systems.apache_kafka import LINES, find_distribution, start_apache_kafka
+from bench.systems.highwater import HIGHWATER, start_highwater
+from bench.systems.process import ready_line
 
-HIGHWATER: Final = "highwater"
 BARE_LOOP: Final = "bare-loop"
-KAFKA_LINES: Final = ("apache-kafka-3.9", "apache-kafka-4")
+KAFKA_LINES: Final = tuple(f"apache-kafka-{line}" for line in LINES)
+KAFKA_WITH_ZOOKEEPER: Final = "apache-kafka-3.9"
+CLUSTERS: Final = (HIGHWATER, KAFKA_WITH_ZOOKEEPER)
+BROKER_COUNT: Final = 3
+SESSION_TIMEOUT_MS: Final = 6000
 # Kafka's recovery of a large log after a crash is part of its start.
 _READY_WITHIN_S: Final = 600.0
-_CLUSTER_ID: Final = "highwater-comparison00"  # 22 characters of base64: what KRaft takes for a UUID
-# What bin/kafka-server-start.sh and bin/kafka-run-class.sh of Apache Kafka give to Java.
-JVM_OPTIONS: Final = (
-    "-server",
-    "-Xmx1G",
-    "-Xms1G",
-    "-XX:+UseG1GC",
-    "-XX:MaxGCPauseMillis=20",
-    "-XX:InitiatingHeapOccupancyPercent=35",
-    "-XX:+ExplicitGCInvokesConcurrent",
-    "-XX:MaxInlineLevel=15",
-    "-Djava.awt.headless=true",
-)
-# One node, and deleted topics give their space back at once; all else is as the systems come.
-_PROPERTIES: Final = {
-    "auto.create.topics.enable": "false",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "log.segment.delete.delay.ms": "0",
+# Deleted topics give their space back at once; all else of one node is as the systems come.
+_PROPERTIES: Final = {"auto.create.topics.enable": "false", "log.segment.delete.delay.ms": "0"}
+# Three copies of everything, two of which acknowledge.
+_CLUSTER_PROPERTIES: Final = {
+    **_PROPERTIES,
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "default.replication.factor": str(BROKER_COUNT),
+    "min.insync.replicas": "2",
+    "auto.leader.rebalance.enable": "false",
 }
 
 
@@ -61,28 +52,27 @@ class Usage:
 
 
 class Broker:
-    """One running system, of one process or of several brokers; leaving the context ends it."""
+    """One running system, of one broker or of several; leaving the context ends it."""
 
-    def __init__(
-        self, name: str, processes: Sequence[ProcessSystem], directory: Path, attendants: Sequence[ProcessSystem] = ()
-    ) -> None:
-        """The brokers of a cluster are numbered from 1. `attendants` end with it, and are in no figure."""
+    def __init__(self, name: str, system: StartedSystem, directory: Path) -> None:
+        """The brokers of a cluster are numbered from 1."""
         self.name = name
-        self.address = ",".join(process.bootstrap_servers for process in processes)
-        self.ports = [int(process.bootstrap_servers.rpartition(":")[2]) for process in processes]
+        self.system = system
+        self.address = system.bootstrap_servers
+        self.ports = [int(process.address.rpartition(":")[2]) for process in system.brokers]
         """Partition p of a topic of the comparison is led at port p modulo their number."""
         self.directory = directory
-        self.processes = processes
-        self._attendants = attendants
 
     def __enter__(self) -> Broker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if len(self.processes) > 1:
-            self.kill()  # the last ones of a cluster wait long for others who could lead
-        for process in (*self.processes, *self._attendants):
-            process.__exit__()
+        self.system.__exit__()
+
+    @property
+    def processes(self) -> list[SystemProcess]:
+        """Of the brokers."""
+        return self.system.brokers
 
     @property
     def port(self) -> int:
@@ -96,17 +86,15 @@ class Broker:
         return [[(partition + turn) % count + 1 for turn in range(count)] for partition in range(partitions)]
 
     def kill(self) -> None:
-        for process in self.processes:
-            process.kill()
+        self.system.kill()
 
     def check(self) -> None:
         """Raises TrialError when it no longer runs."""
-        for process in self.processes:
-            if problem := process.problem():
-                raise TrialError(f"{self.name}: {problem}")
+        if problem := self.system.problem():
+            raise TrialError(f"{self.name}: {problem}")
 
     def usage(self) -> Usage:
-        """What its processes have used."""
+        """What the processes of its brokers have used."""
         self.check()
         usages = [_usage_of(process.process_ids[0]) for process in self.processes]
         return Usage(
@@ -145,13 +133,16 @@ class Highwater:
     name = HIGHWATER
     version = metadata.version("highwater")
 
+    def __init__(self, nodes: int = 1) -> None:
+        self._nodes = nodes
+
     def start(self, directory: Path, properties: Mapping[str, str]) -> Broker:
-        command = [sys.executable, "-P", "-m", "highwater", "broker", "start"]
-        command += ["--log-dir", str(directory), "--port", "0"]
-        for name, value in {**_PROPERTIES, **properties}.items():
-            command += ["--property", f"{name}={value}"]
-        process = _process(self, command, directory)
-        return Broker(self.name, [process], directory)
+        files = _files_of(directory)
+        config = _properties(self._nodes, properties)
+        system = start_highwater(
+            self._nodes, config, [directory], files, _never_stopped, ready_within_s=_READY_WITHIN_S
+        )
+        return Broker(self.name, system, directory)
 
 
 class BareLoop:
@@ -167,71 +158,54 @@ class BareLoop:
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         command = [str(self._program), str(directory), properties["num.partitions"]]
-        return Broker(self.name, [_process(self, command, directory)], directory)
+        process = SystemProcess("the loop", command, _files_of(directory) / "system.log")
+        system = StartedSystem(self.name, self.version, [process])
+        try:
+            process.await_ready(ready_line, _never_stopped, _READY_WITHIN_S)
+        except BaseException:
+            process.stop()
+            raise
+        return Broker(self.name, system, directory)
 
 
 class ApacheKafka:
-    """KRaft, broker and controller in one process, as Kafka's quickstart runs it."""
+    """One node with KRaft, several on a ZooKeeper."""
 
-    def __init__(self, name: str) -> None:
-        pom = Path(__file__).parent / f"{name}.xml"
-        version = re.search(r"<version>(.+)</version>", pom.read_text("utf-8"))
-        assert version is not None, f"{pom} names no version"
+    def __init__(self, name: str, nodes: int = 1) -> None:
+        self._distribution = find_distribution(name.removeprefix("apache-kafka-"))
+        self._nodes = nodes
         self.name = name
-        self.version = version[1]
-        self._class_path = f"{jars(pom)}/*"
+        self.version = self._distribution.version
 
     def start(self, directory: Path, properties: Mapping[str, str]) -> Broker:
-        port, controller_port = free_ports(2)
-        settings = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            "log.dirs": str(directory),
-            **_PROPERTIES,
-            **properties,
-        }
-        file = directory.with_name(directory.name + ".properties")
-        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), "utf-8")
-        java = ["java", *JVM_OPTIONS, "-Xlog:disable", "-cp", self._class_path]
-        java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-        if not (directory / "meta.properties").exists():
-            run_step([*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", file], directory.parent)
-
-        def listening(_: str) -> str | None:
-            with socket.socket() as probe:
-                return f"127.0.0.1:{port}" if probe.connect_ex(("127.0.0.1", port)) == 0 else None
-
-        process = _process(self, [*java, "kafka.Kafka", str(file)], directory, listening)
-        return Broker(self.name, [process], directory)
+        files = _files_of(directory)
+        config = _properties(self._nodes, properties)
+        system = start_apache_kafka(
+            self._distribution,
+            self._nodes,
+            config,
+            [directory],
+            files,
+            _never_stopped,
+            ready_within_s=_READY_WITHIN_S,
+            on_zookeeper=self._nodes > 1,
+        )
+        return Broker(self.name, system, directory)
 
 
-def _process(
-    contender: Contender,
-    command: list[str],
-    directory: Path,
-    address_when_ready: Callable[[str], str | None] = ready_line,
-) -> ProcessSystem:
-    return ProcessSystem(
-        contender.name,
-        contender.version,
-        command,
-        directory.with_name(directory.name + ".log"),
-        lambda: None,
-        address_when_ready=address_when_ready,
-        ready_within_s=_READY_WITHIN_S,
-    )
+def _files_of(directory: Path) -> Path:
+    """Where a system's configuration and output go: beside its directory, which a crash leaves as it is."""
+    files = directory.with_name(directory.name + "-files")
+    files.mkdir(parents=True, exist_ok=True)
+    return files
 
 
-def free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+def _properties(nodes: int, properties: Mapping[str, str]) -> dict[str, str]:
+    return {**(_PROPERTIES if nodes == 1 else _CLUSTER_PROPERTIES), **properties}
+
+
+def _never_stopped() -> None:
+    """A comparison is ended with Ctrl-C, which needs no asking."""
 
 
 def find_contender(name: str) -> Contender:
@@ -239,3 +213,8 @@ def find_contender(name: str) -> Contender:
     if name == HIGHWATER:
         return Highwater()
     return BareLoop() if name == BARE_LOOP else ApacheKafka(name)
+
+
+def find_cluster(name: str) -> Contender:
+    """Three brokers on a ZooKeeper, which is the same for all. Raises UsageError when this host lacks what it needs."""
+    return Highwater(BROKER_COUNT) if name == HIGHWATER else ApacheKafka(name, BROKER_COUNT)

@@ -13,8 +13,8 @@ import tarfile
 from pathlib import Path
 from typing import Final
 
-from bench.comparison.cache import cached, main_of, need, run_step
 from bench.errors import UsageError
+from bench.user_cache import cached, main_of, need, run_step
 
 NODE_RDKAFKA: Final = "3.6.1"
 VERSION: Final = "2.12.0"

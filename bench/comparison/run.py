@@ -20,10 +20,11 @@ from confluent_kafka import KafkaException
 
 from bench.comparison.cells import KIB, MIB, PARTITIONS, Cell, Figures, Stage, Topic, WarmCell, librdkafka, prepared
 from bench.comparison.clients import batches_of, consume, one_record_per_request
-from bench.comparison.contenders import BARE_LOOP, HIGHWATER, Broker, Contender
+from bench.comparison.contenders import BARE_LOOP, Broker, Contender
 from bench.comparison.results import Measure, Sample, ThrownOut
 from bench.comparison.start_cells import StartCell
 from bench.errors import TrialError
+from bench.systems.highwater import HIGHWATER
 from bench.units import human_duration
 
 T = TypeVar("T")

@@ -26,10 +26,11 @@ from bench.comparison.cells import (
     settle,
 )
 from bench.comparison.clients import Production, batches_of, consume, produce
-from bench.comparison.contenders import HIGHWATER, Contender
+from bench.comparison.contenders import Contender
 from bench.comparison.results import Aim, Measure
 from bench.errors import TrialError
 from bench.storage import page_cache
+from bench.systems.highwater import HIGHWATER
 
 TOPIC: Final = "bench"
 _ANSWERS_WITHIN_S: Final = 300.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,7 @@ def load_result(plan: LoadPlan, *, interrupted: bool = False, errors: dict[str, 
             tasks=[],
         ),
         interrupted=interrupted,
+        measure_start_s=plan.warmup_max_s,
         errors=errors or {},
     )
 
@@ -111,8 +112,9 @@ class FakeSystem:
 
     def __init__(self, kind: str = "highwater") -> None:
         self.kind = kind
-        self.command = ["fake"]
+        self.commands = [["fake"]]
         self.process_ids: list[int] = []
+        self.attendant_process_ids: list[int] = []
         self.running = False
         self.trouble: str | None = None
 
@@ -133,17 +135,21 @@ class FakeSystems:
     def __init__(self, faults: Mapping[int, BaseException] | None = None) -> None:
         self.faults = faults or {}
         self.started: list[FakeSystem] = []
-        self.directories: list[Path | None] = []
+        self.directories: list[Path] = []
 
     def __call__(
-        self, wanted: SystemUnderTest, directory: Path | None, log_file: Path, checkpoint: Callable[[], None]
+        self,
+        wanted: SystemUnderTest,
+        directories: Sequence[Path],
+        log_directory: Path,
+        checkpoint: Callable[[], None],
     ) -> FakeSystem:
         checkpoint()
         system = FakeSystem(wanted.kind)
         self.started.append(system)
-        self.directories.append(directory)
-        log_file.write_text("started\n")
-        if directory is not None:
+        self.directories += directories
+        (log_directory / "system.log").write_text("started\n")
+        for directory in directories:
             (directory / "00000000000000000000.log").write_bytes(b"data")
         if (fault := self.faults.get(len(self.started))) is not None:
             raise fault
@@ -162,7 +168,7 @@ class FakeClient:
     def __call__(self, bootstrap_servers: str) -> Any:
         return self
 
-    def create_topic(self, name: str, partitions: int, config: Mapping[str, object]) -> None:
+    def create_topic(self, name: str, partitions: int, config: Mapping[str, object], replication: int) -> None:
         self._fail("create_topic")
 
     def delete_topic(self, name: str) -> None:

@@ -48,7 +48,7 @@ validity:
 def system(tmp_path: Path) -> Iterator[System]:
     (tmp_path / "log").mkdir()
     wanted = SystemUnderTest(config={"log.segment.bytes": 1048576})
-    with start_system(wanted, tmp_path / "log", tmp_path / "system.log", lambda: None) as started:
+    with start_system(wanted, [tmp_path / "log"], tmp_path, lambda: None) as started:
         yield started
 
 

@@ -101,5 +101,5 @@ def test_a_system_that_the_host_cannot_run_is_left_out_and_a_missing_client_ends
     done = CliRunner().invoke(command.app, arguments)
     assert done.exit_code == 2
     left_out, ended = (line for line in done.output.splitlines() if line.startswith("bench-broker: "))
-    assert "apache-kafka-3.9 is left out: no java here" in left_out
+    assert "apache-kafka-3.9 is left out: no mvn here" in left_out
     assert "no npm here" in ended

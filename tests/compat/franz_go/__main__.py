@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from bench.comparison.cache import cached, need, run_step
+from bench.user_cache import cached, need, run_step
 from bench.errors import UsageError
 from tests.broker.running import running_broker
 from tests.compat.suite import AllowList, Report, choose

@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from bench.comparison.cache import cached, run_step
+from bench.user_cache import cached, run_step
 from bench.comparison.librdkafka import VERSION, librdkafka_directory
 from bench.errors import UsageError
 from tests.broker.running import RunningBroker, running_broker

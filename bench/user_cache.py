@@ -69,7 +69,7 @@ def run_step(command: Sequence[str | Path], where: Path) -> str:
 
 
 def main_of(name: str, directory: Callable[[], Path]) -> None:
-    """The command of a module of this package that fetches one thing: print its folder, or one line and exit code 2."""
+    """The command of a module that fetches one thing: print its folder, or one line and exit code 2."""
     try:
         typer.echo(directory())
     except UsageError as error:

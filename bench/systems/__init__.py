@@ -1,0 +1,120 @@
+"""Systems under test behind one small face: start on directories, tell what you are, stop surely.
+
+A system is known here by a command line and by Kafka's protocol only, so that any broker can stand in the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from bench.systems.process import SystemProcess
+from bench.systems.running import StartedSystem
+from bench.workload import SystemUnderTest
+
+__all__ = ["ExternalSystem", "StartSystem", "StartedSystem", "System", "SystemProcess", "start_system"]
+
+READY_WITHIN_S: Final = 120.0
+
+
+class System(Protocol):
+    """One running system. Leaving the context stops it, whatever happened inside."""
+
+    kind: str
+    version: str
+
+    def __enter__(self) -> System: ...
+    def __exit__(self, *_: object) -> None: ...
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """What started its brokers; empty when somebody else did."""
+        ...
+
+    @property
+    def process_ids(self) -> list[int]:
+        """The processes of its brokers on this host; none when it runs elsewhere."""
+        ...
+
+    @property
+    def attendant_process_ids(self) -> list[int]:
+        """What the brokers cannot run without and is none of them: ZooKeeper."""
+        ...
+
+    def problem(self) -> str | None:
+        """One line when it is no longer running, None while it is."""
+        ...
+
+
+StartSystem = Callable[[SystemUnderTest, Sequence[Path], Path, Callable[[], None]], System]
+
+
+def start_system(
+    wanted: SystemUnderTest, data_directories: Sequence[Path], log_directory: Path, checkpoint: Callable[[], None]
+) -> System:
+    """Start what the workload asks for and wait until it serves.
+
+    data_directories: where its log goes; none for an external cluster. log_directory: for what it prints and the
+    configuration files it is given. `checkpoint` is called while waiting and may raise to give up. Raises UsageError
+    when it refuses what it was given, TrialError when it does not come up.
+    """
+    if wanted.kind == "external":
+        return ExternalSystem(wanted.bootstrap_servers or "")
+    if not data_directories:
+        raise ValueError("a system that this run starts needs a data directory")
+    directories = list(data_directories)
+    if wanted.kind == "command":
+        from bench.systems.command_line import start_command_line
+
+        return start_command_line(
+            wanted.command or "", directories, log_directory, checkpoint, ready_within_s=READY_WITHIN_S
+        )
+    if wanted.kind == "apache-kafka":
+        from bench.systems.apache_kafka import find_distribution, start_apache_kafka
+
+        return start_apache_kafka(
+            find_distribution(wanted.version),
+            wanted.nodes,
+            wanted.config,
+            directories,
+            log_directory,
+            checkpoint,
+            ready_within_s=READY_WITHIN_S,
+        )
+    from bench.systems.highwater import start_highwater
+
+    return start_highwater(
+        wanted.nodes,
+        wanted.config,
+        directories,
+        log_directory,
+        checkpoint,
+        ready_within_s=READY_WITHIN_S,
+        source=Path(wanted.source).expanduser().absolute() if wanted.source else None,
+    )
+
+
+class ExternalSystem:
+    """A cluster that somebody else runs. Kafka's protocol has no request for its version."""
+
+    kind = "external"
+    version = "unknown"
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.commands: list[list[str]] = []
+        self.process_ids: list[int] = []
+        self.attendant_process_ids: list[int] = []
+
+    def __enter__(self) -> ExternalSystem:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def problem(self) -> str | None:
+        return None

@@ -1,0 +1,194 @@
+"""Apache Kafka as a system under test: 3.9 on a ZooKeeper, 4 with KRaft; from KAFKA_HOME, or fetched by Maven.
+
+`python -m bench.systems.apache_kafka POM` prints the folder with the jars that a POM depends on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.errors import UsageError
+from bench.systems.java import java_for
+from bench.systems.process import SystemProcess, free_ports, last_words, listening, refused_configuration
+from bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
+from bench.systems.running import StartedSystem, await_members
+from bench.systems.zookeeper import start_zookeeper
+from bench.user_cache import cached, main_of, need, run_step
+from bench.workload import Scalar
+
+APACHE_KAFKA: Final = "apache-kafka"
+LINES: Final = ("3.9", "4")
+_CLUSTER_ID: Final = "highwater-benchmark000"  # 22 characters of base64: what KRaft takes for a UUID
+# What bin/kafka-server-start.sh and bin/kafka-run-class.sh of Apache Kafka give to Java.
+_JVM_OPTIONS: Final = (
+    "-server",
+    "-Xmx1G",
+    "-Xms1G",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+    "-Xlog:disable",
+)
+_JVM_OPTIONS_OF_TOOLS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xlog:disable")
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """One version of Apache Kafka on this host. java_options: how it is made to log warnings only."""
+
+    version: str
+    class_path: str
+    java_options: tuple[str, ...]
+
+    @property
+    def made_for_zookeeper(self) -> bool:
+        return int(self.version.partition(".")[0]) < 4
+
+    def java(self, *arguments: str, options: Sequence[str] = _JVM_OPTIONS) -> list[str]:
+        command = [java_for("Apache Kafka"), *options, *self.java_options]
+        return [*command, "-cp", self.class_path, *arguments]
+
+
+def find_distribution(line: str) -> Distribution:
+    """line: 3.9, 4, or default, which is that of KAFKA_HOME or else the newest. KAFKA_HOME is taken when it fits.
+
+    Raises UsageError when this host lacks what it needs.
+    """
+    if home := os.environ.get("KAFKA_HOME"):
+        found = _of_home(Path(home))
+        if line == "default" or found.version.startswith(f"{line}."):
+            return found
+    line = LINES[-1] if line == "default" else line
+    pom = Path(__file__).parent / f"apache-kafka-{line}.xml"
+    version = re.search(r"<version>(.+)</version>", pom.read_text("utf-8"))
+    assert version is not None, f"{pom} names no version"
+    return Distribution(version[1], f"{jars(pom)}/*", ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",))
+
+
+def _of_home(home: Path) -> Distribution:
+    core = next(iter(sorted(home.glob("libs/kafka-clients-*.jar"))), None)
+    if core is None:
+        raise UsageError(f"KAFKA_HOME={home} holds no libs/kafka-clients-….jar: correct it, or unset it")
+    logging = (
+        ("log4j2.configurationFile", home / "config" / "tools-log4j2.yaml"),
+        ("log4j.configuration", home / "config" / "tools-log4j.properties"),
+    )
+    options = tuple(f"-D{name}=file:{file}" for name, file in logging if file.is_file())
+    return Distribution(core.stem.removeprefix("kafka-clients-"), f"{home}/libs/*", options)
+
+
+def jars(pom: Path) -> Path:
+    """What `pom` depends on, fetched on first use. Raises UsageError when this host lacks what that takes."""
+    java_for("Apache Kafka")
+    text = pom.read_bytes()
+
+    def fetch(directory: Path) -> None:
+        maven = need("mvn", "maven", "fetches Apache Kafka (or set KAFKA_HOME)")
+        goal = "dependency:copy-dependencies"
+        run_step([maven, "-q", "-B", "-f", pom.absolute(), goal, f"-DoutputDirectory={directory}"], directory)
+
+    return cached(f"apache-kafka-{hashlib.sha256(text).hexdigest()[:12]}", "Apache Kafka: about 60 MB of jars", fetch)
+
+
+def start_apache_kafka(
+    distribution: Distribution,
+    nodes: int,
+    config: Mapping[str, Scalar],
+    data_directories: list[Path],
+    log_directory: Path,
+    checkpoint: Callable[[], None],
+    *,
+    ready_within_s: float,
+    on_zookeeper: bool | None = None,
+) -> StartedSystem:
+    """on_zookeeper: None is as this version is meant. Raises UsageError when it refuses its configuration."""
+    if on_zookeeper is None:
+        on_zookeeper = distribution.made_for_zookeeper
+    brokers = brokers_of(nodes, data_directories, log_directory, shared=on_zookeeper)
+    ports = free_ports(2 * nodes + 1)
+    with ExitStack() as stack:
+        attendants: list[SystemProcess] = []
+        if on_zookeeper:
+            zookeeper = start_zookeeper(data_directories[0] / "zookeeper", log_directory, ports[-1])
+            stack.callback(zookeeper.stop)
+            zookeeper.await_ready(listening(ports[-1]), checkpoint, ready_within_s)
+            attendants.append(zookeeper)
+        for broker in brokers:
+            settings = {
+                **cluster_defaults(nodes),
+                **config,
+                **(_of_zookeeper(broker, ports) if on_zookeeper else _of_kraft(broker, nodes, ports)),
+                "log.dirs": broker.log_dirs,
+            }
+            write_properties(broker.properties_file, settings)
+        if not on_zookeeper:
+            _format(distribution, brokers)
+        processes = []
+        for broker in brokers:
+            command = distribution.java("kafka.Kafka", str(broker.properties_file))
+            process = SystemProcess(name_of(broker, nodes), command, broker.log_file)
+            stack.callback(process.stop)
+            processes.append(process)
+        for process, broker in zip(processes, brokers, strict=True):
+            process.await_ready(listening(ports[broker.number - 1]), checkpoint, ready_within_s)
+        system = StartedSystem(APACHE_KAFKA, distribution.version, processes, attendants)
+        await_members(system, checkpoint, ready_within_s)
+        stack.pop_all()
+    return system
+
+
+def _of_zookeeper(broker: Broker, ports: list[int]) -> dict[str, Scalar]:
+    return {
+        "broker.id": broker.number,
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports[broker.number - 1]}",
+        "zookeeper.connect": f"127.0.0.1:{ports[-1]}",
+    }
+
+
+def _of_kraft(broker: Broker, nodes: int, ports: list[int]) -> dict[str, Scalar]:
+    """Broker and controller in one process, as Kafka's quickstart runs it."""
+    own, controllers = ports[broker.number - 1], ports[nodes : 2 * nodes]
+    voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(controllers, 1))
+    return {
+        "process.roles": "broker,controller",
+        "node.id": broker.number,
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://127.0.0.1:{own},CONTROLLER://127.0.0.1:{controllers[broker.number - 1]}",
+    }
+
+
+def _format(distribution: Distribution, brokers: list[Broker]) -> None:
+    """Give the directories of KRaft brokers their identity, where they have none."""
+    new = [broker for broker in brokers if not (broker.data_directories[0] / "meta.properties").exists()]
+
+    def format_one(broker: Broker) -> None:
+        tool = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(broker.properties_file)]
+        command = distribution.java(*tool, options=_JVM_OPTIONS_OF_TOOLS)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if done.returncode != 0:
+            said = refused_configuration(done.stdout) or last_words(done.stdout.splitlines())
+            raise UsageError(f"{name_of(broker, len(brokers))} refuses to start: {said}")
+
+    with ThreadPoolExecutor(max_workers=len(brokers)) as pool:
+        for done in [pool.submit(format_one, broker) for broker in new]:
+            done.result()
+
+
+if __name__ == "__main__":
+    main_of("apache_kafka", lambda: jars(Path(sys.argv[1])))

@@ -1,0 +1,46 @@
+"""Any broker that a command line starts: it is told a port and a directory, and speaks Kafka's protocol."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from bench.errors import UsageError
+from bench.systems.process import SystemProcess, free_ports, listening
+from bench.systems.running import StartedSystem, await_members
+
+COMMAND: Final = "command"
+
+
+def start_command_line(
+    command_line: str,
+    data_directories: list[Path],
+    log_directory: Path,
+    checkpoint: Callable[[], None],
+    *,
+    ready_within_s: float,
+) -> StartedSystem:
+    """Raises UsageError when there is no such program."""
+    (port,) = free_ports(1)
+    values = {"{port}": str(port), "{data_directory}": ",".join(map(str, data_directories))}
+    command = [_filled(word, values) for word in shlex.split(command_line)]
+    if shutil.which(command[0]) is None:
+        raise UsageError(f"system.command: no program {command[0]} here")
+    process = SystemProcess("the broker", command, log_directory / "system.log", guard=True)
+    try:
+        process.await_ready(listening(port), checkpoint, ready_within_s)
+        system = StartedSystem(COMMAND, "unknown", [process])
+        await_members(system, checkpoint, ready_within_s)
+    except BaseException:
+        process.stop()
+        raise
+    return system
+
+
+def _filled(word: str, values: dict[str, str]) -> str:
+    for name, value in values.items():
+        word = word.replace(name, value)
+    return word

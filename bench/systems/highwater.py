@@ -1,0 +1,82 @@
+"""Our own broker: one alone, or several on a ZooKeeper; of this installation, or of another checkout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from bench.client_properties import as_text
+from bench.environment import git_state
+from bench.errors import UsageError
+from bench.systems.process import SystemProcess, free_ports, listening, ready_line
+from bench.systems.properties import brokers_of, cluster_defaults, name_of, write_properties
+from bench.systems.running import StartedSystem, await_members
+from bench.systems.zookeeper import start_zookeeper
+from bench.workload import Scalar
+
+HIGHWATER: Final = "highwater"
+
+
+def start_highwater(
+    nodes: int,
+    config: Mapping[str, Scalar],
+    data_directories: list[Path],
+    log_directory: Path,
+    checkpoint: Callable[[], None],
+    *,
+    ready_within_s: float,
+    source: Path | None = None,
+) -> StartedSystem:
+    """source: a checkout whose broker to run. Raises UsageError when it is none, or the broker refuses its input."""
+    version, environment = metadata.version("highwater"), {}
+    if source is not None:
+        version, environment = _version_of(source), {"PYTHONPATH": str(source)}
+    # -P: a folder named like one of our packages in the current directory must not be taken for it.
+    command = [sys.executable, "-P", "-m", "highwater", "broker", "start"]
+    with ExitStack() as stack:
+        attendants = []
+        settings: dict[str, Scalar] = dict(config)
+        if nodes > 1:
+            (zookeeper_port,) = free_ports(1)
+            zookeeper = start_zookeeper(data_directories[0] / "zookeeper", log_directory, zookeeper_port)
+            stack.callback(zookeeper.stop)
+            attendants = [zookeeper]
+            settings = {**cluster_defaults(nodes), "zookeeper.connect": f"127.0.0.1:{zookeeper_port}", **config}
+        brokers = []
+        for broker in brokers_of(nodes, data_directories, log_directory, shared=nodes > 1):
+            if nodes == 1:
+                options = ["--port", "0", "--property", f"log.dirs={broker.log_dirs}"]
+                for name, value in settings.items():
+                    options += ["--property", f"{name}={as_text(value)}"]
+            else:
+                own: dict[str, Scalar] = {
+                    "broker.id": broker.number,
+                    "log.dirs": broker.log_dirs,
+                    "listeners": "PLAINTEXT://127.0.0.1:0",
+                }
+                options = ["--config", str(write_properties(broker.properties_file, {**settings, **own}))]
+            process = SystemProcess(
+                name_of(broker, nodes), [*command, *options], broker.log_file, environment=environment
+            )
+            stack.callback(process.stop)
+            brokers.append(process)
+        for attendant in attendants:
+            attendant.await_ready(listening(zookeeper_port), checkpoint, ready_within_s)
+        for process in brokers:
+            process.await_ready(ready_line, checkpoint, ready_within_s)
+        system = StartedSystem(HIGHWATER, version, brokers, attendants)
+        if nodes > 1:
+            await_members(system, checkpoint, ready_within_s)
+        stack.pop_all()
+    return system
+
+
+def _version_of(source: Path) -> str:
+    if not (source / "highwater.py").is_file() or not (source / "broker").is_dir():
+        raise UsageError(f"system.source: {source} holds no highwater.py and no broker/; name a checkout")
+    git = git_state(source)
+    return f"{git.commit}{'+changes' if git.dirty else ''}" if git else f"of {source}"

@@ -1,0 +1,171 @@
+"""One process of a system: started tethered to the run, awaited until it is ready, its end told in one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from bench import tether
+from bench.errors import TrialError, UsageError
+
+STOPPED_WITHIN_S: Final = 30.0
+_READY_LINE: Final = re.compile(r"^ready: listening on (\S+:\d+)", re.MULTILINE)
+_USAGE_EXIT_CODE: Final = 2
+# A Java program that refuses its configuration says so in an exception and ends with exit code 1.
+_REFUSED_CONFIGURATION: Final = re.compile(r"ConfigException: (.+)|(requirement failed: .+)")
+_POLL_S: Final = 0.02
+
+AddressWhenReady = Callable[[str], str | None]
+"""Asked with all that a process has printed; its address once it is ready."""
+
+
+def ready_line(printed: str) -> str | None:
+    """The address in the line that our broker prints when it accepts connections."""
+    match = _READY_LINE.search(printed)
+    return match[1] if match else None
+
+
+def listening(port: int) -> AddressWhenReady:
+    """Ready when somebody accepts connections at this port of the loopback address."""
+
+    def address(_: str) -> str | None:
+        with socket.socket() as probe:
+            return f"127.0.0.1:{port}" if probe.connect_ex(("127.0.0.1", port)) == 0 else None
+
+    return address
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback address that nobody listens on just now."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def refused_configuration(printed: str) -> str | None:
+    """What a Java program that ended has against its configuration; None when it ended of something else."""
+    refused = _REFUSED_CONFIGURATION.search(printed)
+    return (refused[1] or refused[2]) if refused else None
+
+
+def last_words(lines: Iterable[str]) -> str:
+    """The last line that says something: the places in a Java stack trace do not."""
+    said = (line.strip() for line in lines)
+    kept = deque((line for line in said if line and not line.startswith("at ")), maxlen=1)
+    return kept[0] if kept else "it printed nothing"
+
+
+class SystemProcess:
+    """A process that this run starts and surely stops. `name` is what complaints call it.
+
+    guard: the command starts other processes, which belong to the system and end with it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        log_file: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        guard: bool = False,
+    ) -> None:
+        self.name = name
+        self.command = command
+        self.log_file = log_file
+        self.address = ""
+        """host:port, from `await_ready` on."""
+        self._guard = guard
+        with log_file.open("wb") as log:
+            # A session of its own: Ctrl-C at the terminal must reach the run, which stops the broker in its turn.
+            self._process = subprocess.Popen(
+                tether.command(command, guard=guard),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
+
+    def await_ready(
+        self, address_when_ready: AddressWhenReady, checkpoint: Callable[[], None], within_s: float
+    ) -> None:
+        """`checkpoint` may raise to give up. Raises UsageError when the process refuses its input, else TrialError."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            checkpoint()
+            printed = self.log_file.read_text("utf-8", errors="replace")
+            if self._process.poll() is not None:
+                raise self._end_before_ready(printed)
+            if address := address_when_ready(printed):
+                self.address = address
+                return
+            time.sleep(_POLL_S)
+        raise TrialError(f"{self.name} was not ready within {within_s:.0f} s (its output: {self.log_file})")
+
+    @property
+    def process_ids(self) -> list[int]:
+        """It and those that it has started, as long as they run."""
+        try:
+            children = [child.pid for child in psutil.Process(self._process.pid).children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+        return children if self._guard else [self._process.pid, *children]
+
+    def problem(self) -> str | None:
+        """One line when it has ended, None while it runs."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"{self.name} {ended}: {self._last_words()} (its output: {self.log_file})"
+
+    def kill(self) -> None:
+        """End it as a crash would, with SIGKILL."""
+        for process_id in self.process_ids if self._guard else ():
+            os.kill(process_id, signal.SIGKILL)
+        if not self._guard:
+            self._process.kill()
+        self._process.wait()
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._process.terminate()
+
+    def wait(self, within_s: float) -> None:
+        """Until it has ended; raises TimeoutExpired."""
+        self._process.wait(within_s)
+
+    def stop(self) -> None:
+        """Ask, then insist. Never leaves the process behind."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOPPED_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._process.wait()
+
+    def _end_before_ready(self, printed: str) -> UsageError | TrialError:
+        if (refused := refused_configuration(printed)) is not None:
+            return UsageError(f"{self.name} refuses to start: {refused}")
+        if self._process.returncode == _USAGE_EXIT_CODE:
+            return UsageError(f"{self.name} refuses to start: {self._last_words()}")
+        return TrialError(str(self.problem()))
+
+    def _last_words(self) -> str:
+        with self.log_file.open(encoding="utf-8", errors="replace") as log:
+            return last_words(log)

@@ -1,0 +1,64 @@
+"""A ZooKeeper for clusters of this host, from the jars that PySpark brings along: the same one for every system."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from bench.errors import UsageError
+from bench.systems.java import java_for
+from bench.systems.process import SystemProcess
+from bench.systems.properties import write_properties
+
+# Its log framework included: without one, a start takes ten seconds.
+_JARS: Final = (
+    "commons-cli-*.jar",
+    "commons-io-*.jar",
+    "jackson-*.jar",
+    "log4j-api-*.jar",
+    "log4j-core-*.jar",
+    "log4j-slf4j2-impl-*.jar",
+    "metrics-core-*.jar",
+    "netty-*.jar",
+    "slf4j-api-*.jar",
+    "snappy-java-*.jar",
+    "zookeeper-*.jar",
+)
+_JAVA_OPTIONS: Final = (
+    "-Xmx128m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dlog4j2.level=WARN",
+)
+_SETTINGS: Final = {
+    "tickTime": "500",
+    "minSessionTimeout": "1000",
+    "maxSessionTimeout": "60000",
+    "maxClientCnxns": "0",
+    "admin.enableServer": "false",
+}
+
+
+def start_zookeeper(data_directory: Path, log_directory: Path, port: int) -> SystemProcess:
+    """Ready when it listens at the port. Raises UsageError when this host has no Java or no PySpark."""
+    settings = {
+        **_SETTINGS,
+        "dataDir": str(data_directory),
+        "clientPort": str(port),
+        "clientPortAddress": "127.0.0.1",
+    }
+    command = [java_for("ZooKeeper"), *_JAVA_OPTIONS, "-cp", _class_path()]
+    file = write_properties(log_directory / "zookeeper.properties", settings)
+    command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(file)]
+    return SystemProcess("ZooKeeper", command, log_directory / "zookeeper.log")
+
+
+def _class_path() -> str:
+    # Found without importing it, which takes a second.
+    pyspark = find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
+        raise UsageError("ZooKeeper comes with PySpark, which is not installed: pip install pyspark")
+    jars = Path(pyspark.origin).parent / "jars"
+    return ":".join(str(jar) for pattern in _JARS for jar in sorted(jars.glob(pattern)))
