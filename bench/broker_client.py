@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from bench.client_properties import as_text
@@ -69,12 +69,19 @@ class BrokerClient:
         config: Mapping[str, str | int | float | bool],
         timeout_s: float = _TIMEOUT_S,
         assignment: Sequence[Sequence[int]] | None = None,
+        replication: int | None = None,
     ) -> None:
         """Make a topic and wait until every partition has a leader. Raises UsageError when it is refused.
 
-        `assignment`: the brokers of each partition, its first leader first; None leaves that to the cluster.
+        `assignment`: the brokers of each partition, its first leader first; None leaves that to the cluster, with
+        `replication` copies (None: the cluster's default).
         """
-        topic = NewTopic(name, num_partitions=partitions, config={key: as_text(value) for key, value in config.items()})
+        topic = NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=-1 if replication is None else replication,
+            config={key: as_text(value) for key, value in config.items()},
+        )
         if assignment is not None:
             topic.replica_assignment = [list(replicas) for replicas in assignment]
         try:
@@ -117,20 +124,16 @@ class BrokerClient:
 
     def count_records(self, name: str, partitions: int) -> int:
         """Sum over partitions of log end offset minus log start offset, as the broker tells them."""
-        consumer = Consumer(self._config | {"group.id": "highwater-count"})
+        ends = self._offsets(name, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return ends - self._offsets(name, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def _offsets(self, name: str, partitions: int, which: OffsetSpec) -> int:
+        wanted = {TopicPartition(name, partition): which for partition in range(partitions)}
         try:
-            total = 0
-            for partition in range(partitions):
-                watermarks = consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=_TIMEOUT_S)
-                if watermarks is None:
-                    raise TrialError(f"the broker does not tell the offsets of {name}-{partition}")
-                low, high = watermarks
-                total += high - low
-            return total
+            answers = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_S).values()
+            return sum(answer.result().offset for answer in answers)
         except KafkaException as error:
             raise TrialError(f"cannot count the records of {name}: {_text(error)}") from None
-        finally:
-            consumer.close()
 
     def effective_config(self) -> dict[str, str]:
         """Configuration in force on one broker; empty when the cluster may not tell it or does not know the request."""

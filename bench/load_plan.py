@@ -7,7 +7,7 @@ from pathlib import Path
 from bench import workload_values as values
 from bench.client_properties import to_librdkafka
 from bench.errors import UsageError
-from bench.workload import Load, Workload
+from bench.workload import Load, Transactions, Workload
 from spark_loadgen import (
     FilePayload,
     FixedSize,
@@ -19,7 +19,9 @@ from spark_loadgen import (
     RandomKeys,
     RoundRobinKeys,
     Sizes,
+    SteadyWarmup,
     Step,
+    TransactionPlan,
     UniformSizes,
     WeightedSizes,
     ZipfKeys,
@@ -27,20 +29,20 @@ from spark_loadgen import (
 
 
 def load_plan_of(
-    workload: Workload, *, bootstrap_servers: str, topic: str, payload_file: Path | None, seed: int
+    workload: Workload, *, bootstrap_servers: str, topics: tuple[str, ...], payload_file: Path | None, seed: int
 ) -> LoadPlan:
     """payload_file: absolute path of the workload's payload file, if it names one."""
     refuse_unready(workload)
-    assert isinstance(workload.phases.warmup, int)
+    start = workload.consumers.start
     return LoadPlan(
         bootstrap_servers=bootstrap_servers,
-        topics=(topic,),
+        topics=topics,
         partitions=workload.topics.partitions,
         producers=workload.producers.count,
         groups=workload.consumers.groups,
         consumers_per_group=workload.consumers.per_group,
         schedule=_schedule(workload.load),
-        warmup=workload.phases.warmup,
+        warmup=_warmup(workload.phases.warmup),
         measure_s=workload.phases.measure_s,
         drain_max_s=workload.phases.drain_max_s,
         sizes=_sizes(workload.records.size),
@@ -52,7 +54,25 @@ def load_plan_of(
         seed=seed,
         producer_config=to_librdkafka("producer", workload.producers.client),
         consumer_config=to_librdkafka("consumer", workload.consumers.client),
+        driver=workload.producers.driver,
+        transactions=_transactions(workload.producers.transactions),
+        start_after_backlog_bytes=start.backlog_bytes if isinstance(start, values.AfterBacklog) else None,
+        start_after_load=start == "after_load",
+        pairs=workload.consumers.pairing == "pairs",
+        check_delivery=workload.checks.delivery != "none",
     )
+
+
+def _warmup(warmup: int | values.SteadyWarmup) -> int | SteadyWarmup:
+    if isinstance(warmup, int):
+        return warmup
+    return SteadyWarmup(slope_ratio=warmup.slope_ratio, window_s=warmup.window_s, max_s=warmup.max_s)
+
+
+def _transactions(wanted: Transactions | None) -> TransactionPlan | None:
+    if wanted is None:
+        return None
+    return TransactionPlan(records=wanted.records, every_ns=wanted.every_ns, abort_ratio=wanted.abort_ratio)
 
 
 def _schedule(load: Load) -> OpenSchedule | None:
@@ -86,21 +106,11 @@ def _keys(keys: values.NoKeys | values.RoundRobinKeys | values.RandomKeys | valu
 def refuse_unready(workload: Workload) -> None:
     """Raises UsageError for keys that are part of the format and that nothing carries out yet."""
     unready = {
-        "topics.count": workload.topics.count != 1,
-        "topics.replication": workload.topics.replication != 1,
         "producers.driver": workload.producers.driver != "client",
         "producers.transactions": workload.producers.transactions is not None,
-        "consumers.groups": workload.consumers.groups > 1,
-        "consumers.start": workload.consumers.start != "with_load",
-        "consumers.pairing": workload.consumers.pairing != "shared",
         "records.keys": workload.records.keys != "none",
         "records.headers": workload.records.headers.count > 0,
         "load.model": workload.load.model != "open",
-        "phases.warmup": not isinstance(workload.phases.warmup, int),
-        "trials.stop_when": workload.trials.stop_when is not None,
-        "checks.delivery": workload.checks.delivery != "at_least_once",
-        "checks.order": workload.checks.order != "per_partition",
-        "slo": bool(workload.slo),
         "system.kind": workload.system.kind not in ("highwater", "external"),
         "system.nodes": workload.system.nodes != 1,
         "system.source": workload.system.source is not None,

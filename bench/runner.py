@@ -1,72 +1,42 @@
-"""Carries a plan out, one trial after another, and keeps the result directory true at every moment.
+"""Carries a run out, one trial after another, and keeps the result directory true at every moment.
 
-A trial is: fresh system, fresh topic, load, drain, count, verdict, files. When one fails, it is marked and the next one
-runs. The manifest is written whenever a trial changes its state, so a killed run leaves a directory that can be read.
+The agenda says which trial comes next. When one fails, it is marked and the next one runs. The manifest is written
+whenever a trial changes its state, so a killed run leaves a directory that can be read, and taken up again.
 """
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
 
+from bench import canary, checksums
+from bench.agenda import Agenda, BlockAgenda, FinishedCells, Outcome, Skipped, decided_by
+from bench.analysis import analyse
 from bench.broker_client import BrokerClient
 from bench.environment import describe_environment, git_state, versions
 from bench.errors import StoppedError, TrialError, UsageError
 from bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_TARGET, EXIT_USAGE
-from bench.host.sampler import HostSampler, host_use
-from bench.load_plan import load_plan_of, refuse_unready
 from bench.plan import Plan, PlannedTrial
 from bench.progress import Observer
 from bench.results import (
+    BlockCanary,
     Manifest,
+    Reason,
     ResultWriter,
     RunStatus,
-    StorageTarget,
-    SystemFacts,
     TrialPlan,
     TrialStatus,
     TrialSummary,
 )
+from bench.steps import StepClock, overhead_of
 from bench.stopping import StopRequest
-from bench.storage import StorageAreas, describe_target, target_paths
-from bench.summary import (
-    client_errors,
-    delivery_of,
-    end_to_end_of,
-    evidence_of,
-    generator_of,
-    mean_in,
-    phases_of,
-    produce_of,
-    windows_of,
-    write_histogram_logs,
-)
-from bench.systems import StartSystem, System, start_system
-from bench.verdict import judge, target_at_fault
-from spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
+from bench.storage import StorageAreas, target_paths
+from bench.systems import StartSystem, start_system
+from bench.trial import Launcher, TrialRunner, now_utc
+from bench.verdict import target_at_fault
 from tuning.facts import Facts
-
-
-class Launcher(Protocol):
-    """What starts load: Spark, or a stand-in."""
-
-    @property
-    def master(self) -> str: ...
-    @property
-    def slots(self) -> int: ...
-    def versions(self) -> Mapping[str, str]: ...
-    def run(
-        self,
-        plan: LoadPlan,
-        *,
-        on_progress: Callable[[Progress], None] | None = None,
-        should_stop: Callable[[], bool] | None = None,
-    ) -> LoadResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +45,30 @@ class Surroundings:
 
     argv: list[str]
     directory: Path
+    started_s: float = field(default_factory=time.monotonic)
+    """time.monotonic() when it was asked for: what came before the first trial is overhead too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What an interrupted run left that is still good: its manifest, and the trials that had ended."""
+
+    manifest: Manifest
+    outcomes: Sequence[Outcome]
+
+
+# What is written after each block and at the end, from all outcomes so far; True when the run is complete.
+Conclude = Callable[[Sequence[Outcome], bool], None]
 
 
 @dataclass(slots=True)
 class Run:
-    """One run of a plan. `start` and `connect` are replaced in tests."""
+    """One run of a plan. `start` and `connect` are replaced in tests.
+
+    launcher_of: when not every trial's load is started by `launcher`, which then stands for the run in its manifest.
+    finished_cells: asked at the start of each block which cells need no more trials; None: the workload's
+    trials.stop_when decides. earlier: what the run takes up.
+    """
 
     plan: Plan
     surroundings: Surroundings
@@ -91,178 +80,139 @@ class Run:
     stop: StopRequest
     start: StartSystem = start_system
     connect: Callable[[str], BrokerClient] = BrokerClient
+    launcher_of: Callable[[PlannedTrial], Launcher] | None = None
+    finished_cells: FinishedCells | None = None
+    earlier: Earlier | None = None
+    _manifest: Manifest = field(init=False)
+    _outcomes: list[Outcome] = field(default_factory=list, init=False)
+    _canaries: list[BlockCanary] = field(default_factory=list, init=False)
+    _steps: StepClock = field(default_factory=StepClock, init=False)
+    _trial_steps: list[dict[str, float]] = field(default_factory=list, init=False)
 
     def execute(self) -> Manifest:
         """Run every trial; the manifest that comes back carries the exit code. Raises UsageError when none can run."""
-        manifest = self._first_manifest()
-        exit_codes = {EXIT_OK}
-        self.writer.write_manifest(manifest)
-        targets = [directory.parent for directory in self.areas.directories.values()]
-        self.writer.write_environment(describe_environment(self.facts, self.launcher.versions(), targets))
-        self.observer.run_started(self.plan, self.writer.directory, self.launcher.master)
-        for index, planned in enumerate(self.plan.trials):
-            self.observer.trial_started(index + 1, planned.plan)
-            manifest = self._mark(manifest, index, "running")
-            summary: TrialSummary | None = None
-            try:
-                summary = self._trial(planned)
-            except StoppedError:
-                manifest = self._mark(manifest, index, "interrupted")
-                self.observer.trial_ended(index + 1, manifest.trials[index], None)
-                return self._end(manifest, "interrupted", EXIT_INTERRUPTED)
-            except (TrialError, OSError) as error:
-                manifest = self._mark(manifest, index, "failed", str(error))
-                exit_codes.add(EXIT_TARGET)
-            except UsageError as error:
-                self._end(self._mark(manifest, index, "failed", str(error)), "failed", EXIT_USAGE)
-                if index == 0:
-                    self.writer.discard()
-                raise
-            except BaseException as error:
-                interrupted = isinstance(error, KeyboardInterrupt)
-                manifest = self._mark(manifest, index, "interrupted" if interrupted else "failed", repr(error))
-                self._end(
-                    manifest, "interrupted" if interrupted else "failed", EXIT_INTERRUPTED if interrupted else None
-                )
-                raise
-            else:
-                manifest = self._mark(manifest, index, "done")
-                exit_codes.add(_exit_code(summary))
-            self.observer.trial_ended(index + 1, manifest.trials[index], summary)
-        # A broken promise of the system outranks a measurement that failed.
-        code = EXIT_TARGET if EXIT_TARGET in exit_codes else max(exit_codes)
-        return self._end(manifest, "done", code)
+        stop_when = self.plan.specification.workload.trials.stop_when
+        finished_cells = self.finished_cells
+        if finished_cells is None and stop_when is not None:
+            finished_cells = decided_by(stop_when, self.plan.seed)
+        return self.drive(BlockAgenda(self.plan, finished_cells), self._write_analysis)
 
-    # --- one trial ---------------------------------------------------------------------------------------------------
+    def drive(self, agenda: Agenda, conclude: Conclude) -> Manifest:
+        """As `execute`, for trials that an agenda chooses as it goes. `conclude` is told after every block."""
+        self._steps.add("start_run", time.monotonic() - self.surroundings.started_s)
+        self._begin(agenda)
+        trials = TrialRunner(
+            specification=self.plan.specification,
+            seed=self.plan.seed,
+            writer=self.writer,
+            launcher_of=self.launcher_of or (lambda _: self.launcher),
+            facts=self.facts,
+            areas=self.areas,
+            observer=self.observer,
+            stop=self.stop,
+            start=self.start,
+            connect=self.connect,
+        )
+        block = 0
+        while (step := agenda.next(self._outcomes)) is not None:
+            if isinstance(step, Skipped):
+                self._mark(step.planned, "skipped", step.reason)
+                self._ended(step.planned, None)
+                continue
+            if step.plan.block != block:
+                if block:
+                    self._steps.begin("analyse")
+                    conclude(self._outcomes, False)
+                self._steps.begin("canary")
+                doubts = self._canary(step)
+                self._steps.end()
+                block = step.plan.block
+            if not self._one(step, trials, doubts):
+                return self._end("interrupted", EXIT_INTERRUPTED, conclude)
+        return self._end("done", self._exit_code(), conclude)
 
-    def _trial(self, planned: PlannedTrial) -> TrialSummary:
-        self.stop.check()
-        workload, trial_id = planned.cell.workload, planned.plan.trial_id
-        started_utc = _now_utc()
-        trial_directory = self.writer.trial_directory(trial_id)
-        data_directory: Path | None = None
-        storage = _EXTERNAL_STORAGE
-        if workload.system.kind != "external":
-            data_directory = self.areas.trial_directory(workload.storage.target, trial_id)
-            storage = describe_target(workload.storage.target, data_directory, self.facts)
+    def _one(self, planned: PlannedTrial, trials: TrialRunner, doubts: Sequence[Reason]) -> bool:
+        """Run one trial; False when the user asked to stop."""
+        self.writer.clear_trial(planned.plan.trial_id)
+        self._mark(planned, "running")
+        self.observer.trial_started(len(self._outcomes) + 1, planned.plan)
+        clock = StepClock(self.observer.step)
+        summary: TrialSummary | None = None
         try:
-            self.observer.step("starting the system")
-            with self.start(workload.system, data_directory, trial_directory / "system.log", self.stop.check) as system:
-                client = self.connect(system.bootstrap_servers)
-                topic = f"highwater-{secrets.token_hex(4)}-{planned.plan.block}-{planned.plan.order_in_block}"
-                self.observer.step("making the topic")
-                client.create_topic(topic, workload.topics.partitions, workload.topics.config)
-                try:
-                    self.stop.check()
-                    self.observer.step("starting the load")
-                    with HostSampler(system.process_ids, storage.device) as sampler:
-                        result = self._load(self._load_plan(planned, system, topic), system)
-                    return self._finish(planned, started_utc, result, sampler, system, storage, client, topic)
-                finally:
-                    if system.kind == "external":
-                        client.delete_topic(topic)
-        finally:
-            if data_directory is not None:
-                self.areas.release(data_directory)
+            summary = trials.run(planned, clock, doubts)
+        except StoppedError:
+            self._mark(planned, "interrupted", clock=clock)
+            self.observer.trial_ended(len(self._outcomes) + 1, self._planned(planned), None)
+            return False
+        except (TrialError, OSError) as error:
+            self._mark(planned, "failed", str(error), clock)
+        except UsageError as error:
+            self._mark(planned, "failed", str(error), clock)
+            self._finish("failed", EXIT_USAGE)
+            if not self._outcomes:
+                self.writer.discard()
+            raise
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            self._mark(planned, "interrupted" if interrupted else "failed", repr(error), clock)
+            self._finish("interrupted" if interrupted else "failed", EXIT_INTERRUPTED if interrupted else None)
+            raise
+        else:
+            self._mark(planned, "done", clock=clock)
+        self._ended(planned, summary)
+        return True
 
-    def _load_plan(self, planned: PlannedTrial, system: System, topic: str) -> LoadPlan:
+    def _ended(self, planned: PlannedTrial, summary: TrialSummary | None) -> None:
+        plan = self._planned(planned)
+        self._outcomes.append(Outcome(plan, summary))
+        self.observer.trial_ended(len(self._outcomes), plan, summary)
+
+    def _canary(self, planned: PlannedTrial) -> list[Reason]:
+        """Look at the host before a block; what it says of the trials of this block."""
         workload = planned.cell.workload
-        return load_plan_of(
-            workload,
-            bootstrap_servers=system.bootstrap_servers,
-            topic=topic,
-            payload_file=self.plan.specification.payload_file(workload),
-            # The trials of one block send the same values, so that cells differ in nothing but their factors.
-            seed=self.plan.seed + planned.plan.block,
-        )
+        directory = self.areas.directories.get(workload.storage.target)
+        self._canaries.append(BlockCanary(block=planned.plan.block, at_utc=now_utc(), reading=canary.take(directory)))
+        self._write(self._manifest.model_copy(update={"canaries": list(self._canaries)}))
+        return canary.reasons([item.reading for item in self._canaries], workload.validity.canary_ratio_max)
 
-    def _load(self, load_plan: LoadPlan, system: System) -> LoadResult:
-        try:
-            result = self.launcher.run(
-                load_plan,
-                on_progress=self.observer.load,
-                should_stop=lambda: self.stop.requested or system.problem() is not None,
-            )
-        except (LoadFailed, LoadSetupError) as error:
-            self.stop.check()
-            if (problem := system.problem()) is not None:
-                raise TrialError(problem) from None
-            if isinstance(error, LoadSetupError):
-                raise UsageError(str(error)) from None
-            raise TrialError(str(error)) from None
-        if (problem := system.problem()) is not None:
-            raise TrialError(problem)
-        return result
+    def _write_analysis(self, outcomes: Sequence[Outcome], complete: bool) -> None:
+        factors = {cell.name: cell.factors for cell in self.plan.specification.cells}
+        summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
+        self.writer.write_analysis(analyse(factors, summaries, seed=self.plan.seed, complete=complete))
 
-    def _finish(
-        self,
-        planned: PlannedTrial,
-        started_utc: str,
-        result: LoadResult,
-        sampler: HostSampler,
-        system: System,
-        storage: StorageTarget,
-        client: BrokerClient,
-        topic: str,
-    ) -> TrialSummary:
-        workload, plan = planned.cell.workload, planned.plan
-        trial_directory = self.writer.trial_directory(plan.trial_id)
-        phases = phases_of(workload, result)
-        windows = windows_of(result, phases)
-        host_samples = sampler.samples(time.monotonic() - (time.time_ns() - result.t0_unix_ns) / 1e9)
-        write_histogram_logs(result, trial_directory)
-        if result.interrupted:
-            self.writer.write_series(plan.trial_id, windows, host_samples)
-            self.stop.check()
-            raise TrialError(f"the load ended early: {'; '.join(client_errors(result.errors)) or 'no client error'}")
-        self.observer.step("counting what is in the log")
-        delivery = delivery_of(result, client.count_records(topic, workload.topics.partitions))
-        produce, e2e = produce_of(trial_directory, phases), end_to_end_of(result, trial_directory, phases)
-        generator = generator_of(result, f"spark {self.launcher.master}")
-        measure = phases[1]
-        host = host_use(host_samples, measure.start_s, measure.end_s)
-        evidence = evidence_of(workload, result, phases, windows, produce, e2e, delivery, generator, host)
-        summary = TrialSummary(
-            trial_id=plan.trial_id,
-            cell=plan.cell,
-            factors=plan.factors,
-            trial=plan.trial,
-            block=plan.block,
-            order_in_block=plan.order_in_block,
-            started_utc=started_utc,
-            phases=phases,
-            offered_per_s=evidence.offered_per_s,
-            achieved_per_s=evidence.achieved_per_s,
-            achieved_bytes_per_s=mean_in(result.acked_bytes, measure),
-            consumed_per_s=mean_in(result.received, measure),
-            consumed_bytes_per_s=mean_in(result.received_bytes, measure),
-            produce=produce,
-            e2e=e2e,
-            delivery=delivery,
-            generator=generator,
-            host=host,
-            storage=storage,
-            system=SystemFacts(
-                kind=system.kind,
-                version=system.version,
-                command=system.command,
-                effective_config=client.effective_config(),
-            ),
-            verdict=judge(evidence, workload.validity),
-        )
-        self.writer.write_trial(summary, windows, host_samples)
-        return summary
+    def _exit_code(self) -> int:
+        """A broken promise of the system outranks a measurement that failed."""
+        summaries = [outcome.summary for outcome in self._outcomes if outcome.summary is not None]
+        if any(outcome.plan.status == "failed" for outcome in self._outcomes):
+            return EXIT_TARGET
+        invalid = [reason for s in summaries if s.verdict.state == "invalid" for reason in s.verdict.reasons]
+        if any(map(target_at_fault, invalid)):
+            return EXIT_TARGET
+        return EXIT_INVALID if invalid else EXIT_OK
 
     # --- the manifest ------------------------------------------------------------------------------------------------
 
-    def _first_manifest(self) -> Manifest:
+    def _begin(self, agenda: Agenda) -> None:
+        if self.earlier is not None:
+            self._outcomes += self.earlier.outcomes
+            self._canaries += self.earlier.manifest.canaries
+            self._write(self._taken_up(self.earlier))
+        else:
+            self._write(self._first_manifest(agenda))
+            self._steps.begin("describe_environment")
+            targets = [directory.parent for directory in self.areas.directories.values()]
+            self.writer.write_environment(describe_environment(self.facts, self.launcher.versions(), targets))
+            self._steps.end()
+        self.observer.run_started(self.plan, self.writer.directory, self.launcher.master)
+
+    def _first_manifest(self, agenda: Agenda) -> Manifest:
         specification = self.plan.specification
         workload = specification.workload
         return Manifest(
             name=workload.name,
             purpose=workload.purpose,
             for_measurement=workload.for_measurement,
-            created_utc=_now_utc(),
+            created_utc=now_utc(),
             finished_utc=None,
             status="running",
             exit_code=None,
@@ -274,36 +224,67 @@ class Run:
             git=git_state(self.surroundings.directory),
             seed=self.plan.seed,
             axes=specification.axes,
-            trials=[planned.plan for planned in self.plan.trials],
+            trials=[planned.plan for planned in agenda.planned],
             versions=versions(self.launcher.versions()),
+            launcher=self.launcher.name,
         )
 
-    def _mark(self, manifest: Manifest, index: int, status: TrialStatus, error: str | None = None) -> Manifest:
-        trials: list[TrialPlan] = list(manifest.trials)
-        trials[index] = trials[index].model_copy(update={"status": status, "error": error})
-        return self._write(manifest.model_copy(update={"trials": trials}))
-
-    def _end(self, manifest: Manifest, status: RunStatus, exit_code: int | None) -> Manifest:
-        return self._write(
-            manifest.model_copy(update={"status": status, "exit_code": exit_code, "finished_utc": _now_utc()})
+    def _taken_up(self, earlier: Earlier) -> Manifest:
+        ended = {outcome.plan.trial_id: outcome.plan for outcome in earlier.outcomes}
+        return earlier.manifest.model_copy(
+            update={
+                "status": "running",
+                "finished_utc": None,
+                "exit_code": None,
+                "overhead": None,
+                "resumed_utc": [*earlier.manifest.resumed_utc, now_utc()],
+                "trials": [
+                    ended.get(plan.trial_id) or plan.model_copy(update={"status": "planned", "error": None})
+                    for plan in earlier.manifest.trials
+                ],
+            }
         )
 
-    def _write(self, manifest: Manifest) -> Manifest:
+    def _planned(self, planned: PlannedTrial) -> TrialPlan:
+        """The trial as it stands in the manifest."""
+        return next(trial for trial in self._manifest.trials if trial.trial_id == planned.plan.trial_id)
+
+    def _mark(
+        self, planned: PlannedTrial, status: TrialStatus, error: str | None = None, clock: StepClock | None = None
+    ) -> None:
+        steps_s = clock.rounded() if clock else {}
+        marked = planned.plan.model_copy(update={"status": status, "error": error, "steps_s": steps_s})
+        if clock:
+            self._trial_steps.append(steps_s)
+        trials = list(self._manifest.trials)
+        index = next((n for n, trial in enumerate(trials) if trial.trial_id == marked.trial_id), len(trials))
+        trials[index : index + 1] = [marked]
+        self._write(self._manifest.model_copy(update={"trials": trials}))
+
+    def _end(self, status: RunStatus, exit_code: int, conclude: Conclude) -> Manifest:
+        self._steps.begin("analyse")
+        conclude(self._outcomes, status == "done")
+        return self._finish(status, exit_code)
+
+    def _finish(self, status: RunStatus, exit_code: int | None) -> Manifest:
+        self._steps.end()
+        wall_s = time.monotonic() - self.surroundings.started_s
+        self._write(
+            self._manifest.model_copy(
+                update={
+                    "status": status,
+                    "exit_code": exit_code,
+                    "finished_utc": now_utc(),
+                    "overhead": overhead_of(wall_s, [self._steps.seconds, *self._trial_steps]),
+                }
+            )
+        )
+        checksums.write(self.writer.directory)
+        return self._manifest
+
+    def _write(self, manifest: Manifest) -> None:
+        self._manifest = manifest
         self.writer.write_manifest(manifest)
-        return manifest
-
-
-_EXTERNAL_STORAGE: Final = StorageTarget(
-    name="external",
-    path="",
-    device=None,
-    medium="unknown",
-    emulated=False,
-    model=None,
-    scheduler=None,
-    filesystem=None,
-    mount_options=[],
-)
 
 
 def check_slots(plan: Plan, launcher: Launcher) -> None:
@@ -317,8 +298,6 @@ def check_slots(plan: Plan, launcher: Launcher) -> None:
 
 def prepare(plan: Plan, areas: StorageAreas) -> None:
     """Make the run's folders on the storage targets and find external clusters. Raises UsageError."""
-    for trial in plan.trials:
-        refuse_unready(trial.cell.workload)
     paths = target_paths(plan.specification.workload)
     used = dict.fromkeys(
         trial.cell.workload.storage.target for trial in plan.trials if trial.cell.workload.system.kind != "external"
@@ -330,13 +309,3 @@ def prepare(plan: Plan, areas: StorageAreas) -> None:
     )
     for servers in external:
         BrokerClient(servers).check_reachable()
-
-
-def _exit_code(summary: TrialSummary) -> int:
-    if summary.verdict.state != "invalid":
-        return EXIT_OK
-    return EXIT_TARGET if any(map(target_at_fault, summary.verdict.reasons)) else EXIT_INVALID
-
-
-def _now_utc() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

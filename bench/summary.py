@@ -13,24 +13,28 @@ from typing import Literal
 
 from bench.client_properties import as_text, to_librdkafka
 from bench.histogram_log import histogram_of, write_histograms
-from bench.host.sampler import host_use
+from bench.host.use import host_use
 from bench.metrics import metric
 from bench.plan import PlannedTrial
 from bench.results import (
     METRICS,
+    Backlog,
     Delivery,
     EndToEnd,
+    EventLine,
     Generator,
     HostSample,
     HostUse,
+    PartitionLine,
     Phase,
     Produce,
+    Reason,
     SloResult,
+    SteadyState,
     StorageTarget,
     SystemFacts,
     Transactions,
     TrialSummary,
-    Verdict,
     Window,
     histogram_path,
     measured_latency,
@@ -38,6 +42,7 @@ from bench.results import (
 from bench.verdict import Evidence, judge
 from bench.workload import Workload
 from spark_loadgen import LoadResult
+from spark_loadgen.model import PartitionCounts
 
 _MOST_ERRORS_SHOWN = 3
 
@@ -56,6 +61,8 @@ class TrialRecord:
     in_log: int
     storage: StorageTarget
     system: SystemFacts
+    doubts: Sequence[Reason] = ()
+    """What was found before the trial that its verdict must know."""
 
 
 def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
@@ -65,7 +72,7 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
     produce, e2e = produce_of(trial_directory, phases), end_to_end_of(result, trial_directory, phases)
     delivery, generator = delivery_of(result, record.in_log), generator_of(result, record.launcher)
     host = host_use(record.host_samples, measure.start_s, measure.end_s)
-    evidence = evidence_of(workload, result, phases, record.windows, produce, e2e, delivery, generator, host)
+    evidence = evidence_of(record, produce, e2e, delivery, generator, host)
     summary = TrialSummary(
         trial_id=plan.trial_id,
         cell=plan.cell,
@@ -78,6 +85,7 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         driver=workload.producers.driver,
         started_utc=record.started_utc,
         phases=list(phases),
+        steady=steady_of(result),
         offered_per_s=evidence.offered_per_s,
         achieved_per_s=evidence.achieved_per_s,
         achieved_bytes_per_s=mean_in(result.acked_bytes, measure),
@@ -86,7 +94,9 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         produce=produce,
         e2e=e2e,
         delivery=delivery,
-        lag_max=max((window.lag for window in record.windows if window.lag is not None), default=None),
+        lag_max=max(result.lag, default=None) if result.generator.consumers else None,
+        partition_skew_ratio=skew_of(result),
+        backlog=backlog_of(result),
         transactions=transactions_of(result, trial_directory, phases),
         generator=generator,
         host=host,
@@ -142,7 +152,7 @@ def windows_of(result: LoadResult, phases: Sequence[Phase]) -> list[Window]:
             return None, None, None
         return histogram.percentile(50), histogram.percentile(99), histogram.max
 
-    lag = lags_of(result)
+    lag = result.lag if result.generator.consumers else []
     windows = []
     for second in range(max(len(result.offered), len(result.acked), len(result.received))):
         produce_p50_ns, produce_p99_ns, produce_max_ns = percentiles("produce_response", second)
@@ -207,7 +217,71 @@ def delivery_of(result: LoadResult, in_log: int) -> Delivery:
         corrupt=delivery.corrupt,
         in_log=in_log,
         unread=delivery.unread,
+        duplicated_in_log=delivery.duplicated_in_log,
+        aborted=delivery.aborted,
+        aborted_received=delivery.aborted_received,
     )
+
+
+def steady_of(result: LoadResult) -> SteadyState | None:
+    report = result.steady
+    if report is None:
+        return None
+    return SteadyState(
+        attained=report.attained,
+        at_s=report.at_s,
+        slope_ratio=report.slope_ratio,
+        scatter_ratio=report.scatter_ratio,
+        window_s=report.window_s,
+        because=report.because,
+    )
+
+
+def backlog_of(result: LoadResult) -> Backlog | None:
+    report = result.backlog
+    if report is None:
+        return None
+    return Backlog(
+        bytes=report.bytes,
+        records=report.records,
+        built_at_s=report.built_at_s,
+        caught_up_at_s=report.caught_up_at_s,
+        drain_records_per_s=report.drain_records_per_s,
+        drain_bytes_per_s=report.drain_bytes_per_s,
+    )
+
+
+def skew_of(result: LoadResult) -> float | None:
+    """Busiest partition ÷ mean partition, by records acknowledged; by records received where those are not known."""
+    acked = [partition.acked for partition in result.partitions if partition.acked is not None]
+    counts = acked if len(acked) == len(result.partitions) else [partition.received for partition in result.partitions]
+    return max(counts) * len(counts) / sum(counts) if sum(counts) else None
+
+
+def partition_lines(result: LoadResult) -> list[PartitionLine]:
+    def percentile(partition: PartitionCounts, percent: float) -> int | None:
+        return partition.e2e.percentile(percent) if partition.e2e.count else None
+
+    return [
+        PartitionLine(
+            topic=partition.topic,
+            partition=partition.partition,
+            acked=partition.acked,
+            acked_bytes=partition.acked_bytes,
+            received=partition.received,
+            e2e_p50_ns=percentile(partition, 50),
+            e2e_p99_ns=percentile(partition, 99),
+            e2e_max_ns=partition.e2e.max if partition.e2e.count else None,
+        )
+        for partition in result.partitions
+    ]
+
+
+def event_lines(result: LoadResult, phases: Sequence[Phase]) -> list[EventLine]:
+    """What the load told, and where its phases began; in order of time."""
+    began = [EventLine(at_s=phase.start_s, kind="phase", text=phase.name) for phase in phases]
+    told = [EventLine(at_s=event.at_s, kind=event.kind, text=event.text) for event in result.events]
+    return sorted([*began, *told], key=lambda event: event.at_s)
 
 
 def transactions_of(result: LoadResult, trial_directory: Path, phases: Sequence[Phase]) -> Transactions | None:
@@ -215,7 +289,7 @@ def transactions_of(result: LoadResult, trial_directory: Path, phases: Sequence[
     if report is None:
         return None
     commit_ns = measured_latency(trial_directory, "txn_commit", phases) if report.committed else None
-    return Transactions(committed=report.committed, aborted=report.aborted, commit_ns=commit_ns)
+    return Transactions(committed=report.committed, aborted=report.aborted, failed=report.failed, commit_ns=commit_ns)
 
 
 def generator_of(result: LoadResult, launcher: str) -> Generator:
@@ -231,6 +305,8 @@ def generator_of(result: LoadResult, launcher: str) -> Generator:
         consumer_cpu_ns_per_record=generator.consumer_cpu_ns_per_record,
         start_skew_ns=generator.start_skew_ns,
         clock_spread_ns=generator.clock_spread_ns,
+        clock_error_ns=generator.clock_error_ns,
+        clock_drift_ns=generator.clock_drift_ns,
     )
 
 
@@ -241,30 +317,34 @@ def client_errors(errors: dict[str, int]) -> list[str]:
 
 
 def evidence_of(
-    workload: Workload,
-    result: LoadResult,
-    phases: Sequence[Phase],
-    windows: Sequence[Window],
+    record: TrialRecord,
     produce: Produce,
     e2e: EndToEnd | None,
     delivery: Delivery,
     generator: Generator,
     host: HostUse,
 ) -> Evidence:
+    workload, result = record.planned.cell.workload, record.result
     client = {name: as_text(value) for name, value in to_librdkafka("producer", workload.producers.client).items()}
-    measure = phases[1]
+    measure = record.phases[1]
     return Evidence(
         acks=client.get("acks", client.get("request.required.acks", "all")),
         idempotent=client.get("enable.idempotence", "false") == "true",
+        transactional=workload.producers.transactions is not None,
+        promise=workload.checks.delivery,
+        constant_rate=len(workload.load.steps) <= 1,
+        ordered=workload.checks.order == "per_partition",
         drain_max_s=workload.phases.drain_max_s,
-        offered_per_s=mean_in(result.offered, measure),
+        steady=steady_of(result),
+        offered_per_s=None if result.closed_loop else mean_in(result.offered, measure),
         achieved_per_s=mean_in(result.acked, measure),
         delivery=delivery,
         produce=produce,
         e2e=e2e,
         generator=generator,
         host_cpu_ratio=None if host.system_cpu_ratio is None else host.cpu_ratio,
-        produce_p50_ns_by_second=[window.produce_p50_ns for window in windows if window.phase == "measure"],
+        produce_p50_ns_by_second=[window.produce_p50_ns for window in record.windows if window.phase == "measure"],
         client_errors=client_errors(result.errors),
+        canary=record.doubts,
         steal_ratio=host.steal_ratio,
     )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
-from bench.results import Delivery, EndToEnd, Generator, Latency, Produce, Reason, Verdict, VerdictState
+from bench.results import Delivery, EndToEnd, Generator, Latency, Produce, Reason, SteadyState, Verdict, VerdictState
 from bench.units import human_duration, human_ns, human_rate
 from bench.workload import Validity
 
@@ -33,7 +33,8 @@ class Evidence:
     acks: str
     idempotent: bool
     drain_max_s: int
-    offered_per_s: float
+    offered_per_s: float | None
+    """None in a closed loop."""
     achieved_per_s: float
     delivery: Delivery
     produce: Produce
@@ -48,6 +49,14 @@ class Evidence:
     """What the canaries of the trial's block found (bench.canary)."""
     steal_ratio: float | None = None
     """CPU time that the hypervisor gave to others, of all CPUs, measured phase; None when the host does not tell."""
+    promise: Literal["at_least_once", "exactly_once", "none"] = "at_least_once"
+    """What the workload's checks hold the system to; none: consumers did not look."""
+    ordered: bool = True
+    """Whether order within a partition is part of the promise."""
+    transactional: bool = False
+    constant_rate: bool = True
+    steady: SteadyState | None = None
+    """How a warm-up until steady ended; None when it was of a fixed length."""
 
 
 def target_at_fault(reason: Reason) -> bool:
@@ -56,7 +65,7 @@ def target_at_fault(reason: Reason) -> bool:
 
 
 def judge(evidence: Evidence, limits: Validity) -> Verdict:
-    invalid = [*_delivery(evidence), *_load(evidence, limits), *_generator(evidence, limits)]
+    invalid = [*_delivery(evidence), *_load(evidence, limits), *_generator(evidence, limits), *_unsteady(evidence)]
     doubtful = [
         *_oversubscribed(evidence),
         *_ceiling(evidence, limits),
@@ -66,7 +75,7 @@ def judge(evidence: Evidence, limits: Validity) -> Verdict:
         *_drift(evidence, limits),
     ]
     state: VerdictState = "invalid" if invalid else "inconclusive" if doubtful else "valid"
-    return Verdict(state=state, reasons=[*invalid, *doubtful], notes=_notes(evidence))
+    return Verdict(state=state, reasons=[*invalid, *doubtful], notes=_notes(evidence, limits))
 
 
 def _delivery(evidence: Evidence) -> list[Reason]:
@@ -79,6 +88,13 @@ def _delivery(evidence: Evidence) -> list[Reason]:
     errors = f" ({'; '.join(evidence.client_errors)})" if evidence.client_errors else ""
     found("delivery.corrupt", delivery.corrupt, f"{delivery.corrupt} records came back changed")
     found("delivery.failed", delivery.failed, f"{delivery.failed} records were given up by the client{errors}")
+    if evidence.promise == "none":
+        return reasons
+    found(
+        "delivery.aborted_received",
+        delivery.aborted_received,
+        f"{delivery.aborted_received} records of aborted transactions were given to consumers that read committed only",
+    )
     if evidence.acks == "0":
         # Nobody promised to keep these; a loss voids the figures without being the broker's fault.
         found(
@@ -87,7 +103,9 @@ def _delivery(evidence: Evidence) -> list[Reason]:
             f"{delivery.lost} records were lost; acks 0 allows that, figures do not",
         )
     else:
-        held = delivery.in_log == delivery.acked + delivery.duplicated
+        # The ends of transactions take offsets of their own, so the log of a transactional load only has a lower bound.
+        promised = delivery.acked + delivery.duplicated_in_log
+        held = delivery.in_log >= promised if evidence.transactional else delivery.in_log == promised
         # Only what lay ahead of a consumer at its end can be excused: what it read past and did not get is lost,
         # whatever the broker counts.
         unread = min(delivery.lost, delivery.unread) if held else 0
@@ -106,27 +124,33 @@ def _delivery(evidence: Evidence) -> list[Reason]:
                 Reason(
                     check="delivery.in_log",
                     value=delivery.in_log,
-                    limit=delivery.acked + delivery.duplicated,
+                    limit=promised,
                     text=f"the broker's log holds {delivery.in_log} records, and {delivery.acked} were acknowledged"
-                    + (f" with {delivery.duplicated} duplicates" if delivery.duplicated else ""),
+                    + (f" with {delivery.duplicated_in_log} duplicates" if delivery.duplicated_in_log else ""),
                 )
             )
-    found(
-        "delivery.reordered",
-        delivery.reordered,
-        f"{delivery.reordered} records came back out of order; with several requests in flight a retry may do that "
-        "unless enable.idempotence is true",
-    )
-    if evidence.idempotent:
+    if evidence.ordered:
+        found(
+            "delivery.reordered",
+            delivery.reordered,
+            f"{delivery.reordered} records came back out of order; with several requests in flight a retry may do that "
+            "unless enable.idempotence is true",
+        )
+    if evidence.idempotent or evidence.promise == "exactly_once":
+        because = (
+            "although the producer is idempotent" if evidence.idempotent else "and checks.delivery is exactly_once"
+        )
         found(
             "delivery.duplicated",
             delivery.duplicated,
-            f"{delivery.duplicated} records came back twice although the producer is idempotent",
+            f"{delivery.duplicated} records came back twice {because}",
         )
     return reasons
 
 
 def _load(evidence: Evidence, limits: Validity) -> list[Reason]:
+    if evidence.offered_per_s is None:
+        return []
     ratio = evidence.achieved_per_s / evidence.offered_per_s if evidence.offered_per_s else 0.0
     if ratio >= limits.achieved_ratio_min:
         return []
@@ -143,6 +167,8 @@ def _load(evidence: Evidence, limits: Validity) -> list[Reason]:
 
 
 def _generator(evidence: Evidence, limits: Validity) -> list[Reason]:
+    if evidence.offered_per_s is None:
+        return []
     reasons = []
     delay_ns = evidence.produce.send_delay_ns.p99
     if delay_ns > limits.send_delay_p99_ns:
@@ -168,6 +194,21 @@ def _generator(evidence: Evidence, limits: Validity) -> list[Reason]:
             )
         )
     return reasons
+
+
+def _unsteady(evidence: Evidence) -> list[Reason]:
+    steady = evidence.steady
+    if steady is None or steady.attained:
+        return []
+    return [
+        Reason(
+            check="steady.not_attained",
+            value=round(steady.at_s, 1),
+            limit=round(steady.at_s, 1),
+            text=f"never steady within {steady.at_s:.0f} s of warm-up: {steady.because}; raise phases.warmup.max, or "
+            "lower load.rate",
+        )
+    ]
 
 
 def _oversubscribed(evidence: Evidence) -> list[Reason]:
@@ -235,6 +276,8 @@ def _steal(evidence: Evidence, limits: Validity) -> list[Reason]:
 
 
 def _drift(evidence: Evidence, limits: Validity) -> list[Reason]:
+    if not evidence.constant_rate:
+        return []
     medians = [value for value in evidence.produce_p50_ns_by_second if value is not None]
     if len(medians) < SECONDS_TO_JUDGE_DRIFT:
         return []
@@ -258,17 +301,30 @@ def _median(values: Sequence[int]) -> int:
     return sorted(values)[len(values) // 2]
 
 
-def _notes(evidence: Evidence) -> list[str]:
+def _notes(evidence: Evidence, limits: Validity) -> list[str]:
     delivery, notes = evidence.delivery, []
+    if evidence.offered_per_s is None:
+        notes.append(
+            "closed loop: nothing was due, so produce latency runs from the send and hides what waited before it"
+        )
+        cpu = evidence.generator.cpu_ratio_max
+        if cpu > limits.generator_cpu_ratio_max:
+            notes.append(f"generator-bound: the busiest task used {cpu:.0%} of a core; the system may be faster")
+    if evidence.transactional:
+        notes.append("transactions: their ends take offsets too, so the log's count is a lower bound only")
+    if evidence.promise == "none":
+        notes.append("checks.delivery: none; whether records were lost, doubled or changed is not known")
     if evidence.acks == "0":
         notes.append("acks 0: acknowledged means handed to the socket; produce latency excludes the broker")
         if delivery.in_log != delivery.acked:
             notes.append(f"acks 0: the log holds {delivery.in_log} of {delivery.acked} records sent")
     if delivery.duplicated and not evidence.idempotent:
         notes.append(f"{delivery.duplicated} duplicates: delivery is at least once when enable.idempotence is off")
-    if evidence.e2e and evidence.e2e.clock == "wall_clock":
-        spread = human_ns(evidence.generator.clock_spread_ns)
-        notes.append(f"end-to-end latency compares clocks of several hosts, which were {spread} apart at the start")
+    if evidence.e2e and evidence.e2e.clock != "same_host_monotonic":
+        error, drift = human_ns(evidence.generator.clock_error_ns), human_ns(evidence.generator.clock_drift_ns)
+        notes.append(
+            f"end-to-end latency compares clocks of several hosts, to ±{error}; an offset moved by {drift} meanwhile"
+        )
     if evidence.e2e and evidence.e2e.negative_samples:
         notes.append(f"{evidence.e2e.negative_samples} records seem received before their time; left out of end-to-end")
     metrics = [("produce", evidence.produce.response_ns)]

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from bench.results.base import Model
+from bench.results.canary import BlockCanary
 from bench.results.host import HostUse
 from bench.results.storage import CacheUse, StorageTarget, WritebackUse
 
@@ -61,6 +62,9 @@ class Delivery(Model):
     corrupt: int
     in_log: int
     unread: int = 0
+    duplicated_in_log: int = Field(default=0, description="that the log holds twice; `duplicated` sums over groups")
+    aborted: int = Field(default=0, description="acknowledged in a transaction that was then aborted")
+    aborted_received: int = Field(default=0, description="of those, received by a consumer that reads committed only")
 
 
 class Generator(Model):
@@ -76,6 +80,8 @@ class Generator(Model):
     consumer_cpu_ns_per_record: float
     start_skew_ns: int = Field(description="latest minus earliest first send, relative to the agreed T0")
     clock_spread_ns: int = Field(description="largest difference between the tasks' clocks when T0 was agreed")
+    clock_error_ns: int = Field(default=0, description="error of latencies between hosts; 0 with one clock")
+    clock_drift_ns: int = Field(default=0, description="largest change of a clock's offset until the end")
     ceiling_per_s: float | None = Field(
         default=None, description="what these producers reach with nothing behind them (bench calibrate); None: unknown"
     )
@@ -112,7 +118,7 @@ class Produce(Model):
 
 class EndToEnd(Model):
     response_ns: Latency
-    clock: Literal["same_host_monotonic", "wall_clock"]
+    clock: Literal["same_host_monotonic", "measured_offset", "wall_clock"]
     negative_samples: int
 
 
@@ -122,21 +128,26 @@ class SteadyState(Model):
     attained: bool
     at_s: float = Field(description="seconds since T0 at which the measured phase began: the time to steady state")
     slope_ratio: float | None = Field(description="change over the window ÷ its mean; None when none was long enough")
+    scatter_ratio: float | None = Field(default=None, description="standard deviation over the window ÷ its mean")
     window_s: int
+    because: str = Field(default="", description="why it was not steady; empty when it was")
 
 
 class Backlog(Model):
     """Records laid up before the consumers started, and how they were caught up with. Seconds count from T0."""
 
     bytes: int
-    built_at_s: float | None
+    records: int = 0
+    built_at_s: float | None = Field(description="None when the load ended before it was built")
     caught_up_at_s: float | None = Field(description="None when the consumers never caught up")
+    drain_records_per_s: float | None = None
     drain_bytes_per_s: float | None
 
 
 class Transactions(Model):
     committed: int
     aborted: int
+    failed: int = 0
     commit_ns: Latency | None = Field(description="of the measured phase; None when none was committed in it")
 
 
@@ -164,8 +175,10 @@ class SystemFacts(Model):
 
     kind: str
     version: str
-    command: list[str]
+    command: list[str] = Field(description="what started it, or its first broker; empty when somebody else did")
+    commands: list[list[str]] = Field(default=[], description="what started each of its brokers")
     effective_config: dict[str, str]
+    effective_topic_config: dict[str, str] = Field(default={}, description="of a trial's first topic")
 
 
 class TrialSummary(Model):
@@ -254,6 +267,8 @@ class Manifest(Model):
     versions: dict[str, str]
     launcher: str | None = Field(default=None, description="what started the load: spark MASTER, or process")
     overhead: Overhead | None = None
+    canaries: list[BlockCanary] = Field(default=[], description="what the host could do before each block")
+    resumed_utc: list[str] = Field(default=[], description="when the run was taken up again after an interruption")
     kept_data: dict[str, str] = Field(default={}, description="storage target to the folder kept by --keep-data")
 
 
@@ -292,10 +307,9 @@ class PartitionLine(Model):
 
     topic: str
     partition: int
-    sent: int | None
-    acked: int
-    acked_bytes: int
-    received: int
+    acked: int | None = Field(description="None when the producers do not know where their records went")
+    acked_bytes: int | None
+    received: int = Field(description="summed over groups")
     e2e_p50_ns: int | None
     e2e_p99_ns: int | None
     e2e_max_ns: int | None

@@ -6,9 +6,10 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from bench.results.analysis import Analysis, Search
 from bench.results.files import ResultDirectoryError, dump, is_trial_id, write_atomically
 from bench.results.host import HostSample
-from bench.results.models import Environment, Manifest, TrialSummary, Window
+from bench.results.models import Environment, EventLine, Manifest, PartitionLine, TrialSummary, Window
 from bench.results.storage import StorageProbes
 
 
@@ -26,12 +27,22 @@ class ResultWriter:
                 f"cannot make the result directory {directory}: {error.strerror or error}"
             ) from error
         if occupied:
-            raise ResultDirectoryError(f"{directory} is not empty; name a new directory with --out")
+            raise ResultDirectoryError(
+                f"{directory} is not empty; name a new directory with --out"
+                + (", or go on with what is there: --resume DIR" if (directory / "manifest.json").is_file() else "")
+            )
+
+    @classmethod
+    def reopen(cls, directory: Path) -> ResultWriter:
+        """The writer of a directory that an earlier run left, whose manifest the caller has read."""
+        writer = cls.__new__(cls)
+        writer.directory = directory
+        return writer
 
     def discard(self) -> None:
         """Take back all that was written: the run came to nothing, and its directory shall be free for the next try."""
         shutil.rmtree(self.directory / "trials", ignore_errors=True)
-        for name in ("manifest.json", "env.json", "probes.json"):
+        for name in ("manifest.json", "env.json", "probes.json", "analysis.json", "search.json", "checksums.sha256"):
             (self.directory / name).unlink(missing_ok=True)
 
     def remove_if_empty(self) -> None:
@@ -48,6 +59,16 @@ class ResultWriter:
     def write_probes(self, probes: StorageProbes) -> None:
         write_atomically(self.directory / "probes.json", dump(probes))
 
+    def write_analysis(self, analysis: Analysis) -> None:
+        write_atomically(self.directory / "analysis.json", dump(analysis))
+
+    def write_search(self, search: Search) -> None:
+        write_atomically(self.directory / "search.json", dump(search))
+
+    def clear_trial(self, trial_id: str) -> None:
+        """Take away what an interrupted trial left, before it is run again."""
+        shutil.rmtree(self.directory / "trials" / trial_id, ignore_errors=True)
+
     def trial_directory(self, trial_id: str) -> Path:
         """The folder of one trial, made on first use (with its `hist/`)."""
         if not is_trial_id(trial_id):
@@ -62,7 +83,18 @@ class ResultWriter:
         write_atomically(path / "windows.jsonl", "".join(w.model_dump_json() + "\n" for w in windows))
         write_atomically(path / "host.jsonl", "".join(s.model_dump_json() + "\n" for s in host_samples))
 
-    def write_trial(self, summary: TrialSummary, windows: Iterable[Window], host_samples: Iterable[HostSample]) -> None:
+    def write_trial(
+        self,
+        summary: TrialSummary,
+        windows: Iterable[Window],
+        host_samples: Iterable[HostSample],
+        partitions: Iterable[PartitionLine] = (),
+        events: Iterable[EventLine] = (),
+    ) -> None:
         """Write one finished trial; summary.json comes last, so that its presence means the trial is whole."""
         self.write_series(summary.trial_id, windows, host_samples)
-        write_atomically(self.trial_directory(summary.trial_id) / "summary.json", dump(summary))
+        path = self.trial_directory(summary.trial_id)
+        write_atomically(path / "partitions.jsonl", "".join(p.model_dump_json() + "\n" for p in partitions))
+        write_atomically(path / "events.jsonl", "".join(e.model_dump_json() + "\n" for e in events))
+        write_atomically(path / "verdict.json", dump(summary.verdict))
+        write_atomically(path / "summary.json", dump(summary))

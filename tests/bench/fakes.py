@@ -83,6 +83,7 @@ def load_result(plan: LoadPlan, *, interrupted: bool = False, errors: dict[str, 
 class FakeLauncher:
     """Brings back what `outcome` makes of a plan; raises what it raises."""
 
+    name = "spark local[2]"
     master = "local[2]"
     slots = 2
 

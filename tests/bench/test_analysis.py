@@ -107,7 +107,10 @@ def test_few_blocks_decide_nothing() -> None:
 
 
 def test_several_comparisons_ask_for_more_than_one_does() -> None:
-    factors = {**FACTORS, **{f"codec=zstd{level}": {"codec": f"zstd{level}"} for level in range(4)}}
+    factors: dict[str, dict[str, Scalar]] = {
+        **FACTORS,
+        **{f"codec=zstd{level}": {"codec": f"zstd{level}"} for level in range(4)},
+    }
     trials = two_cells(5, 2.0)
     for level in range(4):
         trials += [summary(block, {"codec": f"zstd{level}"}, p99_ns=8_000_000) for block in range(1, 6)]

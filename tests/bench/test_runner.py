@@ -283,7 +283,7 @@ def test_the_topics_of_an_external_cluster_are_removed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, MINIMAL + "system: {kind: external, bootstrap_servers: '127.0.0.1:1'}\n")
     bench.run()
     assert bench.client.deleted == [plan.topics[0] for plan in bench.launcher.plans]
-    assert bench.systems.directories == [None, None]
+    assert bench.systems.directories == []
     assert bench.result().trials[0].summary.storage.name == "external"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bench.results import Delivery, EndToEnd, Generator, Latency, Produce, Reason
+from bench.results import Delivery, EndToEnd, Generator, Latency, Produce, Reason, SteadyState
 from bench.verdict import Evidence, judge, target_at_fault
 from bench.workload import Validity
 
@@ -13,6 +13,8 @@ MS = 1_000_000
 LATENCY = Latency(
     p50=MS, p90=MS, p99=MS, p999=MS, p9999=MS, max=MS, mean=1.0 * MS, count=1_000_000, hist="hist/produce_response.hlog"
 )
+LATE = LATENCY.model_copy(update={"p99": 60 * MS})
+STEADY = SteadyState(attained=True, at_s=20.0, slope_ratio=0.001, window_s=10)
 HEALTHY = Evidence(
     acks="all",
     idempotent=False,
@@ -71,6 +73,22 @@ def test_a_healthy_trial_is_valid_and_says_nothing() -> None:
         ({"delivery__lost": 3}, "invalid", "delivery.lost", True),
         ({"delivery__lost": 3, "delivery__unread": 2}, "invalid", "delivery.lost", True),
         ({"delivery__corrupt": 1}, "invalid", "delivery.corrupt", True),
+        (
+            {"promise": "exactly_once", "delivery__duplicated": 1, "delivery__duplicated_in_log": 1}
+            | {"delivery__in_log": 9001},
+            "invalid",
+            "delivery.duplicated",
+            True,
+        ),
+        ({"delivery__aborted_received": 2}, "invalid", "delivery.aborted_received", True),
+        ({"transactional": True, "delivery__in_log": 8999}, "invalid", "delivery.in_log", True),
+        ({"promise": "none", "delivery__corrupt": 1}, "invalid", "delivery.corrupt", True),
+        (
+            {"steady": STEADY.model_copy(update={"attained": False, "because": "the rate changes by 3%"})},
+            "invalid",
+            "steady.not_attained",
+            False,
+        ),
         ({"generator__ceiling_per_s": 1100.0}, "inconclusive", "generator.ceiling_ratio", False),
         ({"steal_ratio": 0.06}, "inconclusive", "host.steal_ratio", False),
         (
@@ -81,7 +99,7 @@ def test_a_healthy_trial_is_valid_and_says_nothing() -> None:
         ),
         ({"delivery__reordered": 1}, "invalid", "delivery.reordered", True),
         (
-            {"delivery__duplicated": 1, "delivery__in_log": 9001, "idempotent": True},
+            {"delivery__duplicated": 1, "delivery__duplicated_in_log": 1, "delivery__in_log": 9001, "idempotent": True},
             "invalid",
             "delivery.duplicated",
             True,
@@ -120,7 +138,21 @@ def test_what_makes_a_trial_doubtful(changes: dict[str, Any], state: str, check:
         {"produce_p50_ns_by_second": [MS // 10] * 3 + [MS] * 6},
         {"produce_p50_ns_by_second": [MS, None, None, 9 * MS]},
         {"acks": "0", "delivery__in_log": 8000},
-        {"delivery__duplicated": 2, "delivery__in_log": 9002},
+        {"delivery__duplicated": 2, "delivery__duplicated_in_log": 2, "delivery__in_log": 9002},
+        # Three groups each saw the one duplicate.
+        {"delivery__duplicated": 3, "delivery__duplicated_in_log": 1, "delivery__in_log": 9001},
+        # Commit markers take offsets; who asked for no order and no check gets neither.
+        {"transactional": True, "delivery__in_log": 9090},
+        {"ordered": False, "delivery__reordered": 5},
+        {"promise": "none", "delivery__received": 0, "delivery__in_log": 8000},
+        {"steady": STEADY},
+        {"constant_rate": False, "produce_p50_ns_by_second": [MS] * 3 + [9 * MS] * 6},
+        # A closed loop has no rate to keep and no time to be late by; its generator is meant to be busy.
+        {
+            "offered_per_s": None,
+            "produce": Produce(response_ns=LATENCY, service_ns=LATENCY, send_delay_ns=LATE),
+            "generator__cpu_ratio_max": 0.99,
+        },
     ],
 )
 def test_what_does_not(changes: dict[str, Any]) -> None:
@@ -142,7 +174,7 @@ def test_notes_say_what_to_know_about_valid_figures() -> None:
         acks="0",
         delivery__duplicated=2,
         produce__response_ns=thin,
-        e2e__clock="wall_clock",
+        e2e__clock="measured_offset",
         e2e__negative_samples=4,
     )
     notes = judge(noted, Validity()).notes
@@ -156,3 +188,13 @@ def test_notes_say_what_to_know_about_valid_figures() -> None:
 def test_an_error_of_the_client_is_quoted() -> None:
     (reason, *_) = judge(evidence(delivery__failed=2, client_errors=["_MSG_TIMED_OUT ×2"]), Validity()).reasons
     assert reason.text == "2 records were given up by the client (_MSG_TIMED_OUT ×2)"
+
+
+def test_a_closed_loop_says_what_its_figures_are() -> None:
+    notes = judge(evidence(offered_per_s=None, generator__cpu_ratio_max=0.99), Validity()).notes
+    assert any(note.startswith("closed loop: ") for note in notes)
+    assert "generator-bound: the busiest task used 99% of a core; the system may be faster" in notes
+
+
+def test_what_was_not_checked_is_said() -> None:
+    assert any("is not known" in note for note in judge(evidence(promise="none"), Validity()).notes)

@@ -1,0 +1,76 @@
+"""One run per directory: a lock that the kernel drops when its holder dies, whatever the holder died of.
+
+The file also says who holds it, for the message and for a person who looks. On a file system without flock(2) the lock
+cannot be taken, and the run says so instead of going without.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from bench.errors import UsageError
+
+LOCK_NAME: Final = "run.lock"
+# Between two looks of a process that makes a lock and one that looks for abandoned ones.
+_SETTLED_S: Final = 5.0
+
+
+class RunLock:
+    """Held from `take` to `release`, or to the end of the process."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def take(cls, directory: Path) -> RunLock:
+        """Lock a directory. Raises UsageError when another process holds it, OSError when it cannot be locked."""
+        path = directory / LOCK_NAME
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another process"
+                os.close(descriptor)
+                if isinstance(error, BlockingIOError):
+                    raise UsageError(
+                        f"{directory} is in use by {holder}; wait for it, or name another directory"
+                    ) from None
+                raise
+            # Its last holder may have taken the file away between our two calls: then this lock is on nothing.
+            if path.exists() and os.fstat(descriptor).st_ino == path.stat().st_ino:
+                break
+            os.close(descriptor)
+        started_utc = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()}, started {started_utc}\n".encode(), 0)
+        return cls(path, descriptor)
+
+    def release(self) -> None:
+        """Unlock, and take the file away."""
+        self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def is_abandoned(directory: Path) -> bool:
+    """Whether a run made this directory, locked it, and is gone without having cleaned it up."""
+    path = directory / LOCK_NAME
+    try:
+        if time.time() - path.stat().st_mtime < _SETTLED_S:
+            return False
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

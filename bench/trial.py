@@ -1,0 +1,240 @@
+"""One trial: fresh system, fresh topics, load, drain, count, verdict, files; whatever happens, nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Protocol
+
+from bench.broker_client import BrokerClient
+from bench.errors import TrialError, UsageError
+from bench.host.processes import ProcessGroups
+from bench.host.sampler import HostSampler
+from bench.load_plan import load_plan_of
+from bench.plan import PlannedTrial
+from bench.progress import Observer
+from bench.results import Phase, Reason, ResultWriter, StorageTarget, SystemFacts, TrialSummary
+from bench.specification import Specification
+from bench.steps import LOAD, StepClock
+from bench.stopping import StopRequest
+from bench.storage import StorageAreas, describe_target
+from bench.summary import (
+    TrialRecord,
+    client_errors,
+    event_lines,
+    partition_lines,
+    phases_of,
+    summarise,
+    windows_of,
+    write_histogram_logs,
+)
+from bench.systems import StartSystem, System
+from spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
+from tuning.facts import Facts
+
+EXTERNAL_STORAGE: Final = StorageTarget(
+    name="external",
+    path="",
+    device=None,
+    medium="unknown",
+    emulated=False,
+    model=None,
+    scheduler=None,
+    filesystem=None,
+    mount_options=[],
+)
+
+
+class Launcher(Protocol):
+    """What starts load: Spark, plain processes, or a stand-in."""
+
+    @property
+    def name(self) -> str:
+        """For the results: `spark local[4]`, `processes`."""
+        ...
+
+    @property
+    def master(self) -> str: ...
+    @property
+    def slots(self) -> int: ...
+    def versions(self) -> Mapping[str, str]: ...
+    def run(
+        self,
+        plan: LoadPlan,
+        *,
+        on_progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> LoadResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRunner:
+    """What all trials of a run share. `start` and `connect` are replaced in tests."""
+
+    specification: Specification
+    seed: int
+    writer: ResultWriter
+    launcher_of: Callable[[PlannedTrial], Launcher]
+    facts: Facts
+    areas: StorageAreas
+    observer: Observer
+    stop: StopRequest
+    start: StartSystem
+    connect: Callable[[str], BrokerClient]
+
+    def run(self, planned: PlannedTrial, steps: StepClock, doubts: Sequence[Reason] = ()) -> TrialSummary:
+        """Run one trial and write its files. `steps` is told what it spends its time on; `doubts` go to its verdict.
+
+        Raises TrialError when the system or the load failed, UsageError when no trial of this kind can run,
+        StoppedError when the user asked to stop.
+        """
+        self.stop.check()
+        workload, trial_id = planned.cell.workload, planned.plan.trial_id
+        started_utc, launcher = now_utc(), self.launcher_of(planned)
+        trial_directory = self.writer.trial_directory(trial_id)
+        data_directory: Path | None = None
+        storage = EXTERNAL_STORAGE
+        if workload.system.kind != "external":
+            data_directory = self.areas.trial_directory(workload.storage.target, trial_id)
+            storage = describe_target(workload.storage.target, data_directory, self.facts)
+        try:
+            steps.begin("start_system", "starting the system")
+            directories = [] if data_directory is None else [data_directory]
+            with self.start(workload.system, directories, trial_directory, self.stop.check) as system:
+                client = self.connect(system.bootstrap_servers)
+                topics = self._topic_names(planned)
+                steps.begin("make_topics", "making the topics")
+                self._make_topics(client, topics, planned)
+                try:
+                    self.stop.check()
+                    load_plan = self._load_plan(planned, system, topics)
+                    steps.begin("start_load", "starting the load")
+                    with HostSampler(_process_groups(system), storage.device) as sampler:
+                        result = self._load(launcher, load_plan, system)
+                    _account(steps, result, phases_of(workload, result))
+                    ran = _Ran(planned, started_utc, launcher.name, system, storage, client, topics, doubts)
+                    return self._finish(ran, result, sampler, steps)
+                finally:
+                    if system.kind == "external":
+                        for topic in topics:
+                            client.delete_topic(topic)
+                    steps.begin("stop_system", "stopping the system")
+        finally:
+            steps.begin("clean_up")
+            if data_directory is not None:
+                self.areas.release(data_directory)
+            steps.end()
+
+    def _topic_names(self, planned: PlannedTrial) -> tuple[str, ...]:
+        stem = f"highwater-{secrets.token_hex(4)}-{planned.plan.block}-{planned.plan.order_in_block}"
+        count = planned.cell.workload.topics.count
+        return (stem,) if count == 1 else tuple(f"{stem}-{number}" for number in range(count))
+
+    def _make_topics(self, client: BrokerClient, topics: tuple[str, ...], planned: PlannedTrial) -> None:
+        wanted = planned.cell.workload.topics
+        for topic in topics:
+            client.create_topic(topic, wanted.partitions, wanted.config, replication=wanted.replication)
+
+    def _load_plan(self, planned: PlannedTrial, system: System, topics: tuple[str, ...]) -> LoadPlan:
+        workload = planned.cell.workload
+        return load_plan_of(
+            workload,
+            bootstrap_servers=system.bootstrap_servers,
+            topics=topics,
+            payload_file=self.specification.payload_file(workload),
+            # The trials of one block send the same values, so that cells differ in nothing but their factors.
+            seed=self.seed + planned.plan.block,
+        )
+
+    def _load(self, launcher: Launcher, load_plan: LoadPlan, system: System) -> LoadResult:
+        try:
+            result = launcher.run(
+                load_plan,
+                on_progress=self.observer.load,
+                should_stop=lambda: self.stop.requested or system.problem() is not None,
+            )
+        except (LoadFailed, LoadSetupError) as error:
+            self.stop.check()
+            if (problem := system.problem()) is not None:
+                raise TrialError(problem) from None
+            if isinstance(error, LoadSetupError):
+                raise UsageError(str(error)) from None
+            raise TrialError(str(error)) from None
+        if (problem := system.problem()) is not None:
+            raise TrialError(problem)
+        return result
+
+    def _finish(self, ran: _Ran, result: LoadResult, sampler: HostSampler, steps: StepClock) -> TrialSummary:
+        workload, trial_id = ran.planned.cell.workload, ran.planned.plan.trial_id
+        trial_directory = self.writer.trial_directory(trial_id)
+        phases = phases_of(workload, result)
+        windows = windows_of(result, phases)
+        host_samples = sampler.samples(time.monotonic() - (time.time_ns() - result.t0_unix_ns) / 1e9)
+        if result.interrupted:
+            write_histogram_logs(result, trial_directory)
+            self.writer.write_series(trial_id, windows, host_samples)
+            self.stop.check()
+            raise TrialError(f"the load ended early: {'; '.join(client_errors(result.errors)) or 'no client error'}")
+        steps.begin("count", "counting what is in the log")
+        in_log = sum(ran.client.count_records(topic, workload.topics.partitions) for topic in ran.topics)
+        facts = SystemFacts(
+            kind=ran.system.kind,
+            version=ran.system.version,
+            command=next(iter(ran.system.commands), []),
+            commands=ran.system.commands,
+            effective_config=ran.client.effective_config(),
+        )
+        steps.begin("write", "writing the results")
+        write_histogram_logs(result, trial_directory)
+        record = TrialRecord(
+            planned=ran.planned,
+            started_utc=ran.started_utc,
+            launcher=ran.launcher,
+            result=result,
+            phases=phases,
+            windows=windows,
+            host_samples=host_samples,
+            in_log=in_log,
+            storage=ran.storage,
+            system=facts,
+            doubts=ran.doubts,
+        )
+        summary = summarise(record, trial_directory)
+        self.writer.write_trial(summary, windows, host_samples, partition_lines(result), event_lines(result, phases))
+        return summary
+
+
+def _process_groups(system: System) -> ProcessGroups:
+    """Whatever else descends from this process generates load: Spark's JVM, its workers, the load's own processes."""
+    return ProcessGroups(tuple(system.process_ids), tuple(system.attendant_process_ids), (os.getpid(),))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """A trial whose load is over and whose system still runs."""
+
+    planned: PlannedTrial
+    started_utc: str
+    launcher: str
+    system: System
+    storage: StorageTarget
+    client: BrokerClient
+    topics: tuple[str, ...]
+    doubts: Sequence[Reason]
+
+
+def _account(steps: StepClock, result: LoadResult, phases: Sequence[Phase]) -> None:
+    """Part what `start_load` took, from asking the launcher to its answer, into set-up, load, and drain."""
+    steps.end()
+    since_t0_s = (time.time_ns() - result.t0_unix_ns) / 1e9
+    load_s = min(phases[1].end_s, since_t0_s)
+    steps.split("start_load", {LOAD: load_s, "drain": since_t0_s - load_s})
+
+
+def now_utc() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
