@@ -1,4 +1,4 @@
-"""What is in each record: body, key, headers, topic; pure functions of (worker, sequence) that consumers can repeat.
+"""What is in each record: body, key, headers; pure functions of (worker, sequence) that consumers can repeat.
 
 A value is the record's stamp and a body from the pool.
 """
@@ -23,11 +23,19 @@ class Content:
         self._plan = plan
         self.pool = body_pool(payload, plan.sizes, plan.seed)
         self._starts = np.array([pool_start(w, plan.producers, self.pool) for w in range(plan.producers)])
+        self._bytes_before = np.concatenate(([0], np.cumsum([STAMP_BYTES + len(body) for body in self.pool])))
         self.headers = headers_of(plan.headers)
 
     @property
     def mean_value_bytes(self) -> float:
         return STAMP_BYTES + sum(map(len, self.pool)) / len(self.pool)
+
+    def value_bytes_before(self, worker: int, sequence: int) -> int:
+        """How long the values of a worker's records 0 to `sequence` − 1 are together."""
+        start = int(self._starts[worker])
+        rounds, rest = divmod(start + sequence, len(self.pool))
+        before = self._bytes_before
+        return rounds * int(before[-1]) + int(before[rest]) - int(before[start])
 
     def bodies_in_row(self, worker: int, first: int, count: int) -> list[bytes]:
         """Bodies of consecutive records of one worker."""
@@ -48,11 +56,6 @@ class Content:
         if keys is None:
             return None
         return encode_keys(key_numbers(keys, self._plan.seed, self._plan.producers, workers, sequences), keys.n)
-
-
-def topic_index(sequence: int, worker: int, topics: int) -> int:
-    """Which of `topics` a record goes to: each worker takes them in turn."""
-    return (sequence + worker) % topics
 
 
 def headers_of(headers: Headers) -> list[tuple[str, bytes]]:

@@ -191,7 +191,7 @@ class Sent:
 
     count: int
     failed: Sequence[int] = ()
-    aborted: Sequence[int] = ()
+    aborted: Sequence[int] | NDArray[np.int64] = ()
 
 
 def merge_delivery(

@@ -12,12 +12,10 @@ from spark_loadgen.coordination import Course
 from spark_loadgen.delivery import Delivery, Sent, merge_delivery
 from spark_loadgen.errors import LoadFailed
 from spark_loadgen.histogram import Histogram, merge_series
-from spark_loadgen.model import Generator, LoadPlan, LoadResult, PartitionCounts, TaskDetails
-from spark_loadgen.producer import ProducerReport, sampling_stride
+from spark_loadgen.ledger import ProducerReport, sampling_stride
+from spark_loadgen.model import Generator, LoadPlan, LoadResult, PartitionCounts, TaskDetails, TransactionReport
 from spark_loadgen.task import Outcome
 from spark_loadgen.windows import SECOND_NS, Windows, max_rows, sum_rows
-
-_PRODUCE_METRICS = ("produce_response", "produce_service", "send_delay")
 
 
 def merge_outcomes(
@@ -44,7 +42,7 @@ def merge_outcomes(
     cpu_ratio = max_rows(report.cpu_ratio for report in reports)
     cpu_ratio = cpu_ratio[:seconds] + [0.0] * (seconds - len(cpu_ratio))
     histograms = {
-        metric: merge_series(report.histograms[metric] for report in producers) for metric in _PRODUCE_METRICS
+        metric: merge_series(report.histograms[metric] for report in producers) for metric in producers[0].histograms
     }
     histograms["e2e_response"] = merge_series(report.e2e_response for report in consumers)
     errors: Counter[str] = Counter()
@@ -70,6 +68,7 @@ def merge_outcomes(
         errors=dict(errors.most_common()),
         measure_start_s=float(course.measure_start_s),
         closed_loop=plan.schedule is None,
+        transactions=_transactions(producers),
         steady=course.steady,
         backlog=backlog_report(plan, course.consumers_start_s, rows, lag, consumers),
         lag=lag,
@@ -116,6 +115,17 @@ def _delivery(plan: LoadPlan, producers: Sequence[ProducerReport], consumers: Se
         unread=[None if None in left else sum(count for count in left if count) for left in unread],
         committed_only=plan.consumer_config.get("isolation.level", "read_committed") == "read_committed",
         checked=plan.check_delivery,
+    )
+
+
+def _transactions(producers: Sequence[ProducerReport]) -> TransactionReport | None:
+    reports = [report.transactions for report in producers if report.transactions is not None]
+    if not reports:
+        return None
+    return TransactionReport(
+        committed=sum(report.committed for report in reports),
+        aborted=sum(report.aborted for report in reports),
+        failed=sum(report.failed for report in reports),
     )
 
 

@@ -19,9 +19,10 @@ from spark_loadgen.channel import ClockReading, TaskChannel
 from spark_loadgen.consumer import ConsumerLoad, ConsumerReport
 from spark_loadgen.content import Content
 from spark_loadgen.errors import LoadSetupError
+from spark_loadgen.ledger import ProducerReport
 from spark_loadgen.model import GeneratedPayload, LoadPlan, Role
 from spark_loadgen.phases import Phases
-from spark_loadgen.producer import ProducerLoad, ProducerReport
+from spark_loadgen.producer import ProducerLoad
 
 START_TIMEOUT_S: Final = 180
 _METADATA_TIMEOUT_S: Final = 10

@@ -1,0 +1,119 @@
+"""Records of one worker, ready to be handed to the client: blocks of arguments, made ahead of their time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+from operator import add, length_hint
+from typing import Any, Final
+
+import numpy as np
+from confluent_kafka import KafkaException
+
+from spark_loadgen.content import Content
+from spark_loadgen.dealing import partitions_of
+from spark_loadgen.model import LoadPlan
+from spark_loadgen.schedule import Schedule
+from spark_loadgen.stamp import encode_stamps
+
+_BLOCK_BYTES: Final = 1 << 20
+_BLOCK_RECORDS_MAX: Final = 1024
+# The records of a closed loop are stamped when their block is made; a small one is soon sent.
+_CLOSED_LOOP_BLOCK_RECORDS: Final = 128
+_NO_PARTITION: Final = -1
+_CALLBACK: Final = 4
+"""Position of the delivery callback among the arguments of Producer.produce."""
+
+
+class Block:
+    """Consecutive records. `columns` are the arguments of Producer.produce, one list each; columns[1] holds values."""
+
+    __slots__ = ("columns", "first", "intended_ns")
+
+    def __init__(self, first: int, intended_ns: list[int], columns: list[list[Any]]) -> None:
+        self.first = first
+        self.intended_ns = intended_ns
+        self.columns = columns
+
+    @property
+    def end(self) -> int:
+        """Sequence of the record after the last."""
+        return self.first + len(self.intended_ns)
+
+    def due_end(self, start: int, elapsed_ns: int) -> int:
+        """Sequence of the first record from `start` on that is not due yet."""
+        return self.first + bisect_right(self.intended_ns, elapsed_ns, start - self.first)
+
+    def value_bytes(self, sequence: int) -> int:
+        return len(self.columns[1][sequence - self.first])
+
+    def hand_over(self, produce: Callable[..., None], start: int, end: int) -> tuple[int, Exception | None]:
+        """Produce records `start` to `end` − 1. Returns where it ended, and why if before `end`.
+
+        One call of C code for all of them: a loop would cost half as much again as the client's part.
+        """
+        at, until = start - self.first, end - self.first
+        topics, values, *others = self.columns
+        values_left = iter(values[at:until])
+        calls = map(produce, topics[at:until], values_left, *[column[at:until] for column in others])
+        try:
+            deque(calls, maxlen=0)
+        except (BufferError, KafkaException) as refusal:
+            # The value of the call that failed has been taken as well.
+            return end - length_hint(values_left) - 1, refusal
+        return end, None
+
+    def hand_over_timed(self, produce: Callable[..., None], sequence: int, callback: Callable[..., None]) -> None:
+        """Produce one record with a delivery callback of its own. Raises BufferError and KafkaException."""
+        arguments = [column[sequence - self.first] for column in self.columns]
+        arguments += (None, None, None, _NO_PARTITION, None)[len(arguments) : _CALLBACK + 1]
+        arguments[_CALLBACK] = callback
+        produce(*arguments)
+
+
+class Blocks:
+    """Makes the blocks of one worker, one after the other."""
+
+    def __init__(self, plan: LoadPlan, worker: int, magic: int, content: Content, schedule: Schedule | None) -> None:
+        self._worker = worker
+        self._magic = magic
+        self._content = content
+        self._schedule = schedule
+        most = _BLOCK_RECORDS_MAX if schedule else _CLOSED_LOOP_BLOCK_RECORDS
+        self._records = max(16, min(most, int(_BLOCK_BYTES / content.mean_value_bytes)))
+        if plan.pairs:
+            self._places = partitions_of(plan.topics, plan.partitions, plan.producers, worker)
+        else:
+            # No partition: the client fills one partition's batch after the other, as it does for most applications.
+            # Order can be checked all the same, since a partition keeps the order of the calls.
+            shift = worker % len(plan.topics)
+            self._places = [(topic, _NO_PARTITION) for topic in (*plan.topics[shift:], *plan.topics[:shift])]
+        self._partitioned = plan.pairs
+        self._keyed = plan.keys is not None
+
+    def after(self, block: Block | None, total: int | None, elapsed_ns: int) -> Block:
+        """The next block, not beyond record `total`. Records of a closed loop are meant to go at `elapsed_ns`, now."""
+        first = block.end if block else 0
+        end = first + self._records if total is None else min(first + self._records, total)
+        sequences = np.arange(first, end, dtype=np.int64)
+        if self._schedule is None:
+            intended_ns = np.full(len(sequences), elapsed_ns, dtype=np.int64)
+        else:
+            intended_ns = self._schedule.intended_ns(sequences, self._worker)
+        stamps = encode_stamps(self._worker, self._magic, first, intended_ns)
+        values = list(map(add, stamps, self._content.bodies_in_row(self._worker, first, len(stamps))))
+        return Block(first, intended_ns.tolist(), self._columns(first, values, sequences))
+
+    def _columns(self, first: int, values: list[bytes], sequences: np.ndarray[Any, Any]) -> list[list[Any]]:
+        count = len(values)
+        start = first % len(self._places)
+        places = (self._places * (1 + (start + count) // len(self._places)))[start : start + count]
+        columns: list[list[Any]] = [[topic for topic, _ in places], values]
+        if self._keyed or self._partitioned or self._content.headers:
+            columns.append(self._content.keys(self._worker, sequences) or [None] * count)
+            columns.append([partition for _, partition in places])
+        if self._content.headers:
+            # Callback, its alias, the timestamp (0 = now), headers.
+            columns += [[None] * count, [None] * count, [0] * count, [self._content.headers] * count]
+        return columns

@@ -1,0 +1,160 @@
+"""What a producer measures while it runs, whichever driver sends: counts per second, latency histograms, progress.
+
+A driver tells the ledger its totals since T0 and its timed records; the ledger files them and makes the report.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_loadgen.histogram import HistogramSeries
+from spark_loadgen.model import LoadPlan, TransactionReport
+from spark_loadgen.windows import SECOND_NS, SecondMeter, Windows
+
+_SAMPLES_PER_S: Final = 20_000
+# Of a closed loop, whose rate nobody knows before: as many a second or fewer on present machines.
+_CLOSED_LOOP_STRIDE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerReport:
+    """What one producer measured. Times in ns.
+
+    first_send_delay_ns: of the first record that was timed; None in a closed loop. backpressure: how often the client's
+    queue was full. histograms: metric -> second -> encoded histogram.
+    """
+
+    sent: int
+    acked: int
+    failed_sequences: Sequence[int]
+    aborted_sequences: Sequence[int] | NDArray[np.int64]
+    windows: Windows
+    cpu_ns: list[int]
+    cpu_ratio: list[float]
+    histograms: dict[str, dict[int, bytes]]
+    first_send_delay_ns: int | None
+    backpressure: int
+    errors: dict[str, int]
+    transactions: TransactionReport | None = None
+
+
+class Totals(NamedTuple):
+    """Since T0; the fields are rows of Windows. sent includes what the client refused, which has failed as well."""
+
+    sent: int = 0
+    acked: int = 0
+    acked_bytes: int = 0
+    failed: int = 0
+    aborted: int = 0
+
+
+def sampling_stride(plan: LoadPlan) -> int:
+    """One record in how many is timed, by schedule index: every one up to 20 000/s per producer."""
+    if plan.schedule is None:
+        return _CLOSED_LOOP_STRIDE
+    return max(1, -(-int(plan.schedule.rate_max_per_s / plan.producers) // _SAMPLES_PER_S))
+
+
+class Ledger:
+    """`start` at T0, then `account` and `turn` a few hundred times a second."""
+
+    def __init__(self, plan: LoadPlan) -> None:
+        self._closed_loop = plan.schedule is None
+        self._windows = Windows()
+        self._meter = SecondMeter()
+        self._filed = Totals()
+        self._response = HistogramSeries()
+        self._service = HistogramSeries()
+        self._send_delay = HistogramSeries()
+        self._commit = HistogramSeries() if plan.transactions else None
+        self._first_send_delay_ns: int | None = None
+        self.errors: Counter[str] = Counter()
+
+    def start(self) -> None:
+        self._meter.start()
+
+    def account(self, elapsed_ns: int, totals: Totals) -> None:
+        """File what happened since the last time under the present second."""
+        if totals == self._filed:
+            return
+        second = elapsed_ns // SECOND_NS
+        for name, amount, before in zip(Totals._fields, totals, self._filed, strict=True):
+            if amount != before:
+                self._windows.add(name, second, amount - before)  # type: ignore[arg-type]
+        self._filed = totals
+
+    def turn(self, elapsed_ns: int) -> bool:
+        """True once for each turn to a new second."""
+        return self._meter.advance(elapsed_ns)
+
+    def record_sends(self, intended_ns: NDArray[np.int64], sent_ns: NDArray[np.int64]) -> None:
+        """Timed records, when they left. All instants here are since T0; a closed loop intends nothing."""
+        if self._closed_loop:
+            return
+        delays_ns = sent_ns - intended_ns
+        if self._first_send_delay_ns is None:
+            self._first_send_delay_ns = int(delays_ns[0])
+        self._send_delay.record(delays_ns, intended_ns // SECOND_NS)
+
+    def record_acks(
+        self, intended_ns: NDArray[np.int64], sent_ns: NDArray[np.int64], acked_ns: NDArray[np.int64]
+    ) -> None:
+        """Timed records, when they were acknowledged."""
+        if self._closed_loop:
+            intended_ns = sent_ns
+        seconds = intended_ns // SECOND_NS
+        self._response.record(acked_ns - intended_ns, seconds)
+        self._service.record(acked_ns - sent_ns, seconds)
+
+    def record_commit(self, started_ns: int, ended_ns: int) -> None:
+        assert self._commit is not None, "a plan without transactions"
+        self._commit.record(np.array([ended_ns - started_ns]), np.array([ended_ns // SECOND_NS]))
+
+    def progress(self) -> dict[str, Any]:
+        """For the driver, about the second that is just over."""
+        last = self._meter.second - 1
+        return {
+            "kind": "progress",
+            "second": last,
+            "sent": self._windows.at("sent", last),
+            "acked": self._windows.at("acked", last),
+            "totals": self._filed._asdict(),
+            "cpu_ratio": self._meter.cpu_ratio[-1],
+            "p50_ns": self._response.percentile(last, 50),
+            "p99_ns": self._response.percentile(last, 99),
+        }
+
+    def report(
+        self,
+        failed_sequences: Sequence[int],
+        backpressure: int,
+        aborted_sequences: Sequence[int] | NDArray[np.int64] = (),
+        transactions: TransactionReport | None = None,
+    ) -> ProducerReport:
+        histograms = {
+            "produce_response": self._response,
+            "produce_service": self._service,
+            "send_delay": self._send_delay,
+        }
+        if self._commit is not None:
+            histograms["txn_commit"] = self._commit
+        return ProducerReport(
+            sent=self._filed.sent,
+            acked=self._filed.acked,
+            failed_sequences=failed_sequences,
+            aborted_sequences=aborted_sequences,
+            windows=self._windows,
+            cpu_ns=self._meter.cpu_ns,
+            cpu_ratio=self._meter.cpu_ratio,
+            histograms={name: series.encode() for name, series in histograms.items()},
+            first_send_delay_ns=self._first_send_delay_ns,
+            backpressure=backpressure,
+            errors=dict(self.errors),
+            transactions=transactions,
+        )
