@@ -8,10 +8,11 @@ again in each confirmation, with processes of its own, before head is held back.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from bench.agenda import FinishedCells
 from bench.compare import ONLY_CELL, Limits, Trials, change_for_the_worse, judge
 from bench.exit_codes import EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE, EXIT_INVALID, EXIT_OK, EXIT_REGRESSION, EXIT_TARGET
 from bench.metrics import METRICS, values_of
@@ -201,16 +202,28 @@ def describe_all(evaluation: Evaluation, places: Collection[Place]) -> list[str]
 
 def early_stop(
     policy: Policy, noise: Mapping[str, Sequence[float]], seed: int, only: Collection[Place] | None = None
-) -> Callable[[list[TrialSummary]], Collection[str]]:
-    """For a run: the cells that need no more trials, asked after each of them. All or none, as trials are paired."""
+) -> FinishedCells:
+    """For a run, asked before each block: stop as soon as more pairs would change nothing. All cells or none."""
 
-    def finished(summaries: list[TrialSummary]) -> Collection[str]:
-        cells = {summary.cell for summary in summaries}
-        if faults(summaries, (), HEAD):
-            return cells
-        return cells if is_decided(evaluate(summaries, policy, noise, seed, only), policy) else ()
+    def finished(summaries: Sequence[TrialSummary]) -> Mapping[str, str]:
+        reason = _reason_to_stop(summaries, policy, evaluate(summaries, policy, noise, seed, only))
+        return {summary.cell: reason for summary in summaries} if reason else {}
 
     return finished
+
+
+def _reason_to_stop(summaries: Sequence[TrialSummary], policy: Policy, evaluation: Evaluation) -> str | None:
+    if faults(summaries, (), HEAD):
+        return "head lost records"
+    blocks = {summary.block for summary in summaries if summary.factors[VARIANT] == BASE}
+    if blocks - {summary.block for summary in summaries if summary.factors[VARIANT] == HEAD}:
+        return "head failed"
+    if is_decided(evaluation, policy):
+        return f"decided by {evaluation.pairs_valid} pairs"
+    left = policy.pairs.max - max((summary.block for summary in summaries), default=0)
+    if evaluation.pairs_valid + left < policy.pairs.min:
+        return f"{policy.pairs.min} valid pairs are out of reach"
+    return None
 
 
 def _not_confirmed(confirmation: Evaluation, text: str, strict: bool) -> Outcome:

@@ -106,9 +106,19 @@ def test_decided_stops_and_undecided_goes_on() -> None:
     finished = gate.early_stop(POLICY, {}, seed=3)
     for blocks, ratio, done in ((4, 0.5, False), (6, 0.5, True), (8, 1.0, True), (6, 0.95, False)):
         cells = finished(run(ratio, blocks))
-        assert cells == ({"variant=base", "variant=head"} if done else ()), (blocks, ratio)
+        told = f"decided by {blocks} pairs"
+        assert cells == ({"variant=base": told, "variant=head": told} if done else {}), (blocks, ratio)
     never = POLICY.model_copy(update={"pairs": POLICY.pairs.model_copy(update={"stop_when": "never"})})
-    assert gate.early_stop(never, {}, seed=3)(run(0.5, 9)) == ()
+    assert gate.early_stop(never, {}, seed=3)(run(0.5, 9)) == {}
+
+
+def test_what_cannot_be_decided_any_more_stops() -> None:
+    finished = gate.early_stop(POLICY, {}, seed=3)
+    assert finished([*run(1.0, 2), summary(3, {"variant": "base"})])["variant=base"] == "head failed"
+    late = [summary(block, {"variant": v}, reason=LATE) for block in range(1, 8) for v in ("base", "head")]
+    assert not finished(late)
+    late += [summary(8, {"variant": v}, reason=LATE) for v in ("base", "head")]
+    assert finished(late)["variant=head"] == "5 valid pairs are out of reach"
 
 
 @pytest.mark.parametrize(("variant", "reason", "count"), [("head", LOST, 1), ("base", LOST, 0), ("head", LATE, 0)])
