@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from spark_loadgen.consumer import ConsumerReport
@@ -27,16 +28,23 @@ def backlog_report(
     wanted_bytes = plan.start_after_backlog_bytes
     first_poll_s = min(report.first_poll_ns or 0 for report in consumers) / SECOND_NS
     caught_up_s = _last_record_s(consumers, lag) if plan.start_after_load else _caught_up_s(start_s, rows.acked, lag)
-    reading_s = caught_up_s - first_poll_s if caught_up_s is not None else 0.0
-    return BacklogReport(
+    report = BacklogReport(
         bytes=round(built_bytes),
         records=round(_until(rows.acked, start_s)),
         built_at_s=start_s if wanted_bytes is None or built_bytes >= wanted_bytes else None,
         caught_up_at_s=caught_up_s,
-        drain_records_per_s=_until(rows.received, caught_up_s) / reading_s if caught_up_s and reading_s > 0 else None,
-        drain_bytes_per_s=_until(rows.received_bytes, caught_up_s) / reading_s
-        if caught_up_s and reading_s > 0
-        else None,
+        drain_records_per_s=None,
+        drain_bytes_per_s=None,
+    )
+    if caught_up_s is None or caught_up_s <= first_poll_s:
+        return report
+    # The last record of all ends the reading, whatever share of its second that is.
+    end_s = math.ceil(caught_up_s)
+    reading_s = caught_up_s - first_poll_s
+    return replace(
+        report,
+        drain_records_per_s=sum(rows.received[:end_s]) / reading_s,
+        drain_bytes_per_s=sum(rows.received_bytes[:end_s]) / reading_s,
     )
 
 
