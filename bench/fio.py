@@ -67,7 +67,7 @@ class Job:
             f"--fallocate={'none' if self.sync else 'native'}",
             *(["--time_based"] if self.repeat else []),
             # What stays in the page cache is on no disk yet.
-            *(["--end_fsync=1"] if self.writes and not self.direct else []),
+            *(["--end_fsync=1"] if self.writes and not (self.direct or self.sync) else []),
             "--output-format=json",
             f"--output={report}",
             "--eta=never",

@@ -1,42 +1,55 @@
-"""What the host does while a trial runs, once a second: system under test, CPUs, the target's disk, dirty pages."""
+"""What the host does while a trial runs, once a second: CPU by group of processes, disk, network, caches, pressure."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from bench.results import HostSample, HostUse
+from bench.host.processes import ProcessGroups, process_table, resident_bytes, storage_bytes, use_by_group
+from bench.results import HostSample
 
 INTERVAL_S: Final = 1.0
 _MEMINFO: Final = Path("/proc/meminfo")
+_GAUGES: Final = {
+    "Dirty": "dirty_bytes",
+    "Writeback": "writeback_bytes",
+    "MemAvailable": "memory_available_bytes",
+}
+_PRESSURE: Final = Path("/proc/pressure")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Reading:
-    """Counters at one instant; those that only grow are compared with the reading before."""
+    """Counters and gauges at one instant.
+
+    A counter bears the name of the sample's field that is its growth per second; it is missing where the host does not
+    tell. CPU times of the host and times of the disks' operations are compared with other counters instead.
+    """
 
     monotonic_s: float
     busy_cpu_s: float
+    steal_cpu_s: float
     total_cpu_s: float
-    system_cpu_s: float | None
-    system_rss_bytes: int | None
-    disk_write_bytes: int | None
-    disk_read_bytes: int | None
-    dirty_bytes: int | None
-    writeback_bytes: int | None
+    counters: dict[str, float] = field(default_factory=dict)
+    gauges: dict[str, int] = field(default_factory=dict)
+    disk_read_ns: float | None = None
+    disk_write_ns: float | None = None
 
 
 class HostSampler:
-    """Reads in a thread of its own from `__enter__` to `__exit__`."""
+    """Reads in a thread of its own from `__enter__` to `__exit__`.
 
-    def __init__(self, process_ids: Sequence[int], device: str | None) -> None:
-        self._processes = [psutil.Process(pid) for pid in process_ids if psutil.pid_exists(pid)]
+    `device` names the target's disks, joined by +.
+    """
+
+    def __init__(self, groups: ProcessGroups, device: str | None) -> None:
+        self._groups = groups
         self._devices = device.split("+") if device else []
         self._readings: list[_Reading] = []
         self._stop = threading.Event()
@@ -72,88 +85,101 @@ class HostSampler:
         cpu = psutil.cpu_times()
         total_s = sum(cpu) - getattr(cpu, "guest", 0.0) - getattr(cpu, "guest_nice", 0.0)  # both are part of user, nice
         idle_s = cpu.idle + getattr(cpu, "iowait", 0.0)
-        system_cpu_s, system_rss_bytes = self._read_processes()
-        write_bytes, read_bytes = self._read_disks()
-        dirty_bytes, writeback_bytes = _read_page_cache()
-        return _Reading(
+        reading = _Reading(
             monotonic_s=time.monotonic(),
             busy_cpu_s=total_s - idle_s,
+            steal_cpu_s=getattr(cpu, "steal", 0.0),
             total_cpu_s=total_s,
-            system_cpu_s=system_cpu_s,
-            system_rss_bytes=system_rss_bytes,
-            disk_write_bytes=write_bytes,
-            disk_read_bytes=read_bytes,
-            dirty_bytes=dirty_bytes,
-            writeback_bytes=writeback_bytes,
         )
+        self._read_processes(reading)
+        self._read_disks(reading)
+        _read_network(reading)
+        _read_memory(reading)
+        _read_pressure(reading)
+        return reading
 
-    def _read_processes(self) -> tuple[float | None, int | None]:
-        if not self._processes:
-            return None, None
-        try:
-            cpu_times = [process.cpu_times() for process in self._processes]
-            rss_bytes = sum(process.memory_info().rss for process in self._processes)
-        except psutil.Error:
-            return None, None
-        return sum(times.user + times.system for times in cpu_times), rss_bytes
+    def _read_processes(self, reading: _Reading) -> None:
+        use = use_by_group(process_table(), self._groups)
+        # Stolen time is busy and nobody's here.
+        other_cpu_s = reading.busy_cpu_s - reading.steal_cpu_s
+        for name, group in use.items():
+            if group.cpu_s is not None:
+                reading.counters[f"{name}_cpu_ratio"] = group.cpu_s
+                other_cpu_s -= group.cpu_s
+        reading.counters["other_cpu_ratio"] = other_cpu_s
+        system = use["system"].process_ids
+        if (rss_bytes := resident_bytes(system)) is not None:
+            reading.gauges["system_rss_bytes"] = rss_bytes
+        if (moved := storage_bytes(system)) is not None:
+            reading.counters["system_read_bytes"], reading.counters["system_write_bytes"] = moved
 
-    def _read_disks(self) -> tuple[int | None, int | None]:
+    def _read_disks(self, reading: _Reading) -> None:
         if not self._devices:
-            return None, None
-        counters = psutil.disk_io_counters(perdisk=True)
+            return
+        counters = psutil.disk_io_counters(perdisk=True, nowrap=False)
         found = [counters[name] for name in self._devices if name in counters]
         if len(found) != len(self._devices):
-            return None, None
-        return sum(disk.write_bytes for disk in found), sum(disk.read_bytes for disk in found)
+            return
+        reading.counters["disk_read_bytes"] = sum(disk.read_bytes for disk in found)
+        reading.counters["disk_write_bytes"] = sum(disk.write_bytes for disk in found)
+        reading.counters["disk_read_operations"] = sum(disk.read_count for disk in found)
+        reading.counters["disk_write_operations"] = sum(disk.write_count for disk in found)
+        # Of several disks under one file system: their mean.
+        reading.counters["disk_util_ratio"] = sum(disk.busy_time for disk in found) / 1000 / len(found)
+        reading.disk_read_ns = sum(disk.read_time for disk in found) * 1e6
+        reading.disk_write_ns = sum(disk.write_time for disk in found) * 1e6
 
 
-def _read_page_cache() -> tuple[int | None, int | None]:
-    values: dict[str, int] = {}
-    with _MEMINFO.open(encoding="ascii") as file:
-        for line in file:
-            name, _, rest = line.partition(":")
-            if name in ("Dirty", "Writeback"):
-                values[name] = int(rest.split()[0]) * 1024
-    return values.get("Dirty"), values.get("Writeback")
+def _read_network(reading: _Reading) -> None:
+    interfaces = psutil.net_io_counters(pernic=True, nowrap=False)
+    loopback = interfaces.pop("lo", None)
+    reading.counters["net_received_bytes"] = sum(nic.bytes_recv for nic in interfaces.values())
+    reading.counters["net_sent_bytes"] = sum(nic.bytes_sent for nic in interfaces.values())
+    if loopback is not None:
+        reading.counters["loopback_bytes"] = loopback.bytes_sent
+
+
+def _read_memory(reading: _Reading) -> None:
+    for line in _MEMINFO.read_text(encoding="ascii").splitlines():
+        name, _, rest = line.partition(":")
+        if name in _GAUGES:
+            reading.gauges[_GAUGES[name]] = int(rest.split()[0]) * 1024
+
+
+def _read_pressure(reading: _Reading) -> None:
+    """Stalled time so far, in seconds; a kernel without PSI has no such files."""
+    for resource in ("cpu", "io", "memory"):
+        try:
+            text = (_PRESSURE / resource).read_text(encoding="ascii")
+        except OSError:
+            continue
+        for line in text.splitlines():
+            kind, _, rest = line.partition(" ")
+            reading.counters[f"{resource}_pressure_{kind}_ratio"] = int(rest.rpartition("total=")[2]) / 1e6
 
 
 def _difference(before: _Reading, after: _Reading, second: int) -> HostSample:
     elapsed_s = after.monotonic_s - before.monotonic_s
-
-    def grown(old: int | None, new: int | None) -> int | None:
-        return None if old is None or new is None else round((new - old) / elapsed_s)
-
+    values: dict[str, float] = dict(after.gauges)
+    for name, now in after.counters.items():
+        if (then := before.counters.get(name)) is not None:
+            # A clock tick can be counted for the host before it is for a process.
+            rate = max(0.0, (now - then) / elapsed_s)
+            values[name] = round(rate) if name.endswith("_bytes") else rate
     total_s = after.total_cpu_s - before.total_cpu_s
-    system_cpu_ratio = None
-    if before.system_cpu_s is not None and after.system_cpu_s is not None:
-        system_cpu_ratio = (after.system_cpu_s - before.system_cpu_s) / elapsed_s
-    return HostSample(
-        second=second,
-        cpu_ratio=(after.busy_cpu_s - before.busy_cpu_s) / total_s if total_s > 0 else 0.0,
-        system_cpu_ratio=system_cpu_ratio,
-        system_rss_bytes=after.system_rss_bytes,
-        disk_write_bytes=grown(before.disk_write_bytes, after.disk_write_bytes),
-        disk_read_bytes=grown(before.disk_read_bytes, after.disk_read_bytes),
-        dirty_bytes=after.dirty_bytes,
-        writeback_bytes=after.writeback_bytes,
-    )
+    if total_s > 0:
+        values["cpu_ratio"] = (after.busy_cpu_s - before.busy_cpu_s) / total_s
+        values["steal_ratio"] = (after.steal_cpu_s - before.steal_cpu_s) / total_s
+    for direction, then_ns, now_ns in (
+        ("read", before.disk_read_ns, after.disk_read_ns),
+        ("write", before.disk_write_ns, after.disk_write_ns),
+    ):
+        operations = values.get(f"disk_{direction}_operations", 0.0) * elapsed_s
+        if then_ns is not None and now_ns is not None and operations > 0:
+            values[f"disk_{direction}_latency_ns"] = (now_ns - then_ns) / operations
+    return _sample_of(second, values)
 
 
-def host_use(samples: Sequence[HostSample], start_s: float, end_s: float) -> HostUse:
-    """Means over [start_s, end_s)."""
-    measured = [sample for sample in samples if start_s <= sample.second < end_s]
-
-    def mean(values: list[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        return sum(known) / len(known) if known else None
-
-    rss_bytes = mean([sample.system_rss_bytes for sample in measured])
-    dirty = [sample.dirty_bytes for sample in measured if sample.dirty_bytes is not None]
-    return HostUse(
-        cpu_ratio=mean([sample.cpu_ratio for sample in measured]) or 0.0,
-        system_cpu_ratio=mean([sample.system_cpu_ratio for sample in measured]),
-        system_rss_bytes=None if rss_bytes is None else round(rss_bytes),
-        disk_write_bytes_per_s=mean([sample.disk_write_bytes for sample in measured]),
-        disk_read_bytes_per_s=mean([sample.disk_read_bytes for sample in measured]),
-        dirty_bytes_max=max(dirty, default=None),
-    )
+def _sample_of(second: int, values: Mapping[str, float]) -> HostSample:
+    fields: dict[str, float | None] = dict.fromkeys(HostSample.model_fields)
+    return HostSample.model_validate(fields | {"cpu_ratio": 0.0} | dict(values) | {"second": second})

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from bench.errors import UsageError
+from bench.run_lock import RunLock, is_abandoned
 from bench.units import human_bytes
 
 # What a run leaves free: a full file system harms more than the benchmark.
 SPARE_BYTES: Final = 256 << 20
+_PREFIX: Final = "highwater-"
 
 
 class StorageAreas:
@@ -21,6 +23,7 @@ class StorageAreas:
     def __init__(self, keep_data: bool = False) -> None:
         self.keep_data = keep_data
         self.directories: dict[str, Path] = {}
+        self._locks: list[RunLock] = []
 
     def __enter__(self) -> StorageAreas:
         return self
@@ -29,12 +32,19 @@ class StorageAreas:
         if not self.keep_data:
             for directory in self.directories.values():
                 shutil.rmtree(directory, ignore_errors=True)
+        for lock in self._locks:
+            lock.release()
 
     def add(self, name: str, target: Path, needed_bytes: int) -> None:
-        """Make the run's folder on a target. Raises UsageError when it cannot hold `needed_bytes`."""
+        """Make the run's folder on a target, and remove those of runs that were killed.
+
+        Raises UsageError when it cannot hold `needed_bytes`.
+        """
         if not target.is_dir():
             problem = "is not a directory" if target.exists() else "does not exist"
             raise UsageError(f"storage target {name}: {target} {problem}; make it first, or name another path")
+        for abandoned in filter(is_abandoned, target.glob(f"{_PREFIX}*")):
+            shutil.rmtree(abandoned, ignore_errors=True)
         free_bytes = shutil.disk_usage(target).free
         if free_bytes < needed_bytes + SPARE_BYTES:
             raise UsageError(
@@ -42,8 +52,10 @@ class StorageAreas:
                 f"{human_bytes(needed_bytes)}; free some space, or lower load.rate or phases.measure"
             )
         try:
-            directory = Path(tempfile.mkdtemp(prefix="highwater-", dir=target))
+            directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=target))
             self.directories[name] = directory
+            # A run that is killed leaves its data; the lock, which is then free, lets the next run see that.
+            self._locks.append(RunLock.take(directory))
             _probe(directory / "probe")
         except OSError as error:
             raise UsageError(f"storage target {name}: cannot write to {target}: {error.strerror or error}") from None

@@ -1,4 +1,7 @@
-"""Files out of the page cache and into it, and how much of them it holds. The host's settings are left alone."""
+"""Files out of the page cache and into it, how much of them it holds, and how much of that is still to be written.
+
+The host's settings are left alone.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,34 @@ import mmap
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
 from bench.errors import TrialError
+from bench.results import CacheDrop
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_CACHESTAT: Final = 451  # the same number on every architecture but Alpha, from Linux 6.5 on
+_DROP_CACHES: Final = Path("/proc/sys/vm/drop_caches")
+_PAGE_CACHE_ONLY: Final = "1"
+
+
+class CacheState(NamedTuple):
+    """What the page cache holds of some files."""
+
+    method: Literal["cachestat", "mincore"]
+    resident_bytes: int
+    unwritten_bytes: int | None
+    """Not on the disk yet; mincore cannot tell."""
+
+
+class _Range(ctypes.Structure):
+    _fields_ = (("offset", ctypes.c_uint64), ("length", ctypes.c_uint64))
+
+
+class _CacheStat(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("cache", "dirty", "writeback", "evicted", "recently_evicted"))
 
 
 def evict(paths: Iterable[Path]) -> None:
@@ -53,3 +78,44 @@ def resident_bytes(paths: Iterable[Path]) -> int:
                 raise OSError(ctypes.get_errno(), "mincore", str(path))
             pages += int((states & 1).sum())
     return pages * mmap.PAGESIZE
+
+
+def cache_state(paths: Iterable[Path]) -> CacheState:
+    """By cachestat(2), or by mincore(2) where the kernel has none. A file that goes away counts for nothing."""
+    paths = list(paths)
+    try:
+        found = [stat for path in paths if (stat := _cachestat(path)) is not None]
+    except OSError:
+        return CacheState("mincore", resident_bytes(path for path in paths if path.exists()), None)
+    resident = sum(int(stat.cache) for stat in found)
+    unwritten = sum(int(stat.dirty) + int(stat.writeback) for stat in found)
+    return CacheState("cachestat", resident * mmap.PAGESIZE, unwritten * mmap.PAGESIZE)
+
+
+def drop_all(directory: Path) -> CacheDrop:
+    """Empty the host's page cache of what is clean, after writing out the file system of `directory`."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            _libc.syncfs(descriptor)
+        finally:
+            os.close(descriptor)
+        _DROP_CACHES.write_text(_PAGE_CACHE_ONLY, encoding="ascii")
+    except OSError:
+        return "not_permitted"
+    return "dropped"
+
+
+def _cachestat(path: Path) -> _CacheStat | None:
+    """None for a file that is gone. Raises OSError when the kernel has no cachestat or forbids it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        whole, stat = _Range(0, 0), _CacheStat()  # length 0: to the end of the file
+        if _libc.syscall(_CACHESTAT, descriptor, ctypes.byref(whole), ctypes.byref(stat), 0):
+            raise OSError(ctypes.get_errno(), "cachestat", str(path))
+        return stat
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,101 @@
+"""Whose CPU time it is: the nearest ancestor with a group decides."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bench.host.processes import (
+    Process,
+    ProcessGroups,
+    process_table,
+    resident_bytes,
+    storage_bytes,
+    use_by_group,
+)
+
+TABLE = {
+    1: Process(parent=0, cpu_s=100.0),
+    10: Process(parent=1, cpu_s=1.0),  # the harness
+    11: Process(parent=10, cpu_s=2.0),  # its broker
+    12: Process(parent=11, cpu_s=4.0),  # the broker's helper
+    13: Process(parent=10, cpu_s=8.0),  # ZooKeeper
+    14: Process(parent=10, cpu_s=16.0),  # Spark's JVM
+    15: Process(parent=14, cpu_s=32.0),  # a load task
+    20: Process(parent=1, cpu_s=64.0),  # somebody else
+}
+
+
+def test_a_root_inside_another_group_is_its_own_groups_alone() -> None:
+    use = use_by_group(TABLE, ProcessGroups(system=(11,), attendants=(13,), generator=(10,)))
+    assert {name: (sorted(group.process_ids), group.cpu_s) for name, group in use.items()} == {
+        "system": ([11, 12], 6.0),
+        "attendants": ([13], 8.0),
+        "generator": ([10, 14, 15], 49.0),
+    }
+
+
+def test_a_group_without_processes_has_used_an_unknown_amount() -> None:
+    use = use_by_group(TABLE, ProcessGroups(system=(99,)))
+    assert use["system"].cpu_s is None
+    assert use["attendants"].process_ids == ()
+
+
+def test_a_circle_of_parents_ends() -> None:
+    circle = {2: Process(parent=3, cpu_s=1.0), 3: Process(parent=2, cpu_s=1.0)}
+    assert use_by_group(circle, ProcessGroups(system=(9,)))["system"].cpu_s is None
+
+
+def test_a_name_with_brackets_and_spaces_is_a_name(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/stat").write_text("7 (a) b (c) S 3 " + " ".join(str(number) for number in range(5, 53)) + "\n")
+    (tmp_path / "self").mkdir()
+    (process,) = process_table(tmp_path).values()
+    assert process.parent == 3
+    assert process.cpu_s == pytest.approx((14 + 15 + 16 + 17) / 100)
+
+
+def test_what_a_child_used_stays_in_the_sum_when_it_ends() -> None:
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}]); print(flush=True); input()"
+    process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        use = use_by_group(process_table(), ProcessGroups(system=(process.pid,)))["system"]
+        assert use.process_ids == (process.pid,)
+        assert use.cpu_s is not None
+        assert use.cpu_s >= 0.29
+    finally:
+        process.communicate(b"\n")
+
+
+def test_bytes_that_a_process_had_written_are_its_own(tmp_path: Path) -> None:
+    script = (
+        "import os, sys\n"
+        "with open(sys.argv[1], 'wb') as file:\n"
+        "    file.write(bytes(1 << 20)); file.flush(); os.fsync(file.fileno())\n"
+        "print(flush=True); input()"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "file")]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        moved = storage_bytes([process.pid])
+        assert moved is not None
+        assert moved[1] >= 1 << 20
+        resident = resident_bytes([process.pid])
+        assert resident is not None
+        assert resident > 1 << 20
+    finally:
+        process.communicate(b"\n")
+    deadline_s = time.monotonic() + 10
+    while (gone := storage_bytes([process.pid])) is not None and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert gone is None
+    assert resident_bytes([process.pid]) is None
