@@ -107,6 +107,45 @@ def explain(
     _print_everywhere(console, knob)
 
 
+@app.command()
+def profiles() -> None:
+    """List the host profiles that a workload file can name (host.profile), and what they would set here.
+
+    Exit code: 0.
+    """
+    from .profile_session import plan_profile
+    from .profiles import PROFILES
+
+    facts = collect()
+    console = Console(highlight=False)
+    for profile in PROFILES:
+        console.print(Text.assemble((profile.name, "bold"), f": {profile.purpose}"))
+        try:
+            changes = plan_profile(profile, facts, Workload())
+        except TuningError as error:
+            console.print(Padding(Text(str(error), style="yellow"), (0, 0, 0, 2)))
+            continue
+        for change in changes:
+            what = f"{change.before} → {change.after}" if change.before != change.after else f"{change.after} already"
+            console.print(Padding(f"{change.name}: {what}", (0, 0, 0, 2)))
+
+
+@app.command()
+def rollback() -> None:
+    """Take back the host profile that a killed benchmark left in force.
+
+    Exit code: 0 restored or nothing to restore, 2 the host cannot be restored or a living run holds the profile.
+    """
+    from .profile_session import recover
+
+    with _usage_errors():
+        restored = [change for change in recover(collect().files) if change.before != change.after]
+    for change in restored:
+        typer.echo(f"{change.name} = {change.before}")
+    if not restored:
+        typer.echo("no host profile is in force")
+
+
 @contextmanager
 def _usage_errors() -> Iterator[None]:
     try:

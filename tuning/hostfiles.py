@@ -86,3 +86,13 @@ class HostFiles:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+    def remove_file(self, path: str) -> None:
+        """Remove a file for good. Raises OSError."""
+        target = self.locate(path)
+        target.unlink()
+        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
