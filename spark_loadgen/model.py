@@ -12,6 +12,7 @@ from spark_loadgen.histogram import Histogram
 from spark_loadgen.records import NO_HEADERS, FilePayload, GeneratedPayload, Headers, Keys, Sizes
 from spark_loadgen.schedule import OpenSchedule, Schedule
 from spark_loadgen.windows import SECOND_NS
+from spark_loadgen.wire.settings import WireSettings, check_wire
 
 __all__ = [
     "BacklogReport",
@@ -146,8 +147,9 @@ class LoadPlan:
             )
         if self.schedule is not None:
             self._check_schedule(self.schedule)
-        if self.driver == "wire" and self.transactions is not None:
-            raise LoadSetupError("the wire driver sends no transactions; use the client driver")
+        if self.driver == "wire":
+            check_wire(self.sizes, self.keys, transactional=self.transactions is not None)
+            WireSettings.of(self.producer_config)
         if self.pairs:
             self._check_pairs()
         if self.start_after_load and self.start_after_backlog_bytes is not None:

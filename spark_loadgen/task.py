@@ -127,6 +127,13 @@ def _prepare(job: Job, number: int, role: Role) -> Load:
     """Everything that takes time and could fail, before the clock starts. Raises LoadSetupError."""
     plan = job.plan
     content = Content(plan, job.payload)
+    if role == "producer" and plan.driver == "wire":
+        # Imported here: a load without it does without what it needs on the executors.
+        from spark_loadgen.wire.producer import WireProducer
+
+        wire = WireProducer(plan, number, job.magic, content)
+        wire.prepare()
+        return wire
     load: ProducerLoad | ConsumerLoad
     try:
         if role == "producer":

@@ -7,6 +7,7 @@ records lie a constant stride apart. Layout: https://kafka.apache.org/documentat
 
 from __future__ import annotations
 
+import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from spark_loadgen.errors import LoadSetupError
 from spark_loadgen.stamp import STAMP, STAMP_BYTES
 
 HEADER_BYTES: Final = 61
@@ -145,7 +147,7 @@ class BatchBuffer:
                 return stretch.start_byte + (count - stretch.first) * stretch.record_bytes
         raise ValueError(f"{count} records do not fit; {self.records_max} do")
 
-    def fill(self, first: int, count: int, intended_ns: NDArray[np.int64] | int) -> None:
+    def fill(self, first: int, count: int, intended_ns: NDArray[np.int64]) -> None:
         """Write the batch of records `first` to `first + count − 1`, as created now."""
         for stretch in self._stretches:
             n = min(count, stretch.end) - stretch.first
@@ -153,10 +155,7 @@ class BatchBuffer:
                 break
             start = first + stretch.first
             stretch.sequences[:n] = np.arange(start, start + n)
-            if isinstance(intended_ns, int):
-                stretch.intended_ns[:n] = intended_ns
-            else:
-                stretch.intended_ns[:n] = intended_ns[stretch.first : stretch.first + n]
+            stretch.intended_ns[:n] = intended_ns[stretch.first : stretch.first + n]
             if stretch.bodies is not None:
                 stretch.bodies[:n] = self._pool.at(start, n)
         now_ms, at, end = time.time_ns() // 1_000_000, self._room, self._end_of(count)
@@ -172,9 +171,14 @@ class BatchBuffer:
 
 
 def _checksum() -> Checksum:
-    # Imported here: executors need it for this driver alone.
-    from crc32c import crc32c
-
+    """Raises LoadSetupError where the package is missing: executors need it for this driver alone."""
+    try:
+        from crc32c import crc32c
+    except ImportError as error:
+        raise LoadSetupError(
+            f"executor {socket.gethostname()} lacks the package crc32c, which the wire driver needs: install it there, "
+            "or use the client driver"
+        ) from error
     checksum: Checksum = crc32c
     return checksum
 

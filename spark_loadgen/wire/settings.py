@@ -55,8 +55,10 @@ class WireSettings:
         return cls(**known)
 
 
-def check_records(sizes: Sizes | None, keys: Keys | None) -> None:
+def check_wire(sizes: Sizes | None, keys: Keys | None, *, transactional: bool) -> None:
     """Raises LoadSetupError for records that the wire driver cannot prepare."""
+    if transactional:
+        raise LoadSetupError("the wire driver sends no transactions; use the client driver")
     if not isinstance(sizes, FixedSize):
         raise LoadSetupError("the wire driver sends values of one size; name one, or use the client driver")
     if keys is not None:

@@ -1,0 +1,147 @@
+"""One connection to one broker: frames out without waiting, answers in; and the blocking exchange before the load."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from spark_loadgen.wire.batch import BatchBuffer
+from spark_loadgen.wire.lanes import Batch, Lane
+from spark_loadgen.wire.protocol import (
+    LENGTH,
+    METADATA,
+    METADATA_VERSION,
+    PRODUCE,
+    PRODUCE_VERSION,
+    Cluster,
+    MalformedAnswerError,
+    api_versions_request,
+    correlation_of,
+    metadata_request,
+    parse_api_versions,
+    parse_metadata,
+)
+
+_CONNECT_TIMEOUT_S: Final = 10.0
+_READ_BYTES: Final = 1 << 16
+_ANSWER_BYTES_MAX: Final = 100 << 20
+_NOTHING: Final = memoryview(b"")
+
+
+class Connection:
+    """A non-blocking connection that carries Produce requests. Errors of the network are OSError.
+
+    `in_flight` holds, oldest first, correlation id, partition and batch of each request that is not answered. At most
+    one frame at a time is on its way into the kernel (`sending`).
+    """
+
+    def __init__(self, address: tuple[str, int], buffer: BatchBuffer, send_buffer_bytes: int) -> None:
+        self.address = address
+        self.buffer = buffer
+        self.in_flight: deque[tuple[int, Lane, Batch, int]] = deque()
+        self.quiet_until_ns = 0
+        self._outgoing = _NOTHING
+        self._incoming = bytearray()
+        self._correlation = 0
+        family, kind, protocol, _, resolved = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0]
+        self.socket = socket.socket(family, kind, protocol)
+        self.socket.setblocking(False)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if send_buffer_bytes:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+        self._connecting = self.socket.connect_ex(resolved) == errno.EINPROGRESS
+
+    @property
+    def sending(self) -> bool:
+        return self._connecting or bool(self._outgoing)
+
+    def next_correlation(self) -> int:
+        self._correlation = self._correlation + 1 & 0x7FFFFFFF
+        return self._correlation
+
+    def start(self, frame: memoryview) -> None:
+        """Begin to send; `push` until it is through. The memory must not change before that."""
+        self._outgoing = frame
+
+    def push(self) -> bool:
+        """Hand the kernel what it takes; True when nothing is left."""
+        if self._connecting:
+            if error := self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                raise OSError(error, os.strerror(error))
+            if not select.select([], [self.socket], [], 0)[1]:
+                return False
+            self._connecting = False
+        while self._outgoing:
+            try:
+                self._outgoing = self._outgoing[self.socket.send(self._outgoing) :]
+            except BlockingIOError:
+                return False
+        self._outgoing = _NOTHING
+        return True
+
+    def answers(self) -> Iterator[bytes]:
+        """Every whole answer that has arrived, without its length. Raises MalformedAnswerError."""
+        try:
+            data = self.socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            raise ConnectionResetError(errno.ECONNRESET, "the broker closed the connection")
+        self._incoming += data
+        while len(self._incoming) >= LENGTH.size:
+            size = LENGTH.unpack_from(self._incoming)[0]
+            if not LENGTH.size <= size <= _ANSWER_BYTES_MAX:
+                raise MalformedAnswerError(f"an answer of {size} bytes")
+            end = LENGTH.size + size
+            if len(self._incoming) < end:
+                return
+            yield bytes(self._incoming[LENGTH.size : end])
+            del self._incoming[:end]
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def fetch_cluster(addresses: Sequence[tuple[str, int]], client_id: str, topics: Sequence[str]) -> Cluster:
+    """Ask one broker after the other for the leaders of `topics`; blocks. Raises OSError when none answers.
+
+    Raises MalformedAnswerError when the first that does speaks an older protocol.
+    """
+    problem = OSError("no broker is named")
+    for address in addresses:
+        try:
+            with socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S) as connection:
+                spoken = parse_api_versions(_exchange(connection, api_versions_request(1, client_id)))
+                for api, version in ((PRODUCE, PRODUCE_VERSION), (METADATA, METADATA_VERSION)):
+                    low, high = spoken.get(api, (0, -1))
+                    if not low <= version <= high:
+                        raise MalformedAnswerError("a protocol older than that of Kafka 2.1")
+                return parse_metadata(_exchange(connection, metadata_request(2, client_id, topics)))
+        except OSError as error:
+            problem = error
+    raise problem
+
+
+def _exchange(connection: socket.socket, frame: bytes) -> bytes:
+    connection.sendall(frame)
+    size = LENGTH.unpack(_exactly(connection, LENGTH.size))[0]
+    if not LENGTH.size <= size <= _ANSWER_BYTES_MAX:
+        raise MalformedAnswerError(f"an answer of {size} bytes")
+    answer = _exactly(connection, size)
+    correlation_of(answer)
+    return answer
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            raise ConnectionResetError(errno.ECONNRESET, "the broker closed the connection")
+        data += part
+    return bytes(data)
