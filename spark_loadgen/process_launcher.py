@@ -93,7 +93,8 @@ class ProcessLauncher:
                 plan, (_LOOPBACK, _LOOPBACK), self._run_tasks, self._kill_workers, plan.tasks, on_progress, should_stop
             )
         except BaseException:
-            self._end_workers()  # some may be in the middle of the load
+            self._kill_workers()  # some may be in the middle of the load
+            self._end_workers()
             raise
 
     def _start_workers(self, count: int) -> None:
