@@ -1,0 +1,46 @@
+"""What most formats are made from: per cell and metric the values of its valid trials, and their median."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from bench.compare import ONLY_CELL
+from bench.metrics import METRICS, MetricDefinition
+from bench.results import RunResult, TrialResult
+from bench.statistics import bootstrap_median_ci
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One metric of one cell over the trials that may be used, in the order they ran."""
+
+    cell: str
+    metric: MetricDefinition
+    values: list[float]
+    ci95: tuple[float, float] | None
+
+    @property
+    def value(self) -> float:
+        return median(self.values)
+
+    @property
+    def name(self) -> str:
+        """Of the two, for formats that have one name only."""
+        return self.metric.name if self.cell == ONLY_CELL else f"{self.cell}:{self.metric.name}"
+
+
+def usable(trials: list[TrialResult]) -> list[TrialResult]:
+    """An invalid trial's figures go nowhere."""
+    return [trial for trial in trials if trial.summary.verdict.state != "invalid"]
+
+
+def estimates(result: RunResult) -> Iterator[Estimate]:
+    """Metrics in the order of the table, cell by cell; a metric that no trial has is left out."""
+    for cell, trials in result.cells().items():
+        summaries = [trial.summary for trial in usable(trials)]
+        for definition in METRICS.values():
+            values = [float(value) for summary in summaries if (value := definition.read(summary)) is not None]
+            if values:
+                yield Estimate(cell, definition, values, bootstrap_median_ci(values, seed=result.manifest.seed))

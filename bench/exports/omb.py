@@ -1,0 +1,115 @@
+"""OpenMessaging Benchmark's result JSON (TestResult.java), a file per usable trial, for scripts that read OMB's.
+
+OMB's `publishLatency` runs from the actual send (our service time) in ms, its `publishDelayLatency` is how late the
+send was in µs, its end-to-end latency is in ms; series have one entry per ten seconds of the measured phase.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from hdrh.histogram import HdrHistogram
+
+from bench.exports import ExportedFile, text_file
+from bench.exports.estimates import usable
+from bench.histogram_log import mean_of, read_histogram
+from bench.results import Metric, RunResult, TrialResult, Window
+
+_WINDOW_S: Final = 10
+_NS_PER_MS: Final = 1e6
+_NS_PER_US: Final = 1e3
+_PERCENTILES: Final = {
+    "50pct": 50.0,
+    "75pct": 75.0,
+    "95pct": 95.0,
+    "99pct": 99.0,
+    "999pct": 99.9,
+    "9999pct": 99.99,
+    "99999pct": 99.999,
+}
+
+Convert = Callable[[float], float]
+
+
+def export(result: RunResult) -> list[ExportedFile]:
+    trials = [trial for trials in result.cells().values() for trial in usable(trials)]
+    return [
+        text_file(json.dumps(_document(result, trial), indent=2) + "\n", f"-{trial.summary.trial_id}")
+        for trial in trials
+    ]
+
+
+def _document(result: RunResult, trial: TrialResult) -> dict[str, Any]:
+    summary = trial.summary
+    measured = [window for window in trial.windows() if window.phase == "measure"]
+    spans = [measured[start : start + _WINDOW_S] for start in range(0, len(measured), _WINDOW_S)]
+    document: dict[str, Any] = {
+        "workload": f"{result.manifest.name} {summary.cell}",
+        "driver": f"{summary.system.kind} {summary.system.version}",
+        "messageSize": round(summary.achieved_bytes_per_s / summary.achieved_per_s) if summary.achieved_per_s else 0,
+        "topics": _setting(result, trial, "topics", "count", 1),
+        "partitions": _setting(result, trial, "topics", "partitions", 1),
+        "producersPerTopic": summary.generator.producers,
+        "consumersPerTopic": summary.generator.consumers,
+        "publishRate": [_rate(span, "acked") for span in spans],
+        "publishErrorRate": [_rate(span, "failed") for span in spans],
+        "consumeRate": [_rate(span, "received") for span in spans],
+        "backlog": [span[-1].lag or 0 for span in spans],
+    }
+    document |= _latencies(trial, spans, "publishLatency", "produce_service", _to_ms)
+    document |= _latencies(trial, spans, "publishDelayLatency", "send_delay", _to_us)
+    if summary.e2e is not None:
+        document |= _latencies(trial, spans, "endToEndLatency", "e2e_response", _to_ms)
+    return document
+
+
+def _latencies(
+    trial: TrialResult, spans: list[list[Window]], name: str, metric: Metric, convert: Convert
+) -> dict[str, Any]:
+    """A series per percentile, and the aggregate over the measured phase with its quantiles."""
+    path = trial.histogram_path(metric)
+    series = [_figures(read_histogram(path, span[0].second, span[-1].second + 1), convert) for span in spans]
+    found: dict[str, Any] = {f"{name}{label}": [figures[label] for figures in series] for label in _labels()}
+    whole = read_histogram(path, spans[0][0].second, spans[-1][-1].second + 1) if spans else None
+    if whole is not None:
+        aggregated = f"aggregated{name[0].upper()}{name[1:]}"
+        found |= {f"{aggregated}{label}": value for label, value in _figures(whole, convert).items()}
+        found[f"{aggregated}Quantiles"] = {
+            f"{item.percentile_level_iterated_to:g}": convert(item.value_iterated_to)
+            for item in whole.get_percentile_iterator(5)
+        }
+    return found
+
+
+def _labels() -> list[str]:
+    return ["Avg", *_PERCENTILES, "Max"]
+
+
+def _figures(histogram: HdrHistogram, convert: Convert) -> dict[str, float]:
+    at = histogram.get_percentile_to_value_dict(list(_PERCENTILES.values())) if histogram.get_total_count() else {}
+    return {
+        "Avg": convert(mean_of(histogram)),
+        **{label: convert(at.get(percentile, 0)) for label, percentile in _PERCENTILES.items()},
+        "Max": convert(histogram.get_max_value()),
+    }
+
+
+def _to_ms(value_ns: float) -> float:
+    return value_ns / _NS_PER_MS
+
+
+def _to_us(value_ns: float) -> int:
+    return round(value_ns / _NS_PER_US)
+
+
+def _rate(span: list[Window], name: str) -> float:
+    return float(sum(getattr(window, name) for window in span)) / len(span)
+
+
+def _setting(result: RunResult, trial: TrialResult, section: str, key: str, default: int) -> int:
+    """A whole number of the trial's workload: as its cell has it, or the file."""
+    chosen = trial.summary.factors.get(f"{section}.{key}")
+    stored = result.manifest.workload.get(section, {}).get(key, default)
+    return int(stored if chosen is None else chosen)

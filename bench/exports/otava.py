@@ -1,0 +1,33 @@
+"""The CSV that Apache Otava reads (https://otava.apache.org/docs/csv): time, commit, branch, then a column per metric.
+
+One row for this run; `bench history add` appends such rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Final
+
+from bench.exports import ExportedFile, text_file
+from bench.exports.estimates import estimates
+from bench.results import RunResult
+
+COLUMNS: Final = ("time", "commit", "branch")
+
+
+def row(result: RunResult, branch: str = "", commit: str | None = None) -> dict[str, str]:
+    """Column to text, the leading ones first."""
+    manifest = result.manifest
+    known = manifest.git.commit if manifest.git else ""
+    cells = {"time": manifest.created_utc.replace("Z", "+00:00"), "commit": commit or known, "branch": branch}
+    return cells | {estimate.name: f"{estimate.value:.10g}" for estimate in estimates(result)}
+
+
+def export(result: RunResult) -> list[ExportedFile]:
+    cells = row(result)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(cells), lineterminator="\n")
+    writer.writeheader()
+    writer.writerow(cells)
+    return [text_file(text.getvalue())]

@@ -1,0 +1,60 @@
+"""The table behind CSV and Parquet: one row per finished trial, whatever its verdict, every metric a column."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bench.metrics import METRICS
+from bench.results import RunResult, Scalar
+
+_FACTOR: Final = "factor."
+
+
+def columns(result: RunResult) -> list[str]:
+    return [
+        "run",
+        "trial_id",
+        "cell",
+        *(f"{_FACTOR}{axis}" for axis in result.manifest.axes),
+        "trial",
+        "block",
+        "order_in_block",
+        "role",
+        "started_utc",
+        "verdict",
+        "system",
+        "version",
+        "storage",
+        "medium",
+        "emulated",
+        *METRICS,
+    ]
+
+
+def rows(result: RunResult) -> list[dict[str, Scalar | None]]:
+    """In the order the trials ran; None where a trial has no such figure."""
+    found = []
+    for trial in result.trials:
+        summary = trial.summary
+        row: dict[str, Scalar | None] = {
+            "run": result.manifest.name,
+            "trial_id": summary.trial_id,
+            "cell": summary.cell,
+            **{f"{_FACTOR}{axis}": summary.factors.get(axis) for axis in result.manifest.axes},
+            "trial": summary.trial,
+            "block": summary.block,
+            "order_in_block": summary.order_in_block,
+            "role": summary.role,
+            "started_utc": summary.started_utc,
+            "verdict": summary.verdict.state,
+            "system": summary.system.kind,
+            "version": summary.system.version,
+            "storage": summary.storage.name,
+            "medium": summary.storage.medium,
+            "emulated": summary.storage.emulated,
+        }
+        for name, definition in METRICS.items():
+            value = definition.read(summary)
+            row[name] = None if value is None else float(value)
+        found.append(row)
+    return found
