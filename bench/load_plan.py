@@ -106,15 +106,10 @@ def _keys(keys: values.NoKeys | values.RoundRobinKeys | values.RandomKeys | valu
 def refuse_unready(workload: Workload) -> None:
     """Raises UsageError for keys that are part of the format and that nothing carries out yet."""
     unready = {
-        "producers.driver": workload.producers.driver != "client",
         "producers.transactions": workload.producers.transactions is not None,
         "records.keys": workload.records.keys != "none",
         "records.headers": workload.records.headers.count > 0,
         "load.model": workload.load.model != "open",
-        "system.kind": workload.system.kind not in ("highwater", "external"),
-        "system.nodes": workload.system.nodes != 1,
-        "system.source": workload.system.source is not None,
-        "storage.probe": workload.storage.probe,
         "host.profile": workload.host.profile != "none",
     }
     for key, used in unready.items():
