@@ -13,3 +13,7 @@ class TrialError(Exception):
 
 class StoppedError(Exception):
     """The user asked the run to stop. Exit code 130."""
+
+
+class NotComparableError(Exception):
+    """Two measurements that would be put together were taken under different conditions. One line; exit code 5."""

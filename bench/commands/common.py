@@ -66,7 +66,7 @@ def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Users' mistakes and a host that does not play along are one line each, with the exit code that fits."""
-    from bench.errors import StoppedError, UsageError
+    from bench.errors import NotComparableError, StoppedError, UsageError
     from bench.results import ResultDirectoryError
     from spark_loadgen import LoadSetupError
 
@@ -75,6 +75,9 @@ def one_line_errors() -> Iterator[None]:
     except (UsageError, ResultDirectoryError, LoadSetupError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
+    except NotComparableError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(5) from None
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         typer.echo(f"error: {where}{error.strerror or error}", err=True)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
-import signal
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -23,17 +20,24 @@ from bench.commands.common import (
     pairs_of,
     specification_of,
 )
+from bench.launchers import LauncherKind
 
 if TYPE_CHECKING:
     from bench.plan import Plan
     from bench.progress import Observer
-    from bench.results import Manifest
+
+# Spelt out here: --help shall not wait for the import of what it stands for.
+Compat = Literal["kafka"]
 
 
 def run(
     file: WorkloadFile,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Result directory; new or empty.")],
-    master: Annotated[str, typer.Option(metavar="URL", help="Spark master.")] = "local[*]",
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Result directory; new or empty.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")] = None,
+    launcher: Annotated[
+        LauncherKind, typer.Option(help="Who starts the load: Spark, or plain processes.")
+    ] = LauncherKind.SPARK,
+    master: Annotated[str | None, typer.Option(metavar="URL", help="Spark master; local[*] when absent.")] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration.")] = None,
     seed: Seed = None,
     trials: Trials = None,
@@ -41,25 +45,50 @@ def run(
     storage: StorageOption = None,
     bootstrap_servers: BootstrapServers = None,
     keep_data: Annotated[bool, typer.Option("--keep-data", help="Keep the broker's files and say where.")] = False,
+    compat: Annotated[
+        Compat | None, typer.Option(help="kafka: print each trial as kafka-producer-perf-test does.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run every trial of a workload and write a result directory."""
     with one_line_errors():
+        from bench.execution import LauncherChoice, run_plan
         from bench.plan import make_plan
         from bench.results import RunResult
+        from bench.resume import seed_of
         from bench.tables import print_end, results_as_json
 
+        directory = _directory(out, resume)
         specification = specification_of(file, trials, payload_file, storage, bootstrap_servers)
-        plan = make_plan(specification, seed)
-        conf = pairs_of(spark_conf, "--spark-conf")
-        manifest = _run(plan, out, master, conf, keep_data, _observer(plan, quiet))
-        result = RunResult(out)
+        plan = make_plan(specification, seed if resume is None else seed_of(resume, seed))
+        manifest = run_plan(
+            plan,
+            directory,
+            launcher=LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf")),
+            observer=observer_of(plan, quiet, compat),
+            keep_data=keep_data,
+            resume=resume is not None,
+        )
+        for name, kept in manifest.kept_data.items():
+            typer.echo(f"data of storage target {name} kept in {kept}", err=True)
+        result = RunResult(directory)
         if as_json:
             typer.echo(json.dumps(results_as_json(result), indent=2))
-        elif not quiet:
+        elif not (quiet or compat):
             print_end(result)
         raise typer.Exit(manifest.exit_code or 0)
+
+
+def _directory(out: Path | None, resume: Path | None) -> Path:
+    from bench.errors import UsageError
+
+    if out is not None and resume is not None:
+        raise UsageError("--out begins a run and --resume goes on with one; give one of them")
+    directory = out or resume
+    if directory is None:
+        raise UsageError("name a result directory with --out DIR (or go on with an interrupted run: --resume DIR)")
+    return directory
 
 
 def plan(
@@ -83,43 +112,17 @@ def plan(
             print_plan(made)
 
 
-def _run(
-    plan: Plan, out: Path, master: str, spark_conf: dict[str, str], keep_data: bool, observer: Observer
-) -> Manifest:
-    from bench.results import ResultWriter
-    from bench.runner import Run, Surroundings, check_slots, prepare
-    from bench.stopping import StopRequest
-    from bench.storage import StorageAreas
-    from spark_loadgen import SparkLauncher
-    from tuning.facts import collect
-
-    writer = ResultWriter(out)
-    # Until trials run there is nothing to keep: both signals end the run at once, and everything is cleaned up.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # py4j logs a traceback of every Ctrl-C on the root logger, which without a handler prints it.
-    logging.getLogger().addHandler(logging.NullHandler())
-    stop = StopRequest()
-    try:
-        with StorageAreas(keep_data) as areas, observer:
-            prepare(plan, areas)
-            with SparkLauncher(master=master, spark_conf=spark_conf) as launcher:
-                check_slots(plan, launcher)
-                with stop.taking_signals():
-                    surroundings = Surroundings(argv=sys.argv, directory=Path.cwd())
-                    manifest = Run(plan, surroundings, writer, launcher, collect(), areas, observer, stop).execute()
-    finally:
-        writer.remove_if_empty()
-    for name, directory in areas.directories.items() if keep_data else ():
-        typer.echo(f"data of storage target {name} kept in {directory}", err=True)
-    return manifest
-
-
-def _observer(plan: Plan, quiet: bool) -> Observer:
+def observer_of(plan: Plan, quiet: bool, compat: Compat | None = None) -> Observer:
+    """Who tells a person, or another program's parser, how the run goes."""
     from rich.console import Console
 
     from bench.live import LiveObserver
     from bench.progress import Observer, PlainObserver
 
+    if compat == "kafka":
+        from bench.kafka_lines import KafkaLines
+
+        return KafkaLines()
     if quiet:
         return Observer()
     console = Console(stderr=True, highlight=False)

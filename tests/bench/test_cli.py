@@ -130,7 +130,7 @@ def test_a_result_directory_that_is_taken(workload: Path, finished: Path) -> Non
     result = call("run", workload, "--out", finished)
     assert (result.exit_code, result.stderr) == (
         2,
-        f"error: {finished} is not empty; name a new directory with --out\n",
+        f"error: {finished} is not empty; name a new directory with --out, or go on with what is there: --resume DIR\n",
     )
     assert (finished / "manifest.json").is_file()
 
@@ -225,3 +225,13 @@ def test_plain_progress_is_one_line_per_trial(finished: Path, capsys: pytest.Cap
     observer = PlainObserver()
     observer.trial_ended(1, result.manifest.trials[0], result.trials[0].summary)
     assert "base: valid, 100/s, produce p50 1 ms p99 1 ms\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [("--master", "local[2]"), ("--spark-conf", "spark.a=b")])
+def test_settings_of_spark_do_not_go_with_plain_processes(
+    workload: Path, tmp_path: Path, option: tuple[str, str]
+) -> None:
+    result = call("run", workload, "--out", tmp_path / "out", "--launcher", "process", *option)
+    assert result.exit_code == 2
+    assert f"error: {option[0]} is a setting of Spark and --launcher process uses none" in result.output
+    assert not (tmp_path / "out").exists()
