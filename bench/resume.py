@@ -40,7 +40,8 @@ def earlier_run(directory: Path, plan: Plan, facts: Facts) -> Earlier:
         for trial in result.manifest.trials
         if trial.trial_id in summaries or (trial.status == "failed" and not _ended_the_run(trial, result.manifest))
     ]
-    return Earlier(result.manifest, outcomes)
+    probes = result.probes()
+    return Earlier(result.manifest, outcomes, probes.probes if probes else ())
 
 
 def _ended(trial: TrialPlan, summary: TrialSummary | None) -> TrialPlan:

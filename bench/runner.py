@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from bench import canary, checksums
 from bench.agenda import Agenda, BlockAgenda, FinishedCells, Outcome, Skipped, decided_by
@@ -26,17 +27,20 @@ from bench.results import (
     Reason,
     ResultWriter,
     RunStatus,
+    StorageProbes,
+    TargetProbe,
     TrialPlan,
     TrialStatus,
     TrialSummary,
 )
 from bench.steps import StepClock, overhead_of
 from bench.stopping import StopRequest
-from bench.storage import StorageAreas, target_paths
+from bench.storage import StorageAreas, emulated_hdd, target_paths
+from bench.storage.probe import probe_targets
 from bench.systems import StartSystem, start_system
 from bench.trial import Launcher, TrialRunner, now_utc
 from bench.verdict import target_at_fault
-from tuning.facts import Facts
+from tuning.facts import Facts, collect
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Earlier:
 
     manifest: Manifest
     outcomes: Sequence[Outcome]
+    probes: Sequence[TargetProbe] = ()
 
 
 # What is written after each block and at the end, from all outcomes so far; True when the run is complete.
@@ -86,6 +91,7 @@ class Run:
     _manifest: Manifest = field(init=False)
     _outcomes: list[Outcome] = field(default_factory=list, init=False)
     _canaries: list[BlockCanary] = field(default_factory=list, init=False)
+    _probes: list[TargetProbe] = field(default_factory=list, init=False)
     _steps: StepClock = field(default_factory=StepClock, init=False)
     _trial_steps: list[dict[str, float]] = field(default_factory=list, init=False)
 
@@ -101,6 +107,7 @@ class Run:
         """As `execute`, for trials that an agenda chooses as it goes. `conclude` is told after every block."""
         self._steps.add("start_run", time.monotonic() - self.surroundings.started_s)
         self._begin(agenda)
+        self._probe_storage("before")
         trials = TrialRunner(
             specification=self.plan.specification,
             seed=self.plan.seed,
@@ -129,6 +136,7 @@ class Run:
                 block = step.plan.block
             if not self._one(step, trials, doubts):
                 return self._end("interrupted", EXIT_INTERRUPTED, conclude)
+        self._probe_storage("after")
         return self._end("done", self._exit_code(), conclude)
 
     def _one(self, planned: PlannedTrial, trials: TrialRunner, doubts: Sequence[Reason]) -> bool:
@@ -175,6 +183,20 @@ class Run:
         self._write(self._manifest.model_copy(update={"canaries": list(self._canaries)}))
         return canary.reasons([item.reading for item in self._canaries], workload.validity.canary_ratio_max)
 
+    def _probe_storage(self, moment: Literal["before", "after"]) -> None:
+        """Ask fio what the targets can do by themselves. One target may be probed for cells that want no probes."""
+        wanted = [cell.workload.storage.probe for cell in self.plan.specification.cells]
+        skipped = None
+        if not any(wanted):
+            skipped = "storage.probe is false"
+        elif not self.areas.directories:
+            skipped = "the system under test keeps its log elsewhere"
+        else:
+            self._steps.begin("probe_storage")
+            self._probes += probe_targets(self.areas, self.facts, moment, self.observer.step)
+            self._steps.end()
+        self.writer.write_probes(StorageProbes(probes=self._probes, skipped=skipped))
+
     def _write_analysis(self, outcomes: Sequence[Outcome], complete: bool) -> None:
         factors = {cell.name: cell.factors for cell in self.plan.specification.cells}
         summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
@@ -196,6 +218,7 @@ class Run:
         if self.earlier is not None:
             self._outcomes += self.earlier.outcomes
             self._canaries += self.earlier.manifest.canaries
+            self._probes += self.earlier.probes
             self._write(self._taken_up(self.earlier))
         else:
             self._write(self._first_manifest(agenda))
@@ -275,12 +298,18 @@ class Run:
                     "status": status,
                     "exit_code": exit_code,
                     "finished_utc": now_utc(),
+                    "kept_data": self._kept_data(),
                     "overhead": overhead_of(wall_s, [self._steps.seconds, *self._trial_steps]),
                 }
             )
         )
         checksums.write(self.writer.directory)
         return self._manifest
+
+    def _kept_data(self) -> dict[str, str]:
+        if not self.areas.keep_data:
+            return {}
+        return {target: str(directory) for target, directory in self.areas.directories.items()}
 
     def _write(self, manifest: Manifest) -> None:
         self._manifest = manifest
@@ -302,7 +331,9 @@ def prepare(plan: Plan, areas: StorageAreas) -> None:
     used = dict.fromkeys(
         trial.cell.workload.storage.target for trial in plan.trials if trial.cell.workload.system.kind != "external"
     )
+    host = emulated_hdd.Host(collect())
     for target in used:
+        emulated_hdd.require_ready(host, paths[target])
         areas.add(target, paths[target], plan.log_bytes(target, kept=areas.keep_data))
     external = dict.fromkeys(
         servers for trial in plan.trials if (servers := trial.cell.workload.system.bootstrap_servers) is not None

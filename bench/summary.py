@@ -19,6 +19,8 @@ from bench.plan import PlannedTrial
 from bench.results import (
     METRICS,
     Backlog,
+    CacheDrop,
+    CacheUse,
     Delivery,
     EndToEnd,
     EventLine,
@@ -39,6 +41,8 @@ from bench.results import (
     histogram_path,
     measured_latency,
 )
+from bench.storage.cache_share import cache_use, stored_ratio, writeback_use
+from bench.storage.log_files import LogState
 from bench.verdict import Evidence, judge
 from bench.workload import Workload
 from spark_loadgen import LoadResult
@@ -60,6 +64,8 @@ class TrialRecord:
     host_samples: Sequence[HostSample]
     in_log: int
     storage: StorageTarget
+    log: LogState | None
+    cache_drop: CacheDrop
     system: SystemFacts
     doubts: Sequence[Reason] = ()
     """What was found before the trial that its verdict must know."""
@@ -100,6 +106,8 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         transactions=transactions_of(result, trial_directory, phases),
         generator=generator,
         host=host,
+        cache=cache_of(record),
+        writeback=writeback_use(record.host_samples, record.log) if record.storage.device else None,
         storage=record.storage,
         system=record.system,
         verdict=judge(evidence, workload.validity),
@@ -126,6 +134,33 @@ def phases_of(workload: Workload, result: LoadResult) -> list[Phase]:
         Phase(name="measure", start_s=warmup_end_s, end_s=measure_end_s),
         Phase(name="drain", start_s=measure_end_s, end_s=max(measure_end_s, float(len(result.received)))),
     ]
+
+
+def cache_of(record: TrialRecord) -> CacheUse | None:
+    """Over the measured phase, or while a backlog was read; None without consumers, or where the log is elsewhere."""
+    workload, result, log = record.planned.cell.workload, record.result, record.log
+    if workload.system.kind == "external" or not result.generator.consumers:
+        return None
+    measure, drain = record.phases[1:]
+    start_s, end_s = measure.start_s, measure.end_s
+    if result.backlog is not None:
+        start_s = measure.end_s if result.backlog.built_at_s is None else result.backlog.built_at_s
+        end_s = drain.end_s if result.backlog.caught_up_at_s is None else result.backlog.caught_up_at_s
+    return cache_use(
+        record.host_samples,
+        result.received_bytes,
+        start_s,
+        end_s,
+        stored_ratio=stored_ratio(
+            log.log_bytes if log else None,
+            sum(result.acked_bytes),
+            workload.topics.replication,
+            whole=record.in_log == result.delivery.acked,
+        ),
+        log=log,
+        limit_bytes=workload.storage.cache_limit_bytes,
+        drop=record.cache_drop,
+    )
 
 
 def mean_in(row: Sequence[int], phase: Phase) -> float:

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from bench.broker_client import BrokerClient
 from bench.errors import TrialError, UsageError
@@ -18,11 +17,12 @@ from bench.host.sampler import HostSampler
 from bench.load_plan import load_plan_of
 from bench.plan import PlannedTrial
 from bench.progress import Observer
-from bench.results import Phase, Reason, ResultWriter, StorageTarget, SystemFacts, TrialSummary
+from bench.results import Phase, Reason, ResultWriter, SystemFacts, TrialSummary
 from bench.specification import Specification
 from bench.steps import LOAD, StepClock
 from bench.stopping import StopRequest
-from bench.storage import StorageAreas, describe_target
+from bench.storage import StorageAreas
+from bench.storage.trial_storage import TrialStorage
 from bench.summary import (
     TrialRecord,
     client_errors,
@@ -36,18 +36,6 @@ from bench.summary import (
 from bench.systems import StartSystem, System
 from spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
 from tuning.facts import Facts
-
-EXTERNAL_STORAGE: Final = StorageTarget(
-    name="external",
-    path="",
-    device=None,
-    medium="unknown",
-    emulated=False,
-    model=None,
-    scheduler=None,
-    filesystem=None,
-    mount_options=[],
-)
 
 
 class Launcher(Protocol):
@@ -97,15 +85,13 @@ class TrialRunner:
         workload, trial_id = planned.cell.workload, planned.plan.trial_id
         started_utc, launcher = now_utc(), self.launcher_of(planned)
         trial_directory = self.writer.trial_directory(trial_id)
-        data_directory: Path | None = None
-        storage = EXTERNAL_STORAGE
-        if workload.system.kind != "external":
-            data_directory = self.areas.trial_directory(workload.storage.target, trial_id)
-            storage = describe_target(workload.storage.target, data_directory, self.facts)
         try:
             steps.begin("start_system", "starting the system")
-            directories = [] if data_directory is None else [data_directory]
-            with self.start(workload.system, directories, trial_directory, self.stop.check) as system:
+            with (
+                TrialStorage(workload, trial_id, self.areas, self.facts) as storage,
+                self.start(workload.system, storage.directories, trial_directory, self.stop.check) as system,
+            ):
+                storage.take(system.process_ids)
                 client = self.connect(system.bootstrap_servers)
                 topics = self._topic_names(planned)
                 steps.begin("make_topics", "making the topics")
@@ -114,7 +100,7 @@ class TrialRunner:
                     self.stop.check()
                     load_plan = self._load_plan(planned, system, topics)
                     steps.begin("start_load", "starting the load")
-                    with HostSampler(_process_groups(system), storage.device) as sampler:
+                    with HostSampler(_process_groups(system), storage.target.device) as sampler:
                         result = self._load(launcher, load_plan, system)
                     _account(steps, result, phases_of(workload, result))
                     ran = _Ran(planned, started_utc, launcher.name, system, storage, client, topics, doubts)
@@ -123,11 +109,8 @@ class TrialRunner:
                     if system.kind == "external":
                         for topic in topics:
                             client.delete_topic(topic)
-                    steps.begin("stop_system", "stopping the system")
+                    steps.begin("stop_system", "stopping the system, giving its space back")
         finally:
-            steps.begin("clean_up")
-            if data_directory is not None:
-                self.areas.release(data_directory)
             steps.end()
 
     def _topic_names(self, planned: PlannedTrial) -> tuple[str, ...]:
@@ -180,6 +163,8 @@ class TrialRunner:
             self.writer.write_series(trial_id, windows, host_samples)
             self.stop.check()
             raise TrialError(f"the load ended early: {'; '.join(client_errors(result.errors)) or 'no client error'}")
+        steps.begin("look_at_log", "writing out what the disk does not have yet")
+        log = ran.storage.look(ran.topics)
         steps.begin("count", "counting what is in the log")
         in_log = sum(ran.client.count_records(topic, workload.topics.partitions) for topic in ran.topics)
         facts = SystemFacts(
@@ -200,7 +185,9 @@ class TrialRunner:
             windows=windows,
             host_samples=host_samples,
             in_log=in_log,
-            storage=ran.storage,
+            storage=ran.storage.target,
+            log=log,
+            cache_drop=ran.storage.drop,
             system=facts,
             doubts=ran.doubts,
         )
@@ -222,7 +209,7 @@ class _Ran:
     started_utc: str
     launcher: str
     system: System
-    storage: StorageTarget
+    storage: TrialStorage
     client: BrokerClient
     topics: tuple[str, ...]
     doubts: Sequence[Reason]

@@ -30,6 +30,7 @@ from bench.workload_values import (
     RandomKeys,
     RatePerS,
     RoundRobinKeys,
+    SizeBytes,
     Sizes,
     SloBound,
     SteadyWarmup,
@@ -316,9 +317,16 @@ class Target(Part):
 class Storage(Part):
     target: str = Field(default=TEMPORARY_TARGET, description="name of the target that the system's log goes to")
     targets: dict[str, Target] = Field(default={}, description="'temporary' is always there: the temporary directory")
-    probe: bool = Field(default=False, description="measure the target itself with fio, before and after the trials")
+    probe: bool = Field(default=True, description="measure the target itself with fio, before and after the trials")
     drop_caches: Literal["auto", "never"] = Field(
         default="auto", description="auto: empty the page cache before each trial when permitted"
+    )
+    cache_limit_bytes: SizeBytes | None = Field(
+        default=None,
+        alias="cache_limit",
+        ge=4 << 20,
+        description="memory for the page cache of the log, and for what the system allocates after its start; "
+        "a log larger than that has to be read from the disk",
     )
 
     @model_validator(mode="after")
@@ -414,6 +422,8 @@ class Workload(Part):
             raise KeyFaultError(
                 "storage", text="an external system writes where it writes; leave the storage targets out"
             )
+        if self.system.kind == "external" and self.storage.cache_limit_bytes is not None:
+            raise KeyFaultError("storage", "cache_limit", text="cannot be set for an external system; leave it out")
         if self.system.kind != "external" and self.topics.replication > self.system.nodes:
             raise KeyFaultError(
                 "topics",

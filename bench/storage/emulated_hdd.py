@@ -125,6 +125,12 @@ def require_ready(host: Host, path: Path) -> None:
         raise UsageError(disk.problem)
 
 
+def limits_at(host: Host, path: Path) -> dict[str, DiskLimits]:
+    """By device number, the limits of the emulated disk that `path` is on; nothing when it is on none."""
+    disk = disk_at(host, path)
+    return {disk.record.device_number: disk.record.limits} if disk and disk.record.device_number else {}
+
+
 def _inspect(host: Host, record: Record) -> EmulatedDisk:
     device = block_tools.loop_device_of(Path(record.image)) if record.finished else None
     again = f"run: highwater bench storage emulate-hdd make {record.name}"

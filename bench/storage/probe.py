@@ -9,13 +9,17 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
 from bench import fio
 from bench.results import FioProbe, StorageTarget, TargetProbe
+from bench.storage.areas import StorageAreas
+from bench.storage.targets import describe_target
 from bench.units import human_bytes
+from tuning.facts import Facts
 
 RUNTIME_S: Final = 1.0
 FILE_BYTES: Final = 1 << 30
@@ -99,3 +103,14 @@ def _takes_direct_io(path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def probe_targets(
+    areas: StorageAreas, facts: Facts, moment: Literal["before", "after"], tell: Callable[[str], None]
+) -> list[TargetProbe]:
+    """Every target that a run has a folder on. `tell` hears of each as it begins."""
+    probes = []
+    for name, directory in areas.directories.items():
+        tell(f"probing storage target {name} with fio")
+        probes.append(probe_target(describe_target(name, directory, facts), directory, moment))
+    return probes

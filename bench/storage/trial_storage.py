@@ -1,0 +1,79 @@
+"""One trial's storage from start to end: a fresh directory, an empty cache, limits that hold, a look at the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from bench.host.control_groups import SystemGroup, hierarchies
+from bench.results import CacheDrop, StorageTarget
+from bench.storage import emulated_hdd, page_cache
+from bench.storage.areas import StorageAreas
+from bench.storage.log_files import LogState, log_state
+from bench.storage.targets import describe_target
+from bench.workload import Workload
+from tuning.facts import Facts
+
+EXTERNAL_STORAGE: Final = StorageTarget(
+    name="external",
+    path="",
+    device=None,
+    medium="unknown",
+    emulated=False,
+    model=None,
+    scheduler=None,
+    filesystem=None,
+    mount_options=[],
+)
+
+
+class TrialStorage:
+    """Enter it before the system starts, leave it after the system ended. An external system's is empty.
+
+    target: where the log goes. directories: for the system's data. drop: what became of the host's page cache.
+    limit_bytes: of the page cache that the system may use.
+    """
+
+    def __init__(self, workload: Workload, trial_id: str, areas: StorageAreas, facts: Facts) -> None:
+        """Raises UsageError when an emulated disk is not as slow as it is said to be."""
+        self._areas = areas
+        self.directories: list[Path] = []
+        self.target = EXTERNAL_STORAGE
+        self.drop: CacheDrop = "kept"
+        self.limit_bytes = workload.storage.cache_limit_bytes
+        self._drop_wanted = workload.storage.drop_caches == "auto"
+        self._group = SystemGroup(hierarchies(facts), None, {})
+        if workload.system.kind != "external":
+            host = emulated_hdd.Host(facts)
+            path = areas.directories[workload.storage.target]
+            emulated_hdd.require_ready(host, path)
+            self.target = describe_target(workload.storage.target, path, facts)
+            self._group = SystemGroup(hierarchies(facts), self.limit_bytes, emulated_hdd.limits_at(host, path))
+            self.directories = [areas.trial_directory(workload.storage.target, trial_id)]
+
+    def __enter__(self) -> TrialStorage:
+        try:
+            if self._drop_wanted and self.directories:
+                self.drop = page_cache.drop_all(self.directories[0])
+            self._group.__enter__()
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._group.__exit__()
+        self._release()
+
+    def take(self, process_ids: Sequence[int]) -> None:
+        """Hold the system's processes to the limits. Raises UsageError."""
+        self._group.take(process_ids)
+
+    def look(self, topics: Sequence[str]) -> LogState | None:
+        """The log as the load has left it, and then written out; None when there is nothing to look at."""
+        return log_state(self.directories, topics, flush=self.target.medium != "memory")
+
+    def _release(self) -> None:
+        for directory in self.directories:
+            self._areas.release(directory)

@@ -1,0 +1,15 @@
+"""What every test of the harness needs: that the host it runs on is left as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import runner
+from bench.storage import page_cache
+
+
+@pytest.fixture(autouse=True)
+def _host_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No trial of a test empties the page cache of this host, no run of a test keeps its disks busy."""
+    monkeypatch.setattr(page_cache, "drop_all", lambda _: "kept")
+    monkeypatch.setattr(runner, "probe_targets", lambda *_: [])
