@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from spark_loadgen.consumer import ConsumerReport
+from spark_loadgen.coordination import Release
 from spark_loadgen.model import BacklogReport, LoadPlan
 from spark_loadgen.windows import SECOND_NS, Windows
 
@@ -16,29 +17,27 @@ _BEHIND_S: Final = 0.1
 
 
 def backlog_report(
-    plan: LoadPlan, start_s: float | None, rows: Windows, lag: Sequence[int], consumers: Sequence[ConsumerReport]
+    plan: LoadPlan, release: Release | None, rows: Windows, lag: Sequence[int], consumers: Sequence[ConsumerReport]
 ) -> BacklogReport | None:
-    """`start_s`: when the consumers were let go, since T0; None when none had to wait, or the load ended before.
-
-    rows, lag: per second since T0, lag at the end of each.
-    """
-    if start_s is None or not consumers:
+    """rows, lag: per second since T0, lag at the end of each. None when no consumer waited, or none was let go."""
+    if release is None or not consumers:
         return None
-    built_bytes = _until(rows.acked_bytes, start_s)
-    wanted_bytes = plan.start_after_backlog_bytes
-    first_poll_s = min(report.first_poll_ns or 0 for report in consumers) / SECOND_NS
-    caught_up_s = _last_record_s(consumers, lag) if plan.start_after_load else _caught_up_s(start_s, rows.acked, lag)
+    if plan.start_after_load:
+        caught_up_s = _last_record_s(consumers, lag)
+    else:
+        caught_up_s = _caught_up_s(release.at_s, rows.acked, lag)
     report = BacklogReport(
-        bytes=round(built_bytes),
-        records=round(_until(rows.acked, start_s)),
-        built_at_s=start_s if wanted_bytes is None or built_bytes >= wanted_bytes else None,
+        bytes=release.bytes,
+        records=release.records,
+        built_at_s=release.at_s if release.built else None,
         caught_up_at_s=caught_up_s,
         drain_records_per_s=None,
         drain_bytes_per_s=None,
     )
+    first_poll_s = min(report.first_poll_ns or 0 for report in consumers) / SECOND_NS
     if caught_up_s is None or caught_up_s <= first_poll_s:
         return report
-    # The last record of all ends the reading, whatever share of its second that is.
+    # Catching up ends with a second, reading after the load with the last record of all.
     end_s = math.ceil(caught_up_s)
     reading_s = caught_up_s - first_poll_s
     return replace(
@@ -46,13 +45,6 @@ def backlog_report(
         drain_records_per_s=sum(rows.received[:end_s]) / reading_s,
         drain_bytes_per_s=sum(rows.received_bytes[:end_s]) / reading_s,
     )
-
-
-def _until(row: Sequence[int], instant_s: float) -> float:
-    """The sum up to an instant; a second that is not over counts by its share."""
-    whole = math.floor(instant_s)
-    share = row[whole] * (instant_s - whole) if whole < len(row) else 0.0
-    return sum(row[:whole]) + share
 
 
 def _caught_up_s(start_s: float, acked: Sequence[int], lag: Sequence[int]) -> float | None:

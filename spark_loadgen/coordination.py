@@ -38,6 +38,19 @@ Order = tuple[int | None, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """How consumers that had to wait were let go: when, and what had been acknowledged by then.
+
+    built: the backlog that was asked for was there; False = the producers finished before.
+    """
+
+    at_s: float
+    records: int
+    bytes: int
+    built: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Course:
     """What the driver knows of a load that no task does. Instants `_s` are seconds since T0."""
 
@@ -48,8 +61,7 @@ class Course:
     clock_spread_ns: int = 0
     measure_start_s: int = 0
     steady: SteadyReport | None = None
-    consumers_start_s: float | None = None
-    """When consumers that had to wait were let go."""
+    release: Release | None = None
     events: list[Event] = field(default_factory=list)
 
 
@@ -177,13 +189,14 @@ class Coordinator:
     def _release_consumers(self, elapsed_s: float) -> list[Order]:
         if self._consuming:
             return []
-        backlog_bytes = self._plan.start_after_backlog_bytes
-        built = backlog_bytes is not None and self.tracker.acked_bytes >= backlog_bytes
-        if not built and not self.tracker.producers_finished:
+        wanted_bytes, acked_bytes = self._plan.start_after_backlog_bytes, self.tracker.acked_bytes
+        reached = wanted_bytes is not None and acked_bytes >= wanted_bytes
+        if not reached and not self.tracker.producers_finished:
             return []
         self._consuming = True
-        self.course = replace(self.course, consumers_start_s=elapsed_s)
-        self._note(elapsed_s, "consumers_start", "the backlog is built" if built else "all producers have finished")
+        release = Release(elapsed_s, self.tracker.acked, acked_bytes, built=reached or wanted_bytes is None)
+        self.course = replace(self.course, release=release)
+        self._note(elapsed_s, "consumers_start", "the backlog is built" if reached else "all producers have finished")
         return [(None, {"kind": "consume"})]
 
     def _end_producers(self, elapsed_s: float) -> list[Order]:

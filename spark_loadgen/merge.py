@@ -70,7 +70,7 @@ def merge_outcomes(
         closed_loop=plan.schedule is None,
         transactions=_transactions(producers),
         steady=course.steady,
-        backlog=backlog_report(plan, course.consumers_start_s, rows, lag, consumers),
+        backlog=backlog_report(plan, course.release, rows, lag, consumers),
         lag=lag,
         partitions=_partitions(plan, consumers),
         events=course.events,

@@ -63,8 +63,12 @@ class ProgressTracker:
         return not self._producers_running
 
     @property
+    def acked(self) -> int:
+        """Records since T0, as last reported."""
+        return self._total("acked")
+
+    @property
     def acked_bytes(self) -> int:
-        """Since T0, as last reported."""
         return self._total("acked_bytes")
 
     def _total(self, name: str) -> int:
@@ -78,7 +82,7 @@ class ProgressTracker:
         elapsed_s = self.elapsed_s()
         end_s = self.measure_start_s + self._plan.measure_s
         latest = self.history[-1] if self.history else _second([])
-        acked, failed = self._total("acked"), self._total("failed")
+        acked, failed = self.acked, self._total("failed")
         return Progress(
             phase=self._phase(elapsed_s, end_s),
             elapsed_s=max(0.0, elapsed_s),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, SteadyWarmup
-from spark_loadgen.coordination import LEAD_NS, Coordinator, Order
+from spark_loadgen.coordination import LEAD_NS, Coordinator, Order, Release
 from spark_loadgen.windows import SECOND_NS
 
 NOW = 1_000 * SECOND_NS
@@ -153,15 +153,18 @@ def test_consumers_wait_for_the_backlog() -> None:
     assert coordinator.take(0, produced(0, total_bytes=249_999), at(coordinator, 1)) == []
     assert kinds(coordinator.take(0, produced(1, total_bytes=250_000), at(coordinator, 2.5))) == ["consume"]
     assert coordinator.take(0, produced(2, total_bytes=350_000), at(coordinator, 3)) == []
-    assert coordinator.course.consumers_start_s == 2.5
+    assert coordinator.course.release == Release(2.5, 2000, 250_000, built=True)
 
 
 @pytest.mark.parametrize("waiting", [{"start_after_backlog_bytes": 10**9}, {"start_after_load": True}])
 def test_waiting_consumers_start_when_the_load_is_over(waiting: dict[str, Any]) -> None:
     coordinator = started(plan_of(**waiting))
     coordinator.take(0, produced(0, total_bytes=100_000), at(coordinator, 1))
-    orders = coordinator.take(0, {"kind": "producer_finished", "totals": {"acked_bytes": 5}}, at(coordinator, 12))
+    orders = coordinator.take(
+        0, {"kind": "producer_finished", "totals": {"acked": 9, "acked_bytes": 5}}, at(coordinator, 12)
+    )
     assert kinds(orders) == ["consume", "producers_finished"]
+    assert coordinator.course.release == Release(12, 9, 5, built="start_after_load" in waiting)
 
 
 STEADY = SteadyWarmup(slope_ratio=0.01, window_s=5, max_s=60)
