@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from operator import add, length_hint
+from operator import length_hint
 from typing import Any, Final
 
 import numpy as np
@@ -15,12 +15,12 @@ from spark_loadgen.content import Content
 from spark_loadgen.dealing import partitions_of
 from spark_loadgen.model import LoadPlan
 from spark_loadgen.schedule import Schedule
-from spark_loadgen.stamp import encode_stamps
+from spark_loadgen.values import Values
 
 _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_RECORDS_MAX: Final = 1024
 # The records of a closed loop are stamped when their block is made; a small one is soon sent.
-_CLOSED_LOOP_BLOCK_RECORDS: Final = 128
+_CLOSED_LOOP_BLOCK_RECORDS: Final = 512
 _NO_PARTITION: Final = -1
 _CALLBACK: Final = 4
 """Position of the delivery callback among the arguments of Producer.produce."""
@@ -77,18 +77,19 @@ class Blocks:
 
     def __init__(self, plan: LoadPlan, worker: int, magic: int, content: Content, schedule: Schedule | None) -> None:
         self._worker = worker
-        self._magic = magic
         self._content = content
+        self._values = Values(content, worker, magic)
         self._schedule = schedule
         most = _BLOCK_RECORDS_MAX if schedule else _CLOSED_LOOP_BLOCK_RECORDS
         self._records = max(16, min(most, int(_BLOCK_BYTES / content.mean_value_bytes)))
         if plan.pairs:
-            self._places = partitions_of(plan.topics, plan.partitions, plan.producers, worker)
+            places = partitions_of(plan.topics, plan.partitions, plan.producers, worker)
+            self._topics, self._partitions = [topic for topic, _ in places], [partition for _, partition in places]
         else:
             # No partition: the client fills one partition's batch after the other, as it does for most applications.
             # Order can be checked all the same, since a partition keeps the order of the calls.
             shift = worker % len(plan.topics)
-            self._places = [(topic, _NO_PARTITION) for topic in (*plan.topics[shift:], *plan.topics[:shift])]
+            self._topics, self._partitions = [*plan.topics[shift:], *plan.topics[:shift]], [_NO_PARTITION]
         self._partitioned = plan.pairs
         self._keyed = plan.keys is not None
 
@@ -101,19 +102,22 @@ class Blocks:
             intended_ns = np.full(len(sequences), elapsed_ns, dtype=np.int64)
         else:
             intended_ns = self._schedule.intended_ns(sequences, self._worker)
-        stamps = encode_stamps(self._worker, self._magic, first, intended_ns)
-        values = list(map(add, stamps, self._content.bodies_in_row(self._worker, first, len(stamps))))
+        values = self._values.of_row(first, intended_ns)
         return Block(first, intended_ns.tolist(), self._columns(first, values, sequences))
 
     def _columns(self, first: int, values: list[bytes], sequences: np.ndarray[Any, Any]) -> list[list[Any]]:
         count = len(values)
-        start = first % len(self._places)
-        places = (self._places * (1 + (start + count) // len(self._places)))[start : start + count]
-        columns: list[list[Any]] = [[topic for topic, _ in places], values]
+        columns: list[list[Any]] = [_in_turn(self._topics, first, count), values]
         if self._keyed or self._partitioned or self._content.headers:
             columns.append(self._content.keys(self._worker, sequences) or [None] * count)
-            columns.append([partition for _, partition in places])
+            columns.append(_in_turn(self._partitions, first, count))
         if self._content.headers:
             # Callback, its alias, the timestamp (0 = now), headers.
             columns += [[None] * count, [None] * count, [0] * count, [self._content.headers] * count]
         return columns
+
+
+def _in_turn(places: list[Any], first: int, count: int) -> list[Any]:
+    """What records `first` to `first + count` − 1 get when they take the places in turn."""
+    start = first % len(places)
+    return (places * (1 + (start + count) // len(places)))[start : start + count]

@@ -37,10 +37,14 @@ class Content:
         before = self._bytes_before
         return rounds * int(before[-1]) + int(before[rest]) - int(before[start])
 
+    def pool_position(self, worker: int, sequence: int) -> int:
+        """Where in the pool a record's body is."""
+        return int(self._starts[worker] + sequence) % len(self.pool)
+
     def bodies_in_row(self, worker: int, first: int, count: int) -> list[bytes]:
         """Bodies of consecutive records of one worker."""
         pool = self.pool
-        start = int(self._starts[worker] + first) % len(pool)
+        start = self.pool_position(worker, first)
         bodies = pool[start : start + count]
         while len(bodies) < count:  # past the end of the pool: from its start again
             bodies += pool[: count - len(bodies)]

@@ -36,7 +36,7 @@ _STOPPED_FLUSH_S: Final = 5
 # two threads would spend their time on handing each other Python's lock; there the sender polls, after every so many
 # records and in ticks so short that they add next to nothing to a latency.
 _POLLER_RATE_MAX_PER_S: Final = 100_000
-_SELF_POLLED_BURST_MAX: Final = 256
+_SELF_POLLED_BURST_MAX: Final = 512
 _SELF_POLLED_TICK_NS: Final = 200_000
 # poll() counts in milliseconds; it serves for waits that are long in comparison.
 _BLOCKING_POLL_NS_MIN: Final = 3_000_000

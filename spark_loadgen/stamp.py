@@ -18,13 +18,20 @@ STAMP: Final = np.dtype([("worker", "<u4"), ("magic", "<u4"), ("sequence", "<u8"
 def encode_stamps(worker: int, magic: int, first_sequence: int, intended_ns: NDArray[np.int64]) -> list[bytes]:
     """The stamps of consecutive records of one worker."""
     stamps = np.empty(len(intended_ns), dtype=STAMP)
+    write_stamps(stamps, worker, magic, first_sequence, intended_ns)
+    # As plain memory, which NumPy turns into one bytes object per record.
+    encoded: list[bytes] = stamps.view(f"V{STAMP_BYTES}").tolist()
+    return encoded
+
+
+def write_stamps(
+    stamps: NDArray[np.void], worker: int, magic: int, first_sequence: int, intended_ns: NDArray[np.int64]
+) -> None:
+    """Fill an array of STAMP, or a field of that type."""
     stamps["worker"] = worker
     stamps["magic"] = magic
     stamps["sequence"] = np.arange(first_sequence, first_sequence + len(intended_ns))
     stamps["intended_ns"] = intended_ns
-    # As plain memory, which NumPy turns into one bytes object per record.
-    encoded: list[bytes] = stamps.view(f"V{STAMP_BYTES}").tolist()
-    return encoded
 
 
 def decode_stamps(joined: bytes) -> NDArray[np.void]:
