@@ -13,9 +13,10 @@ from rich.table import Table
 
 from bench.comparison_text import HEADER, in_order, row
 from bench.plan import Plan, trial_duration_s
-from bench.results import MetricComparison, RunResult, TrialResult
-from bench.storage import target_paths
+from bench.results import MetricComparison, RunResult, StorageTarget, TrialResult
+from bench.storage import describe_target, target_paths
 from bench.units import human_bytes, human_count, human_duration, human_ns, human_ns_range, human_rate
+from tuning.facts import collect
 
 
 def print_plan(plan: Plan) -> None:
@@ -37,9 +38,10 @@ def print_plan(plan: Plan) -> None:
         f"{len(plan.trials)} trials, in {workload.trials.n} blocks of random order (seed {plan.seed}), "
         f"about {human_duration(plan.duration_s)}; needs {plan.tasks} Spark task slots",
     )
+    facts = collect()
     for target, needed_bytes in _needed_bytes(plan).items():
-        path = target_paths(workload)[target]
-        console.print(f"storage {target} ({path}): up to {human_bytes(needed_bytes)} at a time")
+        described = describe_target(target, target_paths(workload)[target], facts)
+        console.print(f"storage {_storage(described)}: up to {human_bytes(needed_bytes)} at a time", soft_wrap=True)
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
@@ -61,12 +63,20 @@ def _needed_bytes(plan: Plan) -> dict[str, int]:
     return {target: size_bytes for target, size_bytes in sizes.items() if size_bytes}
 
 
+def _storage(target: StorageTarget) -> str:
+    medium = f"emulated {target.medium}: {target.emulation}" if target.emulated else target.medium
+    return escape(f"{target.name} ({target.path}, {medium})")
+
+
 def print_end(result: RunResult) -> None:
     """The cells, then where to go from here."""
     console = Console(highlight=False)
     console.print(results_table(result))
     if not result.manifest.for_measurement:
         console.print("This workload says for_measurement: false; its figures are not to be quoted.", style="yellow")
+    for target in {trial.summary.storage.name: trial.summary.storage for trial in result.trials}.values():
+        if target.emulated:
+            console.print(f"storage {_storage(target)}", style="yellow", soft_wrap=True)
     if result.manifest.status == "interrupted":
         console.print("[yellow]interrupted[/]; what was measured so far is kept")
     console.print(f"results: {escape(str(result.directory))}", soft_wrap=True)
