@@ -49,7 +49,7 @@ _CONFIRMATION: Final = "confirmation"
 class Execute(Protocol):
     """Runs a plan with processes of its own and writes a result directory."""
 
-    def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells) -> Manifest: ...
+    def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells, /) -> Manifest: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +83,9 @@ def gate_specification(workload_file: Path, base: Measured, head: Measured, poli
     return specify(document, workload_file)
 
 
-def run_gate(
-    base: Measured,
-    head: Measured,
-    specification: Specification,
-    rules: Rules,
-    out: Path,
-    execute: Execute,
-    seed: int | None,
-) -> Gate:
-    """Measure base and head in turn, confirm what got worse, write gate.json and what is made of it into `out`."""
+def run_gate(base: Measured, head: Measured, plan: Plan, rules: Rules, out: Path, execute: Execute) -> Gate:
+    """Measure base and head in turn, confirm what got worse. `plan` is of a `gate_specification`."""
     policy = rules.policy
-    plan = make_plan(specification, seed)
     rounds: list[GateRound] = []
     evaluations: list[Evaluation] = []
     only: frozenset[Place] | None = None
@@ -104,7 +95,7 @@ def run_gate(
         # The first round is the result directory itself, so that reports show it; the others lie in it.
         directory = out if number == 0 else out / (_CONFIRMATION if number == 1 else f"{_CONFIRMATION}-{number}")
         if number:
-            plan = make_plan(specification, plan.seed + 1)
+            plan = make_plan(plan.specification, plan.seed + 1)
         manifest = execute(plan, directory, early_stop(policy, rules.noise, plan.seed, only))
         result = RunResult(directory)
         found = _evaluation(result, rules, plan.seed, only)

@@ -16,7 +16,7 @@ from bench.agenda import BlockAgenda, FinishedCells, Outcome, Skipped
 from bench.errors import UsageError
 from bench.gate_run import Rules, gate_specification, judge_recorded, run_gate, write_gate
 from bench.gate_sides import Measured, Recorded, side_named
-from bench.plan import Plan
+from bench.plan import Plan, make_plan
 from bench.policy import Policy
 from bench.results import Environment, Gate, Manifest, ResultWriter, RunResult, RunStatus, TrialPlan, TrialSummary
 from bench.yaml_document import Document
@@ -110,8 +110,8 @@ def gate(tmp_path: Path, runner: Runner, rules: Rules = RULES, head: dict[str, A
     workload.write_text(MINIMAL)
     base = Measured(WORKLOAD, {}, Document(WORKLOAD, {}))
     other = Measured("config:x.yaml", head or {"records": {"size": "200B"}}, Document("x.yaml", {}), commit="abc")
-    specification = gate_specification(workload, base, other, rules.policy)
-    return run_gate(base, other, specification, rules, tmp_path / "out", runner, seed=1)
+    plan = make_plan(gate_specification(workload, base, other, rules.policy), 1)
+    return run_gate(base, other, plan, rules, tmp_path / "out", runner)
 
 
 def test_a_regression_is_confirmed_by_a_run_of_its_own(tmp_path: Path) -> None:

@@ -1,0 +1,152 @@
+"""`bench gate`. Imports are late so that --help is fast."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from bench.commands.common import AsJson, Seed, one_line_errors, pairs_of
+from bench.launchers import LauncherKind
+
+if TYPE_CHECKING:
+    from bench.agenda import FinishedCells
+    from bench.gate_run import Rules
+    from bench.gate_sides import Measured
+    from bench.plan import Plan
+    from bench.results import Gate, Manifest
+
+_Side = "DIR[:CELL]|git:REV|CHECKOUT|config:FILE|workload"
+# Spelt out here: --help shall not wait for the import of what it stands for.
+Annotations = Literal["auto", "github", "none"]
+
+
+def gate(
+    base: Annotated[str, typer.Argument(metavar=f"BASE={_Side}", help="What was; see docs/bench-ci.md.")],
+    head: Annotated[str, typer.Argument(metavar="HEAD", help="What is to pass, named in the same way.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for the outcome; new or empty.")],
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Policy (YAML, schema bench.gate/1); a default, when left out.")
+    ] = None,
+    workload: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Workload to measure both with; not for two directories.")
+    ] = None,
+    launcher: Annotated[
+        LauncherKind, typer.Option(help="Who starts the load: plain processes, or Spark.")
+    ] = LauncherKind.PROCESS,
+    master: Annotated[str | None, typer.Option(metavar="URL", help="Spark master.")] = None,
+    spark_conf: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration.")] = None,
+    seed: Seed = None,
+    allow_env_diff: Annotated[
+        bool, typer.Option("--allow-env-diff", help="Judge two directories although their environments differ.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Inconclusive is exit code 11 instead of 0.")] = False,
+    annotations: Annotated[
+        Annotations, typer.Option(help="Print annotations for this CI system; auto: for the one it runs under.")
+    ] = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be run, and run nothing.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Decide whether HEAD is slower than BASE: interleaved pairs on one host, and a confirmation before it fails.
+
+    Exit codes: 0 passes; 3 HEAD failed or lost data; 4 too few valid pairs; 5 environments not comparable;
+    10 a regression; 11 inconclusive (with --strict).
+    """
+    with one_line_errors(), tempfile.TemporaryDirectory(prefix="highwater-gate-") as scratch:
+        from bench.errors import UsageError
+        from bench.execution import LauncherChoice, run_plan
+        from bench.gate_run import judge_recorded, run_gate, write_gate
+        from bench.gate_sides import Recorded, side_named
+
+        rules = _rules(policy, strict=strict, allow_env_diff=allow_env_diff)
+        sides = [side_named(text, name, Path.cwd(), Path(scratch)) for text, name in ((base, "BASE"), (head, "HEAD"))]
+        recorded = [side for side in sides if isinstance(side, Recorded)]
+        if len(recorded) == 1:
+            raise UsageError(
+                f"{recorded[0].given} is a result directory and the other side would be measured now: the two would "
+                "not be interleaved; name two directories, or measure both"
+            )
+        if recorded:
+            if workload is not None:
+                raise UsageError("--workload: two result directories are judged as they are; leave it out")
+            if out.exists() and any(out.iterdir()):
+                raise UsageError(f"{out} is not empty; name a new directory with --out")
+            found = judge_recorded(recorded[0], recorded[1], rules)
+        else:
+            one, other = (side for side in sides if not isinstance(side, Recorded))
+            plan = _planned(one, other, workload, rules, seed)
+            if dry_run:
+                _show(plan, rules)
+                return
+            choice = LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf"))
+
+            def execute(plan: Plan, directory: Path, finished_cells: FinishedCells) -> Manifest:
+                from bench.commands.run import observer_of
+
+                return run_plan(
+                    plan, directory, launcher=choice, observer=observer_of(plan, quiet), finished_cells=finished_cells
+                )
+
+            found = run_gate(one, other, plan, rules, out, execute)
+        write_gate(found, out)
+        _tell(found, out, quiet=quiet, as_json=as_json, annotations=annotations)
+        raise typer.Exit(found.exit_code)
+
+
+def _rules(policy: Path | None, *, strict: bool, allow_env_diff: bool) -> Rules:
+    from bench.gate_run import Rules
+    from bench.policy import default_policy, load_policy, noise_from
+
+    loaded = default_policy() if policy is None else load_policy(policy)
+    noise = {} if policy is None else noise_from(loaded, policy.absolute().parent)
+    return Rules(loaded, None if policy is None else str(policy), noise, strict, allow_env_diff)
+
+
+def _planned(base: Measured, head: Measured, workload: Path | None, rules: Rules, seed: int | None) -> Plan:
+    from bench.errors import UsageError
+    from bench.gate_run import gate_specification
+    from bench.plan import make_plan
+
+    if workload is None:
+        raise UsageError("name the workload to measure both with: --workload FILE")
+    return make_plan(gate_specification(workload, base, head, rules.policy), seed)
+
+
+def _show(plan: Plan, rules: Rules) -> None:
+    from bench.tables import print_plan
+
+    print_plan(plan)
+    pairs = rules.policy.pairs
+    typer.echo(f"at most {pairs.max} pairs, {pairs.min} at least; as many again for each confirmation of a regression")
+
+
+def _tell(found: Gate, out: Path, *, quiet: bool, as_json: bool, annotations: Annotations) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    from bench.annotations import github_lines, style_of
+    from bench.comparison_text import how_decided, round_title
+    from bench.tables import comparison_table
+
+    if as_json:
+        typer.echo(found.model_dump_json(by_alias=True, indent=2))
+    elif not quiet:
+        console = Console(highlight=False)
+        for done in found.rounds:
+            console.print(f"[dim]{escape(round_title(done))}[/]")
+            if done.metrics:
+                console.print(comparison_table(done.metrics))
+        for note in found.notes:
+            console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
+        console.print(f"[dim]{how_decided(found)}[/]", soft_wrap=True)
+        style = "red" if found.exit_code else "yellow" if found.state == "inconclusive" else "green"
+        console.print(f"[bold {style}]{escape(found.state.replace('_', ' '))}[/]: {escape(found.text)}", soft_wrap=True)
+        files = "gate.json, gate.md, gate.junit.xml, gate.codequality.json"
+        console.print(f"written to {escape(str(out))}: {files}", soft_wrap=True)
+    if annotations == "github" or (annotations == "auto" and style_of(os.environ) == "github"):
+        for line in github_lines(found):
+            typer.echo(line)
