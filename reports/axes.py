@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from reports.quantity import axis_number
 
-Kind = Literal["linear", "log", "percentile"]
+Kind = Literal["linear", "log", "percentile", "category"]
 _LOG_STEPS: Final = (1.0, 2.0, 5.0)
 
 
@@ -48,6 +48,11 @@ def linear(label: str, unit: str, values: Iterable[float], most_ticks: int = 6) 
     count = math.ceil(top / step * 0.999)
     ticks = tuple((i * step, axis_number(i * step)) for i in range(count + 1))
     return Axis(label, unit, "linear", 0.0, count * step, ticks)
+
+
+def categories(label: str, names: Sequence[str]) -> Axis:
+    """One place for each name, the n-th at n, counted from 0."""
+    return Axis(label, "", "category", -0.5, len(names) - 0.5, tuple((float(i), n) for i, n in enumerate(names)))
 
 
 def seconds(label: str, start_s: float, end_s: float, most_ticks: int = 6) -> Axis:

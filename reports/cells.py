@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from bench.results import RunResult, Scalar, TrialPlan, TrialResult, TrialSummary
+from bench.results import Analysis, MetricEstimate, RunResult, Scalar, TrialPlan, TrialResult, TrialSummary
 from reports.measures import PRODUCE_P99, Measure
 from reports.quantity import axis_number
 
@@ -68,23 +68,43 @@ class Cell:
         return [trial for trial in self.trials if trial.summary.verdict.state == "valid"]
 
     @cached_property
+    def used(self) -> list[TrialResult]:
+        """The usable trials: all but the invalid ones, as in the run's own analysis.
+
+        Nothing is known to be wrong with an inconclusive trial, and leaving out just those that something disturbed
+        would be choosing by the outcome.
+        """
+        return [trial for trial in self.trials if trial.summary.verdict.state != "invalid"]
+
+    @property
+    def wanted(self) -> list[TrialPlan]:
+        """The trials that were to be run, without those that early stopping left out."""
+        return [plan for plan in self.planned if plan.status != "skipped"]
+
+    @cached_property
     def shown(self) -> list[TrialResult]:
-        """The trials whose figures stand for the cell: the valid ones, or for want of any all that finished."""
-        return self.valid or list(self.trials)
+        """The trials whose figures stand for the cell: the usable ones, or for want of any all that finished."""
+        return self.used or list(self.trials)
 
     @property
     def sound(self) -> bool:
-        return bool(self.valid)
+        return bool(self.used)
 
     @property
     def caption(self) -> str:
-        """The label, with a warning where only trials that are not valid stand for the cell."""
-        return self.label if self.sound else f"{self.label} (not valid)"
+        """The label, with a warning where only invalid trials stand for the cell."""
+        return self.label if self.sound else f"{self.label} (invalid)"
 
     @property
     def kept_up(self) -> bool:
-        """Whether every shown trial carried what was offered, so that its throughput is the load's and not its own."""
-        return all(t.summary.achieved_per_s >= KEPT_UP * t.summary.offered_per_s for t in self.shown)
+        """Whether every shown trial carried what was offered, so that its throughput is the load's and not its own.
+
+        A closed loop offers nothing of its own: what it carried is what the system took.
+        """
+        return all(
+            t.summary.offered_per_s is not None and t.summary.achieved_per_s >= KEPT_UP * t.summary.offered_per_s
+            for t in self.shown
+        )
 
     @property
     def emulated(self) -> bool:
@@ -92,7 +112,9 @@ class Cell:
 
     @property
     def offered_per_s(self) -> float | None:
-        return statistics.median(t.summary.offered_per_s for t in self.trials) if self.trials else None
+        """None where nothing finished, and in a closed loop."""
+        offered = [t.summary.offered_per_s for t in self.trials if t.summary.offered_per_s is not None]
+        return statistics.median(offered) if offered else None
 
     def spread(self, measure: Measure) -> Spread | None:
         return Spread.of(values(self.shown, measure))
@@ -108,11 +130,11 @@ def values(trials: Iterable[TrialResult], measure: Measure) -> list[float]:
 
 
 def paired_ratios(cell: Cell, baseline: Cell, measure: Measure) -> list[float]:
-    """`cell` divided by `baseline` within each block that holds valid trials of both, in the order of blocks.
+    """`cell` divided by `baseline` within each block that holds usable trials of both, in the order of blocks.
 
     Trials of one block ran close together, so what drifts on the host from block to block drops out of the ratio.
     """
-    of_cell, of_baseline = (_by_block(c.valid, measure) for c in (cell, baseline))
+    of_cell, of_baseline = (_by_block(c.used, measure) for c in (cell, baseline))
     return [of_cell[b] / of_baseline[b] for b in sorted(of_cell.keys() & of_baseline.keys()) if of_baseline[b]]
 
 
@@ -134,14 +156,17 @@ class Run:
     cells: Sequence[Cell]
     naming: str
     """How labels are made up, where they hold values without the factors' names; otherwise empty."""
+    analysis: Analysis | None = None
 
     @classmethod
     def of(cls, result: RunResult) -> Run:
         by_cell = result.cells()
-        planned: dict[str, list[TrialPlan]] = {}
+        planned: dict[str, list[TrialPlan]] = {key: [] for key in by_cell}
+        factors_of: dict[str, Mapping[str, Scalar]] = {}
         for plan in result.manifest.trials:
-            planned.setdefault(plan.cell, []).append(plan)
-        factors_of = {key: plans[0].factors for key, plans in planned.items()}
+            factors_of.setdefault(plan.cell, plan.factors)
+            if plan.role == "measure":
+                planned[plan.cell].append(plan)
         axes = list(result.manifest.axes) or list(dict.fromkeys(f for factors in factors_of.values() for f in factors))
         varying = [a for a in axes if len({repr(factors.get(a)) for factors in factors_of.values()}) > 1]
         names = short_names(varying)
@@ -153,11 +178,32 @@ class Run:
             label = _label(factors_of[key], names, named, emulated)
             short = _label(factors_of[key], names, named=False)
             cells.append(Cell(key, label, short, factors_of[key], trials, planned[key]))
-        return cls(result, names, cells, "" if named else " · ".join(names.values()))
+        return cls(result, names, cells, "" if named else " · ".join(names.values()), result.analysis())
 
     @property
     def baseline(self) -> Cell:
         return self.cells[0]
+
+    @cached_property
+    def _estimates(self) -> dict[tuple[str, str], MetricEstimate]:
+        cells = self.analysis.cells if self.analysis else []
+        return {(cell.cell, estimate.metric): estimate for cell in cells for estimate in cell.metrics}
+
+    def interval(self, cell: Cell, measure: Measure) -> tuple[float, float] | None:
+        """The 95 % interval of the median of the usable trials, in the measure's unit; None where none is known."""
+        estimate = self._estimates.get((cell.key, measure.key))
+        if estimate is None or estimate.ci95 is None or not cell.sound:
+            return None
+        low, high = estimate.ci95
+        return low / measure.scale, high / measure.scale
+
+    def unstable(self, cell: Cell, measure: Measure) -> bool:
+        """Whether the trials differ so much that their median should not be quoted alone."""
+        estimate = self._estimates.get((cell.key, measure.key))
+        return estimate is not None and estimate.unstable
+
+    def label(self, key: str) -> str:
+        return next((cell.label for cell in self.cells if cell.key == key), key)
 
     @cached_property
     def load_axes(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""`highwater report`: a result directory in, one HTML file out."""
+"""`highwater report`: a result directory in, one HTML file or Markdown out; two directories are set side by side."""
 
 from __future__ import annotations
 
@@ -12,25 +12,45 @@ USAGE_ERROR = 2
 
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A result directory made by `highwater bench run`.")],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write; DIR/report.html unless named.")
+    head: Annotated[
+        Path | None, typer.Argument(metavar="[HEAD]", help="Another one: the report is then of HEAD against DIR.")
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to write; report.html (or .md) in the last directory unless named."),
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Markdown instead, for a pull request's comment.")
+    ] = False,
+    x: Annotated[str, typer.Option(metavar="FACTOR", help="Of the chart by factor: what goes along x.")] = "",
+    colour: Annotated[str, typer.Option(metavar="FACTOR", help="… what colours tell apart.")] = "",
+    columns: Annotated[str, typer.Option(metavar="FACTOR", help="… what columns tell apart.")] = "",
+    rows: Annotated[str, typer.Option(metavar="FACTOR", help="… what rows tell apart.")] = "",
 ) -> None:
     """Write the report of a result directory as one HTML file that works from disk, and print its path."""
     # Imported here so that `highwater --help` stays fast.
     from bench.results import ResultDirectoryError, RunResult
-    from reports.page import render
+    from reports import markdown as as_markdown
+    from reports import page
+    from reports.facets import FacetKeys, UnknownFactorError
+    from reports.side_by_side import NothingInCommonError, comparison_document
 
-    path = out or directory / "report.html"
+    last = head or directory
+    stem = "comparison" if head else "report"
+    path = out or last / f"{stem}{'.md' if markdown else '.html'}"
     try:
-        page = render(RunResult(directory))
-    except ResultDirectoryError as error:
+        if head is None:
+            document = page.run_document(RunResult(directory), FacetKeys(x, colour, columns, rows))
+        else:
+            document = comparison_document(RunResult(directory), RunResult(head))
+        text = as_markdown.render(document) if markdown else page.render(document)
+    except (ResultDirectoryError, UnknownFactorError, NothingInCommonError) as error:
         raise _failed(str(error)) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise _failed(f"cannot read {directory}: {error}") from error
+        raise _failed(f"cannot read {last}: {error}") from error
     temporary = path.with_name(path.name + ".tmp")
     try:
-        temporary.write_text(page, "utf-8")
+        temporary.write_text(text, "utf-8")
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, Literal
 
+from reports.blocks import Block, Bullet, Bullets, Heading, Paragraph
 from reports.cells import Cell, Run, paired_ratios
 from reports.measures import ACHIEVED, HEADLINES, PRODUCE_P99, Measure
 from reports.quantity import plural, ratio_text, significant, whole
@@ -26,6 +28,9 @@ class FindingGroup:
     findings: Sequence[Finding]
 
 
+_MARKS: Final[dict[bool | None, Literal["plain", "shown", "open"]]] = {True: "shown", False: "open", None: "plain"}
+
+
 def findings(run: Run) -> list[FindingGroup]:
     """What the run says. Of several offered loads, cells are compared at the highest that more than one carried."""
     if not any(cell.sound for cell in run.cells):
@@ -43,29 +48,41 @@ def findings(run: Run) -> list[FindingGroup]:
     return groups
 
 
+def finding_blocks(run: Run) -> list[Block]:
+    """Empty where no trial is usable: there is nothing to find in what cannot be believed."""
+    blocks: list[Block] = []
+    for group in findings(run):
+        if group.heading:
+            blocks.append(Heading(group.heading))
+        blocks.append(Bullets([Bullet(f.text, f.subject, _MARKS[f.shown]) for f in group.findings]))
+    if blocks and (text := caution(run)):
+        blocks.append(Paragraph(text, "note"))
+    return blocks
+
+
 def caution(run: Run) -> str:
     """How to read the findings and how far they reach: what chance alone would do to them."""
     compared = max((sum(c.sound for c in cells) for _, cells in run.levels), default=0)
     named = [f"Cells are named {run.naming}."] if run.naming else []
     if compared < 2:
         return " ".join(named)
-    blocks = max(len({t.summary.block for t in cell.valid}) for cell in run.cells)
+    blocks = max(len({t.summary.block for t in cell.used}) for cell in run.cells)
     parts = [*named, "Ratios pair trials of the same block; their range is over blocks."]
     if blocks > 1:
         picked = f", and more often here, where the best of {compared} cells was picked" if compared > 2 else ""
         chance = whole(2 ** (blocks - 1))
         parts.append(f"When nothing differs, {blocks} blocks agree by chance 1 time in {chance}{picked}.")
     if not run.baseline.sound and not run.load_axes:
-        parts.append(f"“{run.baseline.label}” has no valid trial: the next cell stands in as the baseline.")
+        parts.append(f"“{run.baseline.label}” has no usable trial: the next cell stands in as the baseline.")
     return " ".join(parts)
 
 
 def _highest_load(name: str, cells: Sequence[Cell]) -> Finding:
     sound = [cell for cell in cells if cell.sound]
     if not sound:
-        return Finding(name, "no offered load has a valid trial.", shown=None)
+        return Finding(name, "no offered load has a usable trial.", shown=None)
     top = sound[-1]
-    text = f"{whole(top.offered_per_s or 0)} records/s is the highest offered load with a valid trial"
+    text = f"{whole(top.offered_per_s or 0)} records/s is the highest offered load with a usable trial"
     beyond = len(cells) - cells.index(top) - 1
     text += f" ({plural(beyond, 'higher load')} had none)" if beyond else " and the highest that was offered"
     low, high = sound[0].spread(PRODUCE_P99), top.spread(PRODUCE_P99)
@@ -84,8 +101,10 @@ def _alone(cell: Cell, of_cells: int) -> Finding:
             several = spread.low != spread.high
             between = f" ({measure.figure(spread.low)}–{measure.figure(spread.high)})" if several else ""
             parts.append(f"{measure.name} {measure.text(spread.median)}{between}")
-    reason = "one cell, so there is nothing to compare it with" if of_cells == 1 else "the only cell with a valid trial"
-    text = f"{reason}. Medians of {plural(len(cell.valid), 'valid trial')}: {'; '.join(parts)}."
+    reason = (
+        "one cell, so there is nothing to compare it with" if of_cells == 1 else "the only cell with a usable trial"
+    )
+    text = f"{reason}. Medians of {plural(len(cell.used), 'usable trial')}: {'; '.join(parts)}."
     return Finding(cell.label, text, shown=None)
 
 
@@ -113,7 +132,7 @@ def _compared(measure: Measure, cell: Cell, baseline: Cell, opening: str) -> Fin
     """What the ratios of trials of the same block add to the two medians of the opening."""
     ratios = paired_ratios(cell, baseline, measure)
     if not ratios:
-        return Finding(measure.name, f"{opening}. No block holds a valid trial of both: no ratio.", shown=False)
+        return Finding(measure.name, f"{opening}. No block holds a usable trial of both: no ratio.", shown=False)
     middle, low, high = (ratio_text(f(ratios)) for f in (statistics.median, min, max))
     if len(ratios) == 1:
         text = f"{opening}: {middle} in the only block. One trial of each has no spread: no difference shown."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from bench.results import Latency, TrialSummary
-from reports.quantity import BYTES_PER_MIB, NS_PER_MS, significant, whole
+from reports.quantity import BYTES_PER_MIB, NS_PER_MS, significant, unit_text, whole
 
 Better = Literal["higher", "lower"]
 
@@ -17,7 +17,8 @@ FEWEST_SAMPLES_ABOVE: Final = 10
 
 @dataclass(frozen=True)
 class Measure:
-    """`value` is in `unit`; `samples_above` (of a percentile) counts the samples that lie beyond it."""
+    """`key` is the metric's name wherever results are written; `value` is in `unit`, which is `scale` times as large as
+    the unit of those results. `samples_above` (of a percentile) counts the samples that lie beyond it."""
 
     key: str
     name: str
@@ -27,6 +28,7 @@ class Measure:
     value: Callable[[TrialSummary], float | None]
     better: Better | None = None
     samples_above: Callable[[TrialSummary], float | None] = lambda _: None
+    scale: float = 1.0
 
     def figure(self, value: float) -> str:
         return whole(value) if self.unit == "records/s" and value >= 1000 else significant(value)
@@ -48,7 +50,7 @@ def _percentile(
         found = latency(trial)
         return None if found is None else found.count * above
 
-    return Measure(f"{key}_{field}", f"{group} {title}", group, title, "ms", value, "lower", samples_above)
+    return Measure(f"{key}.{field}", f"{group} {title}", group, title, "ms", value, "lower", samples_above, NS_PER_MS)
 
 
 def produce_latency(trial: TrialSummary) -> Latency:
@@ -59,37 +61,36 @@ def e2e_latency(trial: TrialSummary) -> Latency | None:
     return trial.e2e.response_ns if trial.e2e else None
 
 
-def _maximum(trial: TrialSummary) -> float:
-    return trial.produce.response_ns.max / NS_PER_MS
-
-
 _PRODUCE: Final = "Produce latency"
 _E2E: Final = "End-to-end latency"
 
-OFFERED: Final = Measure("offered", "Offered load", "Load", "offered", "records/s", lambda t: t.offered_per_s)
+OFFERED: Final = Measure(
+    "produce.offered_per_s", "Offered load", "Load", "offered", "records/s", lambda t: t.offered_per_s
+)
 ACHIEVED: Final = Measure(
-    "achieved", "Throughput", "Load", "achieved", "records/s", lambda t: t.achieved_per_s, "higher"
+    "produce.achieved_per_s", "Throughput", "Load", "achieved", "records/s", lambda t: t.achieved_per_s, "higher"
 )
 BYTES: Final = Measure(
-    "bytes",
+    "produce.achieved_bytes_per_s",
     "Throughput in bytes",
     "Load",
     "achieved",
     "MiB/s",
     lambda t: t.achieved_bytes_per_s / BYTES_PER_MIB,
     "higher",
+    scale=BYTES_PER_MIB,
 )
 PRODUCE_P50: Final = _percentile("produce", _PRODUCE, "p50", 0.5, produce_latency)
 PRODUCE_P99: Final = _percentile("produce", _PRODUCE, "p99", 0.01, produce_latency)
 PRODUCE_P999: Final = _percentile("produce", _PRODUCE, "p99.9", 0.001, produce_latency)
-PRODUCE_MAX: Final = Measure("produce_max", "Largest produce latency", _PRODUCE, "max", "ms", _maximum, "lower")
 E2E_P50: Final = _percentile("e2e", _E2E, "p50", 0.5, e2e_latency)
 E2E_P99: Final = _percentile("e2e", _E2E, "p99", 0.01, e2e_latency)
+E2E_P999: Final = _percentile("e2e", _E2E, "p99.9", 0.001, e2e_latency)
 SYSTEM_CPU: Final = Measure(
-    "system_cpu", "Broker CPU", "CPU", "broker", "cores", lambda t: t.host.system_cpu_ratio, "lower"
+    "system.cpu_ratio", "Broker CPU", "CPU", "broker", "cores", lambda t: t.host.system_cpu_ratio, "lower"
 )
 GENERATOR_CPU: Final = Measure(
-    "generator_cpu", "Generator CPU", "CPU", "generator", "cores", lambda t: t.generator.cpu_ratio_max
+    "generator.cpu_ratio_max", "Generator CPU", "CPU", "generator", "cores", lambda t: t.generator.cpu_ratio_max
 )
 
 TABLE: Final = (
@@ -99,9 +100,9 @@ TABLE: Final = (
     PRODUCE_P50,
     PRODUCE_P99,
     PRODUCE_P999,
-    PRODUCE_MAX,
     E2E_P50,
     E2E_P99,
+    E2E_P999,
     SYSTEM_CPU,
     GENERATOR_CPU,
 )
@@ -109,3 +110,50 @@ TABLE: Final = (
 
 HEADLINES: Final = (ACHIEVED, PRODUCE_P50, PRODUCE_P99, E2E_P50, E2E_P99, SYSTEM_CPU)
 """The measures that the findings compare."""
+
+_BY_KEY: Final = {measure.key: measure for measure in (*TABLE, PRODUCE_P50)}
+_PERCENTILES: Final = ("p50", "p90", "p99", "p999", "p9999", "max")
+_TITLES: Final = {
+    "produce": _PRODUCE,
+    "produce.service": "Service latency",
+    "send_delay": "Lateness of sends",
+    "e2e": _E2E,
+    "txn.commit": "Commit of a transaction",
+    "consume.per_s": "Consumed records",
+    "consume.bytes_per_s": "Consumed bytes",
+    "lag.max": "Largest lag",
+    "errors": "Failed records",
+    "host.cpu_ratio": "CPU of the host",
+    "host.cache_served_ratio": "Reads served from cache",
+    "system.cpu_s_per_gib": "Broker CPU per GiB",
+    "system.rss_bytes": "Broker memory",
+    "steady.at_s": "Time to steady state",
+    "backlog.drain_bytes_per_s": "Catching up with the backlog",
+}
+
+
+def metric_name(metric: str) -> str:
+    """A metric of the result files as people call it; the name itself where it has no other."""
+    if metric in _BY_KEY:
+        return _BY_KEY[metric].name
+    prefix, _, last = metric.rpartition(".")
+    if prefix in _TITLES and last in _PERCENTILES:
+        return f"{_TITLES[prefix]} {last.replace('p999', 'p99.9', 1)}"
+    return _TITLES.get(metric, metric)
+
+
+def metric_text(metric: str, value: float, unit: str = "") -> str:
+    """A figure of the result files, in the unit of the report's own tables where they have it."""
+    if metric in _BY_KEY:
+        measure = _BY_KEY[metric]
+        return measure.text(value / measure.scale)
+    return unit_text(value, unit or metric_unit(metric))
+
+
+def metric_unit(metric: str) -> str:
+    """The unit of a metric, which its name ends in; percentiles are in ns."""
+    last = metric.rpartition(".")[2]
+    if last in _PERCENTILES and metric != "lag.max":
+        return "ns"
+    endings = {"bytes_per_s": "bytes_per_s", "per_s": "per_s", "_ratio": "ratio", "_bytes": "bytes", "_s": "s"}
+    return next((unit for end, unit in endings.items() if last.endswith(end)), "records")

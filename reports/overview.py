@@ -3,78 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import replace
+from typing import Final, Literal
 
+from bench.results import Scalar
+from reports.blocks import Block, Column, Field, Row, Table, Tone
 from reports.cells import Cell, Run, delivery_total, scalar_text
 from reports.measures import ACHIEVED, BYTES, FEWEST_SAMPLES_ABOVE, TABLE, Measure
 from reports.quantity import NONE, plural, whole
 
-_DELIVERY = (("failed", "failed"), ("lost", "lost"), ("duplicated", "dup."))
+_DELIVERY: Final = (("failed", "failed"), ("lost", "lost"), ("duplicated", "dup."))
+STATE_TONES: Final[dict[str, Tone]] = {"valid": "good", "invalid": "bad", "no result": "bad", "none finished": "bad"}
 
 
-@dataclass(frozen=True)
-class Column:
-    group: str
-    title: str
-    unit: str
-    hint: str = ""
-
-
-@dataclass(frozen=True)
-class Value:
-    """One field of the table. `sort` is what the script sorts by; `hint` says why a figure is greyed."""
-
-    text: str
-    range: str = ""
-    sort: float | str = ""
-    best: bool = False
-    hint: str = ""
-    bad: bool = False
-
-
-@dataclass(frozen=True)
-class Row:
-    label: str
-    sound: bool
-    baseline: bool
-    emulated: bool
-    factors: Sequence[Value]
-    values: Sequence[Value]
-    trials: Value
-    state: str
-
-
-@dataclass(frozen=True)
-class Overview:
-    factors: Sequence[Column]
-    columns: Sequence[Column]
-    rows: Sequence[Row]
-    any_best: bool
-    any_weak: bool
-    any_unsound: bool
-
-    @property
-    def groups(self) -> list[tuple[str, int]]:
-        """The upper line of the header: group and how many columns it spans."""
-        return [(name, len(list(found))) for name, found in groupby(self.columns, key=lambda c: c.group)]
-
-
-def overview(run: Run) -> Overview:
+def overview_blocks(run: Run) -> list[Block]:
+    """One row per cell. Measures that no cell has, such as end to end without consumers, take no column."""
     measures = [m for m in TABLE if any(cell.spread(m) is not None for cell in run.cells)] or list(TABLE)
-    latency_end = next((i for i, m in enumerate(measures) if m.group == "CPU"), len(measures))
     best = {(cell.key, m.key) for m in measures for cell in _best_cells(run, m)}
-    rows = [_row(run, cell, measures, latency_end, best) for cell in run.cells]
-    columns = [Column(m.group, m.title, m.unit) for m in measures]
-    delivery = [Column("Records, all trials", title, "sum") for _, title in _DELIVERY]
-    return Overview(
-        factors=[Column("", short, "", hint=full) for full, short in run.factors.items()],
-        columns=[*columns[:latency_end], *delivery, *columns[latency_end:]],
-        rows=rows,
-        any_best=any(v.best for row in rows for v in row.values),
-        any_weak=any(v.hint for row in rows for v in row.values),
-        any_unsound=any(not row.sound and cell.trials for row, cell in zip(rows, run.cells, strict=True)),
-    )
+    columns = [Column(m.title, m.unit, group=m.group) for m in measures]
+    delivery = [Column(title, "sum", group="Records, all trials") for _, title in _DELIVERY]
+    latency_end = next((i for i, m in enumerate(measures) if m.group == "CPU"), len(measures))
+    named = [Column(short, hint=full, text=True) for full, short in run.factors.items()]
+    factors = named or [Column("cell", text=True)]
+    rows = []
+    for cell in run.cells:
+        values = [_value(run, cell, m, (cell.key, m.key) in best) for m in measures]
+        counts = [_count(cell, field) for field, _ in _DELIVERY]
+        valid = Field(
+            f"{len(cell.valid)} of {len(cell.wanted)}",
+            small=(state := _state(cell)),
+            sort=len(cell.valid),
+            tone=STATE_TONES.get(state, "warn"),
+        )
+        fields = [*_factors(run, cell), valid, *values[:latency_end], *counts, *values[latency_end:]]
+        rows.append(Row(fields, faint=not cell.sound))
+    return [
+        Table(
+            [
+                *factors,
+                Column("valid", "of planned", group="Trials"),
+                *columns[:latency_end],
+                *delivery,
+                *columns[latency_end:],
+            ],
+            rows,
+            label="One row for each cell",
+            note=_note(run, rows),
+            wide=True,
+            sortable=True,
+        )
+    ]
+
+
+def _note(run: Run, rows: Sequence[Row]) -> str:
+    looks = {field.look for row in rows for field in row.fields}
+    parts = ["Median of the usable trials (all but the invalid ones), with lowest–highest beneath."]
+    if run.analysis is not None:
+        beneath = "beneath it the 95 % interval in brackets, or else lowest–highest"
+        parts = [f"Median of the usable trials (all but the invalid ones); {beneath}."]
+    if "best" in looks:
+        level = " at its offered load" if run.load_axes else ""
+        parts.append(f"▲ is the best median{level}, where at least one other cell's range lies wholly apart from it.")
+    if "weak" in looks:
+        parts.append(
+            f"Grey and underlined: fewer than {FEWEST_SAMPLES_ABOVE} samples lie above that percentile, or the trials "
+            "differ too much for their median to be quoted alone."
+        )
+    if any(row.faint and cell.trials for row, cell in zip(rows, run.cells, strict=True)):
+        parts.append("Rows in grey have no usable trial: their figures are shown for diagnosis, not for use.")
+    if run.result.trials:
+        parts.append("Generator CPU is that of the busiest worker process.")
+    return " ".join(parts)
 
 
 def _best_cells(run: Run, measure: Measure) -> list[Cell]:
@@ -93,53 +92,51 @@ def _best_cells(run: Run, measure: Measure) -> list[Cell]:
     return found
 
 
-def _row(run: Run, cell: Cell, measures: Sequence[Measure], latency_end: int, best: set[tuple[str, str]]) -> Row:
-    values = [_value(cell, m, (cell.key, m.key) in best) for m in measures]
-    delivery = [_count(cell, field) for field, _ in _DELIVERY]
-    return Row(
-        label=cell.label,
-        sound=cell.sound,
-        baseline=cell is run.baseline and len(run.cells) > 1,
-        emulated=cell.emulated,
-        factors=[_factor(cell, axis) for axis in run.factors],
-        values=[*values[:latency_end], *delivery, *values[latency_end:]],
-        trials=Value(f"{len(cell.valid)} of {len(cell.planned)}", sort=len(cell.valid)),
-        state=_state(cell),
-    )
+def _factors(run: Run, cell: Cell) -> list[Field]:
+    tags = [*(["baseline"] if cell is run.baseline and len(run.cells) > 1 else [])]
+    tags += ["emulated"] if cell.emulated else []
+    if not run.factors:
+        return [Field(cell.label, tags=tags)]
+    first, *others = (cell.factors.get(axis) for axis in run.factors)
+    return [replace(_factor(first), tags=tags), *map(_factor, others)]
 
 
-def _factor(cell: Cell, axis: str) -> Value:
-    value = cell.factors.get(axis)
+def _factor(value: Scalar | None) -> Field:
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return Value(scalar_text(value), sort=float(value) if numeric and value is not None else scalar_text(value))
+    return Field(scalar_text(value), sort=float(value) if numeric and value is not None else scalar_text(value))
 
 
 def _state(cell: Cell) -> str:
     if not cell.trials:
         return "none finished"
     states = {trial.summary.verdict.state for trial in cell.trials}
-    if len(cell.valid) == len(cell.planned):
+    if len(cell.valid) == len(cell.wanted):
         return "valid"
     if not cell.valid:
         return "invalid" if "invalid" in states else "inconclusive"
     return "partly valid"
 
 
-def _value(cell: Cell, measure: Measure, best: bool) -> Value:
+def _value(run: Run, cell: Cell, measure: Measure, best: bool) -> Field:
     spread = cell.spread(measure)
     if spread is None:
-        return Value(NONE)
+        return Field(NONE)
     show, hint = measure.figure, ""
-    shown_range = f"{show(spread.low)}–{show(spread.high)}" if show(spread.low) != show(spread.high) else ""
+    interval = run.interval(cell, measure)
+    low, high = map(show, interval or (spread.low, spread.high))
+    beneath = "" if low == high else f"[{low}, {high}]" if interval else f"{low}–{high}"
     above = [a for trial in cell.shown if (a := measure.samples_above(trial.summary)) is not None]
     if above and min(above) < FEWEST_SAMPLES_ABOVE:
         fewest = plural(int(min(above)), "sample")
         hint = f"Only {fewest} above it in a trial, fewer than {FEWEST_SAMPLES_ABOVE}: luck as much as system"
-    return Value(show(spread.median), shown_range, spread.median, best and not hint, hint)
+    elif run.unstable(cell, measure):
+        hint = "The trials differ too much for their median to be quoted alone"
+    look: Literal["", "best", "weak"] = "weak" if hint else "best" if best else ""
+    return Field(show(spread.median), beneath, spread.median, look=look, hint=hint)
 
 
-def _count(cell: Cell, field: str) -> Value:
+def _count(cell: Cell, field: str) -> Field:
     if not cell.trials:
-        return Value(NONE)
+        return Field(NONE)
     total = delivery_total((trial.summary for trial in cell.trials), field)
-    return Value(whole(total), sort=total, bad=total > 0)
+    return Field(whole(total), sort=total, look="bad" if total else "")

@@ -1,34 +1,47 @@
-"""One self-contained HTML page from one result directory. The same directory always gives the same bytes."""
+"""One self-contained HTML page from one result directory, or from two. The same input always gives the same bytes."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from bench.results import ResultDirectoryError, RunResult
-from reports import settings
-from reports.cells import Run
-from reports.figures import load_figures, spectrum_figures
-from reports.findings import caution, findings
-from reports.overview import overview
+from bench.results import RunResult
+from reports.blocks import Section
+from reports.content import sections
+from reports.facets import FacetKeys
+from reports.quantity import plural
 from reports.svg import readable
-from reports.timelines import host_figures, timeline_figures
-from reports.verdict import overall
 
 _ASSETS: Final = Path(__file__).parent
 
 
-def render(result: RunResult) -> str:
-    """The whole page. Raises ResultDirectoryError when a file of the directory is missing or damaged."""
-    for trial in result.trials:
-        if not any(phase.name == "measure" for phase in trial.summary.phases):
-            raise ResultDirectoryError(f"{trial.directory}: its summary names no measured phase, so it cannot be shown")
-    run = Run.of(result)
+@dataclass(frozen=True)
+class Document:
+    """A report before it is written: what stands at its head, and its sections."""
+
+    title: str
+    purpose: str
+    meta: str
+    sections: Sequence[Section]
+
+
+def run_document(result: RunResult, facets: FacetKeys | None = None) -> Document:
+    """Raises ResultDirectoryError and UnknownFactorError, as `content.sections` does."""
+    manifest = result.manifest
+    cells = len({plan.cell for plan in manifest.trials})
+    trials = len([plan for plan in manifest.trials if plan.role == "measure"])
+    meta = f"{plural(cells, 'cell')}, {plural(trials, 'trial')}, started {manifest.created_utc}"
+    return Document(manifest.name, manifest.purpose, meta, sections(result, facets or FacetKeys()))
+
+
+def render(document: Document) -> str:
     style, script = _asset("report.css"), _asset("report.js")
     environment = Environment(
         autoescape=True,
@@ -46,27 +59,7 @@ def render(result: RunResult) -> str:
         ),
         style=Markup(style),
         script=Markup(script),
-        manifest=result.manifest,
-        run=run,
-        overall=overall(run),
-        findings=findings(run),
-        caution=caution(run),
-        overview=overview(run),
-        chart_groups=[
-            ("Throughput and latency", load_figures(run)),
-            ("Latency by percentile", spectrum_figures(run)),
-            ("Over time", timeline_figures(run)),
-            ("The host meanwhile", host_figures(run)),
-        ],
-        trial_columns=settings.TRIAL_COLUMNS,
-        trial_rows=settings.trial_rows(run),
-        workload=settings.workload_text(result.manifest.workload),
-        how=settings.how_compared(run),
-        systems=settings.system_sections(run),
-        environment=settings.environment_sections(result),
-        tuning=settings.tuning_rows(result),
-        command=settings.command_to_repeat(result),
-        checksums=settings.checksums(result),
+        document=document,
     )
 
 

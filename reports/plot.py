@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from markupsafe import Markup
 
 from reports.axes import Axis
+from reports.downsample import Point, downsampled
 from reports.svg import coordinate, element
 
 MOST_SERIES: Final = 4
@@ -27,15 +28,17 @@ class Size(NamedTuple):
 
 
 HALF: Final = Size(580, 330)
+FULL: Final = Size(1200, 330)
 SMALL: Final = Size(384, 190)
 WIDE: Final = Size(600, 200)
 
 
-class Point(NamedTuple):
-    """A point in data or in drawing units; `y` is None where there is nothing to draw, which breaks the line."""
+class Whisker(NamedTuple):
+    """An interval of y at one x."""
 
     x: float
-    y: float | None
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,9 @@ class Series:
     """What stands at the end of the line; the name when empty."""
     crosses: Sequence[Point] = ()
     """Points off the line, drawn as crosses: measured, but not to be relied on."""
+    dots: Sequence[Point] = ()
+    """The measurements that the line's points stand for."""
+    whiskers: Sequence[Whisker] = ()
 
 
 class Band(NamedTuple):
@@ -60,6 +66,21 @@ class Band(NamedTuple):
     end: float
 
 
+class Level(NamedTuple):
+    """A named value across the plot: a bound, a ceiling, or a point to look at."""
+
+    name: str
+    value: float
+
+
+class Area(NamedTuple):
+    """What lies between two lines over the same x, in the pale colour of a slot."""
+
+    slot: int
+    low: Sequence[Point]
+    high: Sequence[Point]
+
+
 class Dot(NamedTuple):
     value: float
     name: str
@@ -67,10 +88,13 @@ class Dot(NamedTuple):
 
 
 class DotGroup(NamedTuple):
+    """Measurements of one kind on a row; `interval` is that of their median."""
+
     slot: int
     name: str
     dots: Sequence[Dot]
     median: float | None
+    interval: tuple[float, float] | None = None
 
 
 class DotRow(NamedTuple):
@@ -106,9 +130,15 @@ def line_panel(
     y: Axis,
     size: Size = HALF,
     bands: Sequence[Band] = (),
+    areas: Sequence[Area] = (),
+    levels: Sequence[Level] = (),
+    moments: Sequence[Level] = (),
     end_labels: bool = True,
 ) -> Markup:
-    """A line chart. `name` is unique in the page; `title` and `finding` are what a screen reader says."""
+    """A line chart. `name` is unique in the page; `title` and `finding` are what a screen reader says.
+
+    `levels` are values of y, `moments` of x.
+    """
     labelled = [s for s in series if not s.thin and any(p.y is not None for p in s.points)]
     end_labels = end_labels and len({s.name for s in labelled}) > 1
     widest = max((len(_end_label(s)) for s in labelled), default=0) if end_labels else 0
@@ -120,32 +150,47 @@ def line_panel(
         x=x,
         y=y,
     )
-    drawn = [(s, _in_drawing_units(s.points, plot)) for s in series]
+    drawn = [(s, _in_drawing_units(s.points, plot, most_per_pixel=0.3 if s.thin else 1.0)) for s in series]
     parts = [*_bands(bands, plot), *_y_grid(plot), *_x_ticks(plot, size)]
+    parts += [_area(area, plot) for area in areas]
+    parts += [part for level in levels for part in _level(level, plot)]
     parts += [_line(s, points) for s, points in drawn if s.thin]
     parts += [_line(s, points) for s, points in drawn if not s.thin]
     parts += [_markers(s, points, last_only=not s.markers) for s, points in drawn if not s.thin]
+    parts += [_small_dots(s, plot) for s in series if s.dots]
+    parts += [_whiskers(s, plot) for s in series if s.whiskers]
     parts += [_crosses(s, _in_drawing_units(s.crosses, plot)) for s in series if s.crosses]
+    parts += [part for moment in moments for part in _moment(moment, plot)]
     if end_labels:
         parts += _end_labels([(s, points) for s, points in drawn if s in labelled], plot)
     return _drawing(name, title, finding, parts, plot, size)
 
 
-def dot_panel(name: str, title: str, finding: str, rows: Sequence[DotRow], x: Axis, width: int = HALF.width) -> Markup:
+def dot_panel(
+    name: str,
+    title: str,
+    finding: str,
+    rows: Sequence[DotRow],
+    x: Axis,
+    width: int = HALF.width,
+    bounds: Sequence[Level] = (),
+) -> Markup:
     """One row per label with a dot for every measurement, so that spread is seen rather than summarised away."""
-    row_height = 28.0
+    most_trials = max((len(group.dots) for row in rows for group in row.groups), default=0)
+    row_height = 28.0 + 3.0 * min(max(most_trials - 3, 0), 6)
     room = int(width * 0.42 / _TEXT_WIDTH)
     labels = [_shortened(row.label, room) for row in rows]
-    size = Size(width, round(48 + row_height * len(rows)))
+    size = Size(width, round((62 if bounds else 48) + row_height * len(rows)))
     plot = _Plot(
         left=16 + _TEXT_WIDTH * max(len(label) for label in labels),
-        top=8,
+        top=22 if bounds else 8,
         right=width - 6 - max(10.0, _TEXT_WIDTH * len(x.ticks[-1][1]) / 2),
         bottom=size.height - 40,
         x=x,
         y=None,
     )
     parts = _x_ticks(plot, size, grid=True)
+    parts += [part for bound in bounds for part in _moment(bound, plot)]
     for index, (row, label) in enumerate(zip(rows, labels, strict=True)):
         middle = plot.top + row_height * (index + 0.5)
         parts.append(element("line", class_="row", x1=plot.left, x2=plot.right, y1=middle, y2=middle))
@@ -161,24 +206,6 @@ def swatch(slot: int, solid: bool, line: bool) -> Markup:
     parts = [element("path", d="M1 7h30", class_=_line_class(slot, thin=False, solid=solid))] if line else []
     parts.append(element("path", d=_marker(slot, 16, 7), class_=f"m m{slot}"))
     return element("svg", *parts, class_="swatch", width=32, height=14, viewBox="0 0 32 14", aria_hidden="true")
-
-
-def decimated(points: Iterable[Point]) -> list[Point]:
-    """At most the lowest and the highest point of each pixel column, in their order: no spike is lost.
-
-    Points are in drawing units. A column without any value stays a gap.
-    """
-    columns: dict[int, list[Point]] = {}
-    for point in points:
-        columns.setdefault(int(point.x), []).append(point)
-    kept: list[Point] = []
-    for column in columns.values():
-        values = [(p.y, i) for i, p in enumerate(column) if p.y is not None]
-        if not values:
-            kept.append(column[0])
-            continue
-        kept += [column[i] for i in sorted({min(values)[1], max(values)[1]})]
-    return kept
 
 
 def path_data(points: Iterable[Point]) -> str:
@@ -218,7 +245,8 @@ def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) 
 
 
 def _drawing(name: str, title: str, finding: str, parts: Sequence[Markup], plot: _Plot, size: Size) -> Markup:
-    axes = {"data_x": _described(plot.x), "data_y": _described(plot.y)} if plot.y else {}
+    readable = plot.y is not None and plot.x.kind != "category"
+    axes = {"data_x": _described(plot.x), "data_y": _described(plot.y)} if readable and plot.y else {}
     return element(
         "svg",
         element("title", title, id=f"{name}-title"),
@@ -240,9 +268,9 @@ def _described(axis: Axis) -> str:
     return f"{axis.kind} {axis.low:g} {axis.high:.12g} {axis.unit}"
 
 
-def _in_drawing_units(points: Sequence[Point], plot: _Plot) -> list[Point]:
+def _in_drawing_units(points: Sequence[Point], plot: _Plot, most_per_pixel: float = 1.0) -> list[Point]:
     drawn = [Point(plot.px(p.x), None if p.y is None else plot.py(p.y)) for p in points]
-    return decimated(drawn) if len(drawn) > plot.right - plot.left else drawn
+    return downsampled(drawn, round((plot.right - plot.left) * most_per_pixel))
 
 
 def _line_class(slot: int, thin: bool, solid: bool) -> str:
@@ -268,6 +296,20 @@ def _markers(series: Series, points: Sequence[Point], last_only: bool) -> Markup
         shown = [shown[int(i * step)] for i in range(1, 8)] + shown[-1:]
     d = "".join(_marker(series.slot, p.x, p.y or 0.0) for p in shown)
     return element("path", class_=f"m m{series.slot}", d=d, data_s=str(series.slot))
+
+
+def _small_dots(series: Series, plot: _Plot) -> Markup:
+    at = ((plot.px(p.x), plot.py(p.y)) for p in series.dots if p.y is not None)
+    d = "".join(f"M{coordinate(x - 1.8)} {coordinate(y)}a1.8 1.8 0 1 0 3.6 0a1.8 1.8 0 1 0-3.6 0z" for x, y in at)
+    return element("path", class_=f"m faded m{series.slot}", d=d, data_s=str(series.slot))
+
+
+def _whiskers(series: Series, plot: _Plot) -> Markup:
+    d = "".join(
+        f"M{coordinate(plot.px(w.x) - 3)} {coordinate(plot.py(w.low))}h6m-3 0V{coordinate(plot.py(w.high))}m-3 0h6"
+        for w in series.whiskers
+    )
+    return element("path", class_=f"interval s{series.slot}", d=d, data_s=str(series.slot))
 
 
 def _crosses(series: Series, points: Sequence[Point]) -> Markup:
@@ -317,6 +359,39 @@ def _bands(bands: Sequence[Band], plot: _Plot) -> list[Markup]:
     return parts
 
 
+def _area(area: Area, plot: _Plot) -> Markup:
+    """One outline over all points that both lines have: gaps of a second or two do not matter to a pale area."""
+    pairs = [(low, high) for low, high in zip(area.low, area.high, strict=True) if None not in (low.y, high.y)]
+    most = round((plot.right - plot.left) / 2)
+    low = downsampled([Point(plot.px(p.x), plot.py(p.y or 0.0)) for p, _ in pairs], most)
+    high = downsampled([Point(plot.px(p.x), plot.py(p.y or 0.0)) for _, p in pairs], most)
+    return element("path", class_=f"area a{area.slot}", d=path_data([*low, *reversed(high)]), data_s=str(area.slot))
+
+
+def _level(level: Level, plot: _Plot) -> list[Markup]:
+    if plot.y is None or not plot.y.low <= level.value <= plot.y.high:
+        return []
+    y = plot.py(level.value)
+    text = element("text", level.name, class_="faint halo end", x=plot.right - 4, y=y - 4)
+    return [element("line", class_="limit", x1=plot.left, x2=plot.right, y1=y, y2=y), text]
+
+
+def _moment(moment: Level, plot: _Plot) -> list[Markup]:
+    """A named upright line; the name turns to the left of it where it would not fit to the right."""
+    if not plot.x.low <= moment.value <= plot.x.high:
+        return []
+    x, width = plot.px(moment.value), _TEXT_WIDTH * len(moment.name)
+    fits = x + width + 4 < plot.right
+    label = element(
+        "text",
+        moment.name,
+        class_="faint halo" if fits else "faint halo end",
+        x=x + (4 if fits else -4),
+        y=plot.top + 10,
+    )
+    return [element("line", class_="limit", x1=x, x2=x, y1=plot.top, y2=plot.bottom), label]
+
+
 def _y_grid(plot: _Plot) -> list[Markup]:
     assert plot.y is not None
     parts = [element("text", plot.y.label, class_="axis", x=0, y=12)]
@@ -348,6 +423,11 @@ def _dots(group: DotGroup, plot: _Plot, middle: float, row_height: float) -> lis
     if group.median is not None:
         x, reach = plot.px(group.median), row_height / 2 - 3
         parts.append(element("line", class_=f"l s{group.slot}", x1=x, x2=x, y1=middle - reach, y2=middle + reach))
+    if group.interval is not None:
+        low, high = (plot.px(v) for v in group.interval)
+        y, cap = middle + row_height / 2 - 5, 3
+        d = f"M{coordinate(low)} {coordinate(y - cap)}v{2 * cap}m0-{cap}H{coordinate(high)}m0-{cap}v{2 * cap}"
+        parts.append(element("path", class_=f"interval s{group.slot}", d=d))
     count = len(group.dots)
     step = min(5.0, (row_height - 10) / max(count - 1, 1))
     for index, dot in enumerate(group.dots):

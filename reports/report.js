@@ -200,7 +200,7 @@
   }
 
   // Copying the command.
-  const command = document.getElementById("command");
+  const command = document.querySelector("pre.command");
   const copy = make("button", { type: "button", className: "copy", textContent: "Copy command" });
   copy.addEventListener("click", async () => {
     getSelection().selectAllChildren(command);

@@ -5,14 +5,25 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import yaml
 
-from bench.results import RunResult, TrialSummary
+from bench.results import RunResult, StorageTarget, TrialSummary
+from reports.blocks import Block, Column, FactColumns, Facts, Field, Row, Table, Tone, table
 from reports.cells import Run
-from reports.quantity import NONE, NS_PER_MS, NS_PER_US, bytes_text, plural, significant, whole
+from reports.overview import STATE_TONES
+from reports.quantity import (
+    NONE,
+    NS_PER_MS,
+    NS_PER_US,
+    bytes_text,
+    duration_text,
+    plural,
+    significant,
+    whole,
+)
+from reports.storage import target_label
 
 _MOST_SEEN: Final = 4
 _ACRONYMS: Final = {
@@ -28,71 +39,53 @@ _ACRONYMS: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Section:
-    title: str
-    rows: Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class TrialRow:
-    state: str
-    values: Sequence[str]
-
-
-class TrialColumn(NamedTuple):
-    title: str
-    unit: str = ""
-    hint: str = ""
-    text: bool = False
-
-
-TRIAL_COLUMNS: Final = (
-    TrialColumn("#"),
-    TrialColumn("block"),
-    TrialColumn("cell", text=True),
-    TrialColumn("trial"),
-    TrialColumn("started", "UTC", text=True),
-    TrialColumn("verdict", text=True),
-    TrialColumn("achieved", "% of offered"),
-    TrialColumn("gen. CPU", "cores", "busiest worker process of the load generator"),
-    TrialColumn("lateness", "p99, ms", "send − intended send"),
-    TrialColumn("start skew", "ms", "latest minus earliest first send"),
-    TrialColumn("clocks", "spread, ms", "largest difference between the clocks of the load tasks"),
-    TrialColumn("produce", "samples"),
-    TrialColumn("end to end", "samples"),
-    TrialColumn("sent", "records"),
-    TrialColumn("acked", "records"),
-    TrialColumn("received", "records"),
-    TrialColumn("in log", "records", "counted by a client that took no part in the load"),
-    TrialColumn("reordered", "records"),
-    TrialColumn("corrupt", "records"),
+_TRIAL_COLUMNS: Final = (
+    Column("#"),
+    Column("block"),
+    Column("cell", text=True),
+    Column("trial"),
+    Column("started", "UTC", text=True),
+    Column("verdict", text=True),
+    Column("achieved", "% of offered"),
+    Column("gen. CPU", "cores", "busiest worker process of the load generator"),
+    Column("lateness", "p99, ms", "send − intended send"),
+    Column("start skew", "ms", "latest minus earliest first send"),
+    Column("clocks", "spread, ms", "largest difference between the clocks of the load tasks"),
+    Column("produce", "samples"),
+    Column("end to end", "samples"),
+    Column("sent", "records"),
+    Column("acked", "records"),
+    Column("received", "records"),
+    Column("in log", "records", "counted by a client that took no part in the load"),
+    Column("reordered", "records"),
+    Column("corrupt", "records"),
 )
+_ROLES: Final = {"measure": "", "a_a": " (A/A twin)", "canary": " (canary)"}
 
 
-def trial_rows(run: Run) -> list[TrialRow]:
+def trial_table(run: Run) -> Table:
     """Every trial of the plan in the order in which it ran, with the evidence that its verdict rests on."""
     finished = {t.summary.trial_id: t.summary for t in run.result.trials}
-    labels = {cell.key: cell.label for cell in run.cells}
     rows = []
     in_order = sorted(run.result.manifest.trials, key=lambda plan: (plan.block, plan.order_in_block))
     for number, plan in enumerate(in_order, start=1):
-        start = [str(number), str(plan.block), labels[plan.cell], str(plan.trial)]
+        start = [str(number), str(plan.block), run.label(plan.cell) + _ROLES[plan.role], str(plan.trial)]
         summary = finished.get(plan.trial_id)
         if summary is None:
-            rows.append(
-                TrialRow("no result", [*start, NONE, f"{plan.status}, no result", *[NONE] * (len(TRIAL_COLUMNS) - 6)])
-            )
+            tone: Tone = "none" if plan.status == "skipped" else "bad"
+            state = Field("left out" if plan.status == "skipped" else f"{plan.status}, no result", tone=tone)
+            missing = [Field(NONE)] * (len(_TRIAL_COLUMNS) - 6)
+            rows.append(Row([*map(Field, start), Field(NONE), state, *missing]))
         else:
-            rows.append(TrialRow(summary.verdict.state, [*start, *_evidence(summary)]))
-    return rows
+            verdict = Field(summary.verdict.state, tone=STATE_TONES.get(summary.verdict.state, "warn"))
+            when = Field(summary.started_utc[:19].replace("T", " "))
+            rows.append(Row([*map(Field, start), when, verdict, *map(Field, _evidence(summary))]))
+    return Table(_TRIAL_COLUMNS, rows, label="Every trial with the evidence for its verdict", wide=True, sortable=True)
 
 
 def _evidence(summary: TrialSummary) -> list[str]:
     generator, delivery = summary.generator, summary.delivery
     return [
-        summary.started_utc[:19].replace("T", " "),
-        summary.verdict.state,
         significant(100 * summary.achieved_per_s / summary.offered_per_s, 4) if summary.offered_per_s else NONE,
         significant(generator.cpu_ratio_max),
         significant(summary.produce.send_delay_ns.p99 / NS_PER_MS),
@@ -110,21 +103,43 @@ def workload_text(workload: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(workload), sort_keys=False, allow_unicode=True, default_flow_style=False, width=100)
 
 
-def how_compared(run: Run) -> Section:
-    manifest = run.result.manifest
-    blocks = len({plan.block for plan in manifest.trials})
+def how_compared(run: Run) -> list[Block]:
+    """What was compared on what, and how: enough to know what the figures are about without reading on."""
+    summaries = [t.summary for cell in run.cells for t in cell.trials]
+    return [FactColumns([Facts("What", _what(run, summaries)), Facts("How", _how(run, summaries))])]
+
+
+def _what(run: Run, summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:
+    manifest, facts = run.result.manifest, run.result.environment.facts
     rows = [
-        ("Workload file", manifest.workload_file),
-        ("SHA-256 of the expanded workload", manifest.workload_sha256),
-        (
-            "Cells × trials",
-            f"{plural(len(run.cells), 'cell')}, {plural(len(manifest.trials), 'trial')} in {plural(blocks, 'block')}",
-        ),
-        ("Order", f"cells in random order within each block, seed {manifest.seed}"),
         ("Factors", "; ".join(f"{k}: {', '.join(map(str, v))}" for k, v in manifest.axes.items()) or "none: one cell"),
-        ("Started, finished", f"{manifest.created_utc}, {manifest.finished_utc or 'not finished'}"),
     ]
-    summaries = [t.summary for t in run.result.trials]
+    rows += _seen("System under test", (f"{s.system.kind} {s.system.version}" for s in summaries))
+    rows += _seen("Storage", (_storage_text(s.storage) for s in summaries))
+    memory = facts.get("memory")
+    total = memory.get("total_bytes") if isinstance(memory, Mapping) else None
+    host = [str(facts[key]) for key in ("cpu_model", "operating_system", "kernel_release", "machine") if facts.get(key)]
+    if isinstance(facts.get("cpu_count"), int):
+        host.insert(1, plural(facts["cpu_count"], "CPU"))
+    if isinstance(total, int):
+        host.append(f"{bytes_text(total)} memory")
+    rows += [("Host", ", ".join(host))] if host else []
+    rows += _seen("Virtual", (f"{facts[k]}" for k in ("virtual_machine", "container") if facts.get(k)))
+    rows += _seen("Host profile", (_profile_text(s) for s in summaries if s.host_profile))
+    return rows
+
+
+def _how(run: Run, summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:
+    manifest = run.result.manifest
+    measured = [plan for plan in manifest.trials if plan.role == "measure"]
+    twins = len([plan for plan in manifest.trials if plan.role == "a_a"])
+    blocks = len({plan.block for plan in manifest.trials})
+    cells = f"{plural(len(run.cells), 'cell')}, {plural(len(measured), 'trial')} in {plural(blocks, 'block')}"
+    rows = [
+        ("Cells × trials", cells + (f", {plural(twins, 'A/A twin')}" if twins else "")),
+        ("Order", f"cells in random order within each block, seed {manifest.seed}"),
+    ]
+    rows += _seen("Load", (_load_text(s) for s in summaries))
     rows += _seen("Load generator", (_generator_text(s) for s in summaries))
     rows += _seen("Generator CPU per record", (_generator_cost(s) for s in summaries))
     clocks = {"same_host_monotonic": "one monotonic clock of one host", "wall_clock": "wall clocks of several hosts"}
@@ -132,12 +147,56 @@ def how_compared(run: Run) -> Section:
         "Clock of end-to-end latency",
         (f"{clocks[s.e2e.clock]}, {plural(s.e2e.negative_samples, 'negative sample')}" for s in summaries if s.e2e),
     )
-    return Section("How it was compared", rows)
+    if manifest.overhead:
+        o = manifest.overhead
+        share = f"{significant(100 * o.ratio)} % of {duration_text(o.wall_s)}"
+        rows.append(("Time beside the load", f"{share}; most of it: {_largest_steps(o.steps_s)}"))
+    rows += [
+        ("Started, finished", f"{manifest.created_utc}, {manifest.finished_utc or 'not finished'}"),
+        ("Workload file", manifest.workload_file),
+        ("SHA-256 of the expanded workload", manifest.workload_sha256),
+    ]
+    return rows
+
+
+def _largest_steps(steps_s: Mapping[str, float], most: int = 3) -> str:
+    beside = {name: s for name, s in steps_s.items() if name != "load"}
+    largest = sorted(beside.items(), key=lambda item: -item[1])[:most]
+    return ", ".join(f"{name} {duration_text(s)}" for name, s in largest) or NONE
+
+
+def _load_text(summary: TrialSummary) -> str:
+    measured = next(p for p in summary.phases if p.name == "measure")
+    seconds = f"{duration_text(measured.end_s - measured.start_s)} measured"
+    if summary.offered_per_s is None:
+        return f"closed loop, as fast as the client takes it, {seconds}"
+    return f"open loop, {whole(summary.offered_per_s)} records/s, {seconds}"
+
+
+def _storage_text(target: StorageTarget) -> str:
+    parts = [
+        target_label(target),
+        "medium unknown" if target.medium == "unknown" else target.medium,
+        target.model or target.device,
+        target.filesystem,
+        target.emulation,
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _profile_text(summary: TrialSummary) -> str:
+    profile = summary.host_profile
+    if profile is None or profile.name == "none":
+        return "none"
+    held = "held throughout" if profile.verified else "did NOT hold throughout"
+    back = "rolled back" if profile.rolled_back else "NOT rolled back"
+    return f"{profile.name}: {plural(len(profile.applied), 'setting')}, {held}, {back}"
 
 
 def _generator_text(summary: TrialSummary) -> str:
     g = summary.generator
-    counts = (plural(g.producers, "producer"), plural(g.consumers, "consumer"), plural(g.slots, "slot"))
+    driver = {"client": "librdkafka", "wire": "pre-encoded batches on sockets"}[summary.driver]
+    counts = (driver, plural(g.producers, "producer"), plural(g.consumers, "consumer"), plural(g.slots, "slot"))
     return f"{g.launcher}, {', '.join(counts)}"
 
 
@@ -155,7 +214,7 @@ def _seen(label: str, texts: Iterable[str]) -> list[tuple[str, str]]:
     return [(label, "; ".join([*found[:_MOST_SEEN], *more]))] if found else []
 
 
-def system_sections(run: Run) -> list[Section]:
+def system_facts(run: Run) -> list[Facts]:
     """The system under test and its storage as they really ran, each difference between trials spelled out."""
     summaries = [t.summary for t in run.result.trials]
     if not summaries:
@@ -178,25 +237,25 @@ def system_sections(run: Run) -> list[Section]:
             part for part in (target.device, target.model, target.scheduler and f"scheduler {target.scheduler}") if part
         ]
         storage.append((target.name, "; ".join([*text, ",".join(target.mount_options)])))
-    return [Section("System under test", system), Section("Storage targets", storage)]
+    return [Facts("System under test", system), Facts("Storage targets", storage)]
 
 
-def environment_sections(result: RunResult) -> list[Section]:
+def environment_facts(result: RunResult) -> list[Facts]:
     """The facts of env.json, whatever they are: one section for each branch at the top of the tree."""
     loose: list[tuple[str, str]] = []
-    sections: list[Section] = []
+    sections: list[Facts] = []
     for key, value in result.environment.facts.items():
         if key == "versions":
             continue
         if isinstance(value, Mapping) and value:
-            sections.append(Section(_words(key), list(_flattened(value))))
+            sections.append(Facts(_words(key), list(_flattened(value))))
         elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
-            sections.append(Section(_words(key), [_listed(i, item) for i, item in enumerate(value, start=1)]))
+            sections.append(Facts(_words(key), [_listed(i, item) for i, item in enumerate(value, start=1)]))
         else:
             loose.append((_words(key), _text(key, value)))
     versions = list(_versions(result).items())
-    first = [Section("Versions", versions)] if versions else []
-    return [*first, *([Section("Host", loose)] if loose else []), *sections]
+    first = [Facts("Versions", versions)] if versions else []
+    return [*first, *([Facts("Host", loose)] if loose else []), *sections]
 
 
 def _versions(result: RunResult) -> dict[str, str]:
@@ -253,33 +312,53 @@ def _lower(key: str) -> str:
     return " ".join(_ACRONYMS.get(part, part) for part in key.removesuffix("_bytes").split("_"))
 
 
-@dataclass(frozen=True)
-class TuningRow:
-    knob: str
-    title: str
-    state: str
-    current: str
-    recommended: str
-    reason: str
+_TUNING_TONES: Final[dict[str, Tone]] = {"ok": "good", "differs": "warn"}
 
 
-def tuning_rows(result: RunResult) -> list[TuningRow]:
+def tuning_table(result: RunResult) -> Table | None:
     """The tuning check as it was recorded; like every fact of the environment, any part of it may be missing."""
+    if not result.environment.tuning:
+        return None
 
     def text(row: Mapping[str, Any], *keys: str) -> str:
         return next((_text("", row[key]) for key in keys if row.get(key) not in (None, "")), "")
 
-    return [
-        TuningRow(
-            knob=" ".join(filter(None, (text(row, "id"), text(row, "target")))),
-            title=text(row, "title"),
-            state=text(row, "state").replace("_", " "),
-            current=text(row, "current_text", "current"),
-            recommended=text(row, "recommended_text", "recommended"),
-            reason=" ".join(filter(None, (text(row, "reason"), _sentence(text(row, "note"))))),
+    rows = []
+    for row in result.environment.tuning:
+        state = text(row, "state")
+        knob = " ".join(filter(None, (text(row, "id"), text(row, "target"))))
+        reason = " ".join(filter(None, (text(row, "reason"), _sentence(text(row, "note")))))
+        rows.append(
+            Row(
+                [
+                    Field(knob, small=text(row, "title")),
+                    Field(state.replace("_", " "), tone=_TUNING_TONES.get(state, "none")),
+                    Field(text(row, "current_text", "current")),
+                    Field(text(row, "recommended_text", "recommended")),
+                    Field(reason),
+                ]
+            )
         )
-        for row in result.environment.tuning
+    columns = [
+        Column("knob", text=True, prose=True),
+        Column("state", text=True),
+        Column("current", text=True),
+        Column("recommended", text=True),
+        Column("why", text=True, prose=True),
     ]
+    return Table(columns, rows, label="Host tuning")
+
+
+def profile_table(run: Run) -> Table | None:
+    """What the host profiles changed, and that it held; None where no trial named one."""
+    uses = {s.host_profile.name: s.host_profile for t in run.result.trials if (s := t.summary).host_profile}
+    rows = [
+        [profile.name, setting, profile.before.get(setting, NONE), value]
+        for profile in uses.values()
+        for setting, value in profile.applied.items()
+    ]
+    header = [Column(title, text=True) for title in ("profile", "setting", "before", "in force")]
+    return table(header, rows, "Host profiles") if rows else None
 
 
 def _sentence(text: str) -> str:

@@ -1,24 +1,26 @@
-"""The charts over time: throughput, latency and host use, one small panel per cell on axes that all panels share."""
+"""The charts over time: throughput, latency and lag, one panel per cell on axes that all panels share."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from bench.results import HostSample, TrialResult, TrialSummary, Window
+from bench.results import TrialResult, TrialSummary, Window
 from reports import axes
+from reports.blocks import Figure, Layout, LegendItem, Panel, Table, View, table
 from reports.cells import Cell, Run
-from reports.figures import Figure, Layout, LegendItem, Panel, Table, View
+from reports.downsample import Point
 from reports.measures import ACHIEVED, E2E_P99, PRODUCE_P99, Measure
-from reports.plot import SMALL, WIDE, Band, Point, Series, line_panel, swatch
-from reports.quantity import BYTES_PER_MIB, NONE, NS_PER_MS, significant, whole
+from reports.plot import SMALL, WIDE, Area, Band, Level, Series, line_panel, swatch
+from reports.quantity import NONE, NS_PER_MS, significant, whole
 
-_MOST_TABLE_ROWS = 30
+_MOST_TABLE_ROWS: Final = 30
+_MOST_EVENTS: Final = 12
 
 
-class _Sample(NamedTuple):
+class Sample(NamedTuple):
     """One second of one trial; `values` has one entry per quantity of the chart."""
 
     second: int
@@ -27,7 +29,7 @@ class _Sample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Timeline:
+class Timeline:
     """What one chart over time shows: quantities by name, and how to read them from a trial."""
 
     name: str
@@ -35,133 +37,157 @@ class _Timeline:
     axis_label: str
     unit: str
     quantities: Sequence[str]
-    samples: Callable[[TrialResult], list[_Sample]]
+    samples: Callable[[TrialResult], list[Sample]]
     typical_by: Measure
     log: bool = False
+    shaded: bool = False
+    """Fill what lies between the first and the last quantity."""
+    others: bool = True
+    """Draw the other trials thinly behind the typical one."""
+    judged: int = -1
+    """The quantity whose extreme the finding tells."""
     worst: str = "highest"
     show: Callable[[float], str] = significant
+    slots: Sequence[int] = (1, 2, 3, 4)
+    small: bool = False
 
     def text(self, value: float) -> str:
         return f"{self.show(value)}{'' if self.unit.startswith('/') else ' '}{self.unit}"
 
 
 def timeline_figures(run: Run) -> list[Figure]:
-    """Throughput, then produce and end-to-end latency, second by second."""
+    """Throughput, produce and end-to-end latency, lag, second by second."""
     timelines = [
-        _Timeline(
+        Timeline(
             "time-throughput",
             "Throughput over time",
-            "records acknowledged in each second",
+            "records in each second",
             "/s",
-            ["acknowledged"],
-            lambda t: _from_windows(t, lambda w: (float(w.acked),)),
+            ["acknowledged", "offered"],
+            lambda t: _from_windows(t, lambda w: (float(w.acked), _offered(t, w))),
             ACHIEVED,
+            judged=0,
             worst="lowest",
             show=whole,
+            slots=(1, 0),
         ),
-        _Timeline(
+        Timeline(
             "time-produce",
             "Produce latency over time",
             "ms, by the second of the intended send",
             "ms",
             ["p50", "p99"],
-            lambda t: _from_windows(t, lambda w: (_ms(w.produce_p50_ns), _ms(w.produce_p99_ns))),
+            lambda t: _from_windows(t, lambda w: (ms(w.produce_p50_ns), ms(w.produce_p99_ns))),
             PRODUCE_P99,
             log=True,
+            shaded=True,
         ),
-        _Timeline(
+        Timeline(
             "time-e2e",
             "End-to-end latency over time",
             "ms, by the second of the intended send",
             "ms",
             ["p50", "p99"],
-            lambda t: _from_windows(t, lambda w: (_ms(w.e2e_p50_ns), _ms(w.e2e_p99_ns))),
+            lambda t: _from_windows(t, lambda w: (ms(w.e2e_p50_ns), ms(w.e2e_p99_ns))),
             E2E_P99,
             log=True,
+            shaded=True,
+        ),
+        Timeline(
+            "time-lag",
+            "Consumer lag over time",
+            "records acknowledged and not yet received",
+            "records",
+            ["lag"],
+            lambda t: _from_windows(t, lambda w: (None if w.lag is None else float(w.lag),), with_drain=True),
+            E2E_P99,
+            show=whole,
         ),
     ]
-    return [figure for t in timelines if (figure := _figure(run, t)) is not None]
+    return [figure for t in timelines if (figure := time_figure(run, t)) is not None]
 
 
-def host_figures(run: Run) -> list[Figure]:
-    """What the host did meanwhile, for the quantities it could tell."""
-
-    def timeline(name: str, title: str, label: str, unit: str, read: Callable[[HostSample], float | None]) -> _Timeline:
-        return _Timeline(name, title, label, unit, [title], lambda t: _from_host(t, read), ACHIEVED)
-
-    timelines = [
-        timeline("host-cpu", "Broker CPU", "cores in use", "cores", lambda s: s.system_cpu_ratio),
-        timeline("host-disk", "Disk writes", "MiB written in each second", "MiB/s", lambda s: _mib(s.disk_write_bytes)),
-        timeline("host-dirty", "Dirty page cache", "MiB not yet on disk", "MiB", lambda s: _mib(s.dirty_bytes)),
-    ]
-    return [figure for t in timelines if (figure := _figure(run, t)) is not None]
-
-
-def _from_windows(trial: TrialResult, read: Callable[[Window], tuple[float | None, ...]]) -> list[_Sample]:
+def _from_windows(
+    trial: TrialResult, read: Callable[[Window], tuple[float | None, ...]], with_drain: bool = False
+) -> list[Sample]:
     """Warm-up and measured phase; what trickles in while draining is no throughput and no latency of the load."""
-    return [_Sample(w.second, w.phase == "measure", read(w)) for w in trial.windows() if w.phase != "drain"]
-
-
-def _from_host(trial: TrialResult, read: Callable[[HostSample], float | None]) -> list[_Sample]:
-    start_s, end_s = _measured(trial.summary)
     return [
-        _Sample(s.second, start_s <= s.second < end_s, (read(s),)) for s in trial.host_samples() if s.second < end_s
+        Sample(w.second, w.phase == "measure", read(w)) for w in trial.windows() if with_drain or w.phase != "drain"
     ]
 
 
-def _measured(summary: TrialSummary) -> tuple[float, float]:
-    phase = next(p for p in summary.phases if p.name == "measure")
-    return phase.start_s, phase.end_s
+def _offered(trial: TrialResult, window: Window) -> float | None:
+    """A closed loop offers nothing of its own."""
+    return None if trial.summary.offered_per_s is None else float(window.offered)
 
 
-def _ms(value_ns: int | None) -> float | None:
+def ms(value_ns: float | None) -> float | None:
     return None if value_ns is None else value_ns / NS_PER_MS
-
-
-def _mib(value_bytes: int | None) -> float | None:
-    return None if value_bytes is None else value_bytes / BYTES_PER_MIB
 
 
 class _CellLines(NamedTuple):
     cell: Cell
     typical: TrialResult
-    trials: Sequence[tuple[TrialResult, Sequence[_Sample]]]
+    trials: Sequence[tuple[TrialResult, Sequence[Sample]]]
 
 
-def _figure(run: Run, timeline: _Timeline) -> Figure | None:
+def time_figure(run: Run, timeline: Timeline) -> Figure | None:
     found = [lines for cell in run.cells if (lines := _lines(cell, timeline)) is not None]
     known = [v for lines in found for v in _known(lines)]
     if not known:
         return None
+    known_quantities = _quantities(found, timeline)
     seconds = [s.second for lines in found for _, samples in lines.trials for s in samples]
     x = axes.seconds("seconds since the start", min(seconds), max(seconds))
     make = axes.logarithmic if timeline.log else axes.linear
     y = make(timeline.axis_label, timeline.unit, known)
     finding = _finding(found, timeline)
-    layout: Layout = "pairs" if len(found) in (1, 2, 4) else "many"
+    layout: Layout = "pairs" if len(found) in (1, 2, 4) and not timeline.small else "many"
     size = SMALL if layout == "many" else WIDE
     panels = []
     for index, lines in enumerate(found, start=1):
-        title = f"{timeline.title}: {lines.cell.caption}"
-        bands = _bands(lines.typical.summary)
-        drawing = line_panel(f"{timeline.name}-{index}", title, finding, _series(lines, timeline), x, y, size, bands)
+        drawing = line_panel(
+            f"{timeline.name}-{index}",
+            f"{timeline.title}: {lines.cell.caption}",
+            finding,
+            _series(lines, timeline, known_quantities),
+            x,
+            y,
+            size,
+            bands=_bands(lines.typical.summary),
+            areas=_areas(lines, timeline),
+            moments=_moments(lines.typical),
+        )
         panels.append(Panel(lines.cell.caption, drawing))
-    several = len(timeline.quantities) > 1
+    note = (
+        "Thick: one trial, the median one. Thin: the other trials. "
+        if timeline.others
+        else "One trial, the median one. "
+    )
     return Figure(
         timeline.name,
         timeline.title,
         finding,
         [View("", panels)],
-        _table(found, timeline),
-        [LegendItem(i, q, swatch(i, solid=True, line=True)) for i, q in enumerate(timeline.quantities, start=1)]
-        if several
+        _table(found, timeline, known_quantities),
+        [LegendItem(slot, q, swatch(slot, solid=True, line=True)) for _, slot, q in known_quantities]
+        if len(known_quantities) > 1
         else [],
-        note="Thick: one trial, the median one. Thin: the other trials. All panels have the same axes.",
+        note=note + "All panels have the same axes.",
         layout=layout,
     )
 
 
-def _lines(cell: Cell, timeline: _Timeline) -> _CellLines | None:
+def _quantities(found: Sequence[_CellLines], timeline: Timeline) -> list[tuple[int, int, str]]:
+    """Index, slot and name of the quantities that anybody measured."""
+    return [
+        (i, timeline.slots[i], name)
+        for i, name in enumerate(timeline.quantities)
+        if any(s.values[i] is not None for lines in found for _, samples in lines.trials for s in samples)
+    ]
+
+
+def _lines(cell: Cell, timeline: Timeline) -> _CellLines | None:
     typical = cell.typical(timeline.typical_by)
     if typical is None:
         return None
@@ -176,46 +202,64 @@ def _known(lines: _CellLines) -> Iterable[float]:
     return (v for _, samples in lines.trials for s in samples for v in s.values if v is not None)
 
 
-def _series(lines: _CellLines, timeline: _Timeline) -> list[Series]:
+def _series(lines: _CellLines, timeline: Timeline, quantities: Sequence[tuple[int, int, str]]) -> list[Series]:
     return [
         Series(
             slot,
             quantity,
-            [Point(s.second, s.values[slot - 1]) for s in samples],
+            [Point(s.second, s.values[index]) for s in samples],
             thin=trial is not lines.typical,
-            solid=True,
+            solid=slot != 0,
         )
         for trial, samples in lines.trials
-        for slot, quantity in enumerate(timeline.quantities, start=1)
+        if timeline.others or trial is lines.typical
+        for index, slot, quantity in quantities
     ]
 
 
+def _areas(lines: _CellLines, timeline: Timeline) -> list[Area]:
+    if not timeline.shaded:
+        return []
+    samples = next(samples for trial, samples in lines.trials if trial is lines.typical)
+    low, high = ([Point(s.second, s.values[i]) for s in samples] for i in (0, -1))
+    return [Area(timeline.slots[0], low, high)]
+
+
+_PHASE_NAMES: Final = {"warmup": "warm-up", "drain": "drain"}
+
+
 def _bands(summary: TrialSummary) -> list[Band]:
-    return [Band("warm-up", p.start_s, p.end_s) for p in summary.phases if p.name == "warmup"]
+    return [Band(_PHASE_NAMES[p.name], p.start_s, p.end_s) for p in summary.phases if p.name in _PHASE_NAMES]
 
 
-def _finding(found: Sequence[_CellLines], timeline: _Timeline) -> str:
+def _moments(trial: TrialResult) -> list[Level]:
+    """What happened meanwhile; a phase is a band already."""
+    return [Level(event.kind, event.at_s) for event in trial.events() if event.kind != "phase"][:_MOST_EVENTS]
+
+
+def _finding(found: Sequence[_CellLines], timeline: Timeline) -> str:
     """The extreme second of the measured phases, with where to look for it."""
-    last = len(timeline.quantities) - 1
+    judged = timeline.judged % len(timeline.quantities)
     seconds = [
         (value, lines.cell.label, trial.summary.trial, s.second)
         for lines in found
         for trial, samples in lines.trials
         for s in samples
-        if s.measured and (value := s.values[last]) is not None
+        if s.measured and (value := s.values[judged]) is not None
     ]
     if not seconds:
         return "No value was recorded in a measured phase."
     pick = min if timeline.worst == "lowest" else max
     value, label, trial_number, second = pick(seconds, key=lambda item: item[0])
-    quantity = f"{timeline.quantities[last]} of one second" if last else "value of one second"
+    several = len(timeline.quantities) > 1
+    quantity = f"{timeline.quantities[judged]} of one second" if several else "value of one second"
     middle = statistics.median(item[0] for item in seconds)
     where = f"{label}, trial {trial_number}, second {second}"
     extreme, usual = timeline.text(value), timeline.text(middle)
     return f"{timeline.worst.capitalize()} {quantity}: {extreme} ({where}); median of all measured seconds {usual}."
 
 
-def _table(found: Sequence[_CellLines], timeline: _Timeline) -> Table:
+def _table(found: Sequence[_CellLines], timeline: Timeline, quantities: Sequence[tuple[int, int, str]]) -> Table:
     """The thick lines in as many stretches of time as fit a page: lowest to highest second of each stretch."""
     drawn = [(lines, next(s for t, s in lines.trials if t is lines.typical)) for lines in found]
     first = min(s.second for _, samples in drawn for s in samples)
@@ -223,19 +267,19 @@ def _table(found: Sequence[_CellLines], timeline: _Timeline) -> Table:
     step = -(-(last - first + 1) // _MOST_TABLE_ROWS)
     header = ["second" if step == 1 else "seconds"]
     header += [
-        f"{lines.cell.label}{f', {q}' if len(timeline.quantities) > 1 else ''}, {timeline.unit}"
+        f"{lines.cell.label}{f', {name}' if len(quantities) > 1 else ''}, {timeline.unit}"
         for lines, _ in drawn
-        for q in timeline.quantities
+        for _, _, name in quantities
     ]
     rows = []
     for start in range(first, last + 1, step):
         row = [str(start) if step == 1 else f"{start}–{min(start + step - 1, last)}"]
         for _, samples in drawn:
             inside = [s.values for s in samples if start <= s.second < start + step]
-            row += [_range([v[i] for v in inside], timeline.show) for i in range(len(timeline.quantities))]
+            row += [_range([v[i] for v in inside], timeline.show) for i, _, _ in quantities]
         rows.append(row)
     note = "One trial per cell, the one drawn thick." + ("" if step == 1 else " Lowest–highest second of each stretch.")
-    return Table(header, rows, note)
+    return table(header, rows, note=note)
 
 
 def _range(values: Sequence[float | None], show: Callable[[float], str]) -> str:

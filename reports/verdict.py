@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bench.results import TrialPlan, TrialSummary
+from reports.answers import slo_sentence
+from reports.blocks import Block, Column, Field, Paragraph, Row, Section, Table
 from reports.cells import Run
+from reports.overview import STATE_TONES
+from reports.phases import skipped_sentences
 from reports.quantity import plural, significant
+from reports.storage import emulated_targets, emulation_text
 
 Tone = Literal["good", "warn", "bad"]
 
@@ -39,25 +44,56 @@ class Overall:
     """What the trials' own verdicts add, each once."""
 
 
+def verdict_section(run: Run) -> Section:
+    found = overall(run)
+    blocks: list[Block] = [Paragraph(note, "caution") for note in found.notes]
+    blocks.append(Paragraph(" ".join(found.sentences)))
+    blocks += [Paragraph(remark, "remark") for remark in found.remarks]
+    if found.problems:
+        columns = [
+            Column("trial", text=True),
+            Column("cell", text=True),
+            Column("verdict", text=True),
+            Column("check", text=True),
+            Column("value"),
+            Column("limit"),
+            Column("what it means", text=True, prose=True),
+        ]
+        rows = [
+            Row(
+                [
+                    Field(p.trial),
+                    Field(p.cell),
+                    Field(p.state, tone=STATE_TONES.get(p.state, "warn")),
+                    *(Field(text) for text in (p.check, p.value, p.limit, p.text)),
+                ]
+            )
+            for p in found.problems
+        ]
+        blocks.append(Table(columns, rows, label="Trials that are not valid"))
+    return Section("verdict", found.badge, blocks, found.tone, nav="Verdict")
+
+
 def overall(run: Run) -> Overall:
+    """Of every trial that was run to measure a cell; twins for the noise floor are no part of it."""
     manifest = run.result.manifest
-    finished = {trial.summary.trial_id: trial.summary for trial in run.result.trials}
-    labels = {cell.key: cell.label for cell in run.cells}
-    planned = len(manifest.trials)
+    finished = {t.summary.trial_id: t.summary for cell in run.cells for t in cell.trials}
+    wanted = [plan for plan in manifest.trials if plan.role == "measure" and plan.status != "skipped"]
     states = [summary.verdict.state for summary in finished.values()]
     valid = states.count("valid")
-    badge, tone = _badge(planned, states, manifest.status)
+    badge, tone = _badge(len(wanted), states, manifest.status)
+    shown = [t.summary for cell in run.cells for t in cell.shown]
     return Overall(
         badge=badge,
         tone=tone,
-        sentences=_sentences(planned, states, valid),
+        sentences=[*_sentences(len(wanted), states, valid), *filter(None, [slo_sentence(shown)])],
         notes=_notes(run),
         problems=[
             problem
-            for plan in manifest.trials
-            for problem in _problems(plan, finished.get(plan.trial_id), labels[plan.cell], manifest.status)
+            for plan in wanted
+            for problem in _problems(plan, finished.get(plan.trial_id), run.label(plan.cell), manifest.status)
         ],
-        remarks=_remarks(finished.values()),
+        remarks=[*_remarks(finished.values()), *skipped_sentences(run)],
     )
 
 
@@ -91,8 +127,10 @@ def _sentences(planned: int, states: Sequence[str], valid: int) -> list[str]:
     for count, word, meaning in counts:
         if count:
             sentences.append(f"{count} {'is' if count == 1 else 'are'} {word}. {meaning}")
-    if valid and valid < len(states):
-        sentences.append("Where a cell has valid trials, the tables and findings use those alone.")
+    if "inconclusive" in states:
+        sentences.append("Tables and findings use them all the same: to leave out just them would be to choose.")
+    if "invalid" in states and len(set(states)) > 1:
+        sentences.append("Invalid trials count for nothing where a cell has others.")
     return sentences
 
 
@@ -111,12 +149,8 @@ def _notes(run: Run) -> list[str]:
     }
     if manifest.status in ended:
         notes.append(ended[manifest.status])
-    emulated = sorted({t.summary.storage.name for t in run.result.trials if t.summary.storage.emulated})
-    if emulated:
-        notes.append(
-            f"Emulated storage: {', '.join(emulated)} imitates a slower disk on a faster one; "
-            "its figures are no measurement of such a disk."
-        )
+    if emulated := emulated_targets(run):
+        notes.append(emulation_text(emulated))
     if any(t.summary.generator.oversubscribed for t in run.result.trials):
         notes.append("More load tasks than cores: the load generator competed with itself, and latencies include that.")
     return notes
@@ -126,6 +160,7 @@ def _problems(plan: TrialPlan, summary: TrialSummary | None, label: str, run_sta
     if summary is None:
         words = {
             "planned": "It was never started.",
+            "skipped": "It was left out.",
             "running": "It was still running when the report was made."
             if run_status == "running"
             else "It was running when the run ended.",

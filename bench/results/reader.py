@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -25,6 +25,7 @@ from bench.results.models import (
 from bench.results.storage import StorageProbes
 
 M = TypeVar("M", bound=BaseModel)
+_RUN_FILES: Final = ("manifest.json", "env.json", "probes.json", "analysis.json", "search.json", "gate.json")
 
 
 class SpectrumPoint(NamedTuple):
@@ -112,9 +113,7 @@ class RunResult:
 
     def files(self) -> list[Path]:
         """Every file that the results stand on, in a fixed order: what a checksum of the run covers."""
-        top = [
-            path for name in ("manifest.json", "env.json", "probes.json") if (path := self.directory / name).is_file()
-        ]
+        top = [path for name in _RUN_FILES if (path := self.directory / name).is_file()]
         return top + sorted(path for path in (self.directory / "trials").rglob("*") if path.is_file())
 
     def cells(self) -> dict[str, list[TrialResult]]:

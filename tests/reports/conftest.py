@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.results import RunResult
-from reports.page import render
+from reports.page import render, run_document
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import golden_sample, write_sample
 
@@ -20,7 +20,7 @@ def golden_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def golden_page(golden_run: Path) -> str:
-    return render(RunResult(golden_run))
+    return render(run_document(RunResult(golden_run)))
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from hdrh.histogram import HdrHistogram
 
+from bench.analysis import analyse
 from bench.histogram_log import empty_histogram
 from bench.results import (
     METRICS,
@@ -43,6 +44,7 @@ from bench.results import (
     Verdict,
     Window,
 )
+from tests.reports import sample_details as details
 
 _QUANTILES: Final = 200
 _NORMAL: Final = [NormalDist().inv_cdf((i + 0.5) / _QUANTILES) for i in range(_QUANTILES)]
@@ -78,6 +80,11 @@ class Sample:
     """Trial ids without a result."""
     quiet_host: bool = False
     """A host that tells nothing about CPU, disk and memory."""
+    analysed: bool = False
+    """With analysis.json, and an A/A twin in every block."""
+    detailed: bool = False
+    """With all that a trial may tell beside rates and latencies, fio's probes, a ceiling and objectives."""
+    partitions: int = 4
     environment: Environment | None = None
     change: Callable[[TrialSummary], TrialSummary] = lambda summary: summary
 
@@ -100,9 +107,13 @@ def write_sample(directory: Path, sample: Sample | None = None) -> Path:
     plans = _plans(sample)
     writer.write_manifest(_manifest(sample, plans))
     writer.write_environment(sample.environment or _environment())
-    for plan in plans:
-        if plan.status == "done":
-            _write_trial(writer, plan, sample)
+    summaries = [_write_trial(writer, plan, sample) for plan in plans if plan.status == "done"]
+    if sample.analysed:
+        in_order = sorted((p for p in plans if p.role == "measure"), key=lambda plan: plan.trial_id)
+        factors = {plan.cell: plan.factors for plan in in_order}
+        writer.write_analysis(analyse(factors, summaries, seed=7, complete=sample.status == "done"))
+    if sample.detailed:
+        writer.write_probes(details.probes({s.storage.name: s.storage for s in summaries}))
     return directory
 
 
@@ -125,6 +136,9 @@ def _plans(sample: Sample) -> list[TrialPlan]:
                     error="stopped by Ctrl-C" if trial_id in sample.unfinished else None,
                 )
             )
+        if sample.analysed:
+            twin = plans[-1].model_copy(update={"trial_id": f"aa-t{trial}", "role": "a_a"})
+            plans.append(twin.model_copy(update={"order_in_block": twin.order_in_block + 1, "status": "done"}))
     return plans
 
 
@@ -229,7 +243,7 @@ class _Log:
         )
 
 
-def _write_trial(writer: ResultWriter, plan: TrialPlan, sample: Sample) -> None:
+def _write_trial(writer: ResultWriter, plan: TrialPlan, sample: Sample) -> TrialSummary:
     rate = float(plan.factors.get("load.rate", sample.rate_per_s))
     seconds = _WARMUP_S + sample.measure_s
     median_ms = latency_scale(plan.factors, rate) * (1 + 0.04 * math.sin(plan.trial * 2.3 + plan.order_in_block))
@@ -247,13 +261,22 @@ def _write_trial(writer: ResultWriter, plan: TrialPlan, sample: Sample) -> None:
             if metric in logs:
                 found[metric] = [int(factor * share * math.exp(sigma * z)) for z in _NORMAL]
                 logs[metric].add(second, measured, found[metric], each)
-        windows.append(_window(second, measured, int(rate), found))
-        host.append(_host_sample(second, sample.quiet_host))
-    summary = sample.change(_summary(plan, sample, rate, logs))
-    writer.write_trial(summary, windows, host)
+        window, host_sample = _window(second, measured, int(rate), found), _host_sample(second, sample.quiet_host)
+        if sample.detailed:
+            window, host_sample = details.window(window), details.host_sample(host_sample)
+        windows.append(window)
+        host.append(host_sample)
+    summary = _summary(plan, sample, rate, logs)
+    if sample.detailed:
+        summary = details.summary(summary)
+    summary = sample.change(summary)
+    partitions = details.partitions(summary, sample.partitions) if sample.detailed else []
+    events = details.events(summary) if sample.detailed else []
+    writer.write_trial(summary, windows, host, partitions, events)
     folder = writer.trial_directory(plan.trial_id) / "hist"
     for metric, log in logs.items():
         (folder / f"{metric}.hlog").write_text("".join(log.lines), "utf-8")
+    return summary
 
 
 def _window(second: int, measured: bool, rate: int, found: dict[Metric, list[int]]) -> Window:
@@ -305,6 +328,7 @@ def _summary(plan: TrialPlan, sample: Sample, rate: float, logs: dict[Metric, _L
         trial=plan.trial,
         block=plan.block,
         order_in_block=plan.order_in_block,
+        role=plan.role,
         started_utc=f"2025-03-01T09:{plan.block:02d}:{plan.order_in_block:02d}Z",
         phases=[
             Phase(name="warmup", start_s=0, end_s=_WARMUP_S),
@@ -391,8 +415,11 @@ def saturated(summary: TrialSummary) -> TrialSummary:
 
 
 def golden_sample() -> Sample:
-    """The run behind the golden file: four cells, one invalid trial, an interrupted one."""
+    """The run behind the golden file: four cells, one invalid trial, an interrupted one, and all that is recorded."""
     return Sample(
+        trials=6,
+        analysed=True,
+        detailed=True,
         status="interrupted",
         unfinished=("c3-t3",),
         change=lambda summary: saturated(summary) if summary.trial_id == "c2-t2" else summary,
@@ -406,7 +433,7 @@ EXAMPLES: Final[dict[str, Callable[[], Sample]]] = {
     "ladder": lambda: Sample(
         name="ladder",
         axes={"load.rate": [10_000, 20_000, 40_000, 55_000], "producers.client.acks": ["all", "1"]},
-        change=lambda s: saturated(s) if s.offered_per_s > 50_000 else s,
+        change=lambda s: saturated(s) if (s.offered_per_s or 0) > 50_000 else s,
     ),
     "matrix": lambda: Sample(
         name="small-matrix",
@@ -417,6 +444,19 @@ EXAMPLES: Final[dict[str, Callable[[], Sample]]] = {
         },
     ),
     "long": lambda: replace(golden_sample(), measure_s=1797),
+    "full": lambda: Sample(
+        name="hdd-versus-ssd",
+        purpose="Are sequential writes enough to make a hard disk good enough?",
+        axes={
+            "storage.target": ["default", "hdd"],
+            "producers.client.acks": ["all", "1"],
+            "load.rate": [5_000, 10_000, 20_000, 40_000],
+        },
+        trials=6,
+        analysed=True,
+        detailed=True,
+        partitions=24,
+    ),
 }
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def test_offered_loads_are_never_compared_with_each_other(tmp_path: Path) -> Non
     highest, compared = findings(run)
     assert [f.subject for f in highest.findings] == ["acks all", "acks 1"]
     assert (
-        "20,000 records/s is the highest offered load with a valid trial (1 higher load had none)"
+        "20,000 records/s is the highest offered load with a usable trial (1 higher load had none)"
         in highest.findings[0].text
     )
     assert compared.heading == "At rate 20,000"

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from bench.results import RunResult
-from reports.page import render
+from reports.page import render, run_document
 from tests.reports.sample_run import golden_sample, write_sample
 
 GOLDEN = Path(__file__).parent / "golden" / "report.html"
@@ -31,11 +31,11 @@ def test_the_page_is_the_golden_one(golden_page: str) -> None:
 
 
 def test_same_directory_same_bytes(golden_run: Path, golden_page: str) -> None:
-    assert render(RunResult(golden_run)) == golden_page
+    assert render(run_document(RunResult(golden_run))) == golden_page
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
-        page = render(RunResult(write_sample(Path(scratch) / "run", golden_sample())))
+        page = render(run_document(RunResult(write_sample(Path(scratch) / "run", golden_sample()))))
     GOLDEN.parent.mkdir(exist_ok=True)
     GOLDEN.write_text(comparable(page), "utf-8")

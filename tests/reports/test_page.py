@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.results import ResultDirectoryError, RunResult, TrialSummary
-from reports.page import render
+from bench.results import HostProfileUse, ResultDirectoryError, RunResult, SloResult, TrialSummary
+from reports.page import render, run_document
 from tests.reports.parsing import Document, parse, parse_drawing
 from tests.reports.sample_run import Sample, write_sample
 
@@ -68,10 +68,8 @@ def test_policy_allows_our_script_and_style_and_no_other(golden_document: Docume
 
 def test_sections_stand_in_the_order_of_trust(golden_document: Document) -> None:
     sections = [e.attributes["id"] for e in golden_document.find("section")]
-    charts = [name for name in sections if name.startswith("charts-")]
-    after = ["trials", "setup", "environment", "repeat", "method", "files"]
-    assert sections == ["verdict", "findings", "cells", *charts, *after]
-    assert len(charts) == 4
+    assert sections[:5] == ["verdict", "findings", "compared", "cells", "changes"]
+    assert sections[-6:] == ["setup", "environment", "objectives", "repeat", "method", "files"]
 
 
 def test_every_chart_is_followed_by_its_data(golden_document: Document) -> None:
@@ -89,28 +87,43 @@ def test_a_summary_without_a_measured_phase_is_refused_by_name(tmp_path: Path) -
 
     run = write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=1, change=without_measure))
     with pytest.raises(ResultDirectoryError, match=r"c1-t1.*no measured phase"):
-        render(RunResult(run))
+        render(run_document(RunResult(run)))
 
 
 HOSTILE = "</title></script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{7*7}}\x00\x1b[31m"
 
 
-def test_hostile_names_stay_text(tmp_path: Path) -> None:
+def hostile_sample() -> Sample:
+    """A run in which every text that others choose is an attack."""
+
     def hostile(summary: TrialSummary) -> TrialSummary:
         system = summary.system.model_copy(update={"effective_config": {HOSTILE: HOSTILE}, "version": HOSTILE})
-        storage = summary.storage.model_copy(update={"name": HOSTILE, "path": HOSTILE, "emulated": True})
-        verdict = summary.verdict.model_copy(update={"notes": [HOSTILE]})
-        return summary.model_copy(update={"system": system, "storage": storage, "verdict": verdict})
+        emulated = {"name": HOSTILE, "path": HOSTILE, "emulated": True, "model": HOSTILE, "emulation": HOSTILE}
+        profile = HostProfileUse(name=HOSTILE, applied={HOSTILE: HOSTILE}, before={}, verified=False, rolled_back=False)
+        return summary.model_copy(
+            update={
+                "system": system,
+                "storage": summary.storage.model_copy(update=emulated),
+                "verdict": summary.verdict.model_copy(update={"notes": [HOSTILE]}),
+                "host_profile": profile,
+                "slo": [SloResult(metric=HOSTILE, bound=HOSTILE, value=1.0, met=False)],
+            }
+        )
 
-    sample = Sample(
+    return Sample(
         name=HOSTILE,
         purpose=HOSTILE,
-        axes={f"topics.config.{HOSTILE}": [HOSTILE, "plain"]},
+        axes={f"topics.config.{HOSTILE}": [HOSTILE, "plain"], "load.rate": [10_000, 20_000]},
         trials=1,
         measure_s=1,
+        analysed=True,
+        detailed=True,
         change=hostile,
     )
-    page = render(RunResult(write_sample(tmp_path / "run", sample)))
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    page = render(run_document(RunResult(write_sample(tmp_path / "run", hostile_sample()))))
     document = parse(page)
     assert len(document.find("script")) == 1
     assert document.find("img") == []

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports import axes
+from reports.downsample import Point
 from reports.plot import (
     Band,
     Dot,
     DotGroup,
     DotRow,
-    Point,
     Series,
-    decimated,
     dot_panel,
     line_panel,
     path_data,
@@ -37,35 +36,6 @@ def drawn_points(path: str) -> list[tuple[float, float]]:
         x, y = (numbers[0], numbers[1]) if command == "M" else (x + numbers[0], y + numbers[1])
         found.append((round(x, 1), round(y, 1)))
     return found
-
-
-def test_a_spike_of_one_second_in_half_an_hour_is_drawn() -> None:
-    points = [Point(i * 300 / 1800, 50.0) for i in range(1800)]
-    points[777] = Point(points[777].x, 3.0)
-    points[1203] = Point(points[1203].x, 97.0)
-    kept = decimated(points)
-    assert points[777] in kept
-    assert points[1203] in kept
-    assert len(kept) <= 2 * 301
-    assert [p.x for p in kept] == sorted(p.x for p in kept)
-
-
-@given(st.lists(st.floats(0, 200), min_size=1, max_size=500))
-def test_every_pixel_column_keeps_its_lowest_and_highest(values: list[float]) -> None:
-    points = [Point(i / 7, value) for i, value in enumerate(values)]
-    kept = decimated(points)
-    for column in {int(p.x) for p in points}:
-        before = [p.y for p in points if int(p.x) == column and p.y is not None]
-        after = [p.y for p in kept if int(p.x) == column and p.y is not None]
-        assert (min(after), max(after)) == (min(before), max(before))
-
-
-def test_a_gap_stays_a_gap() -> None:
-    points = [Point(float(i), None if 40 <= i < 60 else 10.0) for i in range(100)]
-    path = path_data(decimated(points))
-    assert path.count("M") == 2
-    xs = [x for x, _ in drawn_points(path)]
-    assert not [x for x in xs if 40 <= x < 60]
 
 
 def test_a_lone_point_between_gaps_is_visible() -> None:

@@ -26,7 +26,9 @@ def test_checksums_are_what_sha256sum_checks(golden_run: Path) -> None:
     text = settings.checksums(RunResult(golden_run))
     lines = {line[66:]: line[:64] for line in text.splitlines()}
     assert lines["manifest.json"] == hashlib.sha256((golden_run / "manifest.json").read_bytes()).hexdigest()
-    assert len(lines) == 2 + 11 * 7, "manifest, environment, and seven files of each finished trial"
+    top = {"manifest.json", "env.json", "probes.json", "analysis.json"}
+    assert top <= set(lines)
+    assert len(lines) == len(top) + 29 * 10, "ten files of each finished trial"
     done = subprocess.run(
         ["sha256sum", "--check", "--strict", "--quiet"],
         input=text,
@@ -51,14 +53,16 @@ def test_environment_of_any_shape_is_shown(tmp_path: Path) -> None:
     }
     sample = Sample(axes={}, trials=1, measure_s=1, environment=Environment(facts=facts, tuning=[{"id": "x"}, {}]))
     result = RunResult(write_sample(tmp_path / "run", sample))
-    sections = {section.title: dict(section.rows) for section in settings.environment_sections(result)}
+    sections = {section.title: dict(section.rows) for section in settings.environment_facts(result)}
     assert sections["Host"] == {"Kernel": "6.1", "Swaps": "none", "Load average": "0.714"}
     assert sections["Memory"] == {"Total": "16.0 GiB (17,179,869,184)", "Cgroup limit": "–"}
     assert sections["Sysctl"] == {"vm.swappiness": "60"}
     assert sections["Block devices"] == {"sda": "rotational yes"}
     assert sections["Nested"] == {"a.b_c.d": "no"}
     assert sections["Versions"]["numpy"] == "2.4"
-    assert [row.knob for row in settings.tuning_rows(result)] == ["x", ""]
+    table = settings.tuning_table(result)
+    assert table
+    assert [row.fields[0].text for row in table.rows] == ["x", ""]
 
 
 def test_what_differs_between_trials_is_spelled_out(tmp_path: Path) -> None:
@@ -71,15 +75,17 @@ def test_what_differs_between_trials_is_spelled_out(tmp_path: Path) -> None:
         ),
     )
     run = Run.of(RunResult(write_sample(tmp_path / "run", sample)))
-    system = dict(settings.system_sections(run)[0].rows)
+    system = dict(settings.system_facts(run)[0].rows)
     assert system["num.partitions"] == "1; 2"
 
 
 def test_trials_stand_in_the_order_they_ran(golden_run: Path) -> None:
     run = Run.of(RunResult(golden_run))
-    rows = settings.trial_rows(run)
-    blocks = [int(row.values[1]) for row in rows]
+    table = settings.trial_table(run)
+    rows = [[field.text for field in row.fields] for row in table.rows]
+    blocks = [int(row[1]) for row in rows]
     assert blocks == sorted(blocks)
-    started = [row.values[4] for row in rows if row.values[4] != "–"]
+    started = [row[4] for row in rows if row[4] != "–"]
     assert started == sorted(started)
-    assert [len(row.values) for row in rows] == [len(settings.TRIAL_COLUMNS)] * 12
+    assert {len(row) for row in rows} == {len(table.columns)}
+    assert len(rows) == len(run.result.manifest.trials)

@@ -47,7 +47,7 @@ def test_badge(tmp_path: Path, sample: Sample, badge: str, tone: str) -> None:
 def test_every_trial_that_is_not_valid_is_named_with_check_value_limit_and_reason(golden_document: Document) -> None:
     section = golden_document.with_id("verdict")
     assert section.text.startswith("Partly valid This run was interrupted")
-    assert "10 of 12 trials are valid. 1 is invalid." in section.text
+    assert "22 of 24 trials are valid. 1 is invalid." in section.text
     (table,) = section.find("table")
     _, invalid, missing = table.rows()
     assert invalid[:6] == ["c2-t2", "acks all · compression lz4", "invalid", "generator_cpu", "0.9700", "0.8500"]

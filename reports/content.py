@@ -1,0 +1,143 @@
+"""The sections of a report, in their order: whether it may be believed, what it answers, then the detail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from bench.results import ResultDirectoryError, RunResult
+from reports import settings
+from reports.answers import gate_section, search_section, slo_blocks
+from reports.blocks import Block, Bullet, Bullets, Code, FactColumns, Figure, Figures, Heading, Paragraph, Section
+from reports.cells import Run
+from reports.changes import change_blocks, noise_blocks
+from reports.curve import curve_figures
+from reports.facets import FacetKeys, facet_figures
+from reports.findings import finding_blocks
+from reports.heatmap import partition_figures
+from reports.host import host_figures
+from reports.intervals import interval_figures
+from reports.overview import overview_blocks
+from reports.phases import phase_blocks
+from reports.roofline import roofline_figures
+from reports.spectrum import spectrum_figures
+from reports.storage import storage_blocks
+from reports.timelines import timeline_figures
+from reports.verdict import verdict_section
+
+_METHOD: Final = """\
+Load is open-loop unless it says closed: records have a send time fixed beforehand by the schedule, and latency runs \
+from that intended time. A broker that stalls cannot make its own latencies disappear by slowing the load.
+Produce latency ends when the acknowledgement arrives, end-to-end latency when the consumer has the record. With \
+acks=0 an acknowledgement means no more than that the record was handed to the network.
+Percentiles come from one histogram per trial with three significant digits. Across trials the report gives the median \
+of the trials' percentiles with its interval; it never averages percentiles.
+Cells ran in random order within blocks. Ratios compare trials of the same block, so slow drift of the host falls \
+out; disturbances shorter than a trial do not.
+Throughput over time is counted when things happened, latency over time is filed under the second of the intended \
+send. Long lines are drawn with fewer points (MinMaxLTTB), and always keep their lowest and highest one.
+Few trials show large differences only. A difference that is not shown is not thereby shown to be absent.
+An open load below saturation says how the broker behaves at that load, not how much it could carry.
+""".splitlines()
+_SHARED_HOST: Final = (
+    "The load generator ran on the same host as the driver and shared its cores with whatever else ran there."
+)
+_HERE_ONLY: Final = (
+    "The figures hold for this host, storage, configuration and record shape. Nothing here says how they carry over to "
+    "others."
+)
+
+
+def sections(result: RunResult, facets: FacetKeys) -> list[Section]:
+    """All sections that have something to say.
+
+    Raises ResultDirectoryError when a file of the directory is missing or damaged, UnknownFactorError when `facets`
+    names a factor that the run does not vary.
+    """
+    for trial in result.trials:
+        if not any(phase.name == "measure" for phase in trial.summary.phases):
+            raise ResultDirectoryError(f"{trial.directory}: its summary names no measured phase, so it cannot be shown")
+    run = Run.of(result)
+    gate, search = result.gate(), result.search()
+    found = [
+        verdict_section(run),
+        *([gate_section(gate)] if gate else []),
+        *([search_section(search)] if search else []),
+        Section("findings", "Findings", finding_blocks(run)),
+        Section("compared", "What was compared, and how", settings.how_compared(run), nav="Compared"),
+        Section("cells", "Cells", overview_blocks(run)),
+        Section("changes", "Change against the first cell", change_blocks(run), nav="Changes"),
+        _charts("curve", "Latency over load", curve_figures(run), nav="Load"),
+        _charts("spectra", "Latency by percentile", spectrum_figures(run), nav="Percentiles"),
+        _charts("time", "Over time", timeline_figures(run)),
+        _charts("every-trial", "Every trial", interval_figures(run)),
+        _charts("grid", "By factor", facet_figures(run, facets), nav="Factors"),
+        _charts("host", "The host meanwhile", host_figures(run), nav="Host"),
+        Section("storage", "Storage", storage_blocks(run)),
+        _charts("roofline", "How near to the ceilings", roofline_figures(run), nav="Ceilings"),
+        _charts("by-partition", "By partition", partition_figures(run), nav="Partitions"),
+        Section("phases", "Steady state, backlog, transactions", phase_blocks(run), nav="Phases"),
+        Section("noise", "Noise floor", [*noise_blocks(run), *_warnings(run)], nav="Noise"),
+        Section("trials", "Trials in the order they ran", [settings.trial_table(run)], nav="Trials"),
+        Section("setup", "Set-up", _setup(run)),
+        Section("environment", "Environment", _environment(run)),
+        Section("objectives", "Service level objectives", slo_blocks(run), nav="Objectives"),
+        Section("repeat", "Repeat this run", _repeat(result), nav="Repeat"),
+        Section("method", "Method and known limits", _method(run), nav="Method"),
+        Section("files", "Result files", _files(result), nav="Files"),
+    ]
+    return [section for section in found if section.blocks]
+
+
+def _charts(name: str, title: str, figures: Sequence[Figure], nav: str = "") -> Section:
+    return Section(name, title, [Figures(figures)] if figures else [], nav=nav)
+
+
+def _warnings(run: Run) -> list[Block]:
+    """What the analysis wants known before anything is quoted."""
+    texts = run.analysis.warnings if run.analysis else []
+    return [Bullets([Bullet(text) for text in texts])] if texts else []
+
+
+def _setup(run: Run) -> list[Block]:
+    systems = settings.system_facts(run)
+    blocks: list[Block] = [FactColumns(systems)] if systems else []
+    return [*blocks, Heading("Workload"), Code(settings.workload_text(run.result.manifest.workload))]
+
+
+def _environment(run: Run) -> list[Block]:
+    blocks: list[Block] = []
+    if (profiles := settings.profile_table(run)) is not None:
+        blocks += [Heading("What host profiles changed"), profiles]
+    if (tuning := settings.tuning_table(run.result)) is not None:
+        blocks += [Heading("Host tuning when the run began"), tuning]
+    if facts := settings.environment_facts(run.result):
+        return [*blocks, FactColumns(facts)]
+    return [*blocks, Paragraph("No facts about the host were recorded.")]
+
+
+def _repeat(result: RunResult) -> list[Block]:
+    return [
+        Code(settings.command_to_repeat(result), "command"),
+        Paragraph(
+            "The same workload file, seed and host give the same cells in the same order. A result directory is never "
+            "overwritten: name a new one.",
+            "note",
+        ),
+    ]
+
+
+def _method(run: Run) -> list[Block]:
+    launchers = {t.summary.generator.launcher for t in run.result.trials}
+    shared = any(name.startswith(("spark local", "local", "process")) for name in launchers)
+    return [Bullets([Bullet(text) for text in (*_METHOD, *([_SHARED_HOST] if shared else []), _HERE_ONLY)])]
+
+
+def _files(result: RunResult) -> list[Block]:
+    return [
+        Paragraph(
+            "Every figure of this report was computed from these files. To check that they are unchanged, save the "
+            "list as SHA256SUMS in the result directory and run “sha256sum --check SHA256SUMS” there."
+        ),
+        Code(settings.checksums(result), "sums", folded="SHA-256 of each file"),
+    ]

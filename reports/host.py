@@ -1,0 +1,116 @@
+"""The host panel: what processors, disks, network, page cache and the kernel's pressure figures said meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.results import HostSample, TrialResult, TrialSummary
+from reports.blocks import Figure
+from reports.cells import Run
+from reports.measures import ACHIEVED
+from reports.quantity import BYTES_PER_MIB
+from reports.timelines import Sample, Timeline, ms, time_figure
+
+
+def host_figures(run: Run) -> list[Figure]:
+    """What the host did meanwhile, for the quantities it could tell."""
+
+    def timeline(
+        name: str, title: str, label: str, unit: str, **read: Callable[[HostSample], float | None]
+    ) -> Timeline:
+        names = [key.replace("_", " ") for key in read]
+        readers = list(read.values())
+        return Timeline(
+            name,
+            title,
+            label,
+            unit,
+            names,
+            lambda t: _from_host(t, lambda s: tuple(r(s) for r in readers)),
+            ACHIEVED,
+            others=len(names) == 1,
+            small=True,
+        )
+
+    timelines = [
+        timeline(
+            "host-cpu",
+            "CPU by who used it",
+            "cores in use",
+            "cores",
+            generator=lambda s: s.generator_cpu_ratio,
+            rest=_rest_of_cpu,
+            broker=lambda s: s.system_cpu_ratio,
+        ),
+        timeline(
+            "host-disk",
+            "Disk traffic",
+            "MiB in each second",
+            "MiB/s",
+            read=lambda s: _mib(s.disk_read_bytes),
+            written=lambda s: _mib(s.disk_write_bytes),
+        ),
+        timeline(
+            "host-disk-busy", "Disk utilisation", "% of the second", "%", busy=lambda s: _percent(s.disk_util_ratio)
+        ),
+        timeline(
+            "host-disk-latency",
+            "Disk latency",
+            "ms, mean of the operations that ended",
+            "ms",
+            read=lambda s: ms(s.disk_read_latency_ns),
+            write=lambda s: ms(s.disk_write_latency_ns),
+        ),
+        timeline(
+            "host-network",
+            "Network traffic",
+            "MiB in each second",
+            "MiB/s",
+            received=lambda s: _mib(s.net_received_bytes),
+            sent=lambda s: _mib(s.net_sent_bytes),
+            loopback=lambda s: _mib(s.loopback_bytes),
+        ),
+        timeline(
+            "host-dirty",
+            "Page cache not yet on disk",
+            "MiB",
+            "MiB",
+            write_back=lambda s: _mib(s.writeback_bytes),
+            dirty=lambda s: _mib(s.dirty_bytes),
+        ),
+        timeline(
+            "host-pressure",
+            "Pressure (PSI)",
+            "% of the second in which some task waited, or all did",
+            "%",
+            CPU_some=lambda s: _percent(s.cpu_pressure_some_ratio),
+            memory_some=lambda s: _percent(s.memory_pressure_some_ratio),
+            IO_some=lambda s: _percent(s.io_pressure_some_ratio),
+            IO_full=lambda s: _percent(s.io_pressure_full_ratio),
+        ),
+    ]
+    return [figure for t in timelines if (figure := time_figure(run, t)) is not None]
+
+
+def _rest_of_cpu(sample: HostSample) -> float | None:
+    """What neither the broker nor the generator used; None where the host does not tell them apart."""
+    known = [v for v in (sample.attendants_cpu_ratio, sample.other_cpu_ratio) if v is not None]
+    return sum(known) if known else None
+
+
+def _from_host(trial: TrialResult, read: Callable[[HostSample], tuple[float | None, ...]]) -> list[Sample]:
+    start_s, end_s = _measured(trial.summary)
+    return [Sample(s.second, start_s <= s.second < end_s, read(s)) for s in trial.host_samples() if s.second < end_s]
+
+
+def _measured(summary: TrialSummary) -> tuple[float, float]:
+    phase = next(p for p in summary.phases if p.name == "measure")
+    return phase.start_s, phase.end_s
+
+
+def _mib(value_bytes: int | None) -> float | None:
+    return None if value_bytes is None else value_bytes / BYTES_PER_MIB
+
+
+def _percent(ratio: float | None) -> float | None:
+    return None if ratio is None else 100 * ratio

@@ -1,0 +1,109 @@
+"""A report as Markdown: the same sections, charts as the tables behind them. For the comment of a pull request.
+
+GitHub's dialect: tables, and `<details>` around what would push the verdict out of sight.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from reports.blocks import Block, Bullets, Code, FactColumns, Facts, Field, Figure, Figures, Heading, Paragraph, Table
+from reports.page import Document
+from reports.svg import readable
+
+_MARKS: Final = {"good": "✓ ", "warn": "! ", "bad": "✕ "}
+# What would begin an element, a link, emphasis, code or a mention; digits and dashes may stay as they are.
+_ACTIVE: Final = re.compile(r"([\\`*_{}\[\]<>|~#@])")
+_OPEN: Final = frozenset({"verdict", "gate", "search", "findings", "compared", "cells", "changes", "metrics"})
+"""Sections that are not folded."""
+
+
+def render(document: Document) -> str:
+    parts = [f"# {_text(document.title)}", _text(document.purpose), _text(document.meta)]
+    for section in document.sections:
+        title = f"{_MARKS.get(section.tone, '')}{_text(section.title)}"
+        body = [text for block in section.blocks for text in _block(block)]
+        if section.id in _OPEN:
+            parts += [f"## {title}", *body]
+        else:
+            parts += [f"<details>\n<summary>{title}</summary>", *body, "</details>"]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _block(block: Block) -> Iterator[str]:
+    if isinstance(block, Paragraph):
+        text = _text(block.text)
+        yield f"**{text}**" if block.look == "caution" else text
+    elif isinstance(block, Heading):
+        yield f"### {_text(block.text)}"
+    elif isinstance(block, Bullets):
+        subjects = [f"**{_text(item.subject)}:** " if item.subject else "" for item in block.items]
+        yield "\n".join(f"- {s}{_text(item.text)}" for s, item in zip(subjects, block.items, strict=True))
+    elif isinstance(block, Table):
+        yield from _table(block)
+    elif isinstance(block, Facts):
+        yield from _facts(block)
+    elif isinstance(block, FactColumns):
+        for facts in block.groups:
+            yield from _facts(facts)
+    elif isinstance(block, Code):
+        yield _code(block)
+    elif isinstance(block, Figures):
+        for figure in block.figures:
+            yield from _figure(figure)
+
+
+def _facts(facts: Facts) -> Iterator[str]:
+    if facts.title:
+        yield f"**{_text(facts.title)}**"
+    if facts.rows:
+        yield "\n".join(["| | |", "|---|---|", *(f"| {_text(name)} | {_text(text)} |" for name, text in facts.rows)])
+
+
+def _figure(figure: Figure) -> Iterator[str]:
+    yield f"### {_text(figure.title)}"
+    yield _text(figure.finding)
+    yield from _table(figure.table)
+
+
+def _table(table: Table) -> Iterator[str]:
+    groups = [name for name, span in table.groups for _ in range(span)] or [""] * len(table.columns)
+    titles = [
+        " ".join(filter(None, (group, column.title, column.unit and f"({column.unit})")))
+        for group, column in zip(groups, table.columns, strict=True)
+    ]
+    yield "\n".join(
+        [
+            _row(map(_text, titles)),
+            _row("---" if column.text or not index else "---:" for index, column in enumerate(table.columns)),
+            *(_row(map(_field, row.fields)) for row in table.rows),
+        ]
+    )
+    if table.note:
+        yield f"<sub>{_text(table.note)}</sub>"
+
+
+def _row(texts: Iterable[str]) -> str:
+    return f"| {' | '.join(texts)} |"
+
+
+def _field(field: Field) -> str:
+    text = _text(field.text)
+    small = _text(field.small)
+    mark = _MARKS.get(field.tone, "")
+    text = f"**{text}**" if field.look == "best" else text
+    tags = "".join(f" ({_text(tag)})" for tag in field.tags)
+    return f"{text}{tags}<br><sub>{mark}{small}</sub>" if small else f"{mark}{text}{tags}"
+
+
+def _code(code: Code) -> str:
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", code.text)), default=0))
+    text = f"{fence}\n{readable(code.text).rstrip()}\n{fence}"
+    return f"<details>\n<summary>{_text(code.folded)}</summary>\n\n{text}\n\n</details>" if code.folded else text
+
+
+def _text(text: str) -> str:
+    """One line that shows as it reads, whatever a name tries to be."""
+    return _ACTIVE.sub(r"\\\1", " ".join(readable(text).split()))

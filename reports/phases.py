@@ -1,0 +1,92 @@
+"""What happened to a trial beside its rate and latency: time to steady state, backlog, lag, skew, transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from bench.results import TrialSummary
+from reports.blocks import Block, Column
+from reports.cells import Run
+from reports.medians import MedianColumn, median_table
+from reports.quantity import NS_PER_S, bytes_text, duration_text, significant, whole
+
+_STEADY: Final = "Steady state"
+_BACKLOG: Final = "Backlog"
+_CONSUMING: Final = "Consuming"
+_TRANSACTIONS: Final = "Transactions"
+
+
+def _commit_s(summary: TrialSummary, percentile: str) -> float | None:
+    commit = summary.transactions.commit_ns if summary.transactions else None
+    return None if commit is None else getattr(commit, percentile) / NS_PER_S
+
+
+_COLUMNS: Final = (
+    MedianColumn(
+        Column("attained after", group=_STEADY),
+        lambda s: s.steady.at_s if s.steady and s.steady.attained else None,
+        duration_text,
+    ),
+    MedianColumn(
+        Column("slope", "of a window", group=_STEADY),
+        lambda s: s.steady.slope_ratio if s.steady else None,
+        lambda v: f"{significant(100 * v, 2)} %",
+    ),
+    MedianColumn(Column("laid up", group=_BACKLOG), lambda s: s.backlog.bytes if s.backlog else None, bytes_text),
+    MedianColumn(
+        Column("read at", group=_BACKLOG),
+        lambda s: s.backlog.drain_bytes_per_s if s.backlog else None,
+        lambda v: f"{bytes_text(v)}/s",
+    ),
+    MedianColumn(
+        Column("caught up after", group=_BACKLOG),
+        lambda s: s.backlog.caught_up_at_s if s.backlog else None,
+        duration_text,
+    ),
+    MedianColumn(Column("largest lag", "records", group=_CONSUMING), lambda s: s.lag_max, whole),
+    MedianColumn(
+        Column("partition skew", "busiest ÷ mean", group=_CONSUMING),
+        lambda s: s.partition_skew_ratio,
+        lambda v: f"{significant(v)}×",
+    ),
+    MedianColumn(
+        Column("committed", group=_TRANSACTIONS), lambda s: s.transactions.committed if s.transactions else None, whole
+    ),
+    MedianColumn(
+        Column("aborted", group=_TRANSACTIONS), lambda s: s.transactions.aborted if s.transactions else None, whole
+    ),
+    MedianColumn(Column("commit p50", group=_TRANSACTIONS), lambda s: _commit_s(s, "p50"), duration_text),
+    MedianColumn(Column("commit p99", group=_TRANSACTIONS), lambda s: _commit_s(s, "p99"), duration_text),
+)
+
+
+def phase_blocks(run: Run) -> list[Block]:
+    """Empty where no trial has any of it."""
+    note = "Medians of the shown trials, with lowest–highest beneath. Times count from the start of the load."
+    unsteady = [
+        f"{cell.label}, trial {t.summary.trial}"
+        for cell in run.cells
+        for t in cell.trials
+        if t.summary.steady and not t.summary.steady.attained
+    ]
+    if unsteady:
+        note += f" Never steady, and measured all the same: {_some(unsteady)}."
+    found = median_table(run, _COLUMNS, "Phases", note)
+    return [found] if found else []
+
+
+def skipped_sentences(run: Run) -> Iterable[str]:
+    """Why cells got fewer trials than planned, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for cell in run.cells:
+        for plan in cell.planned:
+            if plan.status == "skipped":
+                reasons.setdefault(plan.error or "no reason was recorded", []).append(cell.label)
+    for reason, labels in reasons.items():
+        yield f"Trials left out, as they could change nothing ({reason}): {_some(list(dict.fromkeys(labels)))}."
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return "; ".join(names[:most]) + more

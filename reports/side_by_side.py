@@ -1,0 +1,217 @@
+"""Two result directories beside each other: the ratios that `bench compare` prints, with the charts to see them by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bench.compare import compare
+from bench.results import EnvironmentDifference, Metric, ResultComparison, RunResult
+from reports import axes, settings
+from reports.blocks import Block, Code, Figure, Figures, Heading, Panel, Paragraph, Section, Table, Tone, View, table
+from reports.cells import Cell, Run, values
+from reports.changes import comparison_table
+from reports.charts import Drawn, comparison_legend, comparison_panels
+from reports.intervals import MARKS_NOTE, dot_group
+from reports.measures import ACHIEVED, E2E_P99, HEADLINES, PRODUCE_P99, SYSTEM_CPU, TABLE, Measure
+from reports.page import Document
+from reports.plot import DotRow, dot_panel
+from reports.quantity import NONE, plural, scalar_words, significant
+from reports.spectrum import spectrum_points
+from reports.verdict import overall
+
+_HEADLINES = frozenset(measure.key for measure in (*HEADLINES, *TABLE))
+
+
+_Pair = tuple[str, tuple[Run, Cell], tuple[Run, Cell]]
+"""A cell's label, and the cell in its run on both sides."""
+
+
+class NothingInCommonError(Exception):
+    """Two directories without a cell that both have; the text says what each has."""
+
+
+def comparison_document(base: RunResult, head: RunResult) -> Document:
+    """Raises NothingInCommonError, and ResultDirectoryError when a file is missing or damaged."""
+    try:
+        comparison = compare(base, head)
+    except ValueError as error:
+        raise NothingInCommonError(str(error)) from error
+    runs = Run.of(base), Run.of(head)
+    pairs = list(_pairs(*runs))
+    several = len({m.cell for m in comparison.metrics}) > 1
+    first = [m for m in comparison.metrics if m.metric in _HEADLINES]
+    rest = [m for m in comparison.metrics if m.metric not in _HEADLINES]
+    sections = [
+        _verdict(comparison, *runs),
+        Section("metrics", "Head against base", [comparison_table(first, with_cell=several)] if first else []),
+        Section("every-trial", "Every trial", _figures(_dots(pairs))),
+        Section("spectra", "Latency by percentile", _figures(_spectra(pairs)), nav="Percentiles"),
+        Section("others", "Every other metric", [comparison_table(rest, with_cell=several)] if rest else []),
+        Section("environment", "Differences of environment", _differences(comparison.environment), nav="Environment"),
+        Section("workload", "Differences of workload", _differences(comparison.workload), nav="Workload"),
+        Section("repeat", "Repeat these runs", _commands(base, head), nav="Repeat"),
+        Section("files", "Result files", _files(base, head), nav="Files"),
+    ]
+    names = dict.fromkeys((base.manifest.name, head.manifest.name))
+    meta = "; ".join(
+        f"{side}: {result.directory.name}, started {result.manifest.created_utc}"
+        for side, result in (("base", base), ("head", head))
+    )
+    return Document(" against ".join(reversed(list(names))), "", meta, [s for s in sections if s.blocks])
+
+
+def _pairs(base: Run, head: Run) -> Iterator[_Pair]:
+    if len(base.cells) == len(head.cells) == 1:
+        yield head.cells[0].label, (base, base.cells[0]), (head, head.cells[0])
+        return
+    of_head = {cell.key: cell for cell in head.cells}
+    for cell in base.cells:
+        if cell.key in of_head:
+            yield cell.label, (base, cell), (head, of_head[cell.key])
+
+
+def _verdict(comparison: ResultComparison, base: Run, head: Run) -> Section:
+    """Whether either may be believed, and whether the two may be compared at all."""
+    tones: list[Tone] = []
+    blocks: list[Block] = []
+    if not comparison.same_environment:
+        deciding = [d.fact for d in comparison.environment if d.decides]
+        blocks.append(
+            Paragraph(
+                f"The environments differ in what decides over figures ({', '.join(deciding)}): "
+                "no ratio here tells of the system alone.",
+                "caution",
+            )
+        )
+        tones.append("warn")
+    blocks += [Paragraph(warning, "caution") for warning in comparison.warnings]
+    for name, side, run in (("Base", comparison.base, base), ("Head", comparison.head, head)):
+        found = overall(run)
+        tones.append(found.tone)
+        what = ", ".join(filter(None, (side.system, side.commit and f"commit {side.commit}", side.given)))
+        blocks.append(Paragraph(f"{name} ({what}): {found.badge}. {' '.join(found.sentences)}"))
+        blocks += [Paragraph(f"{name}: {note}", "caution") for note in found.notes]
+    tone: Tone = "bad" if "bad" in tones else "warn" if "warn" in tones else "good"
+    counts = [m.verdict for m in comparison.metrics if m.metric in _HEADLINES]
+    title = ", ".join(
+        f"{plural(count, 'figure')} {word}"
+        for word, count in (("worse", counts.count("worse")), ("better", counts.count("better")))
+        if count
+    )
+    return Section("verdict", title or "No difference shown", blocks, tone, nav="Verdict")
+
+
+def _figures(figures: Sequence[Figure]) -> list[Block]:
+    return [Figures(figures)] if figures else []
+
+
+def _dots(pairs: Sequence[_Pair]) -> list[Figure]:
+    figures = []
+    for measure in (ACHIEVED, SYSTEM_CPU, PRODUCE_P99, E2E_P99):
+        measured = [v for _, *sides in pairs for _, cell in sides for v in values(cell.trials, measure)]
+        if not measured:
+            continue
+        make = axes.logarithmic if measure.unit == "ms" else axes.linear
+        x = make(f"{measure.unit}{', logarithmic' if measure.unit == 'ms' else ''}", measure.unit, measured)
+        several = len(pairs) > 1
+        rows = [
+            DotRow(f"{label}, {side}" if several else side, [dot_group(run, cell, slot, measure)])
+            for label, *sides in pairs
+            for slot, side, (run, cell) in zip((1, 2), ("base", "head"), sides, strict=True)
+        ]
+        finding = f"{measure.name} of every trial, base above head."
+        name = f"dots-{measure.key.replace('.', '-')}"
+        figures.append(
+            Figure(
+                name,
+                measure.name,
+                finding,
+                [View("", [Panel("", dot_panel(f"{name}-1", finding, finding, rows, x))])],
+                _trials_table(pairs, measure),
+                note=MARKS_NOTE,
+            )
+        )
+    return figures
+
+
+def _trials_table(pairs: Sequence[_Pair], measure: Measure) -> Table:
+    rows = [
+        [label, side, str(t.summary.trial), measure.figure(value), t.summary.verdict.state]
+        for label, *sides in pairs
+        for side, (_, cell) in zip(("base", "head"), sides, strict=True)
+        for t in cell.trials
+        if (value := measure.value(t.summary)) is not None
+    ]
+    return table(["cell", "side", "trial", f"{measure.title}, {measure.unit}", "verdict"], rows)
+
+
+def _spectra(pairs: Sequence[_Pair]) -> list[Figure]:
+    specs: list[tuple[str, str, Metric, Measure]] = [
+        ("spectrum-produce", "Produce latency by percentile", "produce_response", PRODUCE_P99),
+        ("spectrum-e2e", "End-to-end latency by percentile", "e2e_response", E2E_P99),
+    ]
+    figures = []
+    for name, title, metric, measure in specs:
+        found = []
+        for label, *sides in pairs:
+            typical = [cell.typical(measure) for _, cell in sides]
+            lines = [
+                Drawn(side, side, points)
+                for side, trial in zip(("base", "head"), typical, strict=True)
+                if trial is not None and (points := spectrum_points(trial, metric))
+            ]
+            if len(lines) == 2:
+                found.append((label, lines))
+        if not found:
+            continue
+        points = [p for _, lines in found for line in lines for p in line.main]
+        x = axes.percentile("percentile of records", max(p.x for p in points))
+        y = axes.logarithmic("latency, ms", "ms", [p.y for p in points if p.y is not None])
+        finding = "The trial of each side with the median p99."
+        panels = [
+            Panel(label if len(found) > 1 else "", panel.drawing)
+            for number, (label, lines) in enumerate(found, start=1)
+            for panel in comparison_panels(f"{name}-{number}", f"{title}: {label}", finding, lines, x, y)
+        ]
+        rows = [
+            [label, line.name, *(_at(line, p) for p in (50, 90, 99, 99.9))] for label, lines in found for line in lines
+        ]
+        figures.append(
+            Figure(
+                name,
+                title,
+                finding,
+                [View("", panels)],
+                table(["cell", "side", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms"], rows),
+                comparison_legend(found[0][1]),
+                layout="pairs" if len(found) > 1 else "half",
+            )
+        )
+    return figures
+
+
+def _at(line: Drawn, percentile: float) -> str:
+    reached = [p.y for p in line.main if p.x >= percentile and p.y is not None]
+    return significant(reached[0]) if reached else NONE
+
+
+def _differences(found: Sequence[EnvironmentDifference]) -> list[Block]:
+    rows = [
+        [d.fact, scalar_words(d.base), scalar_words(d.head), "decides over figures" if d.decides else ""] for d in found
+    ]
+    return [table(["fact", "base", "head", ""], rows, "Differences")] if rows else []
+
+
+def _commands(base: RunResult, head: RunResult) -> list[Block]:
+    return [
+        block
+        for name, result in (("Base", base), ("Head", head))
+        for block in (Heading(name), Code(settings.command_to_repeat(result), "command"))
+    ]
+
+
+def _files(base: RunResult, head: RunResult) -> list[Block]:
+    return [
+        Code(settings.checksums(result), "sums", folded=f"SHA-256 of each file of {name}, {result.directory.name}")
+        for name, result in (("base", base), ("head", head))
+    ]

@@ -1,0 +1,64 @@
+"""Objectives, search and gate: the answer first, and nothing that the files do not hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.results import RunResult
+from bench.results.writer import ResultWriter
+from reports.page import render, run_document
+from tests.reports import sample_details
+from tests.reports.parsing import Document, parse
+from tests.reports.sample_run import Sample, write_sample
+
+
+def page_of(directory: Path) -> Document:
+    return parse(render(run_document(RunResult(directory))))
+
+
+def test_objectives_are_met_only_when_every_usable_trial_meets_them(tmp_path: Path) -> None:
+    sample = Sample(
+        axes={"producers.client.acks": ["all", "1"]}, trials=2, measure_s=1, detailed=True, rate_per_s=8_000
+    )
+    document = page_of(write_sample(tmp_path / "run", sample))
+    rows = document.with_id("objectives").find("table")[0].rows()[1:]
+    assert len(rows) == 2 * 3
+    assert {row[1]: row[-2:] for row in rows} == {
+        "Produce latency p99 <20ms": ["2 of 2", "met"],
+        "Throughput >=9k/s": ["0 of 2", "missed"],
+        "Failed records ==0": ["2 of 2", "met"],
+    }
+    assert "4 of 6 objectives met in every trial." in document.with_id("verdict").text
+
+
+def test_a_search_names_its_bracket_the_limit_that_failed_and_every_rate(tmp_path: Path) -> None:
+    directory = write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=1))
+    ResultWriter.reopen(directory).write_search(sample_details.search())
+    section = page_of(directory).with_id("search")
+    assert "30,844 records/s is the highest rate that met the objectives; 33,636/s did not." in section.text
+    assert "Confirmed by3 of 3 fresh trials" in section.text
+    assert "e2e.p99: e2e.p99 was 31.2 ms, the objective is <20ms" in section.text
+    assert len(section.find("table")[0].rows()) == 1 + 6
+
+
+def test_a_search_that_the_generator_ended_says_so(tmp_path: Path) -> None:
+    directory = write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=1))
+    found = sample_details.search().model_copy(update={"generator_limited": True, "first_failing_per_s": None})
+    ResultWriter.reopen(directory).write_search(found)
+    text = page_of(directory).with_id("search").text
+    assert "The load generator failed before the system did" in text
+    assert "the limit lies above" in text
+
+
+def test_a_gate_stands_right_after_the_verdict(tmp_path: Path) -> None:
+    directory = write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=1))
+    (directory / "gate.json").write_text(sample_details.gate().model_dump_json(by_alias=True), "utf-8")
+    document = page_of(directory)
+    assert [e.attributes["id"] for e in document.find("section")][1] == "gate"
+    section = document.with_id("gate")
+    assert section.text.startswith("Gate: regression produce.p99 is 14 % worse")
+    first, confirmation, environment = section.find("table")
+    assert [row[-1] for row in first.rows()[1:]] == ["worse", "no change shown", "undecided"]
+    assert first.rows()[1][3:5] == ["+14.0 %[+12.0 %, +16.0 %]", "5.0 %"]
+    assert len(confirmation.rows()) == len(first.rows())
+    assert environment.rows()[1] == ["kernel.release", "6.1.0", "6.1.0-18", "decides"]

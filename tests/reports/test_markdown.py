@@ -1,0 +1,66 @@
+"""The Markdown says what the page says, survives hostile names, and keeps its tables whole."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from bench.results import RunResult
+from reports import markdown
+from reports.blocks import Paragraph, Section
+from reports.page import Document as ReportDocument
+from reports.page import run_document
+from tests.reports.parsing import Document
+from tests.reports.sample_run import write_sample
+from tests.reports.test_page import HOSTILE, hostile_sample
+
+
+@pytest.fixture(scope="module")
+def golden_text(golden_run: Path) -> str:
+    return markdown.render(run_document(RunResult(golden_run)))
+
+
+def html_of(text: str) -> str:
+    return str(MarkdownIt("commonmark").enable("table").render(text))
+
+
+def test_every_section_of_the_page_is_there_in_its_order(golden_text: str, golden_document: Document) -> None:
+    titles = [section.find("h2")[0].text for section in golden_document.find("section")]
+    found = [re.search(rf"^(## |<summary>)\W*{title}", golden_text, re.MULTILINE) for title in titles]
+    places = [match.start() for match in found if match]
+    assert len(titles) > 15
+    assert places == sorted(places)
+    assert len(places) == len(titles)
+
+
+def test_every_table_and_every_chart_of_the_page_is_a_table(golden_text: str, golden_document: Document) -> None:
+    facts = len(golden_document.find("dl"))
+    assert html_of(golden_text).count("<table>") == len(golden_document.find("table")) + facts
+
+
+def test_rows_have_as_many_fields_as_their_header(golden_text: str) -> None:
+    for block in re.findall(r"(?:^\|.*\n)+", golden_text, re.MULTILINE):
+        counts = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
+        assert len(counts) == 1, block[:300]
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    directory = write_sample(tmp_path / "run", hostile_sample())
+    page = html_of(markdown.render(run_document(RunResult(directory))))
+    assert "<script" not in page
+    assert "<img" not in page
+    assert HOSTILE[:10] not in page
+
+
+def test_folded_parts_are_closed(golden_text: str) -> None:
+    assert golden_text.count("<details>") == golden_text.count("</details>")
+
+
+def test_plain_words_stay_plain() -> None:
+    words = "A title (with brackets), 5 % + 3 × 2!"
+    text = markdown.render(ReportDocument(words, "", "", [Section("x", "y", [Paragraph("p99.9 – 3.5")])]))
+    assert "\\" not in text
+    assert words in text
