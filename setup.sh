@@ -64,6 +64,15 @@ case $(cat "$stamp" 2>/dev/null || true) in
   "$wanted $profile" | "$wanted dev") exit 0 ;;
 esac
 
+# Nothing fails without fio: a run then says that it could not probe its storage.
+if ! command -v fio >/dev/null 2>&1; then
+  if [ "$(id -u)" -eq 0 ]; then
+    apt_install fio || echo "setup.sh: fio could not be installed; storage will not be probed" >&2
+  else
+    echo "setup.sh: without fio storage is not probed; to have it: sudo apt-get install -y fio" >&2
+  fi
+fi
+
 if ! [ -x .venv/bin/python ]; then
   say "Python environment in .venv ($("$python" --version))"
   "$python" -m venv .venv

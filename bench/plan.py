@@ -20,6 +20,8 @@ from bench.workload import LoadStep, Workload
 TRIAL_OVERHEAD_S = 4
 # Starting Spark, once per run.
 RUN_OVERHEAD_S = 12
+# fio on one target, before the first trial and after the last.
+PROBES_S = 12
 # Of a record beside its value: record and batch header, index entries; generous.
 RECORD_OVERHEAD_BYTES = 32
 # Lines of a text file vary; used only where no size is given.
@@ -45,7 +47,13 @@ class Plan:
     @property
     def duration_s(self) -> int:
         """Expected wall time. Drains are expected to be short."""
-        return RUN_OVERHEAD_S + sum(trial_duration_s(trial.cell.workload) for trial in self.trials)
+        probed = {
+            trial.cell.workload.storage.target
+            for trial in self.trials
+            if trial.cell.workload.storage.probe and trial.cell.workload.system.kind != "external"
+        }
+        trials_s = sum(trial_duration_s(trial.cell.workload) for trial in self.trials)
+        return RUN_OVERHEAD_S + len(probed) * PROBES_S + trials_s
 
     @property
     def tasks(self) -> int:
@@ -64,15 +72,21 @@ class Plan:
 
 def make_plan(specification: Specification, seed: int | None = None) -> Plan:
     """Order the trials. The same specification and seed give the same plan."""
-    trials = specification.workload.trials
-    if seed is None:
-        seed = trials.seed if trials.seed is not None else secrets.randbits(32)
+    seed = chosen_seed(specification, seed)
     shuffle = random.Random(seed)
     planned: list[PlannedTrial] = []
-    for block in range(1, trials.n + 1):
+    for block in range(1, specification.workload.trials.n + 1):
         for order, (cell, role) in enumerate(_block(specification, block, shuffle), start=1):
             planned.append(planned_trial(len(planned) + 1, cell, block=block, order=order, role=role))
     return Plan(specification, seed, planned)
+
+
+def chosen_seed(specification: Specification, seed: int | None) -> int:
+    """The one asked for, else the workload's, else one drawn."""
+    if seed is not None:
+        return seed
+    wanted = specification.workload.trials.seed
+    return wanted if wanted is not None else secrets.randbits(32)
 
 
 def _block(specification: Specification, block: int, shuffle: random.Random) -> list[tuple[Cell, TrialRole]]:
