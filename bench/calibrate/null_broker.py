@@ -63,6 +63,10 @@ class NullBroker:
     def records(self) -> int:
         return self._next_offset.total()
 
+    def error_for(self, topic: str, partition: int) -> int:
+        """The error code of the next answer; a broker that is less kind overrides it."""
+        return 0
+
     def serve(self, control: int) -> None:
         peers: dict[int, _Peer] = {}
         with self._listener, select.epoll() as poll:
@@ -145,8 +149,8 @@ class NullBroker:
             return len(head) + 1
         if (topics, partitions) != (1, 1):
             raise _ProtocolError
-        offset = self._next_offset[name, partition]
-        self._next_offset[name, partition] += count
+        offset, error = self._next_offset[name, partition], self.error_for(name.decode(), partition)
+        self._next_offset[name, partition] += 0 if error else count
         peer.answer = b""
         if acks:
             start_offset = b"" if version < 5 else bytes(8)
@@ -154,7 +158,7 @@ class NullBroker:
                 (
                     struct.pack(">iih", correlation, 1, name_bytes),
                     name,
-                    struct.pack(">iihqq", 1, partition, 0, offset, -1),
+                    struct.pack(">iihqq", 1, partition, error, offset, -1),
                     start_offset,
                     bytes(4),
                 )

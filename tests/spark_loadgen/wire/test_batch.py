@@ -46,8 +46,8 @@ def test_another_reader_finds_what_was_meant(count: int) -> None:
 
 def test_a_buffer_is_used_again_for_a_smaller_batch() -> None:
     written = buffer()
-    written.fill(0, 9000, 1)
-    written.fill(900_000, 70, 2)
+    written.fill(0, 9000, np.zeros(9000, np.int64))
+    written.fill(900_000, 70, np.full(70, 2))
     frame = bytes(written.frame(b"prefix", 70))
     assert frame.startswith(b"prefix")
     assert len(frame) == len(b"prefix") + written.bytes_of(70)
@@ -62,7 +62,7 @@ def test_values_of_any_size(body_bytes: int) -> None:
     bodies = [bytes([number]) * body_bytes for number in range(1, 17)]
     written = buffer(bodies)
     count = min(written.records_max, 100)
-    written.fill(3, count, 0)
+    written.fill(3, count, np.zeros(count, np.int64))
     _, values, _ = read(bytes(written.frame(b"", count)))
     assert [value[24:] for value in values] == [bodies[(5 + 3 + n) % 16] for n in range(count)]
 
@@ -81,7 +81,7 @@ def test_headers_are_on_every_record() -> None:
     headers = [("header-0", b"hh"), ("header-1", b"")]
     pool = BodyPool(BODIES, start=0, records_max=100)
     written = BatchBuffer(WORKER, MAGIC, pool, encode_headers(headers), 10_000, 100, room=0)
-    written.fill(0, 70, 0)
+    written.fill(0, 70, np.zeros(70, np.int64))
     reader = DefaultRecordBatch(bytes(written.frame(b"", 70)))
     assert [list(record.headers) for record in reader] == [headers] * 70
 
