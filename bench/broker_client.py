@@ -6,11 +6,17 @@ These are separate clients that take no part in the load, so their answers are a
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+)
 
 from bench.client_properties import as_text
 from bench.errors import TrialError, UsageError
@@ -137,15 +143,41 @@ class BrokerClient:
 
     def effective_config(self) -> dict[str, str]:
         """Configuration in force on one broker; empty when the cluster may not tell it or does not know the request."""
+        entries = self._configuration(ConfigResource.Type.BROKER, str(self._a_broker()))
+        return {name: entry.value for name, entry in sorted(entries.items()) if entry.value is not None}
+
+    def effective_topic_config(self, topic: str) -> dict[str, str]:
+        """As `effective_config`, of a topic."""
+        entries = self._configuration(ConfigResource.Type.TOPIC, topic)
+        return {name: entry.value for name, entry in sorted(entries.items()) if entry.value is not None}
+
+    def unknown_properties(self, names: Iterable[str]) -> list[str]:
+        """Those of a broker's configured properties that it does not know, as far as it tells.
+
+        Apache Kafka takes a misspelt name without complaint; it then tells the name and, not knowing whether it is a
+        secret, no value.
+        """
+        entries = self._configuration(ConfigResource.Type.BROKER, str(self._a_broker()))
+        told = {name: entry for name, entry in entries.items() if name in set(names)}
+        return [name for name, entry in told.items() if entry.value is None and entry.is_sensitive]
+
+    def _a_broker(self) -> int:
         try:
-            broker_id = min(self._admin.list_topics(timeout=_TIMEOUT_S).brokers)
-            resource = ConfigResource(ConfigResource.Type.BROKER, str(broker_id))
-            entries = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result()
+            return min(self._admin.list_topics(timeout=_TIMEOUT_S).brokers)
+        except KafkaException as error:
+            raise TrialError(f"the broker does not tell its cluster: {_text(error)}") from None
+
+    def _configuration(self, kind: Any, name: str) -> dict[str, ConfigEntry]:
+        resource = ConfigResource(kind, name)
+        try:
+            found: dict[str, ConfigEntry] = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[
+                resource
+            ].result()
         except KafkaException as error:
             if error.args[0].code() in _UNTOLD:
                 return {}
-            raise TrialError(f"the broker does not tell its configuration: {_text(error)}") from None
-        return {name: entry.value for name, entry in sorted(entries.items()) if entry.value is not None}
+            raise TrialError(f"the broker does not tell the configuration of {name}: {_text(error)}") from None
+        return found
 
 
 def _text(error: KafkaException) -> str:

@@ -17,6 +17,7 @@ from typing import Final
 from bench.results import Environment, GitState
 from tuning import check
 from tuning.facts import Facts
+from tuning.fingerprint import fingerprint
 from tuning.workload import Workload
 
 _SYSCTLS: Final = (
@@ -72,6 +73,7 @@ def describe_environment(
             "load_average": list(os.getloadavg()),
             "cpus_allowed": len(os.sched_getaffinity(0)),
             "settings": _settings(facts),
+            "tuning_fingerprint": fingerprint(facts, workload)[0],
             "sysctl": {name: _read(facts, "/proc/sys/" + name.replace(".", "/")) for name in _SYSCTLS},
             "versions": versions(launcher_versions),
         },

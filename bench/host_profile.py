@@ -6,20 +6,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.errors import TrialError, UsageError
-from bench.results import HostProfileUse
+from bench.results import HostProfileUse, Reason
 from bench.workload import NO_PROFILE
 from tuning import profile_session
 from tuning.errors import TuningError
 from tuning.facts import Facts
+from tuning.fingerprint import fingerprint
 from tuning.profile_session import Change
 from tuning.profiles import find_profile
 from tuning.workload import Workload as HostWorkload
 
 
 class AppliedProfile:
-    """A profile in force. `use` is what the summary says of it, once `end` has been called; None without a profile."""
+    """The host as a trial finds it, with a profile in force or without one.
+
+    fingerprint: of its settings (`tuning.fingerprint`). use: what the summary says of the profile, from `end` on; None
+    without a profile. faults: what makes its trial invalid, from `end` on.
+    """
 
     def __init__(self, name: str, facts: Facts, changes: list[Change]) -> None:
+        self.fingerprint, _ = fingerprint(facts)
+        self.faults: list[Reason] = []
         self._name = name
         self._facts = facts
         self._changes = changes
@@ -30,13 +37,23 @@ class AppliedProfile:
         """Look whether it still holds, and take it back. Raises TrialError when the host cannot be restored."""
         if not self._in_force:
             return
-        verified = not profile_session.differing(self._facts.files, self._changes)
+        differing = profile_session.differing(self._facts.files, self._changes)
         self._take_back()
+        if differing:
+            self.faults.append(
+                Reason(
+                    check="host.profile",
+                    value=", ".join(differing),
+                    limit=self._name,
+                    text=f"host profile {self._name} did not hold until the end of the load: {', '.join(differing)}; "
+                    "find out what else changes this host's settings",
+                )
+            )
         self.use = HostProfileUse(
             name=self._name,
             applied={change.name: change.after for change in self._changes},
             before={change.name: change.before for change in self._changes},
-            verified=verified,
+            verified=not differing,
             rolled_back=True,
         )
 

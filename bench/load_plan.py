@@ -106,11 +106,6 @@ def _keys(keys: values.NoKeys | values.RoundRobinKeys | values.RandomKeys | valu
 def refuse_unready(workload: Workload) -> None:
     """Raises UsageError for keys that are part of the format and that nothing carries out yet."""
     unready = {
-        "producers.transactions": workload.producers.transactions is not None,
-        "records.keys": workload.records.keys != "none",
-        "records.headers": workload.records.headers.count > 0,
-        "load.model": workload.load.model != "open",
-        "host.profile": workload.host.profile != "none",
     }
     for key, used in unready.items():
         if used:

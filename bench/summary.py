@@ -25,6 +25,7 @@ from bench.results import (
     EndToEnd,
     EventLine,
     Generator,
+    HostProfileUse,
     HostSample,
     HostUse,
     PartitionLine,
@@ -67,6 +68,9 @@ class TrialRecord:
     log: LogState | None
     cache_drop: CacheDrop
     system: SystemFacts
+    host_profile: HostProfileUse | None
+    host_profile_faults: Sequence[Reason]
+    tuning_fingerprint: str
     doubts: Sequence[Reason] = ()
     """What was found before the trial that its verdict must know."""
 
@@ -110,6 +114,8 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         writeback=writeback_use(record.host_samples, record.log) if record.storage.device else None,
         storage=record.storage,
         system=record.system,
+        host_profile=record.host_profile,
+        tuning_fingerprint=record.tuning_fingerprint,
         verdict=judge(evidence, workload.validity),
     )
     return summary.model_copy(update={"slo": slo_results(workload, summary)})
@@ -380,6 +386,7 @@ def evidence_of(
         host_cpu_ratio=None if host.system_cpu_ratio is None else host.cpu_ratio,
         produce_p50_ns_by_second=[window.produce_p50_ns for window in record.windows if window.phase == "measure"],
         client_errors=client_errors(result.errors),
+        host_profile=record.host_profile_faults,
         canary=record.doubts,
         steal_ratio=host.steal_ratio,
     )

@@ -14,6 +14,7 @@ from bench.broker_client import BrokerClient
 from bench.errors import TrialError, UsageError
 from bench.host.processes import ProcessGroups
 from bench.host.sampler import HostSampler
+from bench.host_profile import AppliedProfile, applied_profile
 from bench.load_plan import load_plan_of
 from bench.plan import PlannedTrial
 from bench.progress import Observer
@@ -88,6 +89,7 @@ class TrialRunner:
         try:
             steps.begin("start_system", "starting the system")
             with (
+                applied_profile(workload.host.profile, self.facts) as profile,
                 TrialStorage(workload, trial_id, self.areas, self.facts) as storage,
                 self.start(workload.system, storage.directories, trial_directory, self.stop.check) as system,
             ):
@@ -102,8 +104,9 @@ class TrialRunner:
                     steps.begin("start_load", "starting the load")
                     with HostSampler(_process_groups(system), storage.target.device) as sampler:
                         result = self._load(launcher, load_plan, system)
+                    profile.end()
                     _account(steps, result, phases_of(workload, result))
-                    ran = _Ran(planned, started_utc, launcher.name, system, storage, client, topics, doubts)
+                    ran = _Ran(planned, started_utc, launcher.name, system, storage, client, topics, profile, doubts)
                     return self._finish(ran, result, sampler, steps)
                 finally:
                     if system.kind == "external":
@@ -173,6 +176,7 @@ class TrialRunner:
             command=next(iter(ran.system.commands), []),
             commands=ran.system.commands,
             effective_config=ran.client.effective_config(),
+            effective_topic_config=ran.client.effective_topic_config(ran.topics[0]),
         )
         steps.begin("write", "writing the results")
         write_histogram_logs(result, trial_directory)
@@ -189,6 +193,9 @@ class TrialRunner:
             log=log,
             cache_drop=ran.storage.drop,
             system=facts,
+            host_profile=ran.profile.use,
+            host_profile_faults=ran.profile.faults,
+            tuning_fingerprint=ran.profile.fingerprint,
             doubts=ran.doubts,
         )
         summary = summarise(record, trial_directory)
@@ -212,6 +219,7 @@ class _Ran:
     storage: TrialStorage
     client: BrokerClient
     topics: tuple[str, ...]
+    profile: AppliedProfile
     doubts: Sequence[Reason]
 
 

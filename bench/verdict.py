@@ -45,6 +45,8 @@ class Evidence:
     produce_p50_ns_by_second: Sequence[int | None]
     """Of the measured phase; None for a second without samples."""
     client_errors: Sequence[str]
+    host_profile: Sequence[Reason] = ()
+    """What was wrong with the host profile that the trial is said to have run under."""
     canary: Sequence[Reason] = ()
     """What the canaries of the trial's block found (bench.canary)."""
     steal_ratio: float | None = None
@@ -65,7 +67,13 @@ def target_at_fault(reason: Reason) -> bool:
 
 
 def judge(evidence: Evidence, limits: Validity) -> Verdict:
-    invalid = [*_delivery(evidence), *_load(evidence, limits), *_generator(evidence, limits), *_unsteady(evidence)]
+    invalid = [
+        *_delivery(evidence),
+        *_load(evidence, limits),
+        *_generator(evidence, limits),
+        *_unsteady(evidence),
+        *evidence.host_profile,
+    ]
     doubtful = [
         *_oversubscribed(evidence),
         *_ceiling(evidence, limits),

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench.broker_client import BrokerClient
 from bench.errors import UsageError
 from bench.systems.java import java_for
 from bench.systems.process import SystemProcess, free_ports, last_words, listening, refused_configuration
@@ -146,8 +147,17 @@ def start_apache_kafka(
             process.await_ready(listening(ports[broker.number - 1]), checkpoint, ready_within_s)
         system = StartedSystem(APACHE_KAFKA, distribution.version, processes, attendants)
         await_members(system, checkpoint, ready_within_s)
+        _refuse_unknown(system, config)
         stack.pop_all()
     return system
+
+
+def _refuse_unknown(system: StartedSystem, config: Mapping[str, Scalar]) -> None:
+    """Apache Kafka starts with a misspelt property as if it were not there; a benchmark must not. Raises UsageError."""
+    secrets = ("password", "key", "jaas", "secret")
+    names = [name for name in config if not any(word in name for word in secrets)]
+    for name in BrokerClient(system.bootstrap_servers).unknown_properties(names) if names else ():
+        raise UsageError(f"system.config.{name}: {APACHE_KAFKA} {system.version} knows no property of this name")
 
 
 def _of_zookeeper(broker: Broker, ports: list[int]) -> dict[str, Scalar]:

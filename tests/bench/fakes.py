@@ -185,6 +185,9 @@ class FakeClient:
     def effective_config(self) -> dict[str, str]:
         return {"segment.bytes": "1073741824"}
 
+    def effective_topic_config(self, topic: str) -> dict[str, str]:
+        return {"retention.ms": "604800000"}
+
     def _fail(self, what: str) -> None:
         if (fault := self._faults.get(what)) is not None:
             raise fault
