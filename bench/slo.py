@@ -16,6 +16,17 @@ Comparison = Literal["<", "<=", ">", ">=", "=="]
 Unit = Literal["ns", "per_s", "bytes_per_s", "bytes", "ratio", ""]
 
 _COMPARE: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
+# Unit of a metric -> units of bounds on it, an example of one. Ratios may be written as they are.
+_COMPARABLE: Final[dict[str, tuple[tuple[Unit, ...], str]]] = {
+    "ns": (("ns",), "<20ms"),
+    "per_s": (("per_s",), ">=49k/s"),
+    "bytes_per_s": (("bytes_per_s",), ">=100MiB/s"),
+    "bytes": (("bytes",), "<1GiB"),
+    "ratio": (("ratio", ""), "<=1%"),
+    "records": (("",), "==0"),
+    "s": (("",), "<30"),
+    "s_per_gib": (("",), "<2.5"),
+}
 BOUND_PATTERN: Final = r"^(<=|>=|==|<|>) ?\d+(\.\d+)? ?(ns|us|ms|s|m|h|[kM]?|[kM]?/s|([KMGT]i|[kMGT])?B(/s)?|%)$"
 BOUND_FORM: Final = "a comparison with a value and its unit, for example <20ms, >=49k/s, <=1% or ==0"
 
@@ -32,6 +43,12 @@ class Bound:
     def met(self, value: float) -> bool:
         """value: in the unit of the bound."""
         return bool(_COMPARE[self.comparison](value, self.value))
+
+    def check_unit(self, unit: str) -> None:
+        """Raises ValueError when a metric of this unit (`bench.metrics`) cannot be held against it."""
+        comparable, example = _COMPARABLE[unit]
+        if self.unit not in comparable:
+            raise ValueError(f"{self.text!r} has another unit than this metric, whose bounds look like {example}")
 
     def __str__(self) -> str:
         return self.text

@@ -13,6 +13,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from bench import units
 from bench.client_properties import PropertyError, Role, to_librdkafka
+from bench.errors import UsageError
+from bench.metrics import metric
+from bench.slo import Bound
+from bench.workload_rules import check_consumers, check_producers
 from bench.workload_values import (
     AfterBacklog,
     AfterLoad,
@@ -60,15 +64,11 @@ __all__ = [
     "WithLoad",
     "Workload",
     "ZipfKeys",
-    "json_schema",
 ]
 
 WORKLOAD_SCHEMA: Final = "bench.workload/1"
 TEMPORARY_TARGET: Final = "temporary"
 NO_PROFILE: Final = "none"
-# librdkafka's default, and what it counts beside a value without key and headers (a batch's header and a record's).
-DEFAULT_MESSAGE_MAX_BYTES: Final = 1_000_000
-RECORD_OVERHEAD_BYTES: Final = 100
 
 Scalar = str | int | float | bool
 
@@ -254,6 +254,14 @@ class StopWhen(Part):
     of: str = Field(default="produce.p99", description="name of a metric")
     min: int = Field(default=3, ge=3, description="trials before any decision")
 
+    @field_validator("of")
+    @classmethod
+    def _known_metric(cls, name: str) -> str:
+        try:
+            return metric(name).name
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+
 
 class Trials(Part):
     n: int = Field(default=3, ge=1, le=1000, description="trials of each cell, one per random block")
@@ -398,6 +406,19 @@ class Workload(Part):
     )
     exclude: list[dict[str, Scalar]] = Field(default=[], description="combinations of axis values to leave out")
 
+    @field_validator("slo")
+    @classmethod
+    def _known_metrics(cls, slo: dict[str, Bound]) -> dict[str, Bound]:
+        known: dict[str, Bound] = {}
+        for name, bound in slo.items():
+            try:
+                definition = metric(name)
+                bound.check_unit(definition.unit)
+            except (UsageError, ValueError) as error:
+                raise KeyFaultError(name, text=str(error)) from None
+            known[definition.name] = bound
+        return known
+
     @field_validator("phases")
     @classmethod
     def _measure_of_schedule(cls, phases: Phases, info: ValidationInfo) -> Phases:
@@ -430,8 +451,8 @@ class Workload(Part):
                 "replication",
                 text=f"{self.topics.replication} copies need as many brokers; system.nodes is {self.system.nodes}",
             )
-        _check_consumers(self)
-        _check_producers(self)
+        check_consumers(self)
+        check_producers(self)
         return self
 
     @property
@@ -442,75 +463,3 @@ class Workload(Part):
     def as_document(self) -> dict[str, Any]:
         """The workload as plain data that is again a valid workload file."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def _check_consumers(workload: Workload) -> None:
-    """Raises KeyFaultError for consumers that could not do what is asked."""
-    consumers, partitions = workload.consumers, workload.topics.count * workload.topics.partitions
-    if consumers.groups and consumers.per_group > partitions:
-        raise KeyFaultError(
-            "consumers", "per_group", text=f"{consumers.per_group} consumers cannot share {partitions} partitions"
-        )
-    if consumers.pairing == "pairs":
-        if consumers.start != "with_load":
-            raise KeyFaultError("consumers", "pairing", text="pairs read while they send; they need start: with_load")
-        if consumers.groups != 1 or consumers.per_group != workload.producers.count:
-            raise KeyFaultError(
-                "consumers",
-                "pairing",
-                text=f"pairs need one group with a consumer for each producer; write groups: 1, "
-                f"per_group: {workload.producers.count}",
-            )
-    if consumers.start != "with_load" and not consumers.count:
-        raise KeyFaultError("consumers", "start", text="needs consumers, and there are none")
-
-
-def _check_producers(workload: Workload) -> None:
-    """Raises KeyFaultError for producers that could not do what is asked."""
-    producers, records, load = workload.producers, workload.records, workload.load
-    client = producers.client
-    largest = client.get("message.max.bytes", DEFAULT_MESSAGE_MAX_BYTES)
-    if records.size is not None and records.size.max_bytes + RECORD_OVERHEAD_BYTES > int(largest):
-        raise KeyFaultError(
-            "records",
-            "size",
-            text=f"{units.format_size(records.size.max_bytes)} is more than the producer sends "
-            f"(message.max.bytes {largest}); raise producers.client.message.max.bytes and "
-            "topics.config.max.message.bytes",
-        )
-    for step in load.steps:
-        if step.rate_per_s < producers.count:
-            rate = units.format_rate(step.rate_per_s)
-            key = "rate" if load.schedule is None else "schedule"
-            raise KeyFaultError("load", key, text=f"{rate} is less than one record a second per producer")
-    if producers.driver == "wire":
-        for name in ("compression.type", "compression.codec"):
-            if client.get(name, "none") != "none":
-                raise KeyFaultError(
-                    "producers",
-                    "client",
-                    name,
-                    text="the wire driver sends prepared batches uncompressed; leave it out",
-                )
-        if producers.transactions is not None:
-            raise KeyFaultError("producers", "transactions", text="need driver: client")
-    if producers.transactions is not None:
-        if str(client.get("acks", client.get("request.required.acks", "all"))) not in ("all", "-1"):
-            raise KeyFaultError("producers", "transactions", text="need producers.client.acks: all")
-        reads_aborted = workload.consumers.client.get("isolation.level") == "read_uncommitted"
-        if producers.transactions.abort_ratio and workload.consumers.count and reads_aborted:
-            raise KeyFaultError(
-                "consumers",
-                "client",
-                "isolation.level",
-                text="read_uncommitted also reads what is aborted (producers.transactions.abort_ratio), "
-                "which no delivery check can tell from loss; leave it out",
-            )
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a workload file, for editors."""
-    schema = Workload.model_json_schema(by_alias=True)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": WORKLOAD_SCHEMA} | {
-        key: value for key, value in schema.items() if key != "title"
-    }

@@ -156,7 +156,9 @@ class WeightedSizes(Part):
     """Sizes drawn with these weights."""
 
     weights: dict[ValueSize, Annotated[int, Field(ge=1)]] = Field(
-        min_length=1, description="size -> weight: {128B: 3, 1KiB: 6} is three small ones to six large ones"
+        min_length=1,
+        description="size -> weight: {128B: 3, 1KiB: 6} is three small ones to six large ones",
+        json_schema_extra={"additionalProperties": False},
     )
 
     @property

@@ -11,11 +11,16 @@ import typer
 from bench.commands.common import one_line_errors
 
 
-def schema() -> None:
-    """Print the JSON Schema of workload files, for editors."""
-    from bench.workload import json_schema
+def schema(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="workload, manifest, summary, analysis or gate-policy.")
+    ] = "workload",
+) -> None:
+    """Print the JSON Schema of workload files, for editors, or of another kind of file."""
+    with one_line_errors():
+        from bench.json_schemas import json_schema
 
-    typer.echo(json.dumps(json_schema(), indent=2))
+        typer.echo(json.dumps(json_schema(name), indent=2))
 
 
 def verify(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Result directory.")]) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
 import pytest
-import yaml
 from typer.testing import CliRunner, Result
 
 import bench.cli
@@ -23,7 +20,6 @@ from bench.stopping import StopRequest
 from bench.storage import StorageAreas
 from bench.tables import print_end, results_as_json
 from bench.verify import disagreements
-from bench.workload import json_schema
 from spark_loadgen import LoadSetupError
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems
 from tuning.facts import collect
@@ -148,16 +144,6 @@ def test_plan_needs_nothing_running(workload: Path) -> None:
     assert "4 trials, in 4 blocks of random order (seed 3)" in result.stdout
     plan = json.loads(call("plan", workload, "--json").stdout)
     assert (plan["seed"], plan["tasks"], len(plan["trials"])) == (7, 2, 2)
-
-
-def test_the_shipped_schema_is_the_models_own_and_accepts_the_shipped_workloads() -> None:
-    shipped = json.loads(resources.files("bench").joinpath("schema/workload-1.json").read_text("utf-8"))
-    assert shipped == json_schema(), "renew it: highwater bench schema > bench/schema/workload-1.json"
-    assert json.loads(call("schema").stdout) == shipped
-    validator = jsonschema.Draft202012Validator(shipped)
-    for path in sorted((ROOT / "workloads").glob("*.yaml")):
-        assert list(validator.iter_errors(yaml.safe_load(path.read_text("utf-8")))) == []
-    assert list(validator.iter_errors({"schema": "bench.workload/1", "slo": 1}))
 
 
 def test_verify_finds_nothing_in_a_good_directory(finished: Path) -> None:

@@ -1,0 +1,54 @@
+"""The JSON Schemas of our files, as the models give them: for editors, and for programs that read results.
+
+They are shipped in bench/schemas/; a test holds them to the models. `highwater bench schema NAME` prints one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from bench.errors import UsageError
+from bench.layers import INCLUDE
+from bench.policy import POLICY_SCHEMA, Policy
+from bench.results import Analysis, Manifest, TrialSummary
+from bench.workload import WORKLOAD_SCHEMA, Workload
+
+FOLDER: Final = Path(__file__).parent / "schemas"
+
+
+def _of(model: type[BaseModel], title: str) -> dict[str, Any]:
+    schema = model.model_json_schema(by_alias=True)
+    schema.pop("title", None)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title} | schema
+
+
+def _workload() -> dict[str, Any]:
+    """Of a file as it is written: with `include`, what it must have may stand in the included one."""
+    schema = _of(Workload, WORKLOAD_SCHEMA)
+    files = {"type": "string", "minLength": 1}
+    schema["properties"][INCLUDE] = {
+        "anyOf": [files, {"type": "array", "items": files}],
+        "description": "files that this one is laid over, relative to it",
+    }
+    schema["anyOf"] = [{"required": [INCLUDE]}, {"required": schema.pop("required")}]
+    return schema
+
+
+SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
+    "workload": _workload,
+    "manifest": lambda: _of(Manifest, "bench.manifest/1"),
+    "summary": lambda: _of(TrialSummary, "bench.summary/1"),
+    "analysis": lambda: _of(Analysis, "bench.analysis/1"),
+    "gate-policy": lambda: _of(Policy, POLICY_SCHEMA),
+}
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    """Raises UsageError for a name that there is none of."""
+    if name not in SCHEMAS:
+        raise UsageError(f"there is no schema {name!r}; there are {', '.join(SCHEMAS)}")
+    return SCHEMAS[name]()

@@ -1,0 +1,94 @@
+"""Rules over several sections of a workload: what cannot be done together is refused before anything runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bench import units
+from bench.client_properties import to_librdkafka
+from bench.workload_values import FixedSize, KeyFaultError
+from spark_loadgen import LoadSetupError
+from spark_loadgen.wire.settings import WireSettings
+
+if TYPE_CHECKING:
+    from bench.workload import Producers, Records, Workload
+
+# librdkafka's default, and what it counts beside a value without key and headers (a batch's header and a record's).
+DEFAULT_MESSAGE_MAX_BYTES: Final = 1_000_000
+RECORD_OVERHEAD_BYTES: Final = 100
+
+
+def check_consumers(workload: Workload) -> None:
+    """Raises KeyFaultError for consumers that could not do what is asked."""
+    consumers, partitions = workload.consumers, workload.topics.count * workload.topics.partitions
+    if consumers.groups and consumers.per_group > partitions:
+        raise KeyFaultError(
+            "consumers", "per_group", text=f"{consumers.per_group} consumers cannot share {partitions} partitions"
+        )
+    if consumers.pairing == "pairs":
+        if consumers.start != "with_load":
+            raise KeyFaultError("consumers", "pairing", text="pairs read while they send; they need start: with_load")
+        if consumers.groups != 1 or consumers.per_group != workload.producers.count:
+            raise KeyFaultError(
+                "consumers",
+                "pairing",
+                text=f"pairs need one group with a consumer for each producer; write groups: 1, "
+                f"per_group: {workload.producers.count}",
+            )
+    if consumers.start != "with_load" and not consumers.count:
+        raise KeyFaultError("consumers", "start", text="needs consumers, and there are none")
+
+
+def check_producers(workload: Workload) -> None:
+    """Raises KeyFaultError for producers that could not do what is asked."""
+    producers, records, load = workload.producers, workload.records, workload.load
+    client = producers.client
+    largest = client.get("message.max.bytes", DEFAULT_MESSAGE_MAX_BYTES)
+    if records.size is not None and records.size.max_bytes + RECORD_OVERHEAD_BYTES > int(largest):
+        raise KeyFaultError(
+            "records",
+            "size",
+            text=f"{units.format_size(records.size.max_bytes)} is more than the producer sends "
+            f"(message.max.bytes {largest}); raise producers.client.message.max.bytes and "
+            "topics.config.max.message.bytes",
+        )
+    for step in load.steps:
+        if step.rate_per_s < producers.count:
+            rate = units.format_rate(step.rate_per_s)
+            key = "rate" if load.schedule is None else "schedule"
+            raise KeyFaultError("load", key, text=f"{rate} is less than one record a second per producer")
+    if producers.driver == "wire":
+        _check_wire(producers, records)
+    if producers.transactions is not None:
+        if str(client.get("acks", client.get("request.required.acks", "all"))) not in ("all", "-1"):
+            raise KeyFaultError("producers", "transactions", text="need producers.client.acks: all")
+        reads_aborted = workload.consumers.client.get("isolation.level") == "read_uncommitted"
+        if producers.transactions.abort_ratio and workload.consumers.count and reads_aborted:
+            raise KeyFaultError(
+                "consumers",
+                "client",
+                "isolation.level",
+                text="read_uncommitted also reads what is aborted (producers.transactions.abort_ratio), "
+                "which no delivery check can tell from loss; leave it out",
+            )
+
+
+def _check_wire(producers: Producers, records: Records) -> None:
+    """Raises KeyFaultError for what the wire driver, which writes prepared batches, does not have."""
+    lacking = (
+        ("producers", "transactions", producers.transactions is not None),
+        ("records", "size", records.size is None or not isinstance(records.size, FixedSize)),
+        ("records", "keys", records.keys != "none"),
+        ("records", "headers", records.headers.count > 0),
+    )
+    for section, key, asked in lacking:
+        if asked:
+            raise KeyFaultError(
+                section,
+                key,
+                text="needs producers.driver: client; wire sends values of one size and no more",
+            )
+    try:
+        WireSettings.of(to_librdkafka("producer", producers.client))
+    except LoadSetupError as problem:
+        raise KeyFaultError("producers", "client", text=str(problem)) from None
