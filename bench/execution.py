@@ -14,8 +14,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import typer
+
 from bench.agenda import FinishedCells
 from bench.errors import UsageError
+from bench.host_profile import restore_after_a_killed_run
 from bench.launchers import LauncherKind, make_launcher
 from bench.plan import Plan, PlannedTrial
 from bench.progress import Observer
@@ -74,6 +77,8 @@ def run_plan(
     lock = RunLock.take(out)
     try:
         earlier = earlier_run(out, plan, facts) if resume else None
+        for setting in restore_after_a_killed_run(facts):
+            typer.echo(f"host profile of a killed run taken back: {setting}", err=True)
         with StorageAreas(keep_data) as areas, observer:
             prepare(plan, areas)
             with (launcher or LauncherChoice()).open() as started:

@@ -19,6 +19,7 @@ from bench.broker_client import BrokerClient
 from bench.environment import describe_environment, git_state, versions
 from bench.errors import StoppedError, TrialError, UsageError
 from bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_TARGET, EXIT_USAGE
+from bench.host_profile import check_profile
 from bench.plan import Plan, PlannedTrial
 from bench.progress import Observer
 from bench.results import (
@@ -326,15 +327,18 @@ def check_slots(plan: Plan, launcher: Launcher) -> None:
 
 
 def prepare(plan: Plan, areas: StorageAreas) -> None:
-    """Make the run's folders on the storage targets and find external clusters. Raises UsageError."""
+    """Make the run's folders on the storage targets, look for host profiles and external clusters. Raises UsageError."""
     paths = target_paths(plan.specification.workload)
     used = dict.fromkeys(
         trial.cell.workload.storage.target for trial in plan.trials if trial.cell.workload.system.kind != "external"
     )
-    host = emulated_hdd.Host(collect())
+    facts = collect()
+    host = emulated_hdd.Host(facts)
     for target in used:
         emulated_hdd.require_ready(host, paths[target])
         areas.add(target, paths[target], plan.log_bytes(target, kept=areas.keep_data))
+    for profile in dict.fromkeys(trial.cell.workload.host.profile for trial in plan.trials):
+        check_profile(profile, facts)
     external = dict.fromkeys(
         servers for trial in plan.trials if (servers := trial.cell.workload.system.bootstrap_servers) is not None
     )
