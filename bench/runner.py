@@ -327,7 +327,7 @@ def check_slots(plan: Plan, launcher: Launcher) -> None:
 
 
 def prepare(plan: Plan, areas: StorageAreas) -> None:
-    """Make the run's folders on the storage targets, look for host profiles and external clusters. Raises UsageError."""
+    """Make the run's folders on the storage targets; check host profiles and external clusters. Raises UsageError."""
     paths = target_paths(plan.specification.workload)
     used = dict.fromkeys(
         trial.cell.workload.storage.target for trial in plan.trials if trial.cell.workload.system.kind != "external"
