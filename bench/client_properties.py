@@ -23,7 +23,7 @@ _SET_BY_THE_RUN: Final = {
     "metadata.broker.list": "the run sets it; name a cluster under system.bootstrap_servers",
     "group.id": "consumers are assigned their partitions; they join no group",
     "auto.offset.reset": "consumers read each trial's new topic from its start",
-    "transactional.id": "the load generator sends no transactions",
+    "transactional.id": "the run sets it when producers.transactions is given",
 }
 # Byte counts whose Kafka name does not say so; a unit is asked for. The limit is librdkafka's own.
 _SIZES: Final = {"batch.size": 2**31 - 1}

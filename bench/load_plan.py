@@ -6,7 +6,6 @@ from pathlib import Path
 
 from bench import workload_values as values
 from bench.client_properties import to_librdkafka
-from bench.errors import UsageError
 from bench.workload import Load, Transactions, Workload
 from spark_loadgen import (
     FilePayload,
@@ -32,7 +31,6 @@ def load_plan_of(
     workload: Workload, *, bootstrap_servers: str, topics: tuple[str, ...], payload_file: Path | None, seed: int
 ) -> LoadPlan:
     """payload_file: absolute path of the workload's payload file, if it names one."""
-    refuse_unready(workload)
     start = workload.consumers.start
     return LoadPlan(
         bootstrap_servers=bootstrap_servers,
@@ -101,12 +99,3 @@ def _keys(keys: values.NoKeys | values.RoundRobinKeys | values.RandomKeys | valu
         case values.ZipfKeys():
             return ZipfKeys(keys.n, keys.s)
     return None
-
-
-def refuse_unready(workload: Workload) -> None:
-    """Raises UsageError for keys that are part of the format and that nothing carries out yet."""
-    unready = {
-    }
-    for key, used in unready.items():
-        if used:
-            raise UsageError(f"{key}: what this asks for is not built in yet; leave it at its default")

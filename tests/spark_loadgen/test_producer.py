@@ -86,9 +86,11 @@ def test_topics_sizes_keys_and_headers_arrive_as_asked(make_plan: PlanMaker, bro
     assert sum(result.acked_bytes) == sum(result.received_bytes)
 
 
-def read_all(
-    broker: MockBroker, topics: tuple[str, ...]
-) -> list[tuple[str, int, bytes, tuple[tuple[str, bytes], ...]]]:
+Seen = tuple[str, int, object, object]
+"""Topic, size, key and headers of a record."""
+
+
+def read_all(broker: MockBroker, topics: tuple[str, ...]) -> list[Seen]:
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "g", "enable.partition.eof": True})
     partitions = [TopicPartition(topic, p, 0) for topic in topics for p in range(MockBroker.PARTITIONS)]
     consumer.assign(partitions)
