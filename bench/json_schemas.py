@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from bench.errors import UsageError
 from bench.layers import INCLUDE
 from bench.policy import POLICY_SCHEMA, Policy
-from bench.results import Analysis, Manifest, TrialSummary
+from bench.results import Analysis, Manifest, StorageProbes, TrialSummary
+from bench.results.storage import PROBES_SCHEMA
 from bench.workload import WORKLOAD_SCHEMA, Workload
 
 FOLDER: Final = Path(__file__).parent / "schemas"
@@ -43,6 +44,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "manifest": lambda: _of(Manifest, "bench.manifest/1"),
     "summary": lambda: _of(TrialSummary, "bench.summary/1"),
     "analysis": lambda: _of(Analysis, "bench.analysis/1"),
+    "probes": lambda: _of(StorageProbes, PROBES_SCHEMA),
     "gate-policy": lambda: _of(Policy, POLICY_SCHEMA),
 }
 

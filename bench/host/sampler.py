@@ -96,6 +96,7 @@ class HostSampler:
         _read_network(reading)
         _read_memory(reading)
         _read_pressure(reading)
+        reading.counters["sampler_cpu_ratio"] = time.thread_time()
         return reading
 
     def _read_processes(self, reading: _Reading) -> None:

@@ -41,6 +41,7 @@ def host_use(samples: Sequence[HostSample], start_s: float, end_s: float) -> Hos
         io_pressure_some_ratio=mean("io_pressure_some_ratio"),
         io_pressure_full_ratio=mean("io_pressure_full_ratio"),
         memory_pressure_some_ratio=mean("memory_pressure_some_ratio"),
+        sampler_cpu_ratio=mean("sampler_cpu_ratio"),
     )
 
 

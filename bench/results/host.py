@@ -43,6 +43,7 @@ class HostSample(Model):
     io_pressure_full_ratio: float | None = None
     memory_pressure_some_ratio: float | None = None
     memory_pressure_full_ratio: float | None = None
+    sampler_cpu_ratio: float | None = Field(default=None, description="what taking these samples cost itself")
 
 
 class HostUse(Model):
@@ -69,3 +70,4 @@ class HostUse(Model):
     io_pressure_some_ratio: float | None = None
     io_pressure_full_ratio: float | None = None
     memory_pressure_some_ratio: float | None = None
+    sampler_cpu_ratio: float | None = None

@@ -50,6 +50,8 @@ def test_samples_of_this_process_are_filed_by_second() -> None:
     assert first.system_cpu_ratio is not None
     assert first.generator_cpu_ratio is None
     assert first.loopback_bytes is not None
+    assert first.sampler_cpu_ratio is not None
+    assert 0 < first.sampler_cpu_ratio < 1
     assert first.memory_available_bytes is not None
     assert first.disk_write_bytes is None
     # What lies before T0 is not part of the trial.
