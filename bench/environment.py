@@ -73,7 +73,7 @@ def describe_environment(
             "load_average": list(os.getloadavg()),
             "cpus_allowed": len(os.sched_getaffinity(0)),
             "settings": _settings(facts),
-            "tuning_fingerprint": fingerprint(facts, workload)[0],
+            "tuning_fingerprint": fingerprint(facts)[0],
             "sysctl": {name: _read(facts, "/proc/sys/" + name.replace(".", "/")) for name in _SYSCTLS},
             "versions": versions(launcher_versions),
         },

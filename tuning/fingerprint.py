@@ -1,4 +1,7 @@
-"""One value for all host settings that the catalogue knows: hosts are set alike when it is the same."""
+"""One value for the settings of a host that the catalogue knows: hosts are set alike when it is the same.
+
+Settings of the whole host only. What disk a log lies on, and how that is mounted, is a matter of where the log is put.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ import hashlib
 import json
 
 from .catalogue import KNOBS
-from .check import evaluate
+from .check import observe
 from .facts import Facts
-from .workload import Workload
 
 
-def fingerprint(facts: Facts, workload: Workload | None = None) -> tuple[str, dict[str, str]]:
-    """SHA-256 over the list, and the list: knob (and the disk or directory it is about) -> its value, read just now."""
-    found = {f"{report.id} {report.target}".strip(): report.current_text for report in evaluate(facts, workload, KNOBS)}
+def fingerprint(facts: Facts) -> tuple[str, dict[str, str]]:
+    """SHA-256 over the list, and the list: knob -> its value, read just now."""
+    found = {
+        knob.id: observe(knob, facts, "", facts.files.read).text
+        for knob in KNOBS
+        if knob.scope not in ("mount", "disk")
+    }
     canonical = json.dumps(found, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest(), found
