@@ -11,7 +11,7 @@ from typing import Protocol
 
 from bench.analysis import halfwidth_ratio
 from bench.plan import Plan, PlannedTrial
-from bench.results import TrialPlan, TrialSummary
+from bench.results import Scalar, TrialPlan, TrialSummary
 from bench.workload import StopWhen
 
 
@@ -43,6 +43,11 @@ class Agenda(Protocol):
         """All trials known so far, in their order."""
         ...
 
+    @property
+    def axes(self) -> dict[str, list[Scalar]]:
+        """The factors of the trials known so far, with their values."""
+        ...
+
     def next(self, outcomes: Sequence[Outcome]) -> PlannedTrial | Skipped | None:
         """What to do after all of these; None when the run is over. A trial that has an outcome does not come again."""
         ...
@@ -53,6 +58,7 @@ class BlockAgenda:
 
     def __init__(self, plan: Plan, finished_cells: FinishedCells | None = None) -> None:
         self.planned: Sequence[PlannedTrial] = plan.trials
+        self.axes = plan.specification.axes
         self._finished_cells = finished_cells
         self._finished: Mapping[str, str] = {}
         self._asked_before_block = 1

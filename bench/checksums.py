@@ -13,7 +13,7 @@ from bench.results.files import write_atomically
 FILE_NAME: Final = "checksums.sha256"
 # Made from the rest and made again at will, so a new one contradicts nothing.
 _DERIVED: Final = frozenset(
-    {FILE_NAME, "report.html", "report.md", "gate.md", "gate.junit.xml", "gate.codequality.json"}
+    {FILE_NAME, "run.lock", "report.html", "report.md", "gate.md", "gate.junit.xml", "gate.codequality.json"}
 )
 _LINE: Final = re.compile(r"([0-9a-f]{64})  (.+)")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from bench.commands import compare, env, export, gate, import_omb, inspect, run, storage
+from bench.commands import compare, env, export, gate, import_omb, inspect, run, search, storage
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -13,7 +13,16 @@ app = typer.Typer(
     "5 environments are not comparable; 10 a regression; 11 inconclusive (with --strict); "
     "130 interrupted, with what was measured so far kept.",
 )
-for verb in (run.run, run.plan, inspect.schema, inspect.verify, compare.compare, export.export, gate.gate):
+for verb in (
+    run.run,
+    run.plan,
+    search.search,
+    inspect.schema,
+    inspect.verify,
+    compare.compare,
+    export.export,
+    gate.gate,
+):
     app.command()(verb)
 app.add_typer(import_omb.app, name="import")
 app.add_typer(storage.app, name="storage")

@@ -55,13 +55,14 @@ def run_plan(
     resume: bool = False,
     finished_cells: FinishedCells | None = None,
     launcher_of: Callable[[PlannedTrial], Launcher] | None = None,
-    drive: Callable[[Run], Manifest] = Run.execute,
+    drive: Callable[[Run], Manifest] | None = None,
 ) -> Manifest:
     """Run a plan into `out`; its manifest carries the exit code.
 
     resume: go on with the run that `out` holds (`bench.resume` says what must be the same). drive: how, when it is not
-    block by block. For the other parameters see `Run`. Raises UsageError, ResultDirectoryError and LoadSetupError when
-    it cannot start, NotComparableError when the host is not the one on which `out` was begun.
+    block by block through the trials of the plan. For the other parameters see `Run`. Raises UsageError,
+    ResultDirectoryError and LoadSetupError when it cannot start, NotComparableError when the host is not the one on
+    which `out` was begun.
     """
     started_s = time.monotonic()
     observer = observer or Observer()
@@ -76,7 +77,7 @@ def run_plan(
     writer = ResultWriter.reopen(out) if resume else ResultWriter(out)
     lock = RunLock.take(out)
     try:
-        earlier = earlier_run(out, plan, facts) if resume else None
+        earlier = earlier_run(out, plan, facts, trials_known=drive is None) if resume else None
         for setting in restore_after_a_killed_run(facts):
             typer.echo(f"host profile of a killed run taken back: {setting}", err=True)
         with StorageAreas(keep_data) as areas, observer:
@@ -98,7 +99,7 @@ def run_plan(
                         finished_cells=finished_cells,
                         earlier=earlier,
                     )
-                    return drive(run)
+                    return (drive or Run.execute)(run)
     finally:
         lock.release()
         writer.remove_if_empty()

@@ -16,7 +16,7 @@ from bench.environment_key import environment_key
 from bench.errors import NotComparableError, UsageError
 from bench.plan import Plan
 from bench.results import Manifest, RunResult, TrialPlan, TrialSummary
-from bench.runner import Earlier
+from bench.runner import Earlier, storage_targets
 from tuning.facts import Facts
 
 
@@ -28,12 +28,15 @@ def seed_of(directory: Path, seed: int | None) -> int:
     return found
 
 
-def earlier_run(directory: Path, plan: Plan, facts: Facts) -> Earlier:
-    """What is still good in `directory`. Raises UsageError when it is of another workload, seed or version,
-    NotComparableError when it is of another host, ResultDirectoryError when it cannot be read."""
+def earlier_run(directory: Path, plan: Plan, facts: Facts, *, trials_known: bool = True) -> Earlier:
+    """What is still good in `directory`. trials_known: its trials are those of the plan.
+
+    Raises UsageError when it is of another workload, seed or version, NotComparableError when it is of another host,
+    ResultDirectoryError when it cannot be read.
+    """
     result = RunResult(directory)
-    _check_same_question(result.manifest, plan, directory)
-    _check_same_host(result, facts, directory)
+    _check_same_question(result.manifest, plan, directory, trials_known)
+    _check_same_host(result, plan, facts, directory)
     summaries = {trial.summary.trial_id: trial.summary for trial in result.trials}
     outcomes = [
         Outcome(_ended(trial, summaries.get(trial.trial_id)), summaries.get(trial.trial_id))
@@ -54,7 +57,7 @@ def _ended_the_run(trial: TrialPlan, manifest: Manifest) -> bool:
     return manifest.status == "failed" and trial == [t for t in manifest.trials if t.status == "failed"][-1]
 
 
-def _check_same_question(manifest: Manifest, plan: Plan, directory: Path) -> None:
+def _check_same_question(manifest: Manifest, plan: Plan, directory: Path, trials_known: bool) -> None:
     if manifest.workload_sha256 != plan.specification.sha256:
         asked = plan.specification.workload.as_document()
         key, one, other = next(differences(manifest.workload, asked), ("workload", "…", "…"))
@@ -62,7 +65,8 @@ def _check_same_question(manifest: Manifest, plan: Plan, directory: Path) -> Non
             f"--resume: {directory} was begun with {key}: {one}, and now it is {other}; give it the same workload and "
             "options, or begin anew with --out"
         )
-    if [trial.trial_id for trial in manifest.trials] != [trial.plan.trial_id for trial in plan.trials]:
+    planned = [trial.plan.trial_id for trial in plan.trials]
+    if trials_known and [trial.trial_id for trial in manifest.trials] != planned:
         raise UsageError(f"--resume: the trials in {directory} are not those of this plan; begin anew with --out")
     now = versions({})
     for name, version in manifest.versions.items():
@@ -73,9 +77,9 @@ def _check_same_question(manifest: Manifest, plan: Plan, directory: Path) -> Non
             )
 
 
-def _check_same_host(result: RunResult, facts: Facts, directory: Path) -> None:
+def _check_same_host(result: RunResult, plan: Plan, facts: Facts, directory: Path) -> None:
     then = environment_key(result.environment, []).facts
-    now = environment_key(describe_environment(facts, {}, []), []).facts
+    now = environment_key(describe_environment(facts, {}, storage_targets(plan).values()), []).facts
     for name, value in then.items():
         if now.get(name) != value:
             raise NotComparableError(

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bench import canary, checksums
+from bench import checksums
 from bench.agenda import Agenda, BlockAgenda, FinishedCells, Outcome, Skipped, decided_by
 from bench.analysis import analyse
 from bench.broker_client import BrokerClient
+from bench.canary import reasons as canary_reasons
+from bench.canary import take as take_canary
 from bench.environment import describe_environment, git_state, versions
 from bench.errors import StoppedError, TrialError, UsageError
 from bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_TARGET, EXIT_USAGE
@@ -65,6 +67,7 @@ class Earlier:
 
 # What is written after each block and at the end, from all outcomes so far; True when the run is complete.
 Conclude = Callable[[Sequence[Outcome], bool], None]
+ExitCode = Callable[[Sequence[Outcome]], int]
 
 
 @dataclass(slots=True)
@@ -104,8 +107,11 @@ class Run:
             finished_cells = decided_by(stop_when, self.plan.seed)
         return self.drive(BlockAgenda(self.plan, finished_cells), self._write_analysis)
 
-    def drive(self, agenda: Agenda, conclude: Conclude) -> Manifest:
-        """As `execute`, for trials that an agenda chooses as it goes. `conclude` is told after every block."""
+    def drive(self, agenda: Agenda, conclude: Conclude, exit_code: ExitCode | None = None) -> Manifest:
+        """As `execute`, for trials that an agenda chooses as it goes. `conclude` is told after every block.
+
+        exit_code: of a run that came to its end; None: by the verdicts of its trials.
+        """
         self._steps.add("start_run", time.monotonic() - self.surroundings.started_s)
         self._begin(agenda)
         self._probe_storage("before")
@@ -135,10 +141,11 @@ class Run:
                 doubts = self._canary(step)
                 self._steps.end()
                 block = step.plan.block
+                self._manifest = self._manifest.model_copy(update={"axes": agenda.axes})
             if not self._one(step, trials, doubts):
                 return self._end("interrupted", EXIT_INTERRUPTED, conclude)
         self._probe_storage("after")
-        return self._end("done", self._exit_code(), conclude)
+        return self._end("done", (exit_code or exit_code_of)(self._outcomes), conclude)
 
     def _one(self, planned: PlannedTrial, trials: TrialRunner, doubts: Sequence[Reason]) -> bool:
         """Run one trial; False when the user asked to stop."""
@@ -180,9 +187,9 @@ class Run:
         """Look at the host before a block; what it says of the trials of this block."""
         workload = planned.cell.workload
         directory = self.areas.directories.get(workload.storage.target)
-        self._canaries.append(BlockCanary(block=planned.plan.block, at_utc=now_utc(), reading=canary.take(directory)))
+        self._canaries.append(BlockCanary(block=planned.plan.block, at_utc=now_utc(), reading=take_canary(directory)))
         self._write(self._manifest.model_copy(update={"canaries": list(self._canaries)}))
-        return canary.reasons([item.reading for item in self._canaries], workload.validity.canary_ratio_max)
+        return canary_reasons([item.reading for item in self._canaries], workload.validity.canary_ratio_max)
 
     def _probe_storage(self, moment: Literal["before", "after"]) -> None:
         """Ask fio what the targets can do by themselves. One target may be probed for cells that want no probes."""
@@ -202,16 +209,6 @@ class Run:
         factors = {cell.name: cell.factors for cell in self.plan.specification.cells}
         summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
         self.writer.write_analysis(analyse(factors, summaries, seed=self.plan.seed, complete=complete))
-
-    def _exit_code(self) -> int:
-        """A broken promise of the system outranks a measurement that failed."""
-        summaries = [outcome.summary for outcome in self._outcomes if outcome.summary is not None]
-        if any(outcome.plan.status == "failed" for outcome in self._outcomes):
-            return EXIT_TARGET
-        invalid = [reason for s in summaries if s.verdict.state == "invalid" for reason in s.verdict.reasons]
-        if any(map(target_at_fault, invalid)):
-            return EXIT_TARGET
-        return EXIT_INVALID if invalid else EXIT_OK
 
     # --- the manifest ------------------------------------------------------------------------------------------------
 
@@ -247,7 +244,7 @@ class Run:
             cwd=str(self.surroundings.directory),
             git=git_state(self.surroundings.directory),
             seed=self.plan.seed,
-            axes=specification.axes,
+            axes=agenda.axes,
             trials=[planned.plan for planned in agenda.planned],
             versions=versions(self.launcher.versions()),
             launcher=self.launcher.name,
@@ -317,6 +314,17 @@ class Run:
         self.writer.write_manifest(manifest)
 
 
+def exit_code_of(outcomes: Sequence[Outcome]) -> int:
+    """A broken promise of the system outranks a measurement that failed."""
+    summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
+    if any(outcome.plan.status == "failed" for outcome in outcomes):
+        return EXIT_TARGET
+    invalid = [reason for s in summaries if s.verdict.state == "invalid" for reason in s.verdict.reasons]
+    if any(map(target_at_fault, invalid)):
+        return EXIT_TARGET
+    return EXIT_INVALID if invalid else EXIT_OK
+
+
 def check_slots(plan: Plan, launcher: Launcher) -> None:
     """A barrier stage that does not fit would wait for ever. Raises UsageError."""
     if plan.tasks > launcher.slots:
@@ -326,17 +334,20 @@ def check_slots(plan: Plan, launcher: Launcher) -> None:
         )
 
 
+def storage_targets(plan: Plan) -> dict[str, Path]:
+    """The targets that the plan's systems keep their logs on."""
+    paths = target_paths(plan.specification.workload)
+    workloads = [trial.cell.workload for trial in plan.trials]
+    return {w.storage.target: paths[w.storage.target] for w in workloads if w.system.kind != "external"}
+
+
 def prepare(plan: Plan, areas: StorageAreas) -> None:
     """Make the run's folders on the storage targets; check host profiles and external clusters. Raises UsageError."""
-    paths = target_paths(plan.specification.workload)
-    used = dict.fromkeys(
-        trial.cell.workload.storage.target for trial in plan.trials if trial.cell.workload.system.kind != "external"
-    )
     facts = collect()
     host = emulated_hdd.Host(facts)
-    for target in used:
-        emulated_hdd.require_ready(host, paths[target])
-        areas.add(target, paths[target], plan.log_bytes(target, kept=areas.keep_data))
+    for target, path in storage_targets(plan).items():
+        emulated_hdd.require_ready(host, path)
+        areas.add(target, path, plan.log_bytes(target, kept=areas.keep_data))
     for profile in dict.fromkeys(trial.cell.workload.host.profile for trial in plan.trials):
         check_profile(profile, facts)
     external = dict.fromkeys(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from bench.comparison_text import HEADER, in_order, row
 from bench.plan import Plan, trial_duration_s
-from bench.results import MetricComparison, RunResult, StorageTarget, TrialResult
+from bench.results import MetricComparison, RunResult, Search, StorageTarget, TrialResult
 from bench.storage import describe_target, target_paths
 from bench.units import human_bytes, human_count, human_duration, human_ns, human_ns_range, human_rate
 from tuning.facts import collect
@@ -81,6 +82,37 @@ def print_end(result: RunResult) -> None:
         console.print("[yellow]interrupted[/]; what was measured so far is kept")
     console.print(f"results: {escape(str(result.directory))}", soft_wrap=True)
     console.print(f"report:  highwater report {escape(shlex.quote(str(result.directory)))}", soft_wrap=True)
+
+
+def print_search(search: Search, directory: Path) -> None:
+    """Every probe, then the answer: bracket, what failed above it, how often it held."""
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("", "rate", "result"):
+        table.add_column(column, justify="right" if column == "rate" else "left", overflow="fold")
+    for probe in search.probes:
+        result = "[green]passed[/]" if probe.passed else f"[red]failed[/]  {escape(probe.text or probe.limit or '')}"
+        table.add_row(probe.stage, human_rate(probe.rate_per_s), result)
+    console.print(table)
+    for line in search_answer(search):
+        console.print(line, soft_wrap=True)
+    console.print(f"results: {escape(str(directory))}", soft_wrap=True)
+
+
+def search_answer(search: Search) -> list[str]:
+    """The answer in words."""
+    low, high = search.last_passing_per_s, search.first_failing_per_s
+    if search.status != "answered":
+        return ["interrupted; go on with --resume"]
+    if low is None:
+        return [f"not even {human_rate(search.min_per_s)} is sustained ({search.limit}); begin lower with --min"]
+    confirmed = f"confirmed by {search.confirmed} of {search.confirmations} fresh trials"
+    if high is None:
+        return [f"{human_rate(low)}, the highest rate asked for, is sustained; {confirmed}"]
+    lines = [f"sustained: {human_rate(low)} ({confirmed}); {human_rate(high)} is not: {search.limit}"]
+    if search.generator_limited:
+        lines.append("the generator gave out first: the system may sustain more; use more producers on more cores")
+    return lines
 
 
 def results_table(result: RunResult) -> Table:

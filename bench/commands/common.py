@@ -33,6 +33,7 @@ def specification_of(
     payload_file: Path | None,
     storage: list[str] | None,
     bootstrap_servers: str | None,
+    objectives: dict[str, str] | None = None,
 ) -> Specification:
     from bench.specification import load_specification
 
@@ -48,6 +49,8 @@ def specification_of(
     if bootstrap_servers is not None:
         overrides["system", "kind"] = ("external", "--bootstrap-servers")
         overrides["system", "bootstrap_servers"] = (bootstrap_servers, "--bootstrap-servers")
+    for metric, bound in (objectives or {}).items():
+        overrides["slo", metric] = (bound, "--slo")
     return load_specification(file, overrides)
 
 

@@ -59,7 +59,7 @@ def run(
         from bench.resume import seed_of
         from bench.tables import print_end, results_as_json
 
-        directory = _directory(out, resume)
+        directory = directory_of(out, resume)
         specification = specification_of(file, trials, payload_file, storage, bootstrap_servers)
         plan = make_plan(specification, seed if resume is None else seed_of(resume, seed))
         manifest = run_plan(
@@ -80,7 +80,8 @@ def run(
         raise typer.Exit(manifest.exit_code or 0)
 
 
-def _directory(out: Path | None, resume: Path | None) -> Path:
+def directory_of(out: Path | None, resume: Path | None) -> Path:
+    """Where results go. Raises UsageError unless one of the two is given."""
     from bench.errors import UsageError
 
     if out is not None and resume is not None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bench import runner
+from bench import execution, runner
+from bench.results import CanaryReading
 from bench.storage import page_cache
 
 
 @pytest.fixture(autouse=True)
 def _host_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No trial of a test empties the page cache of this host, no run of a test keeps its disks busy."""
+    """No trial of a test empties the page cache of this host, no run of a test keeps its disks and CPUs busy."""
     monkeypatch.setattr(page_cache, "drop_all", lambda _: "kept")
     monkeypatch.setattr(runner, "probe_targets", lambda *_: [])
+    monkeypatch.setattr(execution, "restore_after_a_killed_run", lambda _: [])
+    monkeypatch.setattr(runner, "take_canary", lambda _: CanaryReading(cpu_ns=1, memory_ns=1, loopback_ns=1))

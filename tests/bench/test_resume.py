@@ -113,9 +113,8 @@ def at_write_of(name: str, number: int) -> Callable[[Bench], None]:
                 die()
             write_atomically(path, text)
 
-        from bench.results import writer
-
-        writer.write_atomically = write  # in the process that is about to be killed
+        # In the process that is about to be killed, so nothing needs to be put back.
+        pytest.MonkeyPatch().setattr("bench.results.writer.write_atomically", write)
 
     return prepare
 
@@ -131,7 +130,7 @@ def after_summary_3(_: Bench) -> None:
         if count == 3:
             die()
 
-    ResultWriter.write_trial = write  # type: ignore[method-assign]  # as above
+    pytest.MonkeyPatch().setattr(ResultWriter, "write_trial", write)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,123 @@
+"""`bench search`: the highest rate that a system sustains under objectives. Imports are late so that --help is fast."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bench.commands.common import (
+    AsJson,
+    BootstrapServers,
+    PayloadFile,
+    Seed,
+    StorageOption,
+    WorkloadFile,
+    one_line_errors,
+    pairs_of,
+    specification_of,
+)
+from bench.commands.run import directory_of, observer_of
+from bench.launchers import LauncherKind
+
+if TYPE_CHECKING:
+    from bench.search import SearchRange
+
+
+def search(
+    file: WorkloadFile,
+    slo: Annotated[
+        list[str] | None, typer.Option(metavar="METRIC<VALUE", help="Objective, such as 'e2e.p99<20ms'; repeatable.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Result directory; new or empty.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted search.")] = None,
+    lowest: Annotated[
+        str | None, typer.Option("--min", metavar="RATE", help="Rate to begin with; load.rate when absent.")
+    ] = None,
+    highest: Annotated[
+        str | None, typer.Option("--max", metavar="RATE", help="Rate to end with; until one fails when absent.")
+    ] = None,
+    precision: Annotated[str, typer.Option(metavar="PERCENT", help="Width of the bracket to end with.")] = "3%",
+    confirm: Annotated[int, typer.Option(min=0, max=100, help="Fresh trials that the answer must pass.")] = 3,
+    launcher: Annotated[
+        LauncherKind, typer.Option(help="Who starts the load: Spark, or plain processes.")
+    ] = LauncherKind.SPARK,
+    master: Annotated[str | None, typer.Option(metavar="URL", help="Spark master; local[*] when absent.")] = None,
+    spark_conf: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration.")] = None,
+    seed: Seed = None,
+    payload_file: PayloadFile = None,
+    storage: StorageOption = None,
+    bootstrap_servers: BootstrapServers = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the highest rate that the system sustains: kept, without errors, within objectives, consumers in step."""
+    with one_line_errors():
+        from bench.execution import LauncherChoice, run_plan
+        from bench.results import Manifest, RunResult
+        from bench.resume import seed_of
+        from bench.runner import Run
+        from bench.searching import SearchAgenda, check_same_range, search_plan
+        from bench.tables import print_search
+
+        directory = directory_of(out, resume)
+        specification = specification_of(file, 1, payload_file, storage, bootstrap_servers, _objectives(slo))
+        first_rate = specification.workload.load.rate_per_s or 1
+        wanted = _range(lowest, highest, precision, confirm, first_rate)
+        if resume is not None:
+            seed = seed_of(resume, seed)
+            check_same_range(resume, wanted)
+        plan = search_plan(specification, wanted, seed)
+
+        def drive(run: Run) -> Manifest:
+            agenda = SearchAgenda(specification, wanted, plan.seed, run.writer)
+            return run.drive(agenda, agenda.conclude, agenda.exit_code)
+
+        manifest = run_plan(
+            plan,
+            directory,
+            launcher=LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf")),
+            observer=observer_of(plan, quiet),
+            resume=resume is not None,
+            drive=drive,
+        )
+        found = RunResult(directory).search()
+        if found is not None:
+            if as_json:
+                typer.echo(json.dumps(found.model_dump(mode="json", by_alias=True), indent=2))
+            elif not quiet:
+                print_search(found, directory)
+        raise typer.Exit(manifest.exit_code or 0)
+
+
+def _objectives(options: list[str] | None) -> dict[str, str]:
+    """`e2e.p99<20ms` -> {"e2e.p99": "<20ms"}."""
+    from bench.errors import UsageError
+
+    objectives = {}
+    for option in options or []:
+        at = next((n for n, character in enumerate(option) if character in "<>="), 0)
+        if not at:
+            raise UsageError(f"--slo: {option!r} is not a metric and its bound, such as 'e2e.p99<20ms'")
+        objectives[option[:at].strip()] = option[at:].strip()
+    return objectives
+
+
+def _range(lowest: str | None, highest: str | None, precision: str, confirm: int, first_rate: int) -> SearchRange:
+    from bench import units
+    from bench.errors import UsageError
+    from bench.search import SearchRange
+
+    try:
+        option = "--min"
+        least = first_rate if lowest is None else units.parse_rate_per_s(lowest)
+        option = "--max"
+        most = None if highest is None else units.parse_rate_per_s(highest)
+        option = "--precision"
+        ratio = units.parse_percent(precision)
+        option = "--min and --max"
+        return SearchRange(least, most, ratio, confirm)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
