@@ -95,6 +95,9 @@ class ConsumerLoad:
             # The client wants a name; partitions are assigned, no group is joined.
             "group.id": f"highwater-loadgen-{self._group}",
             "auto.offset.reset": "error",
+            # By default a client whose queue has once been full asks for nothing more for a whole second, so that a
+            # consumer that catches up would be timed by its own pauses.
+            "fetch.queue.backoff.ms": 10,
             **self._plan.consumer_config,
             "bootstrap.servers": self._plan.bootstrap_servers,
             "enable.auto.commit": False,

@@ -155,7 +155,9 @@ def _generator(plan: LoadPlan, outcomes: Sequence[Outcome], course: Course, slot
     consumers = [o.report for o in outcomes if isinstance(o.report, ConsumerReport)]
     measured = slice(course.measure_start_s, course.measure_start_s + plan.measure_s)
     sent = sum(sum(report.windows.sent[measured]) for report in producers)
-    received = sum(sum(report.windows.received[measured]) for report in consumers)
+    # Consumers that had to wait may read nothing, or little, in the measured phase.
+    reading = measured if course.release is None else slice(None)
+    received = sum(sum(report.windows.received[reading]) for report in consumers)
     first_delays = [r.first_send_delay_ns for r in producers if r.first_send_delay_ns is not None]
     tasks = [_details(outcome, measured) for outcome in outcomes]
     tasks_on = Counter(outcome.executor_host for outcome in outcomes)
@@ -166,7 +168,7 @@ def _generator(plan: LoadPlan, outcomes: Sequence[Outcome], course: Course, slot
         oversubscribed=any(tasks_on[o.executor_host] > o.cpu_count for o in outcomes),
         cpu_ratio_max=max(task.cpu_ratio_max for task in tasks),
         producer_cpu_ns_per_record=sum(sum(r.cpu_ns[measured]) for r in producers) / max(1, sent),
-        consumer_cpu_ns_per_record=sum(sum(r.cpu_ns[measured]) for r in consumers) / max(1, received),
+        consumer_cpu_ns_per_record=sum(sum(r.cpu_ns[reading]) for r in consumers) / max(1, received),
         start_skew_ns=max(first_delays) - min(first_delays) if first_delays else 0,
         clock_spread_ns=course.clock_spread_ns,
         produce_sampled_one_in=sampling_stride(plan),
