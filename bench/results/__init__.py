@@ -20,6 +20,14 @@ from bench.results.analysis import (
 from bench.results.base import (
     Model,
 )
+from bench.results.calibration import (
+    CALIBRATION_SCHEMA,
+    Calibration,
+    GeneratorCeiling,
+    GeneratorShape,
+    Loopback,
+    Sink,
+)
 from bench.results.canary import BlockCanary, CanaryReading
 from bench.results.files import (
     ResultDirectoryError,
@@ -98,6 +106,7 @@ from bench.results.writer import (
 
 __all__ = [
     "ANALYSIS_SCHEMA",
+    "CALIBRATION_SCHEMA",
     "COMPARISON_SCHEMA",
     "ENVIRONMENT_SCHEMA",
     "GATE_SCHEMA",
@@ -111,6 +120,7 @@ __all__ = [
     "BlockCanary",
     "CacheDrop",
     "CacheUse",
+    "Calibration",
     "CanaryReading",
     "CellAnalysis",
     "ComparedSide",
@@ -125,11 +135,14 @@ __all__ = [
     "GateRound",
     "GateState",
     "Generator",
+    "GeneratorCeiling",
+    "GeneratorShape",
     "GitState",
     "HostProfileUse",
     "HostSample",
     "HostUse",
     "Latency",
+    "Loopback",
     "Manifest",
     "Metric",
     "MetricComparison",
@@ -152,6 +165,7 @@ __all__ = [
     "SearchProbe",
     "SearchStage",
     "SideEstimate",
+    "Sink",
     "SloResult",
     "SpectrumPoint",
     "SteadyState",

@@ -1,0 +1,246 @@
+"""Calibrates: what the instrument can do on this host by itself, and how much its figures scatter.
+
+Ceilings of the load generator, loopback, fio on the storage targets; and with a workload, blocks of three trials: it
+started by plain processes, started by Spark, and one of the two once more. So Spark's effect is a paired comparison and
+the noise of every metric comes from A/A pairs.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from bench.calibrate.ceiling import measure_ceiling, shape_of
+from bench.calibrate.loopback import measure_loopback
+from bench.environment import describe_environment
+from bench.environment_key import environment_key
+from bench.execution import LauncherChoice, run_plan
+from bench.launchers import LauncherKind
+from bench.load_plan import load_plan_of
+from bench.plan import PlannedTrial, make_plan
+from bench.progress import Observer
+from bench.results import (
+    Calibration,
+    Comparison,
+    GeneratorCeiling,
+    Noise,
+    ResultWriter,
+    RunResult,
+    Sink,
+    TargetProbe,
+)
+from bench.results.files import dump, write_atomically
+from bench.specification import Cell, Specification
+from bench.storage import describe_target, target_paths
+from bench.storage.probe import probe_target
+from bench.trial import Launcher, now_utc
+from bench.workload import TEMPORARY_TARGET
+from spark_loadgen import (
+    FixedSize,
+    GeneratedPayload,
+    LoadFailed,
+    LoadPlan,
+    LoadSetupError,
+    OpenSchedule,
+    ProcessLauncher,
+    SparkLauncher,
+)
+from tuning.facts import Facts, collect
+
+FILE: Final = "calibration.json"
+PAIRS: Final = "pairs"
+_LAUNCHER: Final = "launcher"
+_SIZES_WITHOUT_A_WORKLOAD: Final = (100, 1024)
+_SEED: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """repeats: trials of each ceiling. pairs: blocks of trials of the workload; 0 for none.
+
+    spark: the master to compare with plain processes; None compares nothing, and A/A pairs are plain processes alone.
+    """
+
+    repeats: int = 5
+    pairs: int = 5
+    spark: str | None = "local[*]"
+
+
+def calibrate(
+    specification: Specification | None,
+    out: Path,
+    wanted: Wanted,
+    observer: Observer,
+    tell: Callable[[str], None],
+) -> tuple[Calibration, int]:
+    """Measure and write `out`/calibration.json; that, and the exit code of the pairs.
+
+    Raises UsageError, ResultDirectoryError and LoadSetupError when it cannot start.
+    """
+    writer = ResultWriter(out)
+    try:
+        facts, notes = collect(), list[str]()
+        with ProcessLauncher() as launcher:
+            environment = host_facts(facts, launcher)
+            tell("loopback")
+            loopback = measure_loopback()
+            ceilings = list(_ceilings(specification, launcher, wanted.repeats, tell, notes))
+            tell("storage")
+            storage = [*_storage(specification, facts)]
+        noise, launchers, exit_code = _pairs(specification, out, wanted, observer)
+        if specification is not None and wanted.pairs and not noise:
+            notes.append(f"the noise is not known: the trials in {PAIRS}/ are not valid, or fewer than a pair")
+        calibration = Calibration(
+            created_utc=now_utc(),
+            workload=specification.workload.name if specification else None,
+            workload_sha256=specification.sha256 if specification else None,
+            environment=environment,
+            ceilings=ceilings,
+            loopback=loopback,
+            storage=storage,
+            noise=noise,
+            launchers=launchers,
+            pairs=PAIRS if (out / PAIRS).is_dir() else None,
+            notes=notes,
+        )
+        write_atomically(out / FILE, dump(calibration))
+    finally:
+        writer.remove_if_empty()
+    return calibration, exit_code
+
+
+def host_facts(facts: Facts, launcher: Launcher) -> dict[str, str | int | float | bool | None]:
+    """What must be the same for a calibration to hold; storage is not part of it."""
+    return environment_key(describe_environment(facts, launcher.versions(), []), []).facts
+
+
+# --- the generator ---------------------------------------------------------------------------------------------------
+
+
+def _ceilings(
+    specification: Specification | None,
+    launcher: Launcher,
+    repeats: int,
+    tell: Callable[[str], None],
+    notes: list[str],
+) -> Iterator[GeneratorCeiling]:
+    for plan in _plans(specification, notes):
+        sinks: tuple[Sink, ...] = ("null_broker",) if plan.driver == "wire" else ("null_broker", "librdkafka_mock")
+        for sink in sinks:
+            tell(f"ceiling of {shape_of(plan).text}, against {sink.replace('_', ' ')}")
+            try:
+                yield measure_ceiling(plan, sink, launcher, repeats)
+            except (LoadSetupError, LoadFailed) as error:
+                notes.append(f"no ceiling of {shape_of(plan).text} against {sink}: {error}")
+
+
+def _plans(specification: Specification | None, notes: list[str]) -> list[LoadPlan]:
+    """Every shape that the workload's cells have, and one producer of either driver with the first cell's records."""
+    if specification is None:
+        plans = [_plain(FixedSize(size)) for size in _SIZES_WITHOUT_A_WORKLOAD]
+    else:
+        plans = [_plan_of(specification, cell) for cell in specification.cells]
+        if any(plan.transactions is not None for plan in plans):
+            notes.append("no ceiling of transactional producers: no sink here knows transactions")
+            plans = [plan for plan in plans if plan.transactions is None] or [_plain(plans[0].sizes)]
+    plans += [replace(plan, producers=1) for plan in (plans if specification is None else plans[:1])]
+    plans += [wire for plan in list(plans) if (wire := _by_wire(plan)) is not None]
+    distinct = {shape_of(plan).model_dump_json(): plan for plan in plans}
+    return list(distinct.values())
+
+
+def _plain(sizes: object) -> LoadPlan:
+    return LoadPlan(
+        bootstrap_servers="",
+        topics=("calibration",),
+        partitions=4,
+        producers=1,
+        groups=0,
+        consumers_per_group=0,
+        schedule=OpenSchedule.constant(1.0),
+        warmup=0,
+        measure_s=1,
+        drain_max_s=10,
+        sizes=sizes if isinstance(sizes, FixedSize) else FixedSize(1024),
+        payload=GeneratedPayload(),
+        seed=_SEED,
+    )
+
+
+def _plan_of(specification: Specification, cell: Cell) -> LoadPlan:
+    """What the cell's producers would be given."""
+    topics = tuple(f"calibration-{number}" for number in range(cell.workload.topics.count))
+    payload_file = specification.payload_file(cell.workload)
+    return load_plan_of(cell.workload, bootstrap_servers="", topics=topics, payload_file=payload_file, seed=_SEED)
+
+
+def _by_wire(plan: LoadPlan) -> LoadPlan | None:
+    """One wire producer with the same records; None where the wire driver cannot send them."""
+    try:
+        return replace(plan, driver="wire", producers=1, producer_config={})
+    except LoadSetupError:
+        return None
+
+
+# --- the storage -----------------------------------------------------------------------------------------------------
+
+
+def _storage(specification: Specification | None, facts: Facts) -> Iterator[TargetProbe]:
+    """Of every target that a cell writes to; without a workload, of the temporary directory."""
+    if specification is None:
+        paths, used = None, [TEMPORARY_TARGET]
+    else:
+        paths = target_paths(specification.workload)
+        cells = [cell.workload for cell in specification.cells if cell.workload.system.kind != "external"]
+        used = list(dict.fromkeys(workload.storage.target for workload in cells if workload.storage.probe))
+    for name in used:
+        path = Path(tempfile.gettempdir()) if paths is None else paths[name]
+        yield probe_target(describe_target(name, path, facts), path, "alone")
+
+
+# --- pairs of trials -------------------------------------------------------------------------------------------------
+
+
+def _pairs(
+    specification: Specification | None, out: Path, wanted: Wanted, observer: Observer
+) -> tuple[list[Noise], list[Comparison], int]:
+    if specification is None or not wanted.pairs:
+        return [], [], 0
+    with ExitStack() as stack:
+        launchers: dict[str, Launcher] = {LauncherKind.PROCESS.value: stack.enter_context(ProcessLauncher())}
+        if wanted.spark is not None:
+            launchers[LauncherKind.SPARK.value] = stack.enter_context(SparkLauncher(master=wanted.spark))
+
+        def launcher_of(planned: PlannedTrial) -> Launcher:
+            return launchers[str(planned.plan.factors[_LAUNCHER])]
+
+        manifest = run_plan(
+            make_plan(_by_launcher(specification, list(launchers), wanted.pairs), _SEED),
+            out / PAIRS,
+            launcher=LauncherChoice(LauncherKind.PROCESS),
+            observer=observer,
+            launcher_of=launcher_of,
+        )
+    analysis = RunResult(out / PAIRS).analysis()
+    if analysis is None:
+        return [], [], manifest.exit_code or 0
+    return analysis.noise, analysis.comparisons, manifest.exit_code or 0
+
+
+def _by_launcher(specification: Specification, launchers: list[str], pairs: int) -> Specification:
+    """The first cell of a workload once for each launcher. One cell alone is paired with itself, so it runs twice."""
+    workload = specification.cells[0].workload
+    trials = workload.trials.model_copy(
+        update={"n": pairs if len(launchers) > 1 else 2 * pairs, "a_a": True, "stop_when": None}
+    )
+    # Storage has been probed already.
+    storage = workload.storage.model_copy(update={"probe": False})
+    alone = workload.model_copy(
+        update={"trials": trials, "storage": storage, "matrix": {}, "exclude": [], "variants": {}}
+    )
+    cells = [Cell(f"{_LAUNCHER}={name}", {_LAUNCHER: name}, alone) for name in launchers]
+    return Specification(specification.file, alone, {_LAUNCHER: list(launchers)}, cells)

@@ -1,0 +1,70 @@
+"""A calibration as a person reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bench.analysis import HEADLINES
+from bench.results import Calibration, GeneratorCeiling
+from bench.units import human_bytes, human_ns, human_rate
+
+
+def print_calibration(calibration: Calibration, out: Path) -> None:
+    console = Console(highlight=False)
+    console.print("[bold]load generator[/], with nothing behind it")
+    for ceiling in calibration.ceilings:
+        console.print(_ceiling(ceiling), soft_wrap=True)
+    loopback = calibration.loopback
+    console.print(
+        f"\n[bold]loopback[/] {human_bytes(loopback.bytes_per_s)}/s, round trip p50 "
+        f"{human_ns(loopback.round_trip_p50_ns)}, p99 {human_ns(loopback.round_trip_p99_ns)}"
+    )
+    for probe in calibration.storage:
+        figures = [f"{job.name.replace('_', ' ')} {human_bytes(job.bytes_per_s)}/s" for job in probe.jobs]
+        emulated = " (emulated)" if probe.target.emulated else ""
+        console.print(
+            f"[bold]storage {escape(probe.target.name)}[/]{emulated} "
+            + escape(", ".join(figures) or probe.problem or "not probed"),
+            soft_wrap=True,
+        )
+    if calibration.noise:
+        console.print("\n[bold]noise[/]: 95 % of pairs of the same thing differ by at most")
+        console.print(_noise(calibration))
+    if calibration.launchers:
+        console.print("\n[bold]Spark ÷ plain processes[/], paired by block")
+        console.print(_launchers(calibration))
+    for note in calibration.notes:
+        console.print(f"note: {escape(note)}", soft_wrap=True)
+    console.print(f"calibration: {escape(str(out))}", soft_wrap=True)
+
+
+def _ceiling(ceiling: GeneratorCeiling) -> str:
+    lowest, highest = min(ceiling.values_per_s), max(ceiling.values_per_s)
+    spread = f"{human_rate(lowest)}–{human_rate(highest)} in {len(ceiling.values_per_s)} trials"
+    return (
+        f"{human_rate(ceiling.ceiling_per_s):>13} ({spread}), {human_bytes(ceiling.ceiling_bytes_per_s)}/s, "
+        f"{human_ns(round(ceiling.cpu_ns_per_record))} of CPU a record: {escape(ceiling.shape.text)}, "
+        f"against {ceiling.sink.replace('_', ' ')}"
+    )
+
+
+def _noise(calibration: Calibration) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for item in calibration.noise:
+        if item.metric in HEADLINES:
+            bound = "not known" if item.bound95_ratio is None else f"{item.bound95_ratio:.1%}"
+            table.add_row(item.metric, bound, f"{item.n_pairs} pairs")
+    return table
+
+
+def _launchers(calibration: Calibration) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for item in calibration.launchers:
+        if item.metric in HEADLINES:
+            interval = "no interval" if item.ci95 is None else f"95 %: {item.ci95[0]:.3f}–{item.ci95[1]:.3f}"
+            table.add_row(item.metric, f"{item.ratio:.3f}", interval, item.verdict.replace("_", " "))
+    return table

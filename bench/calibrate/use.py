@@ -1,0 +1,48 @@
+"""A calibration in use: read back, held against the host, asked for the ceiling of a trial's producers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from bench.calibrate.ceiling import shape_of
+from bench.errors import NotComparableError, UsageError
+from bench.results import Calibration, ResultDirectoryError
+from bench.results.files import parse
+from spark_loadgen import LoadPlan
+
+_FILE: Final = "calibration.json"
+
+
+def load_calibration(path: Path) -> Calibration:
+    """From the file, or from the directory that `bench calibrate` wrote. Raises UsageError."""
+    file = path / _FILE if path.is_dir() else path
+    try:
+        return parse(Calibration, file.read_text("utf-8"), file)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the calibration {file}: {error.strerror}; make one with: "
+            "highwater bench calibrate [WORKLOAD] --out DIR"
+        ) from None
+    except (ResultDirectoryError, UnicodeDecodeError) as error:
+        raise UsageError(f"no calibration: {error}") from None
+
+
+def check_host(calibration: Calibration, host: Mapping[str, object]) -> None:
+    """Raises NotComparableError when it was taken under conditions other than `host` (calibration.host_facts)."""
+    names = dict.fromkeys([*calibration.environment, *host])
+    different = [name for name in names if calibration.environment.get(name) != host.get(name)]
+    if different:
+        name = different[0]
+        more = f", and {len(different) - 1} more facts" if len(different) > 1 else ""
+        raise NotComparableError(
+            f"the calibration of {calibration.created_utc} was taken elsewhere or before a change: {name} was "
+            f"{calibration.environment.get(name)!r} and is {host.get(name)!r}{more}; calibrate anew"
+        )
+
+
+def ceiling_per_s(calibration: Calibration, plan: LoadPlan) -> float | None:
+    """What the producers of a plan reach with nothing behind them; None when this shape was not calibrated."""
+    found = calibration.ceiling_of(shape_of(plan))
+    return found.ceiling_per_s if found is not None else None
