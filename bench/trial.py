@@ -103,7 +103,7 @@ class TrialRunner:
                     load_plan = self._load_plan(planned, system, topics)
                     steps.begin("start_load", "starting the load")
                     with HostSampler(_process_groups(system), storage.target.device) as sampler:
-                        result = self._load(launcher, load_plan, system)
+                        result = self._load(launcher, load_plan, system, storage)
                     profile.end()
                     _account(steps, result, phases_of(workload, result))
                     ran = _Ran(planned, started_utc, launcher.name, system, storage, client, topics, profile, doubts)
@@ -137,7 +137,7 @@ class TrialRunner:
             seed=self.seed + planned.plan.block,
         )
 
-    def _load(self, launcher: Launcher, load_plan: LoadPlan, system: System) -> LoadResult:
+    def _load(self, launcher: Launcher, load_plan: LoadPlan, system: System, storage: TrialStorage) -> LoadResult:
         try:
             result = launcher.run(
                 load_plan,
@@ -146,12 +146,12 @@ class TrialRunner:
             )
         except (LoadFailed, LoadSetupError) as error:
             self.stop.check()
-            if (problem := system.problem()) is not None:
+            if (problem := _problem(system, storage)) is not None:
                 raise TrialError(problem) from None
             if isinstance(error, LoadSetupError):
                 raise UsageError(str(error)) from None
             raise TrialError(str(error)) from None
-        if (problem := system.problem()) is not None:
+        if (problem := _problem(system, storage)) is not None:
             raise TrialError(problem)
         return result
 
@@ -201,6 +201,13 @@ class TrialRunner:
         summary = summarise(record, trial_directory)
         self.writer.write_trial(summary, windows, host_samples, partition_lines(result), event_lines(result, phases))
         return summary
+
+
+def _problem(system: System, storage: TrialStorage) -> str | None:
+    """Why the system runs no longer, and what we did to it; None while it runs."""
+    problem = system.problem()
+    reason = storage.problem() if problem else None
+    return f"{reason} ({problem})" if reason else problem
 
 
 def _process_groups(system: System) -> ProcessGroups:

@@ -150,6 +150,16 @@ class SystemGroup:
                     "run as root, or leave storage.cache_limit out"
                 ) from None
 
+    def problem(self) -> str | None:
+        """One line when the kernel killed a process of the group for want of memory."""
+        if self._path is None or self._memory_bytes is None:
+            return None
+        name = "memory.events" if self._unified else "memory.oom_control"
+        found = re.search(r"^oom_kill (\d+)$", self._files.read(f"{self._path}/{name}").text or "", re.MULTILINE)
+        if found is None or found[1] == "0":
+            return None
+        return f"the system needed more memory than storage.cache_limit, {human_bytes(self._memory_bytes)}; raise it"
+
     def _limit(self, path: str) -> None:
         if self._unified:
             self._files.write_setting(f"{self._parent}/cgroup.subtree_control", "+memory +io")

@@ -70,6 +70,10 @@ class TrialStorage:
         """Hold the system's processes to the limits. Raises UsageError."""
         self._group.take(process_ids)
 
+    def problem(self) -> str | None:
+        """One line when a limit is what ended the system."""
+        return self._group.problem()
+
     def look(self, topics: Sequence[str]) -> LogState | None:
         """The log as the load has left it, and then written out; None when there is nothing to look at."""
         return log_state(self.directories, topics, flush=self.target.medium != "memory")

@@ -112,6 +112,26 @@ def test_version_2_has_both_limits_in_the_systems_group(tmp_path: Path, monkeypa
     assert (path / "cgroup.procs").read_text() == f"{os.getpid()}\n"
 
 
+def test_a_group_that_ran_out_of_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host(tmp_path, VERSION_2, "io memory")
+    prepared(tmp_path / "sys/fs/cgroup/unified", "cgroup.subtree_control")
+    make = Path.mkdir
+
+    def make_group(path: Path) -> None:
+        make(path)
+        prepared(path, "memory.max", "memory.swap.max")
+
+    monkeypatch.setattr(Path, "mkdir", make_group)
+    group = SystemGroup(hierarchies(collect(tmp_path)), 1 << 20, {}).__enter__()
+    events = group_in(tmp_path / "sys/fs/cgroup/unified") / "memory.events"
+    for text, problem in (
+        ("low 0\noom 2\noom_kill 0\n", None),
+        ("low 0\noom 2\noom_kill 1\n", "the system needed more memory than storage.cache_limit, 1.0 MiB; raise it"),
+    ):
+        events.write_text(text)
+        assert group.problem() == problem
+
+
 def test_groups_of_runs_that_were_killed_are_swept_away(tmp_path: Path) -> None:
     host(tmp_path, VERSION_1)
     parent = tmp_path / "sys/fs/cgroup/memory"
