@@ -6,6 +6,7 @@ and matrix, is `bench.specification`. Dumping a `Workload` gives a document that
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -16,8 +17,10 @@ from bench.client_properties import PropertyError, Role, to_librdkafka
 from bench.errors import UsageError
 from bench.metrics import metric
 from bench.slo import Bound
-from bench.workload_rules import check_consumers, check_producers
+from bench.workload_rules import check_consumers, check_external, check_producers
 from bench.workload_values import (
+    NO_PROFILE,
+    TEMPORARY_TARGET,
     AfterBacklog,
     AfterLoad,
     ConsumerStart,
@@ -44,8 +47,13 @@ from bench.workload_values import (
     WithLoad,
     ZipfKeys,
 )
+from tuning.errors import TuningError
+from tuning.profiles import find_profile
 
 __all__ = [
+    "NO_PROFILE",
+    "TEMPORARY_TARGET",
+    "WORKLOAD_SCHEMA",
     "AfterBacklog",
     "AfterLoad",
     "FixedSize",
@@ -67,8 +75,7 @@ __all__ = [
 ]
 
 WORKLOAD_SCHEMA: Final = "bench.workload/1"
-TEMPORARY_TARGET: Final = "temporary"
-NO_PROFILE: Final = "none"
+COMMAND_PLACES: Final = ("{port}", "{data_directory}")
 
 Scalar = str | int | float | bool
 
@@ -313,8 +320,12 @@ class SystemUnderTest(Part):
             raise KeyFaultError(
                 "nodes", text=f"is for brokers that this run starts by itself, not for kind: {self.kind}"
             )
-        if self.command is not None and "{port}" not in self.command:
-            raise KeyFaultError("command", text="has no {port}, where the port to listen on is put in")
+        if self.command is not None:
+            places = re.findall(r"\{\w*\}", self.command)
+            if "{port}" not in places:
+                raise KeyFaultError("command", text="has no {port}, where the port to listen on is put in")
+            if unknown := [place for place in places if place not in COMMAND_PLACES]:
+                raise KeyFaultError("command", text=f"{unknown[0]} is not one of {', '.join(COMMAND_PLACES)}")
         return self
 
 
@@ -349,6 +360,16 @@ class Host(Part):
     profile: str = Field(
         default=NO_PROFILE, description="tuning profile applied before and rolled back after; none: the host as it is"
     )
+
+    @field_validator("profile")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name != NO_PROFILE:
+            try:
+                find_profile(name)
+            except TuningError as error:
+                raise ValueError(str(error)) from None
+        return name
 
 
 class Validity(Part):
@@ -439,18 +460,13 @@ class Workload(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Workload:
-        if self.system.kind == "external" and (self.storage.targets or self.storage.target != TEMPORARY_TARGET):
-            raise KeyFaultError(
-                "storage", text="an external system writes where it writes; leave the storage targets out"
-            )
-        if self.system.kind == "external" and self.storage.cache_limit_bytes is not None:
-            raise KeyFaultError("storage", "cache_limit", text="cannot be set for an external system; leave it out")
         if self.system.kind != "external" and self.topics.replication > self.system.nodes:
             raise KeyFaultError(
                 "topics",
                 "replication",
                 text=f"{self.topics.replication} copies need as many brokers; system.nodes is {self.system.nodes}",
             )
+        check_external(self)
         check_consumers(self)
         check_producers(self)
         return self

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench import units
 from bench.client_properties import to_librdkafka
-from bench.workload_values import FixedSize, KeyFaultError
+from bench.workload_values import NO_PROFILE, TEMPORARY_TARGET, FixedSize, KeyFaultError
 from spark_loadgen import LoadSetupError
 from spark_loadgen.wire.settings import WireSettings
 
@@ -16,6 +16,23 @@ if TYPE_CHECKING:
 # librdkafka's default, and what it counts beside a value without key and headers (a batch's header and a record's).
 DEFAULT_MESSAGE_MAX_BYTES: Final = 1_000_000
 RECORD_OVERHEAD_BYTES: Final = 100
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+
+
+def check_external(workload: Workload) -> None:
+    """Raises KeyFaultError for what this run cannot do to a cluster that somebody else runs."""
+    system, storage = workload.system, workload.storage
+    if system.kind != "external":
+        return
+    if storage.targets or storage.target != TEMPORARY_TARGET:
+        raise KeyFaultError("storage", text="an external system writes where it writes; leave the storage targets out")
+    if storage.cache_limit_bytes is not None:
+        raise KeyFaultError("storage", "cache_limit", text="cannot be set for an external system; leave it out")
+    hosts = [address.rpartition(":")[0] for address in (system.bootstrap_servers or "").split(",")]
+    if workload.host.profile != NO_PROFILE and not all(host in _LOOPBACK for host in hosts):
+        raise KeyFaultError(
+            "host", "profile", text=f"would tune this host, and the external cluster is at {system.bootstrap_servers}"
+        )
 
 
 def check_consumers(workload: Workload) -> None:

@@ -27,6 +27,8 @@ from pydantic import (
 from bench import units
 from bench.slo import BOUND_FORM, BOUND_PATTERN, Bound, parse_bound
 
+TEMPORARY_TARGET: Final = "temporary"
+NO_PROFILE: Final = "none"
 SMALLEST_VALUE_BYTES: Final = 24
 LARGEST_VALUE_BYTES: Final = 2**30
 LARGEST_KEY_COUNT: Final = 100_000_000
