@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from bench.commands import compare, env, export, gate, import_omb, inspect, run, search, storage
+from bench.commands import compare, env, export, gate, history, import_omb, inspect, run, search, storage
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,3 +27,4 @@ for verb in (
 app.add_typer(import_omb.app, name="import")
 app.add_typer(storage.app, name="storage")
 app.add_typer(env.app, name="env")
+app.add_typer(history.app, name="history")

@@ -38,9 +38,11 @@ def usable(trials: list[TrialResult]) -> list[TrialResult]:
 
 def estimates(result: RunResult) -> Iterator[Estimate]:
     """Metrics in the order of the table, cell by cell; a metric that no trial has is left out."""
-    for cell, trials in result.cells().items():
+    cells = result.cells()
+    for cell, trials in cells.items():
+        label = ONLY_CELL if len(cells) == 1 else cell
         summaries = [trial.summary for trial in usable(trials)]
         for definition in METRICS.values():
             values = [float(value) for summary in summaries if (value := definition.read(summary)) is not None]
             if values:
-                yield Estimate(cell, definition, values, bootstrap_median_ci(values, seed=result.manifest.seed))
+                yield Estimate(label, definition, values, bootstrap_median_ci(values, seed=result.manifest.seed))

@@ -1,0 +1,205 @@
+"""`bench history add|list|changes|ack`. Imports are late so that --help is fast."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bench.commands.common import AsJson, one_line_errors
+
+if TYPE_CHECKING:
+    from bench.history import Change
+
+app = typer.Typer(no_args_is_help=True, help="Results over time, and where they changed.")
+
+_History = Annotated[Path, typer.Option("--history", metavar="DIR", help="Where the history is kept.")]
+_Workload = Annotated[str | None, typer.Option(metavar="NAME", help="Of this workload.")]
+_Environment = Annotated[str | None, typer.Option(metavar="KEY", help="Of this environment, or how its key begins.")]
+_DEFAULT_HISTORY = Path("history")
+# Of metrics for which the policy has none.
+_FLOOR = "5%"
+
+
+@app.command()
+def add(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Result directory.")],
+    history: _History = _DEFAULT_HISTORY,
+    branch: Annotated[str, typer.Option(metavar="NAME", help="Branch that was measured.")] = "",
+    commit: Annotated[
+        str | None, typer.Option(metavar="SHA", help="Commit that was measured, when it is not the run's own.")
+    ] = None,
+    new_environment: Annotated[
+        bool, typer.Option("--new-environment", help="Begin a series of its own under another environment key.")
+    ] = False,
+) -> None:
+    """Append a run to the history of its workload.
+
+    Exit code 5 when that history was measured under other conditions.
+    """
+    with one_line_errors():
+        from bench.history import add as append
+        from bench.results import RunResult
+
+        series = append(RunResult(directory), history, branch=branch, commit=commit, new_environment=new_environment)
+        typer.echo(f"{series.path}: {len(series.rows())} runs")
+
+
+@app.command("list")
+def list_(history: _History = _DEFAULT_HISTORY, as_json: AsJson = False) -> None:
+    """List what is kept: workloads, environments, runs."""
+    with one_line_errors():
+        from bench.history import all_series
+
+        found: list[dict[str, Any]] = []
+        for series in all_series(history):
+            rows = series.rows()
+            found.append(
+                {
+                    "workload": series.workload,
+                    "environment": series.environment,
+                    "runs": len(rows),
+                    "first": rows[0]["time"] if rows else None,
+                    "last": rows[-1]["time"] if rows else None,
+                    "metrics": series.columns(),
+                    "acknowledged": len(series.acknowledgements()),
+                }
+            )
+        if as_json:
+            typer.echo(json.dumps(found, indent=2))
+            return
+        for item in found:
+            typer.echo(
+                f"{item['workload']}  environment {item['environment']}  {item['runs']} runs  "
+                f"{item['first']} to {item['last']}  {item['acknowledged']} acknowledged"
+            )
+        if not found:
+            typer.echo(f"{history}: nothing kept yet; begin with: highwater bench history add DIR")
+
+
+@app.command()
+def changes(
+    history: _History = _DEFAULT_HISTORY,
+    workload: _Workload = None,
+    environment: _Environment = None,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", metavar="NAME", help="Only this one; may be given several times.")
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Gate policy: what it gates and tracks, its floors."),
+    ] = None,
+    magnitude: Annotated[
+        str | None, typer.Option(metavar="PERCENT", help="Least change that matters, instead of the policy's floors.")
+    ] = None,
+    otava: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Apache Otava's program; installed into the cache when absent.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find change points with Apache Otava (p 0.001), as large as the policy's floor and the A/A noise at least.
+
+    Exit code 10 when one for the worse is not acknowledged.
+    """
+    with one_line_errors():
+        from bench.exit_codes import EXIT_REGRESSION
+        from bench.history import FindChanges, chosen, metric_of
+        from bench.metrics import metric as known_metric
+        from bench.otava import change_points, otava_command
+        from bench.policy import default_policy, load_policy, metrics_of
+        from bench.units import parse_percent
+
+        held_to = default_policy() if policy is None else load_policy(policy)
+        floors = {} if magnitude else {name: gated.floor_ratio for name, gated in held_to.gate.items()}
+        least = _percent(magnitude or _FLOOR, parse_percent)
+        series = chosen(history, workload, environment)
+        wanted = [known_metric(name).name for name in metric or []] or metrics_of(held_to)
+        columns = [name for name in series.columns() if metric_of(name) in wanted]
+        command: list[str] = []
+
+        def find(values: Any, magnitude_ratio: float) -> Any:
+            # Asked for only when there is something to look at: it may have to be installed.
+            command[:] = command or otava_command(otava)
+            return change_points(command, values, magnitude_ratio)
+
+        finder: FindChanges = find
+        found = series.changes(finder, lambda name: floors.get(name, least), columns)
+        if as_json:
+            typer.echo(json.dumps([_as_json(change) for change in found], indent=2))
+        else:
+            for change in found:
+                typer.echo(_line(change))
+            if not found:
+                typer.echo(f"{series.path}: no change point in {len(series.rows())} runs")
+        if any(change.is_worse and change.acknowledged is None for change in found):
+            raise typer.Exit(EXIT_REGRESSION)
+
+
+@app.command()
+def ack(
+    metric: Annotated[str, typer.Argument(metavar="METRIC", help="Column of the history.")],
+    place: Annotated[
+        str, typer.Argument(metavar="COMMIT|TIME", help="First run after the change; its beginning is enough.")
+    ],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why the change is accepted.")],
+    history: _History = _DEFAULT_HISTORY,
+    workload: _Workload = None,
+    environment: _Environment = None,
+) -> None:
+    """Acknowledge a change, so that it is told and fails no more. The history itself stays as it is."""
+    with one_line_errors():
+        from datetime import UTC, datetime
+
+        from bench.errors import UsageError
+        from bench.history import Acknowledgement, chosen
+
+        if not reason.strip():
+            raise UsageError("--reason: say why the change is accepted")
+        series = chosen(history, workload, environment)
+        series.acknowledge(Acknowledgement(metric, place, reason, datetime.now(UTC).isoformat(timespec="seconds")))
+        typer.echo(f"{series.path}: {metric} at {place}: {reason}")
+
+
+def _percent(text: str, parse: Any) -> float:
+    from bench.errors import UsageError
+
+    try:
+        return float(parse(text))
+    except ValueError as error:
+        raise UsageError(f"--magnitude: {error}") from None
+
+
+def _line(change: Change) -> str:
+    from bench.history import metric_of
+    from bench.metrics import METRICS
+    from bench.units import human_change, human_value
+
+    definition = METRICS.get(metric_of(change.column))
+    unit = definition.unit if definition else ""
+    word = "worse" if change.is_worse else "better" if change.better != "none" else "differs"
+    point = change.point
+    text = (
+        f"{change.time} {change.commit[:12] or '-'} {change.column}: {human_value(point.before, unit)} → "
+        f"{human_value(point.after, unit)} ({human_change(point.ratio)}, {word})"
+    )
+    if change.workload_changed:
+        text += "; the workload file changed with this run"
+    return text + (f"; acknowledged: {change.acknowledged}" if change.acknowledged is not None else "")
+
+
+def _as_json(change: Change) -> dict[str, Any]:
+    return {
+        "metric": change.column,
+        "time": change.time,
+        "commit": change.commit,
+        "before": change.point.before,
+        "after": change.point.after,
+        "ratio": change.point.ratio,
+        "p_value": change.point.p_value,
+        "better": change.better,
+        "worse": change.is_worse,
+        "acknowledged": change.acknowledged,
+        "workload_changed": change.workload_changed,
+    }

@@ -1,0 +1,148 @@
+"""Apache Otava behind one function: a series of figures in, its change points out.
+
+Otava pins numpy and brings the clients of clouds, so it lives in an environment of its own and is run as a program:
+the one that is named, or found on the path, or installed into the user's cache on first use.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from bench.errors import UsageError
+from bench.user_cache import cached, run_step
+
+OTAVA_VERSION: Final = "0.8.0"
+# Otava's own default, which its command line cannot change (its option `-P, --p-value` is misdeclared).
+P_VALUE: Final = 0.001
+# E-divisive splits a series in two and tests the halves; below this there is nothing to split.
+LEAST_POINTS: Final = 7
+_TIMEOUT_S: Final = 300
+_AN_HOUR_S: Final = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePoint:
+    """From this point of the series on the figures are others. `index` counts from 0."""
+
+    index: int
+    before: float
+    """Mean of the stretch before it; `after`: of the one from it to the next change, or the end."""
+    after: float
+    p_value: float
+
+    @property
+    def ratio(self) -> float:
+        return self.after / self.before if self.before else math.inf
+
+
+def otava_command(named: str | None = None) -> list[str]:
+    """What to run it with. Raises UsageError when it is not there and cannot be installed."""
+    if named is not None:
+        found = shutil.which(named)
+        if found is None:
+            raise UsageError(f"--otava: {named} is no program")
+        return [found]
+    if (on_path := shutil.which("otava")) is not None:
+        return [on_path]
+    try:
+        directory = cached(f"otava-{OTAVA_VERSION}", f"installing Apache Otava {OTAVA_VERSION}", _install)
+    except UsageError as error:
+        raise UsageError(
+            f"change points need Apache Otava, and it cannot be installed ({error}); install apache-otava into an "
+            "environment of its own and name its program: --otava PATH"
+        ) from None
+    # Its packages first, so that it finds its own numpy and not ours.
+    start = f"import sys; sys.path.insert(0, {str(directory)!r}); from otava.main import main; main()"
+    return [sys.executable, "-P", "-c", start]
+
+
+def change_points(
+    otava: Sequence[str], series: Mapping[str, Sequence[float]], magnitude_ratio: float
+) -> dict[str, list[ChangePoint]]:
+    """Where each of the series changed by at least `magnitude_ratio`, by name. Raises UsageError when Otava fails."""
+    long_enough = {
+        name: values for name, values in series.items() if len(values) >= LEAST_POINTS and len(set(values)) > 1
+    }
+    found: dict[str, list[ChangePoint]] = {name: [] for name in series}
+    if not long_enough:
+        return found
+    with tempfile.TemporaryDirectory(prefix="highwater-otava-") as directory:
+        tests = {
+            f"series{number}": _test(Path(directory), number, values)
+            for number, (name, values) in enumerate(long_enough.items())
+        }
+        configuration = Path(directory) / "otava.yaml"
+        configuration.write_text(yaml.safe_dump({"tests": tests}), "utf-8")
+        printed = _run(otava, configuration, list(tests), magnitude_ratio)
+    for name, test in zip(long_enough, tests, strict=True):
+        found[name] = sorted(
+            (_change_point(change) for group in printed[test] for change in group["changes"]),
+            key=lambda point: point.index,
+        )
+    return found
+
+
+def _test(directory: Path, number: int, values: Sequence[float]) -> dict[str, Any]:
+    path = directory / f"series{number}.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("time", "value"))
+        # Only the order counts. Otava leaves out what is older than a year, so the points get times of their own.
+        start = int(time.time()) - _AN_HOUR_S - len(values)
+        writer.writerows((start + index, repr(value)) for index, value in enumerate(values))
+    return {
+        "type": "csv",
+        "file": str(path),
+        "time_column": "time",
+        "attributes": [],
+        "metrics": ["value"],
+    }
+
+
+def _run(otava: Sequence[str], configuration: Path, tests: list[str], magnitude_ratio: float) -> dict[str, Any]:
+    command = [*otava, "analyze", *tests, "--config-file", str(configuration), "--output", "json"]
+    command += ["--magnitude", repr(magnitude_ratio)]
+    # Not the user's own configuration, nor another branch than the one asked for.
+    environment = {name: value for name, value in os.environ.items() if name not in ("OTAVA_CONFIG", "BRANCH")}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"Otava: {error}") from None
+    printed: dict[str, Any] = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("{"):
+            printed |= json.loads(line)
+    if set(printed) != set(tests):
+        said = [line for line in done.stderr.splitlines() if line.strip()]
+        raise UsageError(f"Otava failed: {said[-1] if said else f'exit code {done.returncode}'}")
+    return printed
+
+
+def _change_point(change: Mapping[str, Any]) -> ChangePoint:
+    return ChangePoint(
+        index=int(change["index"]),
+        before=float(change["mean_before"]),
+        after=float(change["mean_after"]),
+        p_value=float(change["pvalue"]),
+    )
+
+
+def _install(directory: Path) -> None:
+    run_step(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--target", directory, f"apache-otava=={OTAVA_VERSION}"],
+        directory,
+    )
