@@ -106,7 +106,7 @@ class ProcessLauncher:
             ours, theirs = Pipe()
             with theirs:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "spark_loadgen.process_worker", str(theirs.fileno())],
+                    _command(theirs.fileno()),
                     stdin=subprocess.DEVNULL,
                     stdout=self._log,
                     stderr=self._log,
@@ -145,6 +145,10 @@ class ProcessLauncher:
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()
+
+
+def _command(file_descriptor: int) -> list[str]:
+    return [sys.executable, "-m", "spark_loadgen.process_worker", str(file_descriptor)]
 
 
 def _run_task(worker: _Worker, job: Job, task: int) -> Outcome:
