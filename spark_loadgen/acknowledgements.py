@@ -25,7 +25,7 @@ ONLY_ERRORS: Final[dict[str, Any]] = {"delivery.report.only.error": True}
 
 
 class Acknowledgements:
-    """Filled by whichever thread polls the client."""
+    """Filled while the client is polled."""
 
     def __init__(self, errors: Counter[str]) -> None:
         self.failed_sequences: list[int] = []

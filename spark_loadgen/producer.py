@@ -1,17 +1,13 @@
 """The body of a producer task: keep the schedule through librdkafka, time the records that are sampled.
 
-Open loop: a tick of at most half a millisecond sends whatever is due. What cannot be sent in time is sent as soon as it
+Open loop: a tick of a fifth of a millisecond sends whatever is due. What cannot be sent in time is sent as soon as it
 can be; its latency runs from when it was meant to go, so lateness is never forgiven. Closed loop: the client gets
 records as fast as it takes them.
 """
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -26,23 +22,17 @@ from spark_loadgen.model import LoadPlan
 from spark_loadgen.transactions import Transactions
 from spark_loadgen.windows import SECOND_NS
 
-_TICK_NS: Final = 500_000
+# The sender polls its client itself. A thread for that would time acknowledgements to the microsecond on an idle
+# machine, and on a busy one wait for Python's lock, which showed as tails of tens of milliseconds that were nobody's
+# but the generator's. So an acknowledgement is timed late by at most this tick, or by the time that this burst takes.
+_TICK_NS: Final = 200_000
+_BURST_MAX: Final = 512
+# poll() counts in milliseconds; it serves for longer waits, and ends at the first acknowledgement.
+_BLOCKING_POLL_NS_MIN: Final = 1_000_000
 _IDLE_NS_MAX: Final = 20_000_000
 _ACCOUNTS_NS: Final = 5_000_000
-_BURST_MAX: Final = 2_000
 _SAMPLES_PER_DRAIN: Final = 512
 _STOPPED_FLUSH_S: Final = 5
-# Up to this rate a thread of its own polls the client, so that an acknowledgement is timed when it arrives. Above, the
-# two threads would spend their time on handing each other Python's lock; there the sender polls, after every so many
-# records and in ticks so short that they add next to nothing to a latency.
-_POLLER_RATE_MAX_PER_S: Final = 100_000
-_SELF_POLLED_BURST_MAX: Final = 512
-_SELF_POLLED_TICK_NS: Final = 200_000
-# poll() counts in milliseconds; it serves for waits that are long in comparison.
-_BLOCKING_POLL_NS_MIN: Final = 3_000_000
-# A delivery callback needs the GIL. With Python's default of 5 ms a sender that catches up would keep it from them that
-# long, and the acknowledgements would be timed late.
-_SWITCH_INTERVAL_S: Final = 0.0005
 
 
 class ProducerLoad:
@@ -66,9 +56,6 @@ class ProducerLoad:
         self._backpressure = 0
         self._next_accounts_ns = 0
         self._sending_ended_ns = 0
-        self._self_polled = (
-            plan.schedule is None or plan.schedule.rate_max_per_s / plan.producers > _POLLER_RATE_MAX_PER_S
-        )
         self.client = Producer(self._configuration(magic))
         self._transactions = (
             Transactions(plan.transactions, self.client, plan.seed, worker) if plan.transactions else None
@@ -99,9 +86,8 @@ class ProducerLoad:
         """Keep the schedule from `t0_ns` (monotonic) and wait for what is outstanding. Returns the measurements."""
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
         self._ledger.start()
-        with self._polling():
-            self._send_all(t0_ns, channel)
-            self._wait_for_acks(t0_ns, channel)
+        self._send_all(t0_ns, channel)
+        self._wait_for_acks(t0_ns, channel)
         self._record_samples(t0_ns, now=True)
         self._account(time.monotonic_ns() - t0_ns)
         transactions = self._transactions
@@ -111,27 +97,6 @@ class ProducerLoad:
             transactions.aborted_sequences() if transactions else (),
             transactions.report() if transactions else None,
         )
-
-    @contextmanager
-    def _polling(self) -> Iterator[None]:
-        if self._self_polled:
-            yield
-            return
-        finished = threading.Event()
-        poller = threading.Thread(target=self._poll_until, args=(finished,), name="poll", daemon=True)
-        switch_interval_s = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_INTERVAL_S)
-        poller.start()
-        try:
-            yield
-        finally:
-            finished.set()
-            poller.join()
-            sys.setswitchinterval(switch_interval_s)
-
-    def _poll_until(self, finished: threading.Event) -> None:
-        while not finished.is_set():
-            self.client.poll(0.1)
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -146,8 +111,7 @@ class ProducerLoad:
             if elapsed_ns >= end_ns and (self._sent == self._total or elapsed_ns >= self._give_up_ns(end_ns)):
                 break
             more_is_due = self._sent != self._total and self._send_due(elapsed_ns, t0_ns)
-            if self._self_polled:
-                self.client.poll(0)
+            self.client.poll(0)
             self._tick(t0_ns, channel)
             if not more_is_due:
                 self._wait_until(self._next_due_ns(end_ns) + t0_ns)
@@ -166,12 +130,10 @@ class ProducerLoad:
 
     def _wait_until(self, instant_ns: int) -> None:
         wait_ns = instant_ns - time.monotonic_ns()
-        if not self._self_polled:
-            time.sleep(min(max(wait_ns, _TICK_NS), _IDLE_NS_MAX) / 1e9)
-        elif wait_ns >= _BLOCKING_POLL_NS_MIN:
-            self.client.poll(min(wait_ns - _BLOCKING_POLL_NS_MIN // 2, _IDLE_NS_MAX) / 1e9)
+        if wait_ns >= _BLOCKING_POLL_NS_MIN:
+            self.client.poll(min(wait_ns, _IDLE_NS_MAX) / 1e9)
         else:
-            time.sleep(_SELF_POLLED_TICK_NS / 1e9)
+            time.sleep(_TICK_NS / 1e9)
 
     def _send_due(self, elapsed_ns: int, t0_ns: int) -> bool:
         """Send what is due, a bounded burst of it. True when more is due and the client would take it."""
@@ -179,7 +141,7 @@ class ProducerLoad:
         if block is None or self._sent == block.end:
             block = self._block = self._blocks.after(block, self._total, elapsed_ns)
         due_end = block.due_end(self._sent, elapsed_ns)
-        end = min(due_end, self._sent + (_SELF_POLLED_BURST_MAX if self._self_polled else _BURST_MAX))
+        end = min(due_end, self._sent + _BURST_MAX)
         if self._total is not None:
             end = min(end, self._total)
         transactions = self._transactions
@@ -278,7 +240,7 @@ class ProducerLoad:
         timed = self._acknowledgements.timed
         if (count := len(timed)) >= least:
             taken = np.array(timed[:count], dtype=np.int64)
-            del timed[:count]  # the polling thread may have appended more meanwhile
+            del timed[:count]
             self._ledger.record_acks(taken[:, 0], taken[:, 1] - t0_ns, taken[:, 2] - t0_ns)
         if len(self._timed_sends) >= least:
             sends = np.array(self._timed_sends, dtype=np.int64)

@@ -66,6 +66,21 @@ def test_steps_and_poisson_arrivals_are_sent_as_they_are_due(make_plan: PlanMake
     assert sum(result.offered) == result.delivery.sent == recorded(result, "produce_response")
 
 
+def test_a_lower_rate_does_not_forgive_the_lateness_of_the_higher_one(make_plan: PlanMaker) -> None:
+    # The client holds 20 records at most and waits 50 ms for a batch to fill: 400 records/s get through.
+    plan = make_plan(
+        schedule=OpenSchedule((Step(1000, 1), Step(10, 1))),
+        measure_s=2,
+        producer_config={"queue.buffering.max.messages": "20", "linger.ms": "50"},
+    )
+    result = run_load(plan)
+    assert all_well(result)
+    delays, responses = result.histograms["send_delay"][1], result.histograms["produce_response"][1]
+    assert delays.count == responses.count == 10
+    assert delays.percentile(0) > 300_000_000  # the last of them is due when 600 records wait: 1.5 s
+    assert responses.percentile(0) >= delays.percentile(0)
+
+
 def test_topics_sizes_keys_and_headers_arrive_as_asked(make_plan: PlanMaker, broker: MockBroker) -> None:
     plan = make_plan(
         topics=(broker.new_topic(), broker.new_topic(), broker.new_topic()),
@@ -115,7 +130,7 @@ def test_records_that_nobody_times_are_missed_when_they_fail(make_plan: PlanMake
         plan = make_plan(
             bootstrap_servers=mortal.address,
             topic=mortal.new_topic(),
-            rate_per_s=150_000.0,  # one in 8 is timed, and the sender polls by itself
+            rate_per_s=150_000.0,  # one in 8 is timed
             drain_max_s=4,
             groups=0,
             producer_config={"message.timeout.ms": "1000"},
