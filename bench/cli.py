@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from bench.commands import compare, env, export, gate, history, import_omb, inspect, run, search, storage
+from bench.commands import calibrate, compare, env, export, gate, history, import_omb, inspect, run, search, storage
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,6 +22,7 @@ for verb in (
     compare.compare,
     export.export,
     gate.gate,
+    calibrate.calibrate,
 ):
     app.command()(verb)
 app.add_typer(import_omb.app, name="import")

@@ -17,12 +17,13 @@ from pathlib import Path
 import typer
 
 from bench.agenda import FinishedCells
+from bench.calibrate.use import check_host, host_facts
 from bench.errors import UsageError
 from bench.host_profile import restore_after_a_killed_run
 from bench.launchers import LauncherKind, make_launcher
 from bench.plan import Plan, PlannedTrial
 from bench.progress import Observer
-from bench.results import Manifest, ResultWriter
+from bench.results import Calibration, Manifest, ResultWriter, RunResult
 from bench.resume import earlier_run
 from bench.run_lock import RunLock
 from bench.runner import Run, Surroundings, check_slots, prepare
@@ -56,13 +57,14 @@ def run_plan(
     finished_cells: FinishedCells | None = None,
     launcher_of: Callable[[PlannedTrial], Launcher] | None = None,
     drive: Callable[[Run], Manifest] | None = None,
+    calibration: Calibration | None = None,
 ) -> Manifest:
     """Run a plan into `out`; its manifest carries the exit code.
 
     resume: go on with the run that `out` holds (`bench.resume` says what must be the same). drive: how, when it is not
-    block by block through the trials of the plan. For the other parameters see `Run`. Raises UsageError,
-    ResultDirectoryError and LoadSetupError when it cannot start, NotComparableError when the host is not the one on
-    which `out` was begun.
+    block by block through the trials of the plan. calibration: a copy of it goes into `out`. For the other parameters
+    see `Run`. Raises UsageError, ResultDirectoryError and LoadSetupError when it cannot start, NotComparableError when
+    the host is not the one on which `out` was begun, or the calibration made.
     """
     started_s = time.monotonic()
     observer = observer or Observer()
@@ -84,6 +86,10 @@ def run_plan(
             prepare(plan, areas)
             with (launcher or LauncherChoice()).open() as started:
                 check_slots(plan, started)
+                calibration = calibration or (RunResult(out).calibration() if resume else None)
+                if calibration is not None:
+                    check_host(calibration, host_facts(facts, started.versions()))
+                    writer.write_calibration(calibration)
                 with stop.taking_signals():
                     surroundings = Surroundings(sys.argv, Path.cwd(), started_s)
                     run = Run(
@@ -98,6 +104,7 @@ def run_plan(
                         launcher_of=launcher_of,
                         finished_cells=finished_cells,
                         earlier=earlier,
+                        calibration=calibration,
                     )
                     return (drive or Run.execute)(run)
     finally:

@@ -13,6 +13,7 @@ on_environment_mismatch: fail
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -21,7 +22,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from bench.complaints import complaint
 from bench.errors import UsageError
 from bench.metrics import METRICS, metric
-from bench.results import Analysis, ResultDirectoryError, RunResult
+from bench.results import CALIBRATION_FILE, Analysis, Calibration, Noise, ResultDirectoryError, RunResult
 from bench.results.files import parse
 from bench.statistics import CONFIDENCE, LEAST_FOR_INTERVAL
 from bench.workload_values import KeyFaultError, Part, PercentRatio
@@ -55,8 +56,8 @@ class NoiseSource(Part):
     source: str = Field(
         default=OWN_A_A,
         alias="from",
-        description="a_a: A/A pairs within the gate; or a result directory with A/A pairs (relative to this file); "
-        "or none, and then only the floor counts",
+        description="a_a: A/A pairs within the gate; a result directory or calibration that has some (relative to this "
+        "file); none: only the floor counts",
     )
     quantile: Annotated[float, Field(ge=0.5, lt=1)] = CONFIDENCE
 
@@ -126,16 +127,28 @@ def noise_from(policy: Policy, beside: Path) -> dict[str, list[float]]:
         return {}
     path = (beside / Path(source).expanduser()).resolve()
     try:
-        analysis = _analysis(path)
+        noise = _recorded_noise(path)
     except (OSError, ResultDirectoryError) as error:
         raise UsageError(f"noise.from: {error}") from None
-    if analysis is None or not analysis.noise:
+    if not noise:
         raise UsageError(f"noise.from: {path} has no A/A pairs; run it with trials.a_a: true, or write from: a_a")
-    return {item.metric: item.ratios for item in analysis.noise}
+    return ratios_of(noise)
 
 
-def _analysis(path: Path) -> Analysis | None:
-    return parse(Analysis, path.read_text("utf-8"), path) if path.is_file() else RunResult(path).analysis()
+def ratios_of(noise: Iterable[Noise]) -> dict[str, list[float]]:
+    """A/A ratios by metric."""
+    return {item.metric: item.ratios for item in noise}
+
+
+def _recorded_noise(path: Path) -> list[Noise]:
+    """Of an analysis.json, a calibration.json, or the directory of either."""
+    if path.is_dir() and not (path / "manifest.json").is_file() and (path / CALIBRATION_FILE).is_file():
+        path /= CALIBRATION_FILE
+    if not path.is_file():
+        analysis = RunResult(path).analysis()
+        return analysis.noise if analysis is not None else []
+    model: type[Analysis] | type[Calibration] = Calibration if path.name == CALIBRATION_FILE else Analysis
+    return parse(model, path.read_text("utf-8"), path).noise
 
 
 def metrics_of(policy: Policy) -> list[str]:

@@ -26,6 +26,7 @@ from bench.plan import Plan, PlannedTrial
 from bench.progress import Observer
 from bench.results import (
     BlockCanary,
+    Calibration,
     Manifest,
     Reason,
     ResultWriter,
@@ -92,6 +93,7 @@ class Run:
     launcher_of: Callable[[PlannedTrial], Launcher] | None = None
     finished_cells: FinishedCells | None = None
     earlier: Earlier | None = None
+    calibration: Calibration | None = None
     _manifest: Manifest = field(init=False)
     _outcomes: list[Outcome] = field(default_factory=list, init=False)
     _canaries: list[BlockCanary] = field(default_factory=list, init=False)
@@ -126,6 +128,7 @@ class Run:
             stop=self.stop,
             start=self.start,
             connect=self.connect,
+            calibration=self.calibration,
         )
         block = 0
         while (step := agenda.next(self._outcomes)) is not None:

@@ -73,6 +73,8 @@ class TrialRecord:
     tuning_fingerprint: str
     doubts: Sequence[Reason] = ()
     """What was found before the trial that its verdict must know."""
+    ceiling_per_s: float | None = None
+    """What the trial's producers reach with nothing behind them, by calibration; None when that is not known."""
 
 
 def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
@@ -80,7 +82,8 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
     plan, workload, result = record.planned.plan, record.planned.cell.workload, record.result
     phases, measure = record.phases, record.phases[1]
     produce, e2e = produce_of(trial_directory, phases), end_to_end_of(result, trial_directory, phases)
-    delivery, generator = delivery_of(result, record.in_log), generator_of(result, record.launcher)
+    delivery = delivery_of(result, record.in_log)
+    generator = generator_of(result, record.launcher, record.ceiling_per_s)
     host = host_use(record.host_samples, measure.start_s, measure.end_s)
     evidence = evidence_of(record, produce, e2e, delivery, generator, host)
     summary = TrialSummary(
@@ -333,7 +336,7 @@ def transactions_of(result: LoadResult, trial_directory: Path, phases: Sequence[
     return Transactions(committed=report.committed, aborted=report.aborted, failed=report.failed, commit_ns=commit_ns)
 
 
-def generator_of(result: LoadResult, launcher: str) -> Generator:
+def generator_of(result: LoadResult, launcher: str, ceiling_per_s: float | None) -> Generator:
     generator = result.generator
     return Generator(
         launcher=launcher,
@@ -348,6 +351,7 @@ def generator_of(result: LoadResult, launcher: str) -> Generator:
         clock_spread_ns=generator.clock_spread_ns,
         clock_error_ns=generator.clock_error_ns,
         clock_drift_ns=generator.clock_drift_ns,
+        ceiling_per_s=ceiling_per_s,
     )
 
 

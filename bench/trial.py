@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from bench.broker_client import BrokerClient
+from bench.calibrate.use import ceiling_per_s
 from bench.errors import TrialError, UsageError
 from bench.host.processes import ProcessGroups
 from bench.host.sampler import HostSampler
@@ -18,7 +19,7 @@ from bench.host_profile import AppliedProfile, applied_profile
 from bench.load_plan import load_plan_of
 from bench.plan import PlannedTrial
 from bench.progress import Observer
-from bench.results import Phase, Reason, ResultWriter, SystemFacts, TrialSummary
+from bench.results import Calibration, Phase, Reason, ResultWriter, SystemFacts, TrialSummary
 from bench.specification import Specification
 from bench.steps import LOAD, StepClock
 from bench.stopping import StopRequest
@@ -75,6 +76,7 @@ class TrialRunner:
     stop: StopRequest
     start: StartSystem
     connect: Callable[[str], BrokerClient]
+    calibration: Calibration | None = None
 
     def run(self, planned: PlannedTrial, steps: StepClock, doubts: Sequence[Reason] = ()) -> TrialSummary:
         """Run one trial and write its files. `steps` is told what it spends its time on; `doubts` go to its verdict.
@@ -106,7 +108,9 @@ class TrialRunner:
                         result = self._load(launcher, load_plan, system, storage)
                     profile.end()
                     _account(steps, result, phases_of(workload, result))
-                    ran = _Ran(planned, started_utc, launcher.name, system, storage, client, topics, profile, doubts)
+                    ran = _Ran(
+                        planned, started_utc, launcher.name, system, storage, client, topics, profile, doubts, load_plan
+                    )
                     return self._finish(ran, result, sampler, steps)
                 finally:
                     if system.kind == "external":
@@ -197,6 +201,7 @@ class TrialRunner:
             host_profile_faults=ran.profile.faults,
             tuning_fingerprint=ran.profile.fingerprint,
             doubts=ran.doubts,
+            ceiling_per_s=ceiling_per_s(self.calibration, ran.load_plan) if self.calibration else None,
         )
         summary = summarise(record, trial_directory)
         self.writer.write_trial(summary, windows, host_samples, partition_lines(result), event_lines(result, phases))
@@ -228,6 +233,7 @@ class _Ran:
     topics: tuple[str, ...]
     profile: AppliedProfile
     doubts: Sequence[Reason]
+    load_plan: LoadPlan
 
 
 def _account(steps: StepClock, result: LoadResult, phases: Sequence[Phase]) -> None:

@@ -328,6 +328,9 @@ def _notes(evidence: Evidence, limits: Validity) -> list[str]:
             notes.append(f"acks 0: the log holds {delivery.in_log} of {delivery.acked} records sent")
     if delivery.duplicated and not evidence.idempotent:
         notes.append(f"{delivery.duplicated} duplicates: delivery is at least once when enable.idempotence is off")
+    if ceiling_per_s := evidence.generator.ceiling_per_s:
+        share = evidence.achieved_per_s / ceiling_per_s
+        notes.append(f"{share:.0%} of the generator's own ceiling, {human_rate(ceiling_per_s)} by calibration")
     if evidence.e2e and evidence.e2e.clock != "same_host_monotonic":
         error, drift = human_ns(evidence.generator.clock_error_ns), human_ns(evidence.generator.clock_drift_ns)
         notes.append(

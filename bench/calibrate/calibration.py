@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bench.calibrate.ceiling import measure_ceiling, shape_of
+from bench.calibrate.ceiling import measure_ceiling
 from bench.calibrate.loopback import measure_loopback
-from bench.environment import describe_environment
-from bench.environment_key import environment_key
+from bench.calibrate.use import host_facts, shape_of
 from bench.execution import LauncherChoice, run_plan
 from bench.launchers import LauncherKind
 from bench.load_plan import load_plan_of
@@ -33,7 +32,6 @@ from bench.results import (
     Sink,
     TargetProbe,
 )
-from bench.results.files import dump, write_atomically
 from bench.specification import Cell, Specification
 from bench.storage import describe_target, target_paths
 from bench.storage.probe import probe_target
@@ -51,7 +49,6 @@ from spark_loadgen import (
 )
 from tuning.facts import Facts, collect
 
-FILE: Final = "calibration.json"
 PAIRS: Final = "pairs"
 _LAUNCHER: Final = "launcher"
 _SIZES_WITHOUT_A_WORKLOAD: Final = (100, 1024)
@@ -85,7 +82,7 @@ def calibrate(
     try:
         facts, notes = collect(), list[str]()
         with ProcessLauncher() as launcher:
-            environment = host_facts(facts, launcher)
+            environment = host_facts(facts, launcher.versions())
             tell("loopback")
             loopback = measure_loopback()
             ceilings = list(_ceilings(specification, launcher, wanted.repeats, tell, notes))
@@ -107,15 +104,10 @@ def calibrate(
             pairs=PAIRS if (out / PAIRS).is_dir() else None,
             notes=notes,
         )
-        write_atomically(out / FILE, dump(calibration))
+        writer.write_calibration(calibration)
     finally:
         writer.remove_if_empty()
     return calibration, exit_code
-
-
-def host_facts(facts: Facts, launcher: Launcher) -> dict[str, str | int | float | bool | None]:
-    """What must be the same for a calibration to hold; storage is not part of it."""
-    return environment_key(describe_environment(facts, launcher.versions(), []), []).facts
 
 
 # --- the generator ---------------------------------------------------------------------------------------------------

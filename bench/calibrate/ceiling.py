@@ -15,29 +15,14 @@ from typing import Final
 from bench.calibrate.mock_broker import PARTITIONS as MOCK_PARTITIONS
 from bench.calibrate.mock_broker import make_topic, mock_broker
 from bench.calibrate.null_broker import null_broker
-from bench.results import GeneratorCeiling, GeneratorShape, Sink
+from bench.calibrate.use import shape_of
+from bench.results import GeneratorCeiling, Sink
 from bench.trial import Launcher
-from bench.units import format_size
-from spark_loadgen import FixedSize, LoadPlan
+from spark_loadgen import LoadPlan
 
 WARMUP_S: Final = 1
 MEASURE_S: Final = 2
 TOPIC: Final = "calibration"
-
-
-def shape_of(plan: LoadPlan) -> GeneratorShape:
-    """What the ceiling of a plan's producers depends on."""
-    return GeneratorShape(
-        driver=plan.driver,
-        producers=plan.producers,
-        partitions=plan.partitions * len(plan.topics),
-        size=format_size(plan.sizes.bytes) if isinstance(plan.sizes, FixedSize) else repr(plan.sizes),
-        payload=repr(plan.payload),
-        keys=repr(plan.keys),
-        headers=repr(plan.headers),
-        transactions=repr(plan.transactions),
-        client=dict(plan.producer_config),
-    )
 
 
 def measure_ceiling(plan: LoadPlan, sink: Sink, launcher: Launcher, repeats: int) -> GeneratorCeiling:

@@ -1,23 +1,23 @@
-"""A calibration in use: read back, held against the host, asked for the ceiling of a trial's producers."""
+"""A calibration in use: read back, held against the host, asked for the ceiling of a load's producers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
-from bench.calibrate.ceiling import shape_of
+from bench.environment import describe_environment
+from bench.environment_key import environment_key
 from bench.errors import NotComparableError, UsageError
-from bench.results import Calibration, ResultDirectoryError
+from bench.results import CALIBRATION_FILE, Calibration, GeneratorShape, ResultDirectoryError
 from bench.results.files import parse
-from spark_loadgen import LoadPlan
-
-_FILE: Final = "calibration.json"
+from bench.units import format_size
+from spark_loadgen import FixedSize, LoadPlan
+from tuning.facts import Facts
 
 
 def load_calibration(path: Path) -> Calibration:
     """From the file, or from the directory that `bench calibrate` wrote. Raises UsageError."""
-    file = path / _FILE if path.is_dir() else path
+    file = path / CALIBRATION_FILE if path.is_dir() else path
     try:
         return parse(Calibration, file.read_text("utf-8"), file)
     except OSError as error:
@@ -29,8 +29,13 @@ def load_calibration(path: Path) -> Calibration:
         raise UsageError(f"no calibration: {error}") from None
 
 
+def host_facts(facts: Facts, launcher_versions: Mapping[str, str]) -> dict[str, str | int | float | bool | None]:
+    """What must be the same for a calibration to hold; storage is not part of it."""
+    return environment_key(describe_environment(facts, launcher_versions, []), []).facts
+
+
 def check_host(calibration: Calibration, host: Mapping[str, object]) -> None:
-    """Raises NotComparableError when it was taken under conditions other than `host` (calibration.host_facts)."""
+    """Raises NotComparableError when it was taken under conditions other than `host` (`host_facts`)."""
     names = dict.fromkeys([*calibration.environment, *host])
     different = [name for name in names if calibration.environment.get(name) != host.get(name)]
     if different:
@@ -40,6 +45,21 @@ def check_host(calibration: Calibration, host: Mapping[str, object]) -> None:
             f"the calibration of {calibration.created_utc} was taken elsewhere or before a change: {name} was "
             f"{calibration.environment.get(name)!r} and is {host.get(name)!r}{more}; calibrate anew"
         )
+
+
+def shape_of(plan: LoadPlan) -> GeneratorShape:
+    """What the ceiling of a plan's producers depends on."""
+    return GeneratorShape(
+        driver=plan.driver,
+        producers=plan.producers,
+        partitions=plan.partitions * len(plan.topics),
+        size=format_size(plan.sizes.bytes) if isinstance(plan.sizes, FixedSize) else repr(plan.sizes),
+        payload=repr(plan.payload),
+        keys=repr(plan.keys),
+        headers=repr(plan.headers),
+        transactions=repr(plan.transactions),
+        client=dict(plan.producer_config),
+    )
 
 
 def ceiling_per_s(calibration: Calibration, plan: LoadPlan) -> float | None:

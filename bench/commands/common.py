@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from bench.results import Calibration
     from bench.specification import Specification
     from bench.yaml_document import Location
 
@@ -23,6 +24,9 @@ StorageOption = Annotated[
 ]
 BootstrapServers = Annotated[
     str | None, typer.Option(metavar="HOST:PORT,…", help="Measure this running cluster and start no broker.")
+]
+CalibrationFile = Annotated[
+    Path | None, typer.Option("--calibration", metavar="FILE", help="What bench calibrate wrote on this host.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
@@ -52,6 +56,12 @@ def specification_of(
     for metric, bound in (objectives or {}).items():
         overrides["slo", metric] = (bound, "--slo")
     return load_specification(file, overrides)
+
+
+def calibration_of(file: Path | None) -> Calibration | None:
+    from bench.calibrate.use import load_calibration
+
+    return None if file is None else load_calibration(file)
 
 
 def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bench.commands.common import AsJson, Seed, one_line_errors, pairs_of
+from bench.commands.common import AsJson, CalibrationFile, Seed, calibration_of, one_line_errors, pairs_of
 from bench.launchers import LauncherKind
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bench.gate_run import Rules
     from bench.gate_sides import Measured
     from bench.plan import Plan
-    from bench.results import Gate, Manifest
+    from bench.results import Calibration, Gate, Manifest
 
 _Side = "DIR[:CELL]|git:REV|CHECKOUT|config:FILE|workload"
 # Spelt out here: --help shall not wait for the import of what it stands for.
@@ -44,6 +44,7 @@ def gate(
         bool, typer.Option("--allow-env-diff", help="Judge two directories although their environments differ.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Inconclusive is exit code 11 instead of 0.")] = False,
+    calibration: CalibrationFile = None,
     annotations: Annotated[
         Annotations, typer.Option(help="Print annotations for this CI system; auto: for the one it runs under.")
     ] = "auto",
@@ -62,7 +63,8 @@ def gate(
         from bench.gate_run import judge_recorded, run_gate, write_gate
         from bench.gate_sides import Recorded, side_named
 
-        rules = _rules(policy, strict=strict, allow_env_diff=allow_env_diff)
+        calibrated = calibration_of(calibration)
+        rules = _rules(policy, calibrated, strict=strict, allow_env_diff=allow_env_diff)
         sides = [side_named(text, name, Path.cwd(), Path(scratch)) for text, name in ((base, "BASE"), (head, "HEAD"))]
         recorded = [side for side in sides if isinstance(side, Recorded)]
         if len(recorded) == 1:
@@ -88,7 +90,12 @@ def gate(
                 from bench.commands.run import observer_of
 
                 return run_plan(
-                    plan, directory, launcher=choice, observer=observer_of(plan, quiet), finished_cells=finished_cells
+                    plan,
+                    directory,
+                    launcher=choice,
+                    observer=observer_of(plan, quiet),
+                    finished_cells=finished_cells,
+                    calibration=calibrated,
                 )
 
             found = run_gate(one, other, plan, rules, out, execute)
@@ -97,12 +104,15 @@ def gate(
         raise typer.Exit(found.exit_code)
 
 
-def _rules(policy: Path | None, *, strict: bool, allow_env_diff: bool) -> Rules:
+def _rules(policy: Path | None, calibration: Calibration | None, *, strict: bool, allow_env_diff: bool) -> Rules:
+    """The policy's own source of noise goes before the calibration."""
     from bench.gate_run import Rules
-    from bench.policy import default_policy, load_policy, noise_from
+    from bench.policy import default_policy, load_policy, noise_from, ratios_of
 
     loaded = default_policy() if policy is None else load_policy(policy)
     noise = {} if policy is None else noise_from(loaded, policy.absolute().parent)
+    if calibration is not None:
+        noise = noise or ratios_of(calibration.noise)
     return Rules(loaded, None if policy is None else str(policy), noise, strict, allow_env_diff)
 
 

@@ -11,10 +11,12 @@ import typer
 from bench.commands.common import (
     AsJson,
     BootstrapServers,
+    CalibrationFile,
     PayloadFile,
     Seed,
     StorageOption,
     WorkloadFile,
+    calibration_of,
     one_line_errors,
     pairs_of,
     specification_of,
@@ -50,6 +52,7 @@ def search(
     payload_file: PayloadFile = None,
     storage: StorageOption = None,
     bootstrap_servers: BootstrapServers = None,
+    calibration: CalibrationFile = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -82,6 +85,7 @@ def search(
             observer=observer_of(plan, quiet),
             resume=resume is not None,
             drive=drive,
+            calibration=calibration_of(calibration),
         )
         found = RunResult(directory).search()
         if found is not None:

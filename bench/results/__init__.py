@@ -21,6 +21,7 @@ from bench.results.base import (
     Model,
 )
 from bench.results.calibration import (
+    CALIBRATION_FILE,
     CALIBRATION_SCHEMA,
     Calibration,
     GeneratorCeiling,
@@ -106,6 +107,7 @@ from bench.results.writer import (
 
 __all__ = [
     "ANALYSIS_SCHEMA",
+    "CALIBRATION_FILE",
     "CALIBRATION_SCHEMA",
     "COMPARISON_SCHEMA",
     "ENVIRONMENT_SCHEMA",

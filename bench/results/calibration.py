@@ -11,6 +11,7 @@ from bench.results.base import Model
 from bench.results.storage import TargetProbe
 
 CALIBRATION_SCHEMA: Final = "bench.calibration/1"
+CALIBRATION_FILE: Final = "calibration.json"
 
 Sink = Literal["null_broker", "librdkafka_mock"]
 

@@ -8,7 +8,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
+from bench.histogram_log import percentile_spectrum
 from bench.results.analysis import Analysis, Search
+from bench.results.calibration import CALIBRATION_FILE, Calibration
 from bench.results.files import ResultDirectoryError, histogram_path, lines, measured_histogram, parse
 from bench.results.gate import Gate
 from bench.results.host import HostSample
@@ -25,7 +27,15 @@ from bench.results.models import (
 from bench.results.storage import StorageProbes
 
 M = TypeVar("M", bound=BaseModel)
-_RUN_FILES: Final = ("manifest.json", "env.json", "probes.json", "analysis.json", "search.json", "gate.json")
+_RUN_FILES: Final = (
+    "manifest.json",
+    "env.json",
+    "probes.json",
+    "analysis.json",
+    "search.json",
+    "gate.json",
+    CALIBRATION_FILE,
+)
 
 
 class SpectrumPoint(NamedTuple):
@@ -69,12 +79,7 @@ class TrialResult:
             histogram = measured_histogram(path, self.summary.phases)
         except (OSError, ValueError, TypeError) as error:
             raise ResultDirectoryError(f"{path}: cannot read the histogram log: {error}") from error
-        if not histogram.get_total_count():
-            return []
-        return [
-            SpectrumPoint(item.percentile_level_iterated_to, item.value_iterated_to, item.total_count_to_this_value)
-            for item in histogram.get_percentile_iterator(ticks_per_half_distance)
-        ]
+        return [SpectrumPoint(*point) for point in percentile_spectrum(histogram, ticks_per_half_distance)]
 
 
 class RunResult:
@@ -106,6 +111,10 @@ class RunResult:
     def probes(self) -> StorageProbes | None:
         """What fio said of the storage targets; None when the run did not ask."""
         return self._optional(StorageProbes, "probes.json")
+
+    def calibration(self) -> Calibration | None:
+        """What the run's generator can do by itself; None when it was given no calibration."""
+        return self._optional(Calibration, CALIBRATION_FILE)
 
     def gate(self) -> Gate | None:
         """The outcome of `bench gate`; None when the run was no gate."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.results.analysis import Analysis, Search
+from bench.results.calibration import CALIBRATION_FILE, Calibration
 from bench.results.files import ResultDirectoryError, dump, is_trial_id, write_atomically
 from bench.results.host import HostSample
 from bench.results.models import Environment, EventLine, Manifest, PartitionLine, TrialSummary, Window
@@ -55,6 +56,9 @@ class ResultWriter:
 
     def write_environment(self, environment: Environment) -> None:
         write_atomically(self.directory / "env.json", dump(environment))
+
+    def write_calibration(self, calibration: Calibration) -> None:
+        write_atomically(self.directory / CALIBRATION_FILE, dump(calibration))
 
     def write_probes(self, probes: StorageProbes) -> None:
         write_atomically(self.directory / "probes.json", dump(probes))

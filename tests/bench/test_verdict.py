@@ -159,6 +159,12 @@ def test_what_does_not(changes: dict[str, Any]) -> None:
     assert judge(evidence(**changes), Validity()).state == "valid"
 
 
+def test_the_share_of_the_generators_ceiling_is_said() -> None:
+    verdict = judge(evidence(generator__ceiling_per_s=4000.0), Validity())
+    assert verdict.state == "valid"
+    assert verdict.notes[0].startswith("25% of the generator's own ceiling, 4")
+
+
 def test_the_limits_are_the_workloads_own() -> None:
     late = evidence(
         produce=HEALTHY.produce.model_copy(update={"send_delay_ns": LATENCY.model_copy(update={"p99": 8 * MS})})
