@@ -52,6 +52,9 @@ def _host(
 
 
 def _cpu_s_per_gib(summary: TrialSummary) -> float | None:
+    if summary.host.system_cpu_s_per_gib is not None:
+        return summary.host.system_cpu_s_per_gib
+    # Of an older result: from samples, which lie up to half a second beside the measured phase.
     moved_gib_per_s = (summary.achieved_bytes_per_s + summary.consumed_bytes_per_s) / _GIB
     if summary.host.system_cpu_ratio is None or not moved_gib_per_s:
         return None

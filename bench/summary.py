@@ -63,6 +63,8 @@ class TrialRecord:
     phases: Sequence[Phase]
     windows: Sequence[Window]
     host_samples: Sequence[HostSample]
+    system_cpu_s: float | None
+    """From before the load until after its drain; None where the host does not tell."""
     in_log: int
     storage: StorageTarget
     log: LogState | None
@@ -84,7 +86,9 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
     produce, e2e = produce_of(trial_directory, phases), end_to_end_of(result, trial_directory, phases)
     delivery = delivery_of(result, record.in_log)
     generator = generator_of(result, record.launcher, record.ceiling_per_s)
-    host = host_use(record.host_samples, measure.start_s, measure.end_s)
+    host = host_use(record.host_samples, measure.start_s, measure.end_s).model_copy(
+        update={"system_cpu_s_per_gib": cpu_s_per_gib(record)}
+    )
     evidence = evidence_of(record, produce, e2e, delivery, generator, host)
     summary = TrialSummary(
         trial_id=plan.trial_id,
@@ -122,6 +126,14 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         verdict=judge(evidence, workload.validity),
     )
     return summary.model_copy(update={"slo": slo_results(workload, summary)})
+
+
+def cpu_s_per_gib(record: TrialRecord) -> float | None:
+    """What a GiB of values costs the system, in or out: exact, because it is of all the load and not of samples."""
+    moved_bytes = sum(record.result.acked_bytes) + sum(record.result.received_bytes)
+    if record.system_cpu_s is None or not moved_bytes:
+        return None
+    return record.system_cpu_s / (moved_bytes / (1 << 30))
 
 
 def slo_results(workload: Workload, summary: TrialSummary) -> list[SloResult]:

@@ -192,6 +192,7 @@ class TrialRunner:
             phases=phases,
             windows=windows,
             host_samples=host_samples,
+            system_cpu_s=sampler.system_cpu_s(),
             in_log=in_log,
             storage=ran.storage.target,
             log=log,

@@ -52,6 +52,7 @@ class HostSampler:
         self._groups = groups
         self._devices = device.split("+") if device else []
         self._readings: list[_Reading] = []
+        self._last: _Reading | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="host-sampler", daemon=True)
 
@@ -73,12 +74,24 @@ class HostSampler:
                 samples[second] = _difference(before, after, second)
         return list(samples.values())
 
+    def system_cpu_s(self) -> float | None:
+        """CPU seconds of the system under test from `__enter__` to `__exit__`; None where the host does not tell.
+
+        Exact, while samples lie up to half a second beside the phase whose second they bear.
+        """
+        if self._last is None or not self._readings:
+            return None
+        counters = (self._readings[0].counters, self._last.counters)
+        first, last = (found.get("system_cpu_ratio") for found in counters)
+        return None if first is None or last is None else last - first
+
     def _sample(self) -> None:
         next_s = time.monotonic()
         while True:
             self._readings.append(self._read())
             next_s += INTERVAL_S
             if self._stop.wait(max(0.0, next_s - time.monotonic())):
+                self._last = self._read()
                 return
 
     def _read(self) -> _Reading:

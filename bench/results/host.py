@@ -71,3 +71,7 @@ class HostUse(Model):
     io_pressure_full_ratio: float | None = None
     memory_pressure_some_ratio: float | None = None
     sampler_cpu_ratio: float | None = None
+    system_cpu_s_per_gib: float | None = Field(
+        default=None,
+        description="CPU seconds of the system per GiB of values in and out, over the whole load and its drain",
+    )

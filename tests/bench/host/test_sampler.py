@@ -54,6 +54,9 @@ def test_samples_of_this_process_are_filed_by_second() -> None:
     assert 0 < first.sampler_cpu_ratio < 1
     assert first.memory_available_bytes is not None
     assert first.disk_write_bytes is None
+    used_s = sampler.system_cpu_s()
+    assert used_s is not None
+    assert used_s >= first.system_cpu_ratio
     # What lies before T0 is not part of the trial.
     assert sampler.samples(time.monotonic() + 60) == []
 
