@@ -14,12 +14,19 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.plan import RUN_OVERHEAD_S, Plan, trial_duration_s
-from bench.progress import Observer, headline, outcome
+from bench.progress import Observer, headline, label, outcome, progress_line
 from bench.results import TrialPlan, TrialSummary
-from bench.units import human_count, human_duration, human_ns, human_rate
+from bench.units import human_duration
 from spark_loadgen import Progress
 
-STATE_STYLE = {"valid": "green", "inconclusive": "yellow", "invalid": "red", "failed": "red", "interrupted": "yellow"}
+STATE_STYLE = {
+    "valid": "green",
+    "inconclusive": "yellow",
+    "invalid": "red",
+    "failed": "red",
+    "interrupted": "yellow",
+    "skipped": "dim",
+}
 
 
 class LiveObserver(Observer):
@@ -47,8 +54,11 @@ class LiveObserver(Observer):
         self._console.print(f"[bold]{escape(headline(plan, master))}[/]", highlight=False)
 
     def trial_started(self, number: int, trial: TrialPlan) -> None:
-        self._number, self._cell, self._progress = number, trial.cell, None
+        self._number, self._cell, self._progress = number, label(trial), None
         self._step = ""
+        if number > len(self._expected_s):  # of a search, whose length was a guess
+            self._expected_s.append(self._expected_s[-1])
+            self._trials = number
         self._trial_started_s = time.monotonic()
 
     def step(self, text: str) -> None:
@@ -58,14 +68,16 @@ class LiveObserver(Observer):
         self._progress = progress
 
     def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
-        took_s = time.monotonic() - self._trial_started_s
-        # What a trial costs beside its load is the host's; the first ones teach what to expect of the rest.
-        surplus_s = took_s - self._expected_s[number - 1]
-        if trial.status == "done":
+        if trial.status == "skipped":
+            self._expected_s[number - 1] = 0.0
+        elif trial.status == "done":
+            took_s = time.monotonic() - self._trial_started_s
+            # What a trial costs beside its load is the host's; the first ones teach what to expect of the rest.
+            surplus_s = took_s - self._expected_s[number - 1]
             self._expected_s[number:] = [expected_s + surplus_s / 2 for expected_s in self._expected_s[number:]]
         state = summary.verdict.state if summary else trial.status
         head, *reasons = outcome(trial, summary)
-        line = Text(f"{number:>{len(str(self._trials))}}/{self._trials} {trial.cell}  ")
+        line = Text(f"{number:>{len(str(self._trials))}}/{self._trials} {label(trial)}  ")
         self._console.print(line.append(head, style=STATE_STYLE[state]))
         for reason in reasons:
             self._console.print(Padding(Text(reason, style=STATE_STYLE[state]), (0, 0, 0, 6)))
@@ -86,20 +98,4 @@ class LiveObserver(Observer):
         return Group(Text(head, style="bold", no_wrap=True), Text(self._state(), no_wrap=True), bar)
 
     def _state(self) -> str:
-        progress = self._progress
-        if progress is None:
-            return self._step
-        if progress.phase == "start":
-            return "load tasks agree on a start"
-        parts = [f"{progress.phase} {progress.elapsed_s:.0f}/{progress.elapsed_s + progress.left_s:.0f} s"]
-        if progress.phase in ("warmup", "measure"):
-            parts.append(f"{human_count(progress.acked)} of {human_rate(progress.offered)}")
-        else:
-            parts.append(f"{human_rate(progress.received)} received")
-        if progress.produce_p99_ns is not None:
-            parts.append(f"p99 {human_ns(progress.produce_p99_ns)}")
-        if progress.generator_cpu_ratio_max is not None:
-            parts.append(f"generator {progress.generator_cpu_ratio_max:.0%} of a core")
-        if progress.failed:
-            parts.append(f"{progress.failed} failed")
-        return " · ".join(parts)
+        return self._step if self._progress is None else progress_line(self._progress)

@@ -22,6 +22,7 @@ TRIAL_OVERHEAD_S = 4
 RUN_OVERHEAD_S = 12
 # fio on one target, before the first trial and after the last.
 PROBES_S = 12
+QUICK_PROBES_S = 5
 # Of a record beside its value: record and batch header, index entries; generous.
 RECORD_OVERHEAD_BYTES = 32
 # Lines of a text file vary; used only where no size is given.
@@ -53,7 +54,8 @@ class Plan:
             if trial.cell.workload.storage.probe and trial.cell.workload.system.kind != "external"
         }
         trials_s = sum(trial_duration_s(trial.cell.workload) for trial in self.trials)
-        return RUN_OVERHEAD_S + len(probed) * PROBES_S + trials_s
+        probes_s = PROBES_S if self.specification.workload.for_measurement else QUICK_PROBES_S
+        return RUN_OVERHEAD_S + len(probed) * probes_s + trials_s
 
     @property
     def tasks(self) -> int:
@@ -68,6 +70,31 @@ class Plan:
             if trial.cell.workload.storage.target == target and trial.cell.workload.system.kind != "external"
         ]
         return sum(sizes) if kept else max(sizes, default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What the set-up costs per hour, as its renter says."""
+
+    per_hour: float
+    currency: str
+
+    def __str__(self) -> str:
+        return f"{self.per_hour:g} {self.currency} per hour"
+
+    def amount(self, duration_s: float) -> float:
+        return self.per_hour * duration_s / 3600
+
+    def of(self, duration_s: float) -> str:
+        """`0.42 EUR`"""
+        return f"{self.amount(duration_s):.2f} {self.currency}"
+
+    def as_json(self, duration_s: float) -> dict[str, object]:
+        return {
+            "per_hour": self.per_hour,
+            "currency": self.currency,
+            "amount": round(self.amount(duration_s), 4),
+        }
 
 
 def make_plan(specification: Specification, seed: int | None = None) -> Plan:

@@ -19,6 +19,7 @@ from bench.analysis import analyse
 from bench.errors import UsageError
 from bench.exit_codes import EXIT_INVALID, EXIT_OK, EXIT_TARGET
 from bench.plan import Plan, PlannedTrial, chosen_seed, planned_trial
+from bench.progress import slo_text
 from bench.results import Reason, ResultWriter, RunResult, Scalar, Search, SearchProbe, TrialResult, Window
 from bench.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected
 from bench.specification import Cell, Specification
@@ -179,8 +180,7 @@ def failed_limit(
         return reason.check, reason.text
     for result in summary.slo:
         if not result.met:
-            value = "no such figure" if result.value is None else f"{result.value:g}"
-            return result.metric, f"{result.metric} was {value}, and {result.bound} is asked for"
+            return result.metric, slo_text(result)
     behind = lag_growth(windows)
     measured = [window for window in windows if window.phase == "measure"]
     allowed = (1 - achieved_ratio_min) * sum(window.acked for window in measured)

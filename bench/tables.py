@@ -6,21 +6,24 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bench.analysis import HEADLINES
 from bench.comparison_text import HEADER, in_order, row
-from bench.plan import Plan, trial_duration_s
-from bench.results import MetricComparison, RunResult, Search, StorageTarget, TrialResult
+from bench.plan import Plan, Price, trial_duration_s
+from bench.results import Analysis, MetricComparison, RunResult, Search, StorageTarget, TrialPlan, TrialResult
 from bench.storage import describe_target, target_paths
-from bench.units import human_bytes, human_count, human_duration, human_ns, human_ns_range, human_rate
+from bench.units import human_bytes, human_change, human_count, human_duration, human_ns, human_ns_range, human_rate
 from tuning.facts import collect
 
+_COMPARED: Final = {"better": "better than with", "worse": "worse than with", "differs": "another than with"}
 
-def print_plan(plan: Plan) -> None:
+
+def print_plan(plan: Plan, price: Price | None = None) -> None:
     console = Console(highlight=False)
     specification = plan.specification
     workload = specification.workload
@@ -30,26 +33,35 @@ def print_plan(plan: Plan) -> None:
     for label in specification.axes or ["cell"]:
         table.add_column(label, overflow="fold")
     table.add_column("trial takes", justify="right")
+    table.add_column("")
     for planned in plan.trials:
         values = [str(planned.plan.factors[label]) for label in specification.axes] or [planned.cell.name]
         took = human_duration(trial_duration_s(planned.cell.workload))
-        table.add_row(str(planned.plan.block), *values, took)
+        table.add_row(str(planned.plan.block), *values, took, "A/A" if planned.plan.role == "a_a" else "")
     console.print(table)
     console.print(
-        f"{len(plan.trials)} trials, in {workload.trials.n} blocks of random order (seed {plan.seed}), "
-        f"about {human_duration(plan.duration_s)}; needs {plan.tasks} Spark task slots",
+        f"{len(plan.trials)} trials{_twins(plan)}, in {workload.trials.n} blocks of random order (seed {plan.seed}), "
+        f"about {human_duration(plan.duration_s)}; needs {plan.tasks} task slots",
     )
+    if price is not None:
+        console.print(f"at {price}: about {price.of(plan.duration_s)}")
     facts = collect()
     for target, needed_bytes in _needed_bytes(plan).items():
         described = describe_target(target, target_paths(workload)[target], facts)
         console.print(f"storage {_storage(described)}: up to {human_bytes(needed_bytes)} at a time", soft_wrap=True)
 
 
-def plan_as_json(plan: Plan) -> dict[str, Any]:
+def _twins(plan: Plan) -> str:
+    twins = sum(planned.plan.role == "a_a" for planned in plan.trials)
+    return f" ({twins} of them A/A twins)" if twins else ""
+
+
+def plan_as_json(plan: Plan, price: Price | None = None) -> dict[str, Any]:
     return {
         "name": plan.specification.workload.name,
         "seed": plan.seed,
         "duration_s": plan.duration_s,
+        "price": None if price is None else price.as_json(plan.duration_s),
         "tasks": plan.tasks,
         "storage_bytes": _needed_bytes(plan),
         "axes": plan.specification.axes,
@@ -78,10 +90,30 @@ def print_end(result: RunResult) -> None:
     for target in {trial.summary.storage.name: trial.summary.storage for trial in result.trials}.values():
         if target.emulated:
             console.print(f"storage {_storage(target)}", style="yellow", soft_wrap=True)
+    analysis = result.analysis()
+    for line in analysis_lines(analysis) if analysis else ():
+        console.print(line, soft_wrap=True, markup=False)
     if result.manifest.status == "interrupted":
-        console.print("[yellow]interrupted[/]; what was measured so far is kept")
+        console.print("[yellow]interrupted[/]; what was measured so far is kept: go on with --resume")
     console.print(f"results: {escape(str(result.directory))}", soft_wrap=True)
     console.print(f"report:  highwater report {escape(shlex.quote(str(result.directory)))}", soft_wrap=True)
+
+
+def analysis_lines(analysis: Analysis) -> list[str]:
+    """How noisy the host was, what differs from the first cell, and what a reader must know before quoting."""
+    lines = []
+    bounds = {noise.metric: noise for noise in analysis.noise if noise.bound95_ratio is not None}
+    known = [f"{name} ±{bounds[name].bound95_ratio:.1%}" for name in HEADLINES if name in bounds]
+    if known:
+        pairs = max(noise.n_pairs for noise in bounds.values())
+        lines.append(f"noise ({pairs} A/A pairs, 95 %): {', '.join(known)}")
+    lines += [
+        f"{comparison.head}: {comparison.metric} is {_COMPARED[comparison.verdict]} {comparison.base}: "
+        f"{human_change(comparison.ratio)}"
+        for comparison in analysis.comparisons
+        if comparison.metric in HEADLINES and comparison.verdict in _COMPARED
+    ]
+    return [*lines, *(f"note: {warning}" for warning in analysis.warnings)]
 
 
 def print_search(search: Search, directory: Path) -> None:
@@ -116,7 +148,7 @@ def search_answer(search: Search) -> list[str]:
 
 
 def results_table(result: RunResult) -> Table:
-    """One row per cell: medians over its valid trials (over all, for want of any), and their range beneath.
+    """One row per cell: medians over its trials that are not invalid (over all, for want of any), their range beneath.
 
     Axes share a column, a line each, so that the table fits a terminal of 80 columns.
     """
@@ -129,7 +161,7 @@ def results_table(result: RunResult) -> Table:
     table.add_column("verdict", no_wrap=True)
     factors = {planned.cell: planned.factors for planned in result.manifest.trials}
     for cell, trials in result.cells().items():
-        shown = [trial for trial in trials if trial.summary.verdict.state == "valid"] or trials
+        shown = [trial for trial in trials if trial.summary.verdict.state != "invalid"] or trials
         latencies = [trial.summary.produce.response_ns for trial in shown]
         table.add_row(
             *(["\n".join(escape(str(factors[cell][axis])) for axis in axes)] if axes else []),
@@ -137,7 +169,7 @@ def results_table(result: RunResult) -> Table:
             _durations([latency.p50 for latency in latencies]),
             _durations([latency.p99 for latency in latencies]),
             _durations([latency.p999 for latency in latencies]),
-            _verdicts(trials, sum(planned.cell == cell for planned in result.manifest.trials)),
+            _verdicts(trials, [t for t in result.manifest.trials if (t.cell, t.role) == (cell, "measure")]),
         )
     return table
 
@@ -159,12 +191,16 @@ def _below(spread: str, values: Sequence[float]) -> str:
     return f"\n[dim]{spread}[/]" if len(values) > 1 else ""
 
 
-def _verdicts(trials: Sequence[TrialResult], planned: int) -> str:
+def _verdicts(trials: Sequence[TrialResult], planned: Sequence[TrialPlan]) -> str:
     states = [trial.summary.verdict.state for trial in trials]
     styles = {"valid": "green", "inconclusive": "yellow", "invalid": "red"}
     parts = [f"[{style}]{states.count(state)} {state}[/]" for state, style in styles.items() if state in states]
-    if missing := planned - len(states):
+    if skipped := sum(trial.status == "skipped" for trial in planned):
+        parts.append(f"[dim]{skipped} not needed[/]")
+    if missing := len(planned) - len(states) - skipped:
         parts.append(f"[red]{missing} not finished[/]")
+    if missed := sum(not all(result.met for result in trial.summary.slo) for trial in trials):
+        parts.append(f"[yellow]{missed} off objective[/]")
     return "\n".join(parts)
 
 

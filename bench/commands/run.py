@@ -11,11 +11,13 @@ import typer
 from bench.commands.common import (
     AsJson,
     BootstrapServers,
+    CalibrationFile,
     PayloadFile,
     Seed,
     StorageOption,
     Trials,
     WorkloadFile,
+    calibration_of,
     one_line_errors,
     pairs_of,
     specification_of,
@@ -45,6 +47,7 @@ def run(
     storage: StorageOption = None,
     bootstrap_servers: BootstrapServers = None,
     keep_data: Annotated[bool, typer.Option("--keep-data", help="Keep the broker's files and say where.")] = False,
+    calibration: CalibrationFile = None,
     compat: Annotated[
         Compat | None, typer.Option(help="kafka: print each trial as kafka-producer-perf-test does.")
     ] = None,
@@ -69,6 +72,7 @@ def run(
             observer=observer_of(plan, quiet, compat),
             keep_data=keep_data,
             resume=resume is not None,
+            calibration=calibration_of(calibration),
         )
         for name, kept in manifest.kept_data.items():
             typer.echo(f"data of storage target {name} kept in {kept}", err=True)
@@ -99,18 +103,24 @@ def plan(
     payload_file: PayloadFile = None,
     storage: StorageOption = None,
     bootstrap_servers: BootstrapServers = None,
+    price_per_hour: Annotated[
+        float | None,
+        typer.Option(metavar="X", min=0, help="What the machines cost per hour, to show what the run will."),
+    ] = None,
+    currency: Annotated[str, typer.Option(metavar="NAME", help="Of --price-per-hour.")] = "USD",
     as_json: AsJson = False,
 ) -> None:
     """Show which trials would run in which order, for how long, on how much disk. Starts nothing."""
     with one_line_errors():
-        from bench.plan import make_plan
+        from bench.plan import Price, make_plan
         from bench.tables import plan_as_json, print_plan
 
+        price = None if price_per_hour is None else Price(price_per_hour, currency)
         made = make_plan(specification_of(file, trials, payload_file, storage, bootstrap_servers), seed)
         if as_json:
-            typer.echo(json.dumps(plan_as_json(made), indent=2))
+            typer.echo(json.dumps(plan_as_json(made, price), indent=2))
         else:
-            print_plan(made)
+            print_plan(made, price)
 
 
 def observer_of(plan: Plan, quiet: bool, compat: Compat | None = None) -> Observer:
