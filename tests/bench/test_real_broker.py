@@ -21,6 +21,8 @@ from bench.results import RunResult
 from bench.systems import System, start_system
 from bench.verify import disagreements
 from bench.workload import SystemUnderTest
+from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, TransactionPlan
+from tests.spark_loadgen.running import run_load
 
 pytestmark = pytest.mark.clients
 
@@ -74,11 +76,41 @@ def test_the_configuration_in_force_is_told(system: System) -> None:
     assert BrokerClient(system.bootstrap_servers).effective_config()["log.segment.bytes"] == "1048576"
 
 
+def test_aborted_records_are_in_the_log_and_reach_no_consumer(system: System) -> None:
+    client = BrokerClient(system.bootstrap_servers)
+    client.create_topic("t", 2, {})
+    plan = LoadPlan(
+        bootstrap_servers=system.bootstrap_servers,
+        topics=("t",),
+        partitions=2,
+        producers=1,
+        groups=1,
+        consumers_per_group=1,
+        schedule=OpenSchedule.constant(1000),
+        warmup=0,
+        measure_s=2,
+        drain_max_s=30,
+        sizes=FixedSize(100),
+        payload=GeneratedPayload(),
+        seed=3,
+        transactions=TransactionPlan(records=50, abort_ratio=0.4),
+    )
+    result = run_load(plan)
+    delivery, transactions = result.delivery, result.transactions
+    assert transactions is not None
+    assert (transactions.committed + transactions.aborted, transactions.failed) == (40, 0)
+    assert 5 < transactions.aborted < 30
+    assert (delivery.sent, delivery.acked, delivery.aborted) == (2000, 2000, 50 * transactions.aborted)
+    assert (delivery.received, delivery.aborted_received) == (delivery.acked - delivery.aborted, 0)
+    assert (delivery.lost, delivery.duplicated, delivery.reordered, delivery.corrupt) == (0, 0, 0, 0)
+    assert client.count_records("t", 2) > 2000  # the ends of transactions have offsets too
+
+
 def test_a_bad_broker_property_is_the_users_mistake(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     wanted = SystemUnderTest(config={"log.segment.byte": 1048576})
     with pytest.raises(UsageError, match=r"^the broker refuses to start: .*log\.segment\.byte"):
-        start_system(wanted, tmp_path / "log", tmp_path / "system.log", lambda: None)
+        start_system(wanted, [tmp_path / "log"], tmp_path, lambda: None)
 
 
 def start_run(tmp_path: Path, workload: str, *options: str) -> subprocess.Popen[str]:
