@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from numpy.typing import NDArray
 
 from spark_loadgen.channel import TaskChannel
@@ -29,7 +38,7 @@ from spark_loadgen.windows import SECOND_NS, SecondMeter, Windows
 _BATCH: Final = 500
 _JUDGE_AT: Final = 512
 _POLL_S: Final = 0.05
-_WATERMARK_TIMEOUT_S: Final = 5
+_ENDS_TIMEOUT_S: Final = 5
 _STOPPED_DRAIN_S: Final = 5
 # Of each second's records, about this many per consumer are timed by partition too.
 _PARTITION_SAMPLES_PER_S: Final = 20_000
@@ -87,6 +96,8 @@ class ConsumerLoad:
         self._first_poll_ns: int | None = None
         self._last_record_ns: int | None = None
         self.client = Consumer(self._configuration())
+        # On the consumer's own connection a question would wait behind a fetch that waits for records.
+        self._asking = AdminClient(self._configuration())
 
     def _configuration(self) -> dict[str, Any]:
         return {
@@ -107,7 +118,8 @@ class ConsumerLoad:
         }
 
     def prepare(self) -> None:
-        """Take up the partitions, so that the connections stand before T0."""
+        """Take up the partitions and ask for their ends once, so that all connections stand before T0."""
+        self._ends_of_log()
         if not self._waits:
             self._assign()
 
@@ -176,7 +188,7 @@ class ConsumerLoad:
             if not idle and elapsed_ns <= deadline_ns:
                 continue
             if targets is None:
-                targets = self._high_watermarks()
+                targets = self._ends_of_log()
                 if targets is None:
                     return None
             unread = self._unread(targets)
@@ -301,21 +313,19 @@ class ConsumerLoad:
                 self._bad_contents += 1
                 self._errors["a key came back different from what was sent"] += 1
 
-    def _high_watermarks(self) -> dict[tuple[str, int], int] | None:
-        """The ends of the partitions that hold something; None when the brokers do not answer."""
-        ends = {}
-        for topic, partition in self._partitions:
-            try:
-                watermarks = self.client.get_watermark_offsets(
-                    TopicPartition(topic, partition), timeout=_WATERMARK_TIMEOUT_S
-                )
-            except KafkaException as error:
-                reason: KafkaError = error.args[0]
-                self._errors[f"asking for the end of the log: {reason.str()}"] += 1
-                return None
-            if watermarks and watermarks[1] > watermarks[0]:
-                ends[topic, partition] = watermarks[1]
-        return ends
+    def _ends_of_log(self) -> dict[tuple[str, int], int] | None:
+        """What a consumer can reach in the partitions that hold something; None when the brokers do not answer."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        specs = {TopicPartition(*partition): latest for partition in self._partitions}
+        level = IsolationLevel.READ_COMMITTED if reads_committed(self._plan) else IsolationLevel.READ_UNCOMMITTED
+        answers = self._asking.list_offsets(specs, isolation_level=level, request_timeout=_ENDS_TIMEOUT_S)
+        try:
+            ends = {(asked.topic, asked.partition): answer.result().offset for asked, answer in answers.items()}
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            self._errors[f"asking for the end of the log: {reason.str()}"] += 1
+            return None
+        return {partition: end for partition, end in ends.items() if end > 0}
 
     def _unread(self, targets: dict[tuple[str, int], int]) -> int:
         positions = self.client.position([TopicPartition(topic, partition) for topic, partition in targets])
@@ -332,3 +342,8 @@ def _positions_by_topic(own: Sequence[tuple[str, int]], partitions: int) -> dict
     for position, (topic, partition) in enumerate(own):
         positions[topic][partition] = position
     return positions
+
+
+def reads_committed(plan: LoadPlan) -> bool:
+    """As librdkafka does unless told otherwise."""
+    return plan.consumer_config.get("isolation.level", "read_committed") == "read_committed"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from spark_loadgen.backlog import backlog_report
-from spark_loadgen.consumer import ConsumerReport
+from spark_loadgen.consumer import ConsumerReport, reads_committed
 from spark_loadgen.coordination import Course
 from spark_loadgen.delivery import Delivery, Sent, merge_delivery
 from spark_loadgen.errors import LoadFailed
@@ -113,7 +113,7 @@ def _delivery(plan: LoadPlan, producers: Sequence[ProducerReport], consumers: Se
         acked=sum(report.acked for report in producers),
         groups=[[report.received for report in reports] for reports in groups],
         unread=[None if None in left else sum(count for count in left if count) for left in unread],
-        committed_only=plan.consumer_config.get("isolation.level", "read_committed") == "read_committed",
+        committed_only=reads_committed(plan),
         checked=plan.check_delivery,
     )
 
