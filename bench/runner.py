@@ -40,7 +40,7 @@ from bench.results import (
 from bench.steps import StepClock, overhead_of
 from bench.stopping import StopRequest
 from bench.storage import StorageAreas, emulated_hdd, target_paths
-from bench.storage.probe import probe_targets
+from bench.storage.probe import QUICK_RUNTIME_S, RUNTIME_S, probe_targets
 from bench.systems import StartSystem, start_system
 from bench.trial import Launcher, TrialRunner, now_utc
 from bench.verdict import target_at_fault
@@ -204,7 +204,9 @@ class Run:
             skipped = "the system under test keeps its log elsewhere"
         else:
             self._steps.begin("probe_storage")
-            self._probes += probe_targets(self.areas, self.facts, moment, self.observer.step)
+            quick = not self.plan.specification.workload.for_measurement
+            runtime_s = QUICK_RUNTIME_S if quick else RUNTIME_S
+            self._probes += probe_targets(self.areas, self.facts, moment, runtime_s, self.observer.step)
             self._steps.end()
         self.writer.write_probes(StorageProbes(probes=self._probes, skipped=skipped))
 

@@ -22,6 +22,8 @@ from bench.units import human_bytes
 from tuning.facts import Facts
 
 RUNTIME_S: Final = 1.0
+# For runs whose figures are not to be quoted.
+QUICK_RUNTIME_S: Final = 0.25
 FILE_BYTES: Final = 1 << 30
 _LEAST_FILE_BYTES: Final = 16 << 20
 _SYNC_FILE_BYTES: Final = 64 << 20
@@ -106,11 +108,16 @@ def _takes_direct_io(path: Path) -> bool:
 
 
 def probe_targets(
-    areas: StorageAreas, facts: Facts, moment: Literal["before", "after"], tell: Callable[[str], None]
+    areas: StorageAreas,
+    facts: Facts,
+    moment: Literal["before", "after"],
+    runtime_s: float,
+    tell: Callable[[str], None],
 ) -> list[TargetProbe]:
     """Every target that a run has a folder on. `tell` hears of each as it begins."""
     probes = []
     for name, directory in areas.directories.items():
         tell(f"probing storage target {name} with fio")
-        probes.append(probe_target(describe_target(name, directory, facts), directory, moment))
+        target = describe_target(name, directory, facts)
+        probes.append(probe_target(target, directory, moment, runtime_s=runtime_s))
     return probes

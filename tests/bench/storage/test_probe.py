@@ -34,7 +34,7 @@ def test_without_fio_the_probe_says_so_and_nothing_fails(tmp_path: Path, monkeyp
     told: list[str] = []
     with StorageAreas() as areas:
         areas.add("here", tmp_path, 0)
-        (probe,) = probe_targets(areas, collect(), "before", told.append)
+        (probe,) = probe_targets(areas, collect(), "before", 1.0, told.append)
     assert probe.problem == fio.HOW_TO_INSTALL
     assert (probe.target.name, probe.moment, probe.jobs) == ("here", "before", [])
     assert told == ["probing storage target here with fio"]
