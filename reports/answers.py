@@ -38,7 +38,7 @@ def gate_section(gate: Gate) -> Section:
     for one in gate.rounds:
         stage = "First round" if one.stage == "first" else "Confirmation"
         pairs = f"{one.pairs_valid} of {plural(one.pairs, 'pair')} valid, {plural(one.a_a_pairs, 'A/A pair')}"
-        where = f", trials in {one.directory}" if one.directory else ""
+        where = f", trials in {one.directory}" if one.directory not in (None, ".") else ""
         blocks.append(Paragraph(f"{stage}: {pairs}{where}. {one.text}"))
         several = len({m.cell for m in one.metrics}) > 1
         blocks.append(comparison_table(one.metrics, with_cell=several))
@@ -47,7 +47,8 @@ def gate_section(gate: Gate) -> Section:
             [d.fact, scalar_words(d.base), scalar_words(d.head), "decides" if d.decides else "shown only"]
             for d in gate.environment
         ]
-        blocks.append(table(["fact", "base", "head", "comparability"], rows, "Differences of environment"))
+        header = [Column(title, text=True) for title in ("fact", "base", "head", "comparability")]
+        blocks.append(table(header, rows, "Differences of environment"))
     return Section("gate", title, blocks, tone, nav="Gate")
 
 

@@ -30,9 +30,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a table. `sort` is what a reader's click sorts by; `hint` says why a figure looks as it does.
+    """One field of a table; the small text may have several lines.
 
-    `tone` marks the small text where there is one, otherwise the text.
+    `sort` is what a reader's click sorts by; `hint` says why a figure looks as it does; `tone` marks the small text
+    where there is one, otherwise the text.
     """
 
     text: str
@@ -82,7 +83,7 @@ def table(
     header: Sequence[str | Column], rows: Sequence[Sequence[str | Field]], label: str = "", note: str = ""
 ) -> Table:
     """A table from plain texts where nothing more is needed."""
-    columns = [c if isinstance(c, Column) else Column(c) for c in header]
+    columns = [c if isinstance(c, Column) else Column(c, text=not i) for i, c in enumerate(header)]
     return Table(columns, [Row([f if isinstance(f, Field) else Field(f) for f in row]) for row in rows], label, note)
 
 

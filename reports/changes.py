@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from bench.results import Better, MetricComparison
 from bench.results.analysis import Comparison, ComparisonVerdict
 from reports.blocks import Block, Column, Field, Paragraph, Row, Table
 from reports.cells import Run
-from reports.measures import HEADLINES, TABLE, metric_name, metric_text
-from reports.quantity import NONE, change_text, significant
+from reports.measures import E2E_P999, HEADLINES, PRODUCE_P999, metric_name, metric_text
+from reports.quantity import NONE, change_text, interval_text, significant
 
 _WORDS: Final[dict[ComparisonVerdict, str]] = {
     "better": "better",
@@ -19,26 +19,46 @@ _WORDS: Final[dict[ComparisonVerdict, str]] = {
     "no_change": "no change shown",
     "undecided": "undecided",
 }
-_SHOWN: Final = tuple(dict.fromkeys([*(m.key for m in HEADLINES), *(m.key for m in TABLE)]))
+_SHOWN: Final = tuple(measure.key for measure in (*HEADLINES, PRODUCE_P999, E2E_P999))
 
 
 def change_blocks(run: Run) -> list[Block]:
     """Empty where there is nothing to compare, or no analysis."""
-    comparisons = run.analysis.comparisons if run.analysis else []
-    found = {(c.head, c.metric): c for c in comparisons}
+    found = {(c.head, c.metric): c for c in _comparable(run)}
     metrics = [m for m in _SHOWN if any(metric == m for _, metric in found)]
     heads = [cell for cell in run.cells if any(head == cell.key for head, _ in found)]
     if not metrics or not heads:
         return []
-    base = next(iter(found.values())).base
+    bases = dict.fromkeys(c.base for c in found.values())
     columns = [Column("cell", text=True), *(_metric_column(m, found[_first(found, m)].better) for m in metrics)]
-    rows = [Row([Field(cell.label), *(_change(found.get((cell.key, metric))) for metric in metrics)]) for cell in heads]
+    rows = [
+        Row(
+            [
+                Field(cell.label, small=f"against {run.label(_base_of(found, cell.key))}" if len(bases) > 1 else ""),
+                *(_change(found.get((cell.key, metric))) for metric in metrics),
+            ]
+        )
+        for cell in heads
+    ]
+    against = f"“{run.label(next(iter(bases)))}”" if len(bases) == 1 else "the cell named beneath"
     note = (
-        f"Median over blocks of the ratio to “{run.label(base)}”, with its 95 % interval. ▲ better and ▼ worse: the "
-        "whole interval lies beyond what trials of the same thing differ by. “No change shown” names what could have "
-        "been seen; “undecided” means that these trials do not tell."
+        f"Median over blocks of the ratio to {against}, with its 95 % interval. ▲ better and ▼ worse: the whole "
+        "interval lies beyond what trials of the same thing differ by, and the blocks are enough for so many "
+        "comparisons. “Undecided”: one of the two does not hold. “No change shown” names the change that could have "
+        "been seen."
     )
     return [Table(columns, rows, label="Each cell against the first", note=note)]
+
+
+def _comparable(run: Run) -> list[Comparison]:
+    """Without those of cells under different loads, which differ because they were told to."""
+    level = {cell.key: name for name, cells in run.levels for cell in cells}
+    comparisons = run.analysis.comparisons if run.analysis else []
+    return [c for c in comparisons if level.get(c.base) == level.get(c.head)]
+
+
+def _base_of(found: dict[tuple[str, str], Comparison], head: str) -> str:
+    return next(c.base for (cell, _), c in found.items() if cell == head)
 
 
 def _first(found: dict[tuple[str, str], Comparison], metric: str) -> tuple[str, str]:
@@ -58,19 +78,20 @@ def change_field(comparison: Comparison | MetricComparison) -> Field:
     if comparison.ratio is None:
         return Field(NONE, small=_WORDS[comparison.verdict])
     interval = f"[{', '.join(change_text(v) for v in comparison.ci95)}]" if comparison.ci95 else "no interval"
-    marks = {"better": "▲ ", "worse": "▼ "}
     looks: dict[str, Literal["best", "bad"]] = {"better": "best", "worse": "bad"}
     small = interval
     if comparison.verdict not in ("better", "worse"):
-        small += f"; {_WORDS[comparison.verdict]}"
+        small += f"\n{_WORDS[comparison.verdict]}"
         if comparison.smallest_detectable_ratio is not None:
-            small += f", smallest detectable {significant(100 * comparison.smallest_detectable_ratio, 2)} %"
-    text = marks.get(comparison.verdict, "") + change_text(comparison.ratio)
+            small += f"\ndetectable: {_percent(comparison.smallest_detectable_ratio)}"
+    text = ("▼ " if comparison.verdict == "worse" else "") + change_text(comparison.ratio)
     return Field(text, small, comparison.ratio, look=looks.get(comparison.verdict, ""))
 
 
-def comparison_table(comparisons: Sequence[MetricComparison], with_cell: bool) -> Table:
-    """Two sides beside each other, one row for each metric of each cell."""
+def comparison_table(
+    comparisons: Sequence[MetricComparison], with_cell: bool, label: Callable[[str], str] = str
+) -> Table:
+    """Two sides beside each other, one row for each metric of each cell; `label` names a cell."""
     columns = [
         *([Column("cell", text=True)] if with_cell else []),
         Column("metric", text=True),
@@ -85,7 +106,7 @@ def comparison_table(comparisons: Sequence[MetricComparison], with_cell: bool) -
     rows = [
         Row(
             [
-                *([Field(c.cell)] if with_cell else []),
+                *([Field(label(c.cell))] if with_cell else []),
                 Field(metric_name(c.metric), small="decides" if c.gated else ""),
                 _side(c.metric, c.base.value, c.base.ci95, c.unit),
                 _side(c.metric, c.head.value, c.head.ci95, c.unit),
@@ -107,8 +128,9 @@ def _tone(verdict: ComparisonVerdict) -> Literal["", "good", "bad", "none"]:
 
 
 def _side(metric: str, value: float, ci95: tuple[float, float] | None, unit: str) -> Field:
-    small = f"[{metric_text(metric, ci95[0], unit)}, {metric_text(metric, ci95[1], unit)}]" if ci95 else ""
-    return Field(metric_text(metric, value, unit), small, value)
+    text = metric_text(metric, value, unit)
+    ends = [metric_text(metric, end, unit) for end in ci95 or ()]
+    return Field(text, interval_text(text, *ends) if ci95 else "", value)
 
 
 def _plain_change(comparison: MetricComparison) -> Field:

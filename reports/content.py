@@ -19,6 +19,7 @@ from reports.host import host_figures
 from reports.intervals import interval_figures
 from reports.overview import overview_blocks
 from reports.phases import phase_blocks
+from reports.quantity import as_sentence
 from reports.roofline import roofline_figures
 from reports.spectrum import spectrum_figures
 from reports.storage import storage_blocks
@@ -96,7 +97,7 @@ def _charts(name: str, title: str, figures: Sequence[Figure], nav: str = "") -> 
 def _warnings(run: Run) -> list[Block]:
     """What the analysis wants known before anything is quoted."""
     texts = run.analysis.warnings if run.analysis else []
-    return [Bullets([Bullet(text) for text in texts])] if texts else []
+    return [Bullets([Bullet(as_sentence(text)) for text in texts])] if texts else []
 
 
 def _setup(run: Run) -> list[Block]:

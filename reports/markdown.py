@@ -91,9 +91,9 @@ def _row(texts: Iterable[str]) -> str:
 
 def _field(field: Field) -> str:
     text = _text(field.text)
-    small = _text(field.small)
+    small = "<br>".join(map(_text, field.small.splitlines()))
     mark = _MARKS.get(field.tone, "")
-    text = f"**{text}**" if field.look == "best" else text
+    text = f"▲ **{text}**" if field.look == "best" else text
     tags = "".join(f" ({_text(tag)})" for tag in field.tags)
     return f"{text}{tags}<br><sub>{mark}{small}</sub>" if small else f"{mark}{text}{tags}"
 

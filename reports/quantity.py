@@ -64,6 +64,19 @@ def duration_text(value_s: float) -> str:
     return f"{significant(value_s * 1e9)} ns" if value_s else "0 s"
 
 
+def interval_text(value: str, low: str, high: str) -> str:
+    """Two ends in brackets, their unit left out where it is the one of the value above."""
+    (_, unit), *ends = (_split(text) for text in (value, low, high))
+    if all(end_unit == unit for _, end_unit in ends):
+        return f"[{ends[0][0]}, {ends[1][0]}]"
+    return f"[{low}, {high}]"
+
+
+def _split(text: str) -> tuple[str, str]:
+    number = text.rstrip("/µ%abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+    return number, text[len(number) :]
+
+
 def change_text(ratio: float) -> str:
     """A ratio as a change: 0.92 is −8.00 %."""
     change = 100 * (ratio - 1)
@@ -86,6 +99,10 @@ def scalar_words(value: str | float | bool | None) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return value if isinstance(value, str) else axis_number(value)
+
+
+def as_sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
 
 
 def plural(count: int, noun: str) -> str:

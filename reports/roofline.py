@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from bench.results import StorageProbes, TrialSummary
+from bench.results import Calibration, StorageProbes, TrialSummary
 from reports import axes
 from reports.blocks import Figure, LegendItem, Panel, View, table
 from reports.cells import Cell, Run, Spread
@@ -26,7 +26,7 @@ def roofline_figures(run: Run) -> list[Figure]:
     cells = [cell for cell in run.cells if cell.shown]
     known = [
         (slot, ceiling)
-        for slot, ceiling in enumerate(_ceilings(run.result.probes()), start=1)
+        for slot, ceiling in enumerate(_ceilings(run.result.probes(), run.result.calibration()), start=1)
         if any(_shares(cell, ceiling) for cell in cells)
     ]
     if not known:
@@ -62,11 +62,12 @@ _FULL_SHARE: Final = Level("ceiling", 100.0)
 _NOTE: Final = (
     "A mark is a trial, the line their median. Storage is what fio could append in order past the page cache, beside "
     "what the broker appended to its log: a trial shorter than the page cache's patience can lie above it. The "
-    "generator's ceiling is what its load tasks reach against a broker that does nothing."
+    "generator's ceiling is what its load tasks reach against a broker that does nothing; the network's is TCP over "
+    "loopback, beside the values that went in and out."
 )
 
 
-def _ceilings(probes: StorageProbes | None) -> list[_Ceiling]:
+def _ceilings(probes: StorageProbes | None, calibration: Calibration | None) -> list[_Ceiling]:
     def device(summary: TrialSummary) -> float | None:
         return probes.append_ceiling_bytes_per_s(summary.storage.name) if probes else None
 
@@ -78,7 +79,18 @@ def _ceilings(probes: StorageProbes | None) -> list[_Ceiling]:
         bound = device(summary)
         return f"{bytes_text(bound)}/s{', emulated' if summary.storage.emulated else ''}" if bound else None
 
-    return [_Ceiling("storage", device_share, device_text), _Ceiling("generator", _generator_share, _generator_text)]
+    loopback = calibration.loopback.bytes_per_s if calibration else None
+
+    def network_share(summary: TrialSummary) -> float | None:
+        if not loopback or summary.system.kind == "external":
+            return None
+        return (summary.achieved_bytes_per_s + summary.consumed_bytes_per_s) / loopback
+
+    return [
+        _Ceiling("storage", device_share, device_text),
+        _Ceiling("generator", _generator_share, _generator_text),
+        _Ceiling("network", network_share, lambda _: f"{bytes_text(loopback)}/s" if loopback else None),
+    ]
 
 
 def _generator_share(summary: TrialSummary) -> float | None:

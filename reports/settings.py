@@ -17,6 +17,7 @@ from reports.quantity import (
     NONE,
     NS_PER_MS,
     NS_PER_US,
+    as_sentence,
     bytes_text,
     duration_text,
     plural,
@@ -139,7 +140,7 @@ def _how(run: Run, summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:
         ("Cells × trials", cells + (f", {plural(twins, 'A/A twin')}" if twins else "")),
         ("Order", f"cells in random order within each block, seed {manifest.seed}"),
     ]
-    rows += _seen("Load", (_load_text(s) for s in summaries))
+    rows += _seen("Load", _load_texts(summaries))
     rows += _seen("Load generator", (_generator_text(s) for s in summaries))
     rows += _seen("Generator CPU per record", (_generator_cost(s) for s in summaries))
     clocks = {"same_host_monotonic": "one monotonic clock of one host", "wall_clock": "wall clocks of several hosts"}
@@ -165,12 +166,18 @@ def _largest_steps(steps_s: Mapping[str, float], most: int = 3) -> str:
     return ", ".join(f"{name} {duration_text(s)}" for name, s in largest) or NONE
 
 
-def _load_text(summary: TrialSummary) -> str:
-    measured = next(p for p in summary.phases if p.name == "measure")
-    seconds = f"{duration_text(measured.end_s - measured.start_s)} measured"
-    if summary.offered_per_s is None:
-        return f"closed loop, as fast as the client takes it, {seconds}"
-    return f"open loop, {whole(summary.offered_per_s)} records/s, {seconds}"
+def _load_texts(summaries: Iterable[TrialSummary]) -> Iterable[str]:
+    """One text for each length of the measured phase, with every rate that was offered."""
+    offered: dict[str, list[float | None]] = {}
+    for summary in summaries:
+        measured = next(p for p in summary.phases if p.name == "measure")
+        seconds = f"{duration_text(measured.end_s - measured.start_s)} measured"
+        offered.setdefault(seconds, []).append(summary.offered_per_s)
+    for seconds, found in offered.items():
+        if rates := sorted({rate for rate in found if rate is not None}):
+            yield f"open loop, {', '.join(map(whole, rates))} records/s, {seconds}"
+        if None in found:
+            yield f"closed loop, as fast as the client takes it, {seconds}"
 
 
 def _storage_text(target: StorageTarget) -> str:
@@ -327,7 +334,7 @@ def tuning_table(result: RunResult) -> Table | None:
     for row in result.environment.tuning:
         state = text(row, "state")
         knob = " ".join(filter(None, (text(row, "id"), text(row, "target"))))
-        reason = " ".join(filter(None, (text(row, "reason"), _sentence(text(row, "note")))))
+        reason = " ".join(filter(None, (text(row, "reason"), as_sentence(text(row, "note")))))
         rows.append(
             Row(
                 [
@@ -359,10 +366,6 @@ def profile_table(run: Run) -> Table | None:
     ]
     header = [Column(title, text=True) for title in ("profile", "setting", "before", "in force")]
     return table(header, rows, "Host profiles") if rows else None
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
 
 
 def command_to_repeat(result: RunResult) -> str:

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from bench.compare import compare
 from bench.results import EnvironmentDifference, Metric, ResultComparison, RunResult
 from reports import axes, settings
-from reports.blocks import Block, Code, Figure, Figures, Heading, Panel, Paragraph, Section, Table, Tone, View, table
+from reports.blocks import (
+    Block,
+    Code,
+    Column,
+    Figure,
+    Figures,
+    Heading,
+    Panel,
+    Paragraph,
+    Section,
+    Table,
+    Tone,
+    View,
+    table,
+)
 from reports.cells import Cell, Run, values
 from reports.changes import comparison_table
 from reports.charts import Drawn, comparison_legend, comparison_panels
 from reports.intervals import MARKS_NOTE, dot_group
-from reports.measures import ACHIEVED, E2E_P99, HEADLINES, PRODUCE_P99, SYSTEM_CPU, TABLE, Measure
+from reports.measures import ACHIEVED, E2E_P99, HEADLINES, OFFERED, PRODUCE_P99, SYSTEM_CPU, TABLE, Measure
 from reports.page import Document
 from reports.plot import DotRow, dot_panel
-from reports.quantity import NONE, plural, scalar_words, significant
+from reports.quantity import NONE, as_sentence, plural, scalar_words, significant
 from reports.spectrum import spectrum_points
 from reports.verdict import overall
 
-_HEADLINES = frozenset(measure.key for measure in (*HEADLINES, *TABLE))
+_HEADLINES: Final = frozenset(measure.key for measure in (*HEADLINES, *TABLE)) - {OFFERED.key}
 
 
 _Pair = tuple[str, tuple[Run, Cell], tuple[Run, Cell]]
@@ -41,12 +56,13 @@ def comparison_document(base: RunResult, head: RunResult) -> Document:
     several = len({m.cell for m in comparison.metrics}) > 1
     first = [m for m in comparison.metrics if m.metric in _HEADLINES]
     rest = [m for m in comparison.metrics if m.metric not in _HEADLINES]
+    label = runs[1].label
     sections = [
         _verdict(comparison, *runs),
-        Section("metrics", "Head against base", [comparison_table(first, with_cell=several)] if first else []),
+        Section("metrics", "Head against base", [comparison_table(first, several, label)] if first else []),
         Section("every-trial", "Every trial", _figures(_dots(pairs))),
         Section("spectra", "Latency by percentile", _figures(_spectra(pairs)), nav="Percentiles"),
-        Section("others", "Every other metric", [comparison_table(rest, with_cell=several)] if rest else []),
+        Section("others", "Every other metric", [comparison_table(rest, several, label)] if rest else []),
         Section("environment", "Differences of environment", _differences(comparison.environment), nav="Environment"),
         Section("workload", "Differences of workload", _differences(comparison.workload), nav="Workload"),
         Section("repeat", "Repeat these runs", _commands(base, head), nav="Repeat"),
@@ -84,13 +100,15 @@ def _verdict(comparison: ResultComparison, base: Run, head: Run) -> Section:
             )
         )
         tones.append("warn")
-    blocks += [Paragraph(warning, "caution") for warning in comparison.warnings]
+    sides = (str(base.result.directory), str(head.result.directory))
+    # What concerns one side alone is said of that side below.
+    blocks += [Paragraph(as_sentence(text), "caution") for text in comparison.warnings if not text.startswith(sides)]
     for name, side, run in (("Base", comparison.base, base), ("Head", comparison.head, head)):
         found = overall(run)
         tones.append(found.tone)
-        what = ", ".join(filter(None, (side.system, side.commit and f"commit {side.commit}", side.given)))
-        blocks.append(Paragraph(f"{name} ({what}): {found.badge}. {' '.join(found.sentences)}"))
+        what = ", ".join(filter(None, (side.system, side.commit and f"commit {side.commit[:12]}")))
         blocks += [Paragraph(f"{name}: {note}", "caution") for note in found.notes]
+        blocks.append(Paragraph(f"{name} ({what}): {found.badge}. {' '.join(found.sentences)}"))
     tone: Tone = "bad" if "bad" in tones else "warn" if "warn" in tones else "good"
     counts = [m.verdict for m in comparison.metrics if m.metric in _HEADLINES]
     title = ", ".join(
@@ -197,9 +215,11 @@ def _at(line: Drawn, percentile: float) -> str:
 
 def _differences(found: Sequence[EnvironmentDifference]) -> list[Block]:
     rows = [
-        [d.fact, scalar_words(d.base), scalar_words(d.head), "decides over figures" if d.decides else ""] for d in found
+        [d.fact, scalar_words(d.base), scalar_words(d.head), "decides over figures" if d.decides else "shown only"]
+        for d in found
     ]
-    return [table(["fact", "base", "head", ""], rows, "Differences")] if rows else []
+    header = [Column(title, text=True) for title in ("fact", "base", "head", "comparability")]
+    return [table(header, rows, "Differences")] if rows else []
 
 
 def _commands(base: RunResult, head: RunResult) -> list[Block]:

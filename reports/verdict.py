@@ -122,11 +122,11 @@ def _sentences(planned: int, states: Sequence[str], valid: int) -> list[str]:
     counts = [
         (states.count("invalid"), "invalid", "Such figures say more about the measurement than about the broker."),
         (states.count("inconclusive"), "inconclusive", "Such figures neither prove nor disprove anything."),
-        (planned - len(states), "without a result", "The table below says why."),
+        (planned - len(states), "without a result", ""),
     ]
     for count, word, meaning in counts:
         if count:
-            sentences.append(f"{count} {'is' if count == 1 else 'are'} {word}. {meaning}")
+            sentences.append(f"{count} {'is' if count == 1 else 'are'} {word}. {meaning}".rstrip())
     if "inconclusive" in states:
         sentences.append("Tables and findings use them all the same: to leave out just them would be to choose.")
     if "invalid" in states and len(set(states)) > 1:

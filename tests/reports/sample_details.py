@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from bench.results import (
     Backlog,
     CacheUse,
+    Calibration,
     EventLine,
     FioProbe,
     Gate,
@@ -29,6 +30,7 @@ from bench.results import (
     Window,
     WritebackUse,
 )
+from bench.results.calibration import Loopback
 from bench.results.gate import ComparedSide, EnvironmentDifference, GateRound, MetricComparison, SideEstimate
 
 _MIB = 1 << 20
@@ -180,6 +182,24 @@ def _job(name: str, block_bytes: int, bytes_per_s: float) -> FioProbe:
             "latency_p999_ns": 8_000_000,
             "latency_max_ns": 21_000_000,
         }
+    )
+
+
+def calibration() -> Calibration:
+    return Calibration(
+        created_utc="2025-03-01T08:50:00Z",
+        workload=None,
+        workload_sha256=None,
+        environment={},
+        ceilings=[],
+        loopback=Loopback(
+            bytes_per_s=2_000.0 * _MIB, round_trip_p50_ns=21_000, round_trip_p99_ns=48_000, round_trip_bytes=64
+        ),
+        storage=[],
+        noise=[],
+        launchers=[],
+        pairs=None,
+        notes=[],
     )
 
 

@@ -44,6 +44,7 @@ from bench.results import (
     Verdict,
     Window,
 )
+from bench.results.calibration import CALIBRATION_FILE
 from tests.reports import sample_details as details
 
 _QUANTILES: Final = 200
@@ -114,6 +115,7 @@ def write_sample(directory: Path, sample: Sample | None = None) -> Path:
         writer.write_analysis(analyse(factors, summaries, seed=7, complete=sample.status == "done"))
     if sample.detailed:
         writer.write_probes(details.probes({s.storage.name: s.storage for s in summaries}))
+        (directory / CALIBRATION_FILE).write_text(details.calibration().model_dump_json(by_alias=True), "utf-8")
     return directory
 
 
@@ -179,9 +181,12 @@ def _manifest(sample: Sample, plans: list[TrialPlan]) -> Manifest:
 def _environment() -> Environment:
     return Environment(
         facts={
-            "os": "Debian GNU/Linux 12",
-            "kernel": "6.1.0-18-amd64",
-            "cpu": {"model": "Example CPU @ 2.50 GHz", "count": 8, "governor": "performance"},
+            "operating_system": "Debian GNU/Linux 12",
+            "kernel_release": "6.1.0-18-amd64",
+            "machine": "x86_64",
+            "cpu_model": "Example CPU @ 2.50 GHz",
+            "cpu_count": 8,
+            "settings": {"cpu.governor": "performance"},
             "memory": {"total_bytes": 33_554_432_000, "available_bytes": 30_064_771_072, "swap_total_bytes": 0},
             "sysctl": {"vm.swappiness": "60", "vm.dirty_background_ratio": "10", "net.core.rmem_max": "212992"},
             "block_devices": [

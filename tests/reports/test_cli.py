@@ -47,6 +47,33 @@ def test_out_names_another_file(copied_run: Path, tmp_path: Path) -> None:
     assert not (copied_run / "report.html").exists()
 
 
+def test_markdown_stands_beside_the_page(copied_run: Path) -> None:
+    done = run(copied_run, "--markdown")
+    assert (done.exit_code, done.stdout) == (0, f"{copied_run / 'report.md'}\n")
+    assert (copied_run / "report.md").read_text("utf-8").startswith("# quickstart\n")
+    assert not (copied_run / "report.html").exists()
+
+
+def test_two_directories_make_one_comparison(copied_run: Path, golden_run: Path) -> None:
+    done = run(golden_run, copied_run)
+    assert (done.exit_code, done.stdout) == (0, f"{copied_run / 'comparison.html'}\n")
+    document = parse((copied_run / "comparison.html").read_text("utf-8"))
+    assert "No difference shown" in document.with_id("verdict").text
+
+
+def test_factors_of_the_chart_may_be_chosen(copied_run: Path) -> None:
+    done = run(copied_run, "--x", "compression", "--rows", "acks")
+    assert done.exit_code == 0
+    figure = parse((copied_run / "report.html").read_text("utf-8")).with_id("facets")
+    assert [e.text for e in figure.find("h4")][:2] == ["acks all", "acks 1"]
+
+
+def test_a_factor_that_is_not_there_is_a_mistake_of_one_line(copied_run: Path) -> None:
+    done = run(copied_run, "--colour", "linger")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "its factors are producers.client.acks, producers.client.compression.type" in done.stderr
+
+
 def no_manifest(directory: Path) -> None:
     (directory / "manifest.json").unlink()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -114,3 +116,30 @@ def test_half_an_hour_of_seconds_stays_small_and_keeps_its_spikes(half_an_hour: 
     assert len(figure.find("table")[0].rows()) <= 31
     (line,) = [p for p in figure.find("path") if p.attributes.get("data-name") == "acknowledged"]
     assert line.attributes["d"].count("l") < 2 * 600
+
+
+def test_a_hundred_trials_of_a_minute_make_a_page_of_a_few_mib(tmp_path: Path) -> None:
+    axes: dict[str, list[Scalar]] = {
+        "producers.client.acks": ["all", "1"],
+        "producers.client.linger.ms": [0, 1, 5, 10, 50],
+    }
+    sample = Sample(axes=axes, trials=1, measure_s=57, analysed=True, detailed=True, partitions=48)
+    directory = write_sample(tmp_path / "run", sample)
+    copy_trials(directory, times=10)
+    result = RunResult(directory)
+    assert sum(len(trials) for trials in result.cells().values()) == 100
+    assert len(render(run_document(result)).encode()) < 4 * 2**20
+
+
+def copy_trials(directory: Path, times: int) -> None:
+    """The same trials again under other names; to write a hundred histograms would take longer than to draw them."""
+    manifest = json.loads((directory / "manifest.json").read_text("utf-8"))
+    for plan in list(manifest["trials"]):
+        for trial in range(2, times + 1):
+            changed = {"trial_id": f"{plan['trial_id']}-{trial}", "trial": trial, "block": trial}
+            manifest["trials"].append(plan | changed)
+            source, copied = directory / "trials" / plan["trial_id"], directory / "trials" / str(changed["trial_id"])
+            shutil.copytree(source, copied)
+            summary = json.loads((source / "summary.json").read_text("utf-8"))
+            (copied / "summary.json").write_text(json.dumps(summary | changed), "utf-8")
+    (directory / "manifest.json").write_text(json.dumps(manifest), "utf-8")

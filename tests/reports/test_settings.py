@@ -26,7 +26,7 @@ def test_checksums_are_what_sha256sum_checks(golden_run: Path) -> None:
     text = settings.checksums(RunResult(golden_run))
     lines = {line[66:]: line[:64] for line in text.splitlines()}
     assert lines["manifest.json"] == hashlib.sha256((golden_run / "manifest.json").read_bytes()).hexdigest()
-    top = {"manifest.json", "env.json", "probes.json", "analysis.json"}
+    top = {"manifest.json", "env.json", "probes.json", "analysis.json", "calibration.json"}
     assert top <= set(lines)
     assert len(lines) == len(top) + 29 * 10, "ten files of each finished trial"
     done = subprocess.run(
