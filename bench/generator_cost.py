@@ -15,8 +15,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -26,6 +25,7 @@ from typing import Annotated, Final
 
 import typer
 
+from bench.calibrate.mock_broker import PARTITIONS, make_topic, mock_broker
 from bench.statistics import RatioEstimate, paired_ratio_ci
 from bench.units import format_size
 from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
@@ -36,7 +36,6 @@ RATES_PER_S: Final = (4_000, 20_000, 100_000)
 CLIENT: Final = {"acks": "all", "linger.ms": "5", "batch.size": "131072"}
 WARMUP_S: Final = 1
 MEASURE_S: Final = 3
-_PARTITIONS: Final = 4  # that the mock broker gives a topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def main(
 ) -> None:
     """Measure the cost of a produced record; takes about five minutes."""
     load_average = os.getloadavg()[0]
-    with _mock_broker() as broker, ProcessLauncher() as launcher:
+    with mock_broker() as broker, ProcessLauncher() as launcher:
         full = {
             size: [(bare_loop(broker, size), generator(launcher, broker, size, None)) for _ in range(pairs)]
             for size in SIZES
@@ -77,7 +76,7 @@ def generator(launcher: ProcessLauncher, broker: str, size_bytes: int, rate_per_
     plan = LoadPlan(
         bootstrap_servers=broker,
         topics=(_new_topic(broker),),
-        partitions=_PARTITIONS,
+        partitions=PARTITIONS,
         producers=1,
         groups=0,
         consumers_per_group=0,
@@ -132,39 +131,12 @@ def _run_bare_loop(broker: str, topic: str, size_bytes: int) -> Cost:
     return Cost(records / (wall_end_s - wall_s), (cpu_end_s - cpu_s) * 1e9 / records)
 
 
-# --- the mock broker -------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _mock_broker() -> Iterator[str]:
-    command = [sys.executable, "-m", "bench.generator_cost", "mock"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.communicate()
-
-
-def _serve_mock_broker() -> None:
-    from confluent_kafka import Producer
-
-    cluster = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "unused", "log_level": 0})
-    (broker,) = cluster.list_topics(timeout=10).brokers.values()
-    sys.stdout.write(f"{broker.host}:{broker.port}\n")
-    sys.stdout.flush()
-    sys.stdin.read()
-
-
 _numbers = count()
 
 
 def _new_topic(broker: str) -> str:
-    """The mock makes whatever topic it is asked for."""
-    from confluent_kafka import Producer
-
     topic = f"cost-{next(_numbers)}"
-    Producer({"bootstrap.servers": broker, "log_level": 0}).list_topics(topic, timeout=10)
+    make_topic(broker, topic)
     return topic
 
 
@@ -235,8 +207,6 @@ def _where_and_when(load_average: float) -> str:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["mock"]:
-            _serve_mock_broker()
         case ["bare", request]:
             cost = _run_bare_loop(**json.loads(request))
             sys.stdout.write(
