@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bench.calibrate.ceiling import measure_ceiling
+from bench.calibrate.ceiling import Trial, at_full_speed, ceiling_of
 from bench.calibrate.loopback import measure_loopback
 from bench.calibrate.use import host_facts, shape_of
 from bench.execution import LauncherChoice, run_plan
@@ -85,7 +85,7 @@ def calibrate(
             environment = host_facts(facts, launcher.versions())
             tell("loopback")
             loopback = measure_loopback()
-            ceilings = list(_ceilings(specification, launcher, wanted.repeats, tell, notes))
+            ceilings = _ceilings(specification, launcher, wanted.repeats, tell, notes)
             tell("storage")
             storage = [*_storage(specification, facts)]
         noise, launchers, exit_code = _pairs(specification, out, wanted, observer)
@@ -119,15 +119,27 @@ def _ceilings(
     repeats: int,
     tell: Callable[[str], None],
     notes: list[str],
-) -> Iterator[GeneratorCeiling]:
+) -> list[GeneratorCeiling]:
+    """In rounds, each of which runs every pair of producers and sink once, so that drift falls on all alike."""
+    wanted: list[tuple[LoadPlan, Sink]] = []
     for plan in _plans(specification, notes):
         sinks: tuple[Sink, ...] = ("null_broker",) if plan.driver == "wire" else ("null_broker", "librdkafka_mock")
-        for sink in sinks:
-            tell(f"ceiling of {shape_of(plan).text}, against {sink.replace('_', ' ')}")
+        wanted += [(plan, sink) for sink in sinks]
+    trials: list[list[Trial]] = [[] for _ in wanted]
+    refused: set[int] = set()
+    for number in range(repeats):
+        for at, (plan, sink) in enumerate(wanted):
+            if at in refused:
+                continue
+            name = f"{shape_of(plan).text}, against {sink.replace('_', ' ')}"
+            tell(f"ceiling {number + 1}/{repeats} of {name}")
             try:
-                yield measure_ceiling(plan, sink, launcher, repeats)
+                trials[at].append(at_full_speed(plan, sink, launcher))
             except (LoadSetupError, LoadFailed) as error:
-                notes.append(f"no ceiling of {shape_of(plan).text} against {sink}: {error}")
+                refused.add(at)
+                notes.append(f"no ceiling of {name}: {error}")
+    found = zip(wanted, trials, strict=True)
+    return [ceiling_of(plan, sink, taken) for at, ((plan, sink), taken) in enumerate(found) if at not in refused]
 
 
 def _plans(specification: Specification | None, notes: list[str]) -> list[LoadPlan]:

@@ -55,9 +55,9 @@ def shape_of(plan: LoadPlan) -> GeneratorShape:
         partitions=plan.partitions * len(plan.topics),
         size=format_size(plan.sizes.bytes) if isinstance(plan.sizes, FixedSize) else repr(plan.sizes),
         payload=repr(plan.payload),
-        keys=repr(plan.keys),
-        headers=repr(plan.headers),
-        transactions=repr(plan.transactions),
+        keys=repr(plan.keys) if plan.keys is not None else "none",
+        headers=f"{plan.headers.count} of {plan.headers.bytes} bytes" if plan.headers.count else "none",
+        transactions=repr(plan.transactions) if plan.transactions is not None else "none",
         client=dict(plan.producer_config),
     )
 

@@ -1,0 +1,155 @@
+"""Calibrations: whole ones are short here; what is made of them is held to what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bench.calibrate import calibration as module
+from bench.calibrate import ceiling
+from bench.calibrate.calibration import Wanted, calibrate
+from bench.calibrate.loopback import measure_loopback
+from bench.calibrate.use import ceiling_per_s, check_host, host_facts, load_calibration, shape_of
+from bench.cli import app
+from bench.errors import NotComparableError, UsageError
+from bench.policy import load_policy, noise_from
+from bench.progress import Observer
+from bench.results import Noise
+from bench.specification import load_specification
+from spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, LoadPlan, OpenSchedule, ProcessLauncher
+from tuning.facts import collect
+
+WORKLOAD = """
+schema: bench.workload/1
+name: tiny
+producers: {count: 1, driver: wire, client: {linger.ms: 1}}
+records: {size: 100B}
+load: {rate: 1k/s}
+phases: {measure: 5s}
+storage: {probe: false}
+matrix: {records.size: [100B, 200B]}
+"""
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(WORKLOAD)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ceiling, "WARMUP_S", 0)
+    monkeypatch.setattr(ceiling, "MEASURE_S", 1)
+    monkeypatch.setattr(module, "measure_loopback", lambda: measure_loopback(0.05))
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def plan(size_bytes: int = 100, **client: str) -> LoadPlan:
+    return LoadPlan(
+        bootstrap_servers="nowhere:1",
+        topics=("t",),
+        partitions=1,
+        producers=1,
+        groups=0,
+        consumers_per_group=0,
+        schedule=OpenSchedule.constant(1000.0),
+        warmup=0,
+        measure_s=5,
+        drain_max_s=30,
+        sizes=FixedSize(size_bytes),
+        payload=GeneratedPayload(0.5),
+        seed=3,
+        producer_config=client,
+        driver="wire",
+    )
+
+
+def test_a_calibration_has_a_ceiling_for_every_shape_of_the_workload(workload: Path, tmp_path: Path) -> None:
+    out = tmp_path / "calibration"
+    told: list[str] = []
+    made, exit_code = calibrate(
+        load_specification(workload), out, Wanted(repeats=1, pairs=0, spark=None), Observer(), told.append
+    )
+    assert exit_code == 0
+    assert load_calibration(out) == load_calibration(out / "calibration.json") == made
+    for size_bytes in (100, 200):
+        found = ceiling_per_s(made, plan(size_bytes, **{"linger.ms": "1"}))
+        assert found is not None, [item.shape for item in made.ceilings]
+        assert found > 10_000
+    assert ceiling_per_s(made, plan(300, **{"linger.ms": "1"})) is None
+    assert ceiling_per_s(made, plan(100, **{"linger.ms": "2"})) is None
+    assert made.loopback.bytes_per_s > 0
+    assert made.loopback.round_trip_p50_ns <= made.loopback.round_trip_p99_ns
+    assert any(text.startswith("ceiling 1/1 of wire, 1 producer, 100B") for text in told)
+
+
+def test_a_shape_is_of_the_producers_and_of_nothing_else() -> None:
+    one = plan()
+    assert shape_of(one) == shape_of(ceiling.unbounded(one, "elsewhere:2", 1))
+    assert shape_of(one) != shape_of(plan(101))
+
+
+def test_what_fails_against_a_sink_is_a_note(workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> ceiling.Trial:
+        raise LoadFailed("it broke")
+
+    monkeypatch.setattr(module, "at_full_speed", broken)
+    made, _ = calibrate(
+        load_specification(workload), tmp_path / "out", Wanted(repeats=2, pairs=0, spark=None), Observer(), _silent
+    )
+    assert made.ceilings == []
+    assert all(note.startswith("no ceiling of wire, ") and note.endswith("it broke") for note in made.notes)
+
+
+def test_a_calibration_of_another_host_is_refused(
+    workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ceilings", lambda *_: [])
+    made, _ = calibrate(
+        load_specification(workload), tmp_path / "out", Wanted(repeats=1, pairs=0, spark=None), Observer(), _silent
+    )
+    with ProcessLauncher() as launcher:
+        here = host_facts(collect(), launcher.versions())
+    check_host(made, here)
+    with pytest.raises(NotComparableError, match=r"cpu.model was .* and is 'another'; calibrate anew"):
+        check_host(made, here | {"cpu.model": "another"})
+
+
+def test_the_gate_takes_its_noise_from_a_calibration(
+    workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ceilings", lambda *_: [])
+    noise = [Noise(metric="e2e.p99", n_pairs=2, ratios=[1.0, 1.1], bound95_ratio=None, method="")]
+    monkeypatch.setattr(module, "_pairs", lambda *_: (noise, [], 0))
+    calibrate(load_specification(workload), tmp_path / "c", Wanted(repeats=1, pairs=2, spark=None), Observer(), _silent)
+    for source in ("c", "c/calibration.json"):
+        policy = tmp_path / "policy.yaml"
+        policy.write_text(f"schema: bench.gate/1\ngate: {{e2e.p99: {{floor: 10%}}}}\nnoise: {{from: {source}}}\n")
+        assert noise_from(load_policy(policy), tmp_path) == {"e2e.p99": [1.0, 1.1]}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [(None, "make one with: highwater bench calibrate"), ("{}", "no calibration: "), ("\xff", "no calibration: ")],
+)
+def test_what_is_no_calibration_is_said_in_one_line(tmp_path: Path, content: str | None, text: str) -> None:
+    path = tmp_path / "calibration.json"
+    if content is not None:
+        path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(UsageError, match=text) as caught:
+        load_calibration(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_directory_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    result = CliRunner().invoke(app, ["calibrate", "--out", str(tmp_path), "--repeats", "1"])
+    assert result.exit_code == 2
+    assert "is not empty" in result.output
