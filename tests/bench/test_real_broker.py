@@ -35,6 +35,7 @@ records: {size: 200B}
 load: {rate: 500/s}
 phases: {warmup: 1s, measure: 2s, drain: 10s}
 trials: {n: 1, seed: 7}
+storage: {probe: false, drop_caches: never}
 matrix: {producers.client.compression.type: [lz4]}
 # A test on a busy machine checks that records arrive, not that they are on time.
 validity:
@@ -148,7 +149,7 @@ def left_running(tmp_path: Path) -> list[list[str]]:
 
 @pytest.mark.spark
 def test_a_whole_run(tmp_path: Path) -> None:
-    with start_run(tmp_path, TINY, "--json") as run:
+    with start_run(tmp_path, TINY.replace("probe: false", "probe: true"), "--json") as run:
         stdout, stderr = run.communicate(timeout=150)
     assert run.returncode == 0, stderr
     assert json.loads(stdout)["exit_code"] == 0
@@ -161,6 +162,17 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert trial.summary.e2e is not None
     assert trial.summary.e2e.response_ns.count > 0
     assert trial.summary.system.effective_config
+    cache, writeback, probes = trial.summary.cache, trial.summary.writeback, result.probes()
+    assert cache is not None
+    assert cache.served_ratio is not None
+    assert (cache.method, cache.drop) == ("system_reads", "kept")
+    # lz4 has made the log smaller than the values that it holds.
+    assert cache.log_bytes is not None
+    assert 0 < cache.log_bytes < 1500 * 200
+    assert writeback is None or writeback.appended_bytes == cache.log_bytes
+    assert trial.summary.host.sampler_cpu_ratio is not None
+    assert probes is not None
+    assert [probe.moment for probe in probes.probes] == ["before", "after"]
     assert left_behind(tmp_path) == []
     assert left_running(tmp_path) == []
 
