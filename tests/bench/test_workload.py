@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from bench.metrics import METRICS, MetricDefinition
+from bench.slo import Bound, parse_bound
 from bench.workload import AfterBacklog, SteadyWarmup, Transactions, WeightedSizes, Workload, ZipfKeys
 from tests.bench.test_specification import complaint, document, read
 
@@ -283,3 +288,24 @@ def test_an_axis_within_a_distribution() -> None:
         0.9,
         1.2,
     ]
+
+
+@pytest.mark.parametrize("definition", METRICS.values(), ids=lambda definition: definition.name)
+def test_every_metric_can_have_an_objective(definition: MetricDefinition) -> None:
+    bounds = ("<1ms", "<1/s", "<1B/s", "<1B", "<1%", "<1")
+    assert any(_fits(parse_bound(bound), definition.unit) for bound in bounds)
+
+
+def _fits(bound: Bound, unit: str) -> bool:
+    try:
+        bound.check_unit(unit)
+    except ValueError:
+        return False
+    return True
+
+
+def test_the_files_of_the_documentation_load() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "workloads.md").read_text("utf-8")
+    files = re.findall(r"```yaml\n(schema: .*?)```", page, re.DOTALL)
+    assert len(files) == 3
+    assert [len(read(file).cells) for file in files] == [5, 3, 3]
