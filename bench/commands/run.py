@@ -25,7 +25,7 @@ from bench.commands.common import (
 from bench.launchers import LauncherKind
 
 if TYPE_CHECKING:
-    from bench.plan import Plan
+    from bench.plan import Plan, Price
     from bench.progress import Observer
 
 # Spelt out here: --help shall not wait for the import of what it stands for.
@@ -51,6 +51,7 @@ def run(
     compat: Annotated[
         Compat | None, typer.Option(help="kafka: print each trial as kafka-producer-perf-test does.")
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and run nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -62,9 +63,12 @@ def run(
         from bench.resume import seed_of
         from bench.tables import print_end, results_as_json
 
-        directory = directory_of(out, resume)
         specification = specification_of(file, trials, payload_file, storage, bootstrap_servers)
         plan = make_plan(specification, seed if resume is None else seed_of(resume, seed))
+        if dry_run:
+            show_plan(plan, None, as_json)
+            return
+        directory = directory_of(out, resume)
         manifest = run_plan(
             plan,
             directory,
@@ -113,14 +117,20 @@ def plan(
     """Show which trials would run in which order, for how long, on how much disk. Starts nothing."""
     with one_line_errors():
         from bench.plan import Price, make_plan
-        from bench.tables import plan_as_json, print_plan
 
         price = None if price_per_hour is None else Price(price_per_hour, currency)
         made = make_plan(specification_of(file, trials, payload_file, storage, bootstrap_servers), seed)
-        if as_json:
-            typer.echo(json.dumps(plan_as_json(made, price), indent=2))
-        else:
-            print_plan(made, price)
+        show_plan(made, price, as_json)
+
+
+def show_plan(plan: Plan, price: Price | None, as_json: bool) -> None:
+    """What would run, for people or for programs."""
+    from bench.tables import plan_as_json, print_plan
+
+    if as_json:
+        typer.echo(json.dumps(plan_as_json(plan, price), indent=2))
+    else:
+        print_plan(plan, price)
 
 
 def observer_of(plan: Plan, quiet: bool, compat: Compat | None = None) -> Observer:

@@ -21,7 +21,7 @@ from bench.commands.common import (
     pairs_of,
     specification_of,
 )
-from bench.commands.run import directory_of, observer_of
+from bench.commands.run import directory_of, observer_of, show_plan
 from bench.launchers import LauncherKind
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def search(
     storage: StorageOption = None,
     bootstrap_servers: BootstrapServers = None,
     calibration: CalibrationFile = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show about what would run, and run nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -65,7 +66,6 @@ def search(
         from bench.searching import SearchAgenda, check_same_range, search_plan
         from bench.tables import print_search
 
-        directory = directory_of(out, resume)
         specification = specification_of(file, 1, payload_file, storage, bootstrap_servers, _objectives(slo))
         first_rate = specification.workload.load.rate_per_s or 1
         wanted = _range(lowest, highest, precision, confirm, first_rate)
@@ -73,6 +73,12 @@ def search(
             seed = seed_of(resume, seed)
             check_same_range(resume, wanted)
         plan = search_plan(specification, wanted, seed)
+        if dry_run:
+            if not as_json:
+                typer.echo("A search chooses its rates as it goes; about this much, all at the highest rate:")
+            show_plan(plan, None, as_json)
+            return
+        directory = directory_of(out, resume)
 
         def drive(run: Run) -> Manifest:
             agenda = SearchAgenda(specification, wanted, plan.seed, run.writer)
