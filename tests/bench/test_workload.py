@@ -143,7 +143,7 @@ from tests.bench.test_specification import complaint, document, read
         ),
         (
             {"producers": "{driver: wire}", "records": "{size: 1KiB, keys: {round_robin: 3}}"},
-            "w.yaml:3: records.keys: needs producers.driver: client; wire sends values of one size and no more",
+            "w.yaml:3: records.keys: needs producers.driver: client; wire sends values of one size, without keys",
         ),
         (
             {"topics": "{replication: 3}"},
