@@ -15,6 +15,7 @@ from tuning.facts import BlockDevice, Facts
 Medium = Literal["ssd", "hdd", "nvme", "memory", "unknown"]
 
 _MEMORY_FILESYSTEMS: Final = ("tmpfs", "ramfs")
+_KERNELS_OWN: Final = ("/proc/", "/sys/")
 
 
 def describe_target(name: str, path: Path, facts: Facts) -> StorageTarget:
@@ -44,7 +45,8 @@ def mounted_targets(facts: Facts) -> list[StorageTarget]:
     found = {}
     for mount in facts.mounts:
         stored = facts.disks_of(mount.mount_point) or mount.filesystem in _MEMORY_FILESYSTEMS
-        if stored and "ro" not in mount.options:
+        kernels = mount.mount_point.startswith(_KERNELS_OWN)
+        if stored and not kernels and "ro" not in mount.options:
             found[mount.mount_point] = describe_target(mount.mount_point, Path(mount.mount_point), facts)
     return list(found.values())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.errors import UsageError
-from bench.storage import StorageAreas, describe_target
+from bench.storage import StorageAreas, describe_target, mounted_targets
 from tuning.facts import Facts, collect
 
 MOUNTS = """\
@@ -18,6 +18,8 @@ MOUNTS = """\
 26 22 254:0 / /cloud rw - ext4 /dev/vda rw
 27 22 0:50 / /nfs rw - nfs4 server:/export rw
 28 22 9:0 / /raid rw - ext4 /dev/md0 rw
+29 22 0:41 / /sys/fs/cgroup rw - tmpfs tmpfs rw
+30 22 8:2 / /readonly ro - ext4 /dev/sda2 rw
 """
 
 
@@ -79,6 +81,31 @@ def test_the_medium_is_what_the_host_says(
     target = describe_target("name", Path(path), facts)
     assert (target.device, target.medium, target.model, target.filesystem) == (device, medium, model, filesystem)
     assert target.emulated == (path == "/emulated")
+
+
+def test_every_place_for_a_log_is_listed(facts: Facts) -> None:
+    listed = {target.name: target.medium for target in mounted_targets(facts)}
+    assert listed == {
+        "/": "hdd",
+        "/fast": "nvme",
+        "/dev/shm": "memory",
+        "/emulated": "hdd",
+        "/cloud": "unknown",
+        "/raid": "unknown",
+    }
+
+
+def test_a_plain_loop_device_is_what_its_file_lies_on(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text(MOUNTS)
+    device(tmp_path, "nvme0n1", "259:0", "0", model="Samsung 990")
+    partition(tmp_path, "nvme0n1", "nvme0n1p1", "259:1")
+    device(tmp_path, "loop0", "7:0", "0")
+    (tmp_path / "sys/block/loop0/loop").mkdir()
+    (tmp_path / "sys/block/loop0/loop/backing_file").write_text("/fast/image\n")
+    target = describe_target("name", Path("/emulated"), collect(tmp_path))
+    assert (target.medium, target.emulated, target.backing_device) == ("nvme", True, "nvme0n1")
+    assert target.emulation == "a file as a disk, without limits of ours"
 
 
 def test_mount_options_and_scheduler_are_kept(facts: Facts) -> None:
