@@ -11,6 +11,10 @@ class TrialError(Exception):
     """One trial could not be brought to an end; the run goes on with the next one. One line; exit code 3."""
 
 
+class GeneratorError(TrialError):
+    """The load generator broke, and the system under test was well as far as anybody knows. One line; exit code 4."""
+
+
 class StoppedError(Exception):
     """The user asked the run to stop. Exit code 130."""
 

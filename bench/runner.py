@@ -19,7 +19,7 @@ from bench.broker_client import BrokerClient
 from bench.canary import reasons as canary_reasons
 from bench.canary import take as take_canary
 from bench.environment import describe_environment, git_state, versions
-from bench.errors import StoppedError, TrialError, UsageError
+from bench.errors import GeneratorError, StoppedError, TrialError, UsageError
 from bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_TARGET, EXIT_USAGE
 from bench.host_profile import check_profile
 from bench.plan import Plan, PlannedTrial
@@ -164,7 +164,7 @@ class Run:
             self.observer.trial_ended(len(self._outcomes) + 1, self._planned(planned), None)
             return False
         except (TrialError, OSError) as error:
-            self._mark(planned, "failed", str(error), clock)
+            self._mark(planned, "failed", str(error), clock, generator_failed=isinstance(error, GeneratorError))
         except UsageError as error:
             self._mark(planned, "failed", str(error), clock)
             self._finish("failed", EXIT_USAGE)
@@ -276,10 +276,17 @@ class Run:
         return next(trial for trial in self._manifest.trials if trial.trial_id == planned.plan.trial_id)
 
     def _mark(
-        self, planned: PlannedTrial, status: TrialStatus, error: str | None = None, clock: StepClock | None = None
+        self,
+        planned: PlannedTrial,
+        status: TrialStatus,
+        error: str | None = None,
+        clock: StepClock | None = None,
+        *,
+        generator_failed: bool = False,
     ) -> None:
         steps_s = clock.rounded() if clock else {}
-        marked = planned.plan.model_copy(update={"status": status, "error": error, "steps_s": steps_s})
+        known = {"status": status, "error": error, "steps_s": steps_s, "generator_failed": generator_failed}
+        marked = planned.plan.model_copy(update=known)
         if clock:
             self._trial_steps.append(steps_s)
         trials = list(self._manifest.trials)
@@ -322,12 +329,13 @@ class Run:
 def exit_code_of(outcomes: Sequence[Outcome]) -> int:
     """A broken promise of the system outranks a measurement that failed."""
     summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
-    if any(outcome.plan.status == "failed" for outcome in outcomes):
+    failed = [outcome.plan for outcome in outcomes if outcome.plan.status == "failed"]
+    if any(not trial.generator_failed for trial in failed):
         return EXIT_TARGET
     invalid = [reason for s in summaries if s.verdict.state == "invalid" for reason in s.verdict.reasons]
     if any(map(target_at_fault, invalid)):
         return EXIT_TARGET
-    return EXIT_INVALID if invalid else EXIT_OK
+    return EXIT_INVALID if invalid or failed else EXIT_OK
 
 
 def check_slots(plan: Plan, launcher: Launcher) -> None:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from bench.broker_client import BrokerClient
 from bench.calibrate.use import ceiling_per_s
-from bench.errors import TrialError, UsageError
+from bench.errors import GeneratorError, TrialError, UsageError
 from bench.host.processes import ProcessGroups
 from bench.host.sampler import HostSampler
 from bench.host_profile import AppliedProfile, applied_profile
@@ -154,7 +154,7 @@ class TrialRunner:
                 raise TrialError(problem) from None
             if isinstance(error, LoadSetupError):
                 raise UsageError(str(error)) from None
-            raise TrialError(str(error)) from None
+            raise GeneratorError(str(error)) from None
         if (problem := _problem(system, storage)) is not None:
             raise TrialError(problem)
         return result

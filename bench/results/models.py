@@ -229,6 +229,7 @@ class TrialPlan(Model):
     role: TrialRole = "measure"
     status: TrialStatus
     error: str | None = Field(default=None, description="why it failed, or why it was skipped")
+    generator_failed: bool = Field(default=False, description="it failed because the load generator broke")
     steps_s: dict[str, float] = Field(default={}, description="wall time by step; `load` is warm-up and measured phase")
 
 
