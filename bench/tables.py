@@ -39,8 +39,9 @@ def print_plan(plan: Plan, price: Price | None = None) -> None:
         took = human_duration(trial_duration_s(planned.cell.workload))
         table.add_row(str(planned.plan.block), *values, took, "A/A" if planned.plan.role == "a_a" else "")
     console.print(table)
+    blocks = plan.trials[-1].plan.block
     console.print(
-        f"{len(plan.trials)} trials{_twins(plan)}, in {plan.trials[-1].plan.block} blocks of random order (seed {plan.seed}), "
+        f"{len(plan.trials)} trials{_twins(plan)}, in {blocks} blocks of random order (seed {plan.seed}), "
         f"about {human_duration(plan.duration_s)}; needs {plan.tasks} task slots",
     )
     if price is not None:

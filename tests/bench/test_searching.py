@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from bench.specification import Specification, specify
 from bench.tables import print_search, search_answer
 from bench.verify import disagreements
 from bench.yaml_document import parse_document
-from spark_loadgen import LoadPlan, LoadResult
+from spark_loadgen import Histogram, LoadPlan, LoadResult
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
 from tests.bench.summaries import LATE, LOST, summary
 
@@ -123,15 +124,20 @@ def test_the_answer_is_a_bracket_with_its_reason_and_was_confirmed(
 
 
 def test_objectives_are_part_of_what_passes(bench: Bench) -> None:
-    # The stand-in's median is its number of records of a second, so it grows with the rate.
-    bench.text += "slo: {produce.p99: '<1000300ns'}\n"
+    def slower_with_the_rate(plan: LoadPlan) -> LoadResult:
+        result = load_result(plan)
+        seconds = {second: Histogram.of_values([rate_of(plan) * 10_000] * 100) for second in range(plan.schedule_s)}
+        return replace(result, histograms=result.histograms | {"produce_response": seconds})
+
+    bench.launcher.outcome = slower_with_the_rate
+    bench.text += "slo: {produce.p99: '<4ms'}\n"
     _, search = bench.search()
     assert search.limit == "produce.p99"
     assert search.last_passing_per_s is not None
-    assert search.last_passing_per_s < 500
-    assert search.slo == {"produce.p99": "<1000300ns"}
+    assert 360 <= search.last_passing_per_s < 400
+    assert search.slo == {"produce.p99": "<4ms"}
     assert search.text is not None
-    assert search.text == "produce.p99 was 1 ms, <1000300ns is asked for"
+    assert re.fullmatch(r"produce\.p99 was 4(\.\d+)? ms, <4ms is asked for", search.text)
 
 
 def test_a_generator_that_gives_out_first_is_said_to(bench: Bench) -> None:
