@@ -81,7 +81,7 @@ class Blocks:
         self._values = Values(content, worker, magic)
         self._schedule = schedule
         most = _BLOCK_RECORDS_MAX if schedule else _CLOSED_LOOP_BLOCK_RECORDS
-        self._records = max(16, min(most, int(_BLOCK_BYTES / content.mean_value_bytes)))
+        self._records = max(1, min(most, int(_BLOCK_BYTES / content.mean_value_bytes)))
         if plan.pairs:
             places = partitions_of(plan.topics, plan.partitions, plan.producers, worker)
             self._topics, self._partitions = [topic for topic, _ in places], [partition for _, partition in places]

@@ -22,9 +22,10 @@ from spark_loadgen.stamp import STAMP_BYTES
 POOL_BYTES: Final = 4 << 20
 _BODIES_MIN: Final = 16
 _BODIES_MAX: Final = 32_768
-# Of sizes that vary, the pool shall hold a thousand, as long as they are not huge.
+# Of sizes that vary, the pool shall hold a thousand.
 _VARIED_BODIES_MIN: Final = 1_000
-_VARIED_POOL_BYTES: Final = 64 << 20
+# Whatever is wanted: no more than this, as long as the pool holds something.
+_POOL_BYTES_MAX: Final = 64 << 20
 FILE_BYTES_MAX: Final = 8 << 20
 
 _ALPHABET: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", dtype=np.uint8)
@@ -57,10 +58,11 @@ def body_pool(payload: GeneratedPayload | bytes, sizes: Sizes | None, seed: int)
 
 def value_sizes(sizes: Sizes, seed: int) -> list[int]:
     """How long the values of one walk through the pool are, stamps included."""
-    count = min(_BODIES_MAX, max(_BODIES_MIN, int(POOL_BYTES / max(1, sizes.mean_bytes - STAMP_BYTES))))
+    least = _BODIES_MIN if isinstance(sizes, FixedSize) else _VARIED_BODIES_MIN
+    wanted = min(_BODIES_MAX, max(least, int(POOL_BYTES / max(1, sizes.mean_bytes - STAMP_BYTES))))
+    count = max(1, min(wanted, int(_POOL_BYTES_MAX / sizes.mean_bytes)))
     if isinstance(sizes, FixedSize):
         return [sizes.bytes] * count
-    count = max(count, min(_VARIED_BODIES_MIN, int(_VARIED_POOL_BYTES / sizes.mean_bytes)))
     if isinstance(sizes, WeightedSizes):
         chosen = _apportioned(sizes.weights, count)
     else:

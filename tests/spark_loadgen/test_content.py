@@ -106,6 +106,11 @@ def test_a_rare_size_comes_at_least_once() -> None:
     assert 1_000_000 in value_sizes(WeightedSizes(((1_000_000, 0.0001), (100, 1))), seed=1)
 
 
+def test_huge_values_make_a_small_pool() -> None:
+    assert len(value_sizes(FixedSize(20_000_000), seed=1)) == 3
+    assert len(value_sizes(FixedSize(1 << 30), seed=1)) == 1
+
+
 def test_uniform_sizes_cover_their_range_evenly() -> None:
     sizes = value_sizes(UniformSizes(100, 2000), seed=1)
     assert (min(sizes), max(sizes)) == (100, 2000)
