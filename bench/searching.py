@@ -7,7 +7,7 @@ search.json is written after every trial, so a search that is killed can be gone
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +22,7 @@ from bench.plan import Plan, PlannedTrial, chosen_seed, planned_trial
 from bench.progress import slo_text
 from bench.results import Reason, ResultWriter, RunResult, Scalar, Search, SearchProbe, TrialResult, Window
 from bench.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected
-from bench.specification import Cell, Specification
+from bench.specification import BASE_CELL, Cell, Specification
 from bench.units import format_rate, human_count, parse_rate_per_s
 from bench.workload import Workload
 
@@ -32,18 +32,22 @@ _STANDARD_ERRORS: Final = 2.0
 _GENERATOR: Final = "generator."
 
 
-def check_searchable(specification: Specification) -> None:
-    """Raises UsageError for a workload whose rate cannot be searched for."""
-    workload = specification.workload
-    if len(specification.cells) > 1:
-        raise UsageError(f"{specification.file}: a search is of one cell; leave matrix: and variants: out")
+def searchable(specification: Specification, cell_name: str | None = None) -> Specification:
+    """The one cell whose rate is searched for. Raises UsageError when none is named, or its rate cannot be chosen."""
+    cells = {cell.name: cell for cell in specification.cells}
+    if cell_name is not None and cell_name not in cells:
+        raise UsageError(f"--cell: {cell_name!r} is not one of {', '.join(cells)}")
+    if cell_name is None and len(cells) > 1:
+        raise UsageError(f"{specification.file}: a search is of one cell; name it with --cell: {', '.join(cells)}")
+    cell = next(iter(cells.values())) if cell_name is None else cells[cell_name]
+    workload = cell.workload.model_copy(update={"matrix": {}, "variants": {}, "exclude": []})
     if workload.load.model == "closed" or workload.load.schedule is not None:
         raise UsageError(f"{specification.file}: a search chooses the rate; give load a rate: to begin with")
+    return replace(specification, workload=workload, axes={}, cells=[Cell(BASE_CELL, {}, workload)])
 
 
 def search_plan(specification: Specification, wanted: SearchRange, seed: int | None) -> Plan:
-    """As many trials as a search is expected to take: for estimates of time and space, not to be run."""
-    check_searchable(specification)
+    """As many trials as a search of a `searchable` cell is expected to take: for estimates, not to be run."""
     highest = wanted.max_per_s or wanted.min_per_s
     cell = cell_at(specification.workload, highest)
     trials = [planned_trial(number, cell, block=number, order=1) for number in range(1, probes_expected(wanted) + 1)]
@@ -168,7 +172,8 @@ def failed_limit(
     """
     summary = outcome.summary
     if summary is None:
-        return "trial.failed", outcome.plan.error or outcome.plan.status
+        check = f"{_GENERATOR}failed" if outcome.plan.generator_failed else "trial.failed"
+        return check, outcome.plan.error or outcome.plan.status
     reasons = {reason.check: reason for reason in summary.verdict.reasons}
 
     def found(*checks: str) -> Reason | None:

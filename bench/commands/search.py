@@ -35,6 +35,7 @@ def search(
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Result directory; new or empty.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted search.")] = None,
+    cell: Annotated[str | None, typer.Option(metavar="NAME", help="Cell of a matrix, as bench plan names it.")] = None,
     lowest: Annotated[
         str | None, typer.Option("--min", metavar="RATE", help="Rate to begin with; load.rate when absent.")
     ] = None,
@@ -63,10 +64,11 @@ def search(
         from bench.results import Manifest, RunResult
         from bench.resume import seed_of
         from bench.runner import Run
-        from bench.searching import SearchAgenda, check_same_range, search_plan
+        from bench.searching import SearchAgenda, check_same_range, search_plan, searchable
         from bench.tables import print_search
 
-        specification = specification_of(file, 1, payload_file, storage, bootstrap_servers, _objectives(slo))
+        asked = specification_of(file, 1, payload_file, storage, bootstrap_servers, _objectives(slo))
+        specification = searchable(asked, cell)
         first_rate = specification.workload.load.rate_per_s or 1
         wanted = _range(lowest, highest, precision, confirm, first_rate)
         if resume is not None:

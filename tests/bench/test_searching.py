@@ -17,7 +17,7 @@ from bench.plan import planned_trial
 from bench.results import Manifest, Reason, RunResult, Search, SloResult, Window
 from bench.runner import Run
 from bench.search import SearchRange
-from bench.searching import SearchAgenda, check_same_range, failed_limit, lag_growth, search_plan
+from bench.searching import SearchAgenda, check_same_range, failed_limit, lag_growth, search_plan, searchable
 from bench.specification import Specification, specify
 from bench.tables import print_search, search_answer
 from bench.verify import disagreements
@@ -26,6 +26,7 @@ from spark_loadgen import Histogram, LoadPlan, LoadResult
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
 from tests.bench.summaries import LATE, LOST, summary
 
+MATRIX = "matrix: {producers.client.acks: [1, all]}\n"
 WANTED = SearchRange(min_per_s=100, max_per_s=None, precision_ratio=0.1, confirmations=2)
 
 
@@ -61,6 +62,7 @@ class Bench:
     directory: Path
     text: str = MINIMAL
     wanted: SearchRange = WANTED
+    cell: str | None = None
     launcher: FakeLauncher = field(default_factory=lambda: FakeLauncher(holding(500)))
     systems: FakeSystems = field(default_factory=FakeSystems)
 
@@ -74,7 +76,7 @@ class Bench:
         return self.directory / "out"
 
     def search(self, *, resume: bool = False) -> tuple[Manifest, Search]:
-        specification = self.specification
+        specification = searchable(self.specification, self.cell)
         plan = search_plan(specification, self.wanted, None)
 
         def drive(run: Run) -> Manifest:
@@ -190,12 +192,23 @@ def test_an_interrupted_search_is_gone_on_with(bench: Bench) -> None:
     ("change", "error"),
     [
         (("load: {rate: 100/s}", "load: {model: closed}"), "a search chooses the rate"),
-        (("trials:", "matrix: {producers.client.acks: [1, all]}\ntrials:"), "a search is of one cell"),
+        (("trials:", MATRIX + "trials:"), "is of one cell; name it with --cell: acks=1, acks=all"),
     ],
 )
 def test_what_cannot_be_searched(bench: Bench, change: tuple[str, str], error: str) -> None:
     bench.text = bench.text.replace(*change)
     with pytest.raises(UsageError, match=error):
+        bench.search()
+
+
+def test_one_cell_of_a_matrix_is_searched(bench: Bench) -> None:
+    bench.text += MATRIX
+    bench.cell = "acks=1"
+    _, search = bench.search()
+    assert search.status == "answered"
+    assert {plan.producer_config["acks"] for plan in bench.launcher.plans} == {"1"}
+    bench.cell = "acks=2"
+    with pytest.raises(UsageError, match=r"--cell: 'acks=2' is not one of acks=1, acks=all"):
         bench.search()
 
 
@@ -232,5 +245,7 @@ def test_a_lost_record_comes_before_a_missed_rate_and_that_before_an_objective()
         "lag.slope",
         "consumers fell 1\u202f000 records behind in 10 s (at most 50 may be)",
     )
+    broken = outcome().plan.model_copy(update={"generator_failed": True, "error": "a task died"})
+    assert failed_limit(Outcome(broken, None), [], 0.995) == ("generator.failed", "a task died")
     busy = Reason(check="host.cpu_ratio", value=0.99, limit=0.95, text="busy")
     assert failed_limit(outcome(reason=busy), [window(second, 0) for second in range(10)], 0.995) == (None, None)
