@@ -12,6 +12,7 @@ loop device when our image is on it, a mount when our loop device is mounted the
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -179,6 +180,8 @@ def make(
         number = host.facts.files.read(f"/sys/block/{device.name}/dev").text
         if number is None:
             raise UsageError(f"{device.path} has no device number in /sys/block; is /sys mounted?")
+        if record.device_number != number:
+            _clear_limits(host, record)
         record = record.model_copy(update={"device_number": number, "boot_id": host.boot_id()})
         _write(host, record)
         if not device.direct:
@@ -210,16 +213,16 @@ def remove(host: Host, name: str) -> Record:
             raise UsageError(f"there is no emulated disk {name!r} (there is: {known})")
         record = _read(path)
         image, mount_point = Path(record.image), Path(record.mount_point)
+        if image.exists() and block_tools.filesystem_uuid(image) not in (record.uuid, None):
+            raise UsageError(f"{image} is another file than was made; move it away, then remove {name} again")
         device = block_tools.loop_device_of(image)
         if device is not None:
             while _is_mounted(host, record, device):
                 block_tools.unmount(mount_point)
-        if host.groups.blkio_v1 and record.device_number and record.boot_id == host.boot_id():
-            set_root_limits(host.facts.files, host.groups.blkio_v1, record.device_number, None)
+        _clear_limits(host, record)
         if device is not None:
             block_tools.detach(device)
-        if image.exists() and block_tools.filesystem_uuid(image) in (record.uuid, None):
-            image.unlink()
+        image.unlink(missing_ok=True)
         with suppress(FileNotFoundError):
             mount_point.rmdir()
         path.unlink()
@@ -316,6 +319,17 @@ def _like_a_disk(host: Host, device: LoopDevice, limits: DiskLimits) -> None:
             files.write_setting(f"{queue}/{name}", value)
         except OSError as error:
             raise UsageError(f"cannot set {queue}/{name} to {value}: {error.strerror or error}") from None
+
+
+def _clear_limits(host: Host, record: Record) -> None:
+    """Take back the limits of the device that the record names, unless they went with another boot or the device."""
+    if not host.groups.blkio_v1 or not record.device_number or record.boot_id != host.boot_id():
+        return
+    try:
+        set_root_limits(host.facts.files, host.groups.blkio_v1, record.device_number, None)
+    except OSError as error:
+        if error.errno not in (errno.ENODEV, errno.ENXIO):
+            raise
 
 
 def _check_effect(record: Record) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.errors import UsageError
-from bench.host.control_groups import DiskLimits
+from bench.host.control_groups import DiskLimits, root_limits
 from bench.storage import block_tools, describe_target, emulated_hdd
 from bench.storage.emulated_hdd import Host, Record, disk_at, disks, make, remove, require_ready
 from tuning.facts import collect
@@ -104,6 +104,38 @@ def test_after_a_reboot_it_comes_back_with_what_is_on_it(real_host: Host) -> Non
     assert make(real_host, "test", None, None, None).status == "ready"
     assert (mount_point / "file").read_text() == "kept"
     require_ready(real_host, mount_point)
+
+
+def test_limits_do_not_stay_on_a_device_that_is_no_longer_its_own(real_host: Host) -> None:
+    disk = make(real_host, "test", the_directory(real_host), SIZE_BYTES, LIMITS)
+    blkio, number = real_host.groups.blkio_v1, disk.record.device_number
+    assert blkio is not None
+    assert number is not None
+    assert disk.device is not None
+    block_tools.unmount(Path(disk.record.mount_point))
+    block_tools.detach(disk.device)
+    # Somebody else takes the device before the disk comes back.
+    other = Path(real_host.records).parent / "other"
+    other.write_bytes(bytes(1 << 20))
+    taken = block_tools.attach(other)
+    try:
+        assert make(real_host, "test", None, None, None).status == "ready"
+        assert taken.path != disk.device.path or root_limits(real_host.facts.files, blkio, number) is None
+    finally:
+        block_tools.detach(taken)
+
+
+def test_an_image_that_was_replaced_is_not_deleted(real_host: Host) -> None:
+    disk = make(real_host, "test", the_directory(real_host), SIZE_BYTES, LIMITS)
+    assert disk.device is not None
+    block_tools.unmount(Path(disk.record.mount_point))
+    block_tools.detach(disk.device)
+    image = Path(disk.record.image)
+    block_tools.make_ext4(image, "mine", "11111111-2222-3333-4444-555555555555")
+    with pytest.raises(UsageError, match=r"test\.hdd\.img is another file than was made; move it away"):
+        remove(real_host, "test")
+    assert image.exists()
+    image.unlink()
 
 
 def test_a_disk_without_its_limits_is_no_hard_disk(real_host: Host) -> None:
