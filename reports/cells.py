@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from bench.results import Analysis, MetricEstimate, RunResult, Scalar, TrialPlan, TrialResult, TrialSummary
+from bench.results import Analysis, Comparison, MetricEstimate, RunResult, Scalar, TrialPlan, TrialResult, TrialSummary
 from reports.measures import PRODUCE_P99, Measure
 from reports.quantity import axis_number
 
@@ -196,6 +196,12 @@ class Run:
             return None
         low, high = estimate.ci95
         return low / measure.scale, high / measure.scale
+
+    def comparison(self, base: Cell, head: Cell, measure: Measure) -> Comparison | None:
+        """What the run's analysis found between two cells; None where it did not compare them."""
+        wanted = (base.key, head.key, measure.key)
+        found = self.analysis.comparisons if self.analysis else []
+        return next((c for c in found if (c.base, c.head, c.metric) == wanted), None)
 
     def unstable(self, cell: Cell, measure: Measure) -> bool:
         """Whether the trials differ so much that their median should not be quoted alone."""

@@ -138,7 +138,8 @@ def _files(result: RunResult) -> list[Block]:
     return [
         Paragraph(
             "Every figure of this report was computed from these files. To check that they are unchanged, save the "
-            "list as SHA256SUMS in the result directory and run “sha256sum --check SHA256SUMS” there."
+            "list as SHA256SUMS in the result directory and run “sha256sum --check SHA256SUMS” there; "
+            "“highwater bench verify” also recomputes the percentiles."
         ),
         Code(settings.checksums(result), "sums", folded="SHA-256 of each file"),
     ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from bench.results import Comparison
 from reports.blocks import Block, Bullet, Bullets, Heading, Paragraph
 from reports.cells import Cell, Run, paired_ratios
 from reports.measures import ACHIEVED, HEADLINES, PRODUCE_P99, Measure
@@ -122,14 +123,19 @@ def _finding(run: Run, measure: Measure, cells: Sequence[Cell]) -> Finding | Non
         opening = (
             f"best in the baseline, {_with_value(run, baseline, measure)}; next is {_with_value(run, nearest, measure)}"
         )
-        return _compared(measure, nearest, baseline, opening)
+        return _compared(run, measure, nearest, baseline, opening)
     word = "highest" if measure.better == "higher" else "lowest"
     opening = f"{word} in {_with_value(run, best, measure)}; the baseline is {_with_value(run, baseline, measure)}"
-    return _compared(measure, best, baseline, opening)
+    return _compared(run, measure, best, baseline, opening)
 
 
-def _compared(measure: Measure, cell: Cell, baseline: Cell, opening: str) -> Finding:
-    """What the ratios of trials of the same block add to the two medians of the opening."""
+def _compared(run: Run, measure: Measure, cell: Cell, baseline: Cell, opening: str) -> Finding:
+    """What the ratios of trials of the same block add to the two medians of the opening.
+
+    Where the run's own analysis compared the two, its word stands: the report must not call what the analysis does not.
+    """
+    if (judged := run.comparison(baseline, cell, measure)) is not None:
+        return _judged(measure, judged, opening)
     ratios = paired_ratios(cell, baseline, measure)
     if not ratios:
         return Finding(measure.name, f"{opening}. No block holds a usable trial of both: no ratio.", shown=False)
@@ -147,6 +153,18 @@ def _compared(measure: Measure, cell: Cell, baseline: Cell, opening: str) -> Fin
     return Finding(
         measure.name, text + ("." if apart else ", though across blocks the two ranges overlap."), shown=True
     )
+
+
+def _judged(measure: Measure, comparison: Comparison, opening: str) -> Finding:
+    text = f"{opening}: {ratio_text(comparison.ratio)} over {plural(comparison.n_pairs, 'block')}"
+    if comparison.ci95:
+        low, high = map(ratio_text, comparison.ci95)
+        text += f", 95 % interval {low.removesuffix('×')}–{high}"
+    shown = comparison.verdict in ("better", "worse", "differs")
+    if shown:
+        return Finding(measure.name, f"{text}: {comparison.verdict}.", shown=True)
+    reason = "no difference shown" if comparison.verdict == "no_change" else "undecided: too few blocks to tell"
+    return Finding(measure.name, f"{text}: {reason}.", shown=False)
 
 
 def _best(measure: Measure, cells: Sequence[Cell]) -> Cell:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from bench.results import Scalar
 from reports.blocks import Block, Column, Field, Row, Table, Tone
-from reports.cells import Cell, Run, delivery_total, scalar_text
+from reports.cells import Cell, Run, Spread, delivery_total, scalar_text
 from reports.measures import ACHIEVED, BYTES, FEWEST_SAMPLES_ABOVE, TABLE, Measure
 from reports.quantity import NONE, plural, whole
 
@@ -63,7 +63,7 @@ def _note(run: Run, rows: Sequence[Row]) -> str:
         parts = [f"Median of the usable trials (all but the invalid ones); {beneath}."]
     if "best" in looks:
         level = " at its offered load" if run.load_axes else ""
-        parts.append(f"▲ is the best median{level}, where at least one other cell's range lies wholly apart from it.")
+        parts.append(f"▲ is the best median{level}, where another cell lies wholly apart from it.")
     if "weak" in looks:
         parts.append(
             f"Grey and underlined: fewer than {FEWEST_SAMPLES_ABOVE} samples lie above that percentile, or the trials "
@@ -77,10 +77,15 @@ def _note(run: Run, rows: Sequence[Row]) -> str:
 
 
 def _best_cells(run: Run, measure: Measure) -> list[Cell]:
-    """The best median of each load level, where another cell's range lies wholly apart; one trial has no range."""
+    """The best median of each load level, where another cell lies wholly apart.
+
+    Apart are intervals where the run was analysed, and otherwise the ranges of the trials; one trial has neither.
+    """
     found: list[Cell] = []
     for _, cells in run.levels:
-        spreads = [(spread, cell) for cell in cells if cell.sound and (spread := cell.spread(measure)) is not None]
+        spreads = [
+            (spread, cell) for cell in cells if cell.sound and (spread := _extent(run, cell, measure)) is not None
+        ]
         if measure.better is None or len(spreads) < 2:
             continue
         if measure in (ACHIEVED, BYTES) and all(cell.kept_up for _, cell in spreads):
@@ -90,6 +95,16 @@ def _best_cells(run: Run, measure: Measure) -> list[Cell]:
         if best.trials > 1 and any(best.apart(other) for other, _ in spreads if other.trials > 1):
             found += [cell for spread, cell in spreads if measure.figure(spread.median) == measure.figure(best.median)]
     return found
+
+
+def _extent(run: Run, cell: Cell, measure: Measure) -> Spread | None:
+    """The median with its interval, where there is an analysis, or with the range of the trials."""
+    spread = cell.spread(measure)
+    if spread is None or run.analysis is None:
+        return spread
+    interval = run.interval(cell, measure)
+    low, high = interval or (spread.median, spread.median)
+    return Spread(spread.median, low, high, spread.trials if interval else 1)
 
 
 def _factors(run: Run, cell: Cell) -> list[Field]:
@@ -109,11 +124,10 @@ def _factor(value: Scalar | None) -> Field:
 def _state(cell: Cell) -> str:
     if not cell.trials:
         return "none finished"
-    states = {trial.summary.verdict.state for trial in cell.trials}
     if len(cell.valid) == len(cell.wanted):
         return "valid"
     if not cell.valid:
-        return "invalid" if "invalid" in states else "inconclusive"
+        return "inconclusive" if cell.used else "invalid"
     return "partly valid"
 
 

@@ -145,7 +145,7 @@ def line_panel(
     plot = _Plot(
         left=14 + _TEXT_WIDTH * max(len(label) for _, label in y.ticks),
         top=24,
-        right=size.width - (20 + _TEXT_WIDTH * widest if end_labels else 12),
+        right=size.width - (20 + 1.1 * _TEXT_WIDTH * widest if end_labels else 12),
         bottom=size.height - 36,
         x=x,
         y=y,

@@ -125,7 +125,8 @@ def _what(run: Run, summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:
     if isinstance(total, int):
         host.append(f"{bytes_text(total)} memory")
     rows += [("Host", ", ".join(host))] if host else []
-    rows += _seen("Virtual", (f"{facts[k]}" for k in ("virtual_machine", "container") if facts.get(k)))
+    kinds = {"virtual_machine": "Virtual machine", "container": "Container"}
+    rows += [(name, str(facts[key])) for key, name in kinds.items() if facts.get(key)]
     rows += _seen("Host profile", (_profile_text(s) for s in summaries if s.host_profile))
     return rows
 
@@ -142,7 +143,7 @@ def _how(run: Run, summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:
     ]
     rows += _seen("Load", _load_texts(summaries))
     rows += _seen("Load generator", (_generator_text(s) for s in summaries))
-    rows += _seen("Generator CPU per record", (_generator_cost(s) for s in summaries))
+    rows += _generator_cost(summaries)
     clocks = {"same_host_monotonic": "one monotonic clock of one host", "wall_clock": "wall clocks of several hosts"}
     rows += _seen(
         "Clock of end-to-end latency",
@@ -163,7 +164,7 @@ def _how(run: Run, summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:
 def _largest_steps(steps_s: Mapping[str, float], most: int = 3) -> str:
     beside = {name: s for name, s in steps_s.items() if name != "load"}
     largest = sorted(beside.items(), key=lambda item: -item[1])[:most]
-    return ", ".join(f"{name} {duration_text(s)}" for name, s in largest) or NONE
+    return ", ".join(f"{name.replace('_', ' ')} {duration_text(s)}" for name, s in largest) or NONE
 
 
 def _load_texts(summaries: Iterable[TrialSummary]) -> Iterable[str]:
@@ -207,11 +208,17 @@ def _generator_text(summary: TrialSummary) -> str:
     return f"{g.launcher}, {', '.join(counts)}"
 
 
-def _generator_cost(summary: TrialSummary) -> str:
-    g = summary.generator
-    producer = f"producer {significant(g.producer_cpu_ns_per_record / NS_PER_US)} µs"
-    consumer = f"consumer {significant(g.consumer_cpu_ns_per_record / NS_PER_US)} µs"
-    return f"{producer}, {consumer}" if g.consumers else producer
+def _generator_cost(summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:
+    costs = {
+        "producer": [s.generator.producer_cpu_ns_per_record for s in summaries],
+        "consumer": [s.generator.consumer_cpu_ns_per_record for s in summaries if s.generator.consumers],
+    }
+    texts = []
+    for name, found in costs.items():
+        if found:
+            low, high = (significant(f(found) / NS_PER_US) for f in (min, max))
+            texts.append(f"{name} {low if low == high else f'{low}–{high}'} µs")
+    return [("Generator CPU per record", ", ".join(texts))] if texts else []
 
 
 def _seen(label: str, texts: Iterable[str]) -> list[tuple[str, str]]:

@@ -82,8 +82,8 @@ def _probe_table(probes: Sequence[TargetProbe]) -> Table:
         for probe in probes
         for job in probe.jobs
     ]
-    versions = sorted({p.fio_version for p in probes if p.fio_version})
-    note = f"Measured by {', '.join(versions)} on the targets, before and after the trials." if versions else ""
+    versions = sorted({p.fio_version.removeprefix("fio-") for p in probes if p.fio_version})
+    note = f"Measured by fio {', '.join(versions)} on the targets, before and after the trials." if versions else ""
     return Table(columns, rows, label="Storage probes", note=note, sortable=True)
 
 

@@ -142,7 +142,7 @@ def time_figure(run: Run, timeline: Timeline) -> Figure | None:
     make = axes.logarithmic if timeline.log else axes.linear
     y = make(timeline.axis_label, timeline.unit, known)
     finding = _finding(found, timeline)
-    layout: Layout = "pairs" if len(found) in (1, 2, 4) and not timeline.small else "many"
+    layout: Layout = "half" if len(found) == 1 else "pairs" if len(found) in (2, 4) and not timeline.small else "many"
     size = SMALL if layout == "many" else WIDE
     panels = []
     for index, lines in enumerate(found, start=1):

@@ -128,7 +128,10 @@ def _sentences(planned: int, states: Sequence[str], valid: int) -> list[str]:
         if count:
             sentences.append(f"{count} {'is' if count == 1 else 'are'} {word}. {meaning}".rstrip())
     if "inconclusive" in states:
-        sentences.append("Tables and findings use them all the same: to leave out just them would be to choose.")
+        sentences.append(
+            "Inconclusive trials stay in tables and findings: to leave out just what something disturbed would be "
+            "choosing by the outcome."
+        )
     if "invalid" in states and len(set(states)) > 1:
         sentences.append("Invalid trials count for nothing where a cell has others.")
     return sentences
