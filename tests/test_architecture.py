@@ -19,6 +19,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "bench": ("spark_loadgen", "tuning"),
     # Times steps of the broker on the node of its tests; for development, not shipped.
     "bench/micro": ("bench.micro", "broker", "tests.broker"),
+    # Makes the broker slower on purpose; for development, not shipped.
+    "bench/gate_proof": ("bench", "broker"),
     # bench.compare takes two results and returns values: one piece of code for the ratios of both surfaces.
     "reports": ("bench.compare", "bench.results"),
     FRONT_DOOR: tuple(f"{room}.cli" for room in ROOMS),

@@ -1,0 +1,71 @@
+"""The proof's book-keeping, and that the broker it makes slower is slower by what was asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import thread_time_ns
+
+import pytest
+
+from bench.gate_proof.outcomes import Outcome, append, read, report, wilson_interval
+from bench.gate_proof.slow_broker import slowed
+
+
+def outcome(slower: float, number: int, exit_code: int = 0) -> Outcome:
+    return Outcome(
+        slower_percent=slower,
+        number=number,
+        started_utc="2026-01-01T00:00:00+00:00",
+        wall_s=40.0,
+        environment="abc",
+        commit="0123456789abcdef",
+        state="regression" if exit_code == 10 else "pass",
+        exit_code=exit_code,
+        first_worse=exit_code == 10,
+        pairs=10,
+        measured_ratio=slower / 100,
+        delta_ratio=0.05,
+        text="",
+    )
+
+
+def test_what_was_appended_comes_back_though_a_line_was_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / "outcomes.jsonl"
+    assert read(path) == []
+    append(path, outcome(0, 1))
+    with path.open("a") as file:
+        file.write('{"slower_percent": 3')
+    assert [item.number for item in read(path)] == [1]
+    append(path, outcome(3, 1))
+    assert [(item.slower_percent, item.number) for item in read(path)] == [(0, 1), (3, 1)]
+
+
+@pytest.mark.parametrize(
+    ("hits", "n", "low", "high"), [(0, 30, 0.0, 0.1135), (30, 30, 0.8865, 1.0), (15, 30, 0.332, 0.668)]
+)
+def test_wilsons_interval_as_tables_have_it(hits: int, n: int, low: float, high: float) -> None:
+    assert wilson_interval(hits, n) == pytest.approx((low, high), abs=1e-3)
+
+
+def test_the_report_counts_what_it_shows() -> None:
+    found = [outcome(0, 1), outcome(0, 2, exit_code=10), outcome(20, 1, exit_code=10)]
+    text = report(found, "python -m bench.gate_proof")
+    assert "| 0 % | 2 | 1 (50%) |" in text
+    assert "| 20 % | 1 | 1 (100%) |" in text
+    assert "broker of commit 0123456789ab" in text
+
+
+def test_a_call_is_made_longer_by_its_share_of_cpu_time() -> None:
+    def busy() -> None:
+        until_ns = thread_time_ns() + 20_000_000
+        while thread_time_ns() < until_ns:
+            pass
+
+    def cost_ns(share: float) -> int:
+        started_ns = thread_time_ns()
+        slowed(busy, share)()
+        return thread_time_ns() - started_ns
+
+    # CPU time, so that other work on the host changes nothing.
+    assert cost_ns(0.5) >= 30_000_000
+    assert cost_ns(0) < 30_000_000
