@@ -8,6 +8,7 @@ from pathlib import Path
 from bench.results import RunResult, Scalar, TrialSummary
 from reports.cells import Run
 from reports.findings import Finding, caution, findings
+from reports.measures import PRODUCE_P99
 from tests.reports.sample_run import Sample, saturated, write_sample
 
 ACKS: dict[str, list[Scalar]] = {"producers.client.acks": ["all", "1"]}
@@ -132,3 +133,17 @@ def test_offered_loads_are_never_compared_with_each_other(tmp_path: Path) -> Non
 def test_caution_names_what_chance_alone_would_do(tmp_path: Path) -> None:
     run = run_of(tmp_path, Sample(measure_s=1))
     assert "3 blocks agree by chance 1 time in 4, and more often here, where the best of 4 cells" in caution(run)
+
+
+def test_findings_call_nothing_a_difference_that_the_analysis_does_not(tmp_path: Path) -> None:
+    """Two blocks agree by chance every other time; the range of their ratios alone would look like a difference."""
+    sample = Sample(axes=ACKS, trials=2, measure_s=1, analysed=True, change=with_p99(lambda s: 9.0 + (s.trial % 2)))
+    run = run_of(tmp_path / "two", sample)
+    found = finding(run, "Produce latency p50")
+    assert found.shown is False
+    assert "undecided: too few blocks to tell" in found.text
+    run = run_of(tmp_path / "six", Sample(axes=ACKS, trials=6, measure_s=1, analysed=True))
+    judged = run.comparison(run.cells[0], run.cells[1], PRODUCE_P99)
+    assert judged
+    assert finding(run, "Produce latency p99").shown is (judged.verdict in ("better", "worse"))
+    assert f"over {judged.n_pairs} blocks, 95 % interval" in finding(run, "Produce latency p99").text
