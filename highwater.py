@@ -3,25 +3,55 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from typing import Any, Final
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-import bench.cli
-import broker.cli
-import reports.cli
-import tuning.cli
+# Command -> its room's module, and what of it is mounted.
+ROOMS: Final = {
+    "bench": ("bench.cli", "app"),
+    "broker": ("broker.cli", "app"),
+    "report": ("reports.cli", "report"),
+    "tune": ("tuning.cli", "app"),
+}
+
+
+class _Rooms(TyperGroup):
+    """Imports a room when its command is asked for: a broker that starts waits for no other room."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(ROOMS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in ROOMS:
+            return None
+        module, name = ROOMS[cmd_name]
+        found = getattr(import_module(module), name)
+        if isinstance(found, typer.Typer):
+            command: Any = typer.main.get_group(found)
+        else:
+            alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            alone.command()(found)
+            command = typer.main.get_command(alone)
+        command.name = cmd_name
+        return command
+
 
 app = typer.Typer(
+    cls=_Rooms,
     name="highwater",
     help="Benchmark and tune hosts for Kafka-protocol log brokers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(bench.cli.app, name="bench")
-app.add_typer(broker.cli.app, name="broker")
-app.add_typer(tuning.cli.app, name="tune")
-app.command(name="report")(reports.cli.report)
+
+
+@app.callback()
+def _group() -> None:
+    """Make it a group: its commands are the rooms'."""
 
 
 def main() -> None:
