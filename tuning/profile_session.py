@@ -124,7 +124,8 @@ def recover(files: HostFiles, journal: str = JOURNAL) -> list[Change]:
     if document is None:
         return []
     owner = document["owner"]
-    if _started(files, owner["pid"]) == owner["started"]:
+    started = _started(files, owner["pid"])
+    if started is not None and started == owner["started"]:
         raise TuningError(
             f"the run of process {owner['pid']} holds host profile {document['profile']} just now; wait for its end"
         )
