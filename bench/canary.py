@@ -13,14 +13,15 @@ import socket
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from bench.results import CanaryReading, Reason
+from bench.results import BlockCanary, CanaryReading, Reason
 from bench.units import human_ns
+from bench.workload import Validity
 
 _CPU_BYTES: Final = 1 << 20
 _MEMORY_BYTES: Final = 32 << 20
@@ -57,18 +58,21 @@ def reasons(readings: Sequence[CanaryReading], ratio_max: float) -> list[Reason]
     return [] if len(readings) < 2 else _slower(readings[-1], readings[:-1], ratio_max)
 
 
-def slow_blocks(readings: Sequence[CanaryReading], ratio_max: float) -> dict[int, list[Reason]]:
-    """Looking back on a whole run: position of each reading that is beyond the limit against the median of the others.
+def slow_blocks(canaries: Sequence[BlockCanary], workload: Mapping[str, Any]) -> list[str]:
+    """Looking back on a whole run: a line for each probe of a block that is beyond the limit against the other blocks.
 
-    This finds a slow first block too, which had nothing to be compared with when it ran. Needs three readings.
+    This finds a slow first block too, which had nothing to be compared with when it ran. Needs three blocks.
+    `workload`: as the manifest has it, for its limit.
     """
-    if len(readings) < 3:
-        return {}
-    found = {
-        position: _slower(reading, [*readings[:position], *readings[position + 1 :]], ratio_max)
-        for position, reading in enumerate(readings)
-    }
-    return {position: slow for position, slow in found.items() if slow}
+    if len(canaries) < 3:
+        return []
+    ratio_max = Validity.model_validate(workload.get("validity", {})).canary_ratio_max
+    readings = [canary.reading for canary in canaries]
+    return [
+        f"block {canary.block}: {reason.text}"
+        for at, canary in enumerate(canaries)
+        for reason in _slower(canary.reading, [*readings[:at], *readings[at + 1 :]], ratio_max)
+    ]
 
 
 def _slower(reading: CanaryReading, others: Sequence[CanaryReading], ratio_max: float) -> list[Reason]:

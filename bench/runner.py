@@ -187,8 +187,11 @@ class Run:
         self.observer.trial_ended(len(self._outcomes), plan, summary)
 
     def _canary(self, planned: PlannedTrial) -> list[Reason]:
-        """Look at the host before a block; what it says of the trials of this block."""
-        workload = planned.cell.workload
+        """Look at the host before a block; what it says of the trials of this block.
+
+        Always on the storage of the first cell: readings of two disks say nothing about each other.
+        """
+        workload = self.plan.specification.cells[0].workload
         directory = self.areas.directories.get(workload.storage.target)
         self._canaries.append(BlockCanary(block=planned.plan.block, at_utc=now_utc(), reading=take_canary(directory)))
         self._write(self._manifest.model_copy(update={"canaries": list(self._canaries)}))

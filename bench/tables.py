@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bench.analysis import HEADLINES
+from bench.canary import slow_blocks
 from bench.comparison_text import HEADER, in_order, row
 from bench.plan import Plan, Price, trial_duration_s
 from bench.results import Analysis, MetricComparison, RunResult, Search, StorageTarget, TrialPlan, TrialResult
@@ -94,6 +95,8 @@ def print_end(result: RunResult) -> None:
     analysis = result.analysis()
     for line in analysis_lines(analysis) if analysis else ():
         console.print(line, soft_wrap=True, markup=False)
+    for line in slow_blocks(result.manifest.canaries, result.manifest.workload):
+        console.print(f"note: {line}", soft_wrap=True, markup=False)
     if result.manifest.status == "interrupted":
         console.print("[yellow]interrupted[/]; what was measured so far is kept: go on with --resume")
     console.print(f"results: {escape(str(result.directory))}", soft_wrap=True)

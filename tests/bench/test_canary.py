@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.canary import reasons, slow_blocks, take
-from bench.results import CanaryReading
+from bench.results import BlockCanary, CanaryReading
 
 USUAL = CanaryReading(cpu_ns=1000, memory_ns=1000, disk_ns=1000, loopback_ns=1000)
 
@@ -40,6 +40,12 @@ def test_a_probe_that_does_not_apply_is_not_compared() -> None:
 
 
 def test_looking_back_finds_a_slow_first_block() -> None:
-    assert slow_blocks([reading(cpu_ns=5000), USUAL], 2.0) == {}
-    found = slow_blocks([reading(cpu_ns=5000), USUAL, USUAL], 2.0)
-    assert {position: [reason.check for reason in slow] for position, slow in found.items()} == {0: ["canary.cpu"]}
+    limits = {"validity": {"canary_ratio_max": 3.0}}
+    slow, usual = reading(cpu_ns=5000), USUAL
+    assert slow_blocks(blocks(slow, usual), {}) == []
+    (line,) = slow_blocks(blocks(slow, usual, usual), limits)
+    assert line.startswith("block 1: the host was slower than in the run's other blocks: hashing 1 MiB took 5 µs")
+
+
+def blocks(*readings: CanaryReading) -> list[BlockCanary]:
+    return [BlockCanary(block=block, at_utc="", reading=taken) for block, taken in enumerate(readings, start=1)]

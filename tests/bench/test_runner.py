@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bench import runner
 from bench.errors import TrialError, UsageError
 from bench.plan import Plan, make_plan
 from bench.progress import Observer
-from bench.results import Manifest, ResultWriter, RunResult
+from bench.results import CanaryReading, Manifest, ResultWriter, RunResult
 from bench.runner import Run, Surroundings, check_slots, prepare
 from bench.specification import specify
 from bench.stopping import StopRequest
@@ -116,6 +117,27 @@ def test_every_trial_has_a_fresh_directory_and_the_trials_of_a_block_the_same_pa
     assert len(set(bench.systems.directories)) == 4
     assert [plan.seed for plan in bench.launcher.plans] == [8, 8, 9, 9]
     assert len({plan.topics for plan in bench.launcher.plans}) == 4
+
+
+def test_a_block_on_a_slow_host_is_doubted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path, TWO_CELLS.replace("n: 2", "n: 4"))
+    times_ns = iter([50, 10, 10, 80])
+
+    def take(directory: Path | None) -> CanaryReading:
+        assert directory is not None
+        return CanaryReading(cpu_ns=next(times_ns), memory_ns=1, loopback_ns=1)
+
+    monkeypatch.setattr(runner, "take_canary", take)
+    bench.run()
+    result = bench.result()
+    assert [canary.reading.cpu_ns for canary in result.manifest.canaries] == [50, 10, 10, 80]
+    doubted = {
+        trial.summary.block
+        for trial in result.trials
+        for reason in trial.summary.verdict.reasons
+        if reason.check == "canary.cpu"
+    }
+    assert doubted == {4}
 
 
 def test_the_workload_in_the_manifest_is_a_workload_file(bench: Bench) -> None:
