@@ -1,21 +1,43 @@
-"""Does a result directory hold what it says? Percentiles are recomputed, counts are added up again."""
+"""Does a result directory hold what it says, and is it still what it was?
+
+Every file is read by its model, digests are taken again, percentiles recomputed from the histogram logs, counts added
+up from the series, verdicts and the analysis made anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from bench.results import Latency, Metric, ResultDirectoryError, RunResult, TrialResult, measured_latency
+from bench import checksums
+from bench.analysis import analyse
+from bench.results import (
+    Analysis,
+    Latency,
+    Metric,
+    ResultDirectoryError,
+    RunResult,
+    TrialResult,
+    Verdict,
+    measured_latency,
+)
+from bench.results.files import parse
 
 
 def disagreements(result: RunResult) -> Iterator[str]:
-    """One line for everything that contradicts itself."""
+    """One line for everything that contradicts itself. Raises ResultDirectoryError for what cannot be read at all."""
+    yield from checksums.disagreements(result.directory)
+    yield from _unreadable(result.probes, result.search, result.gate)
     for planned in result.manifest.trials:
         finished = any(trial.summary.trial_id == planned.trial_id for trial in result.trials)
         if (planned.status == "done") != finished:
             yield f"{planned.trial_id}: the manifest says {planned.status}, and summary.json is {_there(finished)}"
     for trial in result.trials:
+        yield from _unreadable(trial.host_samples, trial.events)
         yield from _latencies(trial)
         yield from _counts(trial)
+        yield from _partitions(trial)
+        yield from _verdict(trial)
+    yield from _analysis(result)
 
 
 def _there(is_there: bool) -> str:
@@ -31,6 +53,8 @@ def _latencies(trial: TrialResult) -> Iterator[str]:
     }
     if summary.e2e:
         stored["e2e_response"] = summary.e2e.response_ns
+    if summary.transactions and summary.transactions.commit_ns:
+        stored["txn_commit"] = summary.transactions.commit_ns
     for metric, latency in stored.items():
         try:
             computed = measured_latency(trial.directory, metric, summary.phases)
@@ -59,5 +83,56 @@ def _counts(trial: TrialResult) -> Iterator[str]:
     seconds = measure.end_s - measure.start_s
     for name, stored_rate in (("offered", summary.offered_per_s), ("acked", summary.achieved_per_s)):
         rate = sum(getattr(window, name) for window in measured) / seconds
+        if stored_rate is None:
+            continue  # a closed loop offers whatever is taken
         if abs(rate - stored_rate) > 1e-6 * max(1.0, rate):
             yield f"{summary.trial_id}: {name} per second: windows give {rate}, the summary says {stored_rate}"
+
+
+def _partitions(trial: TrialResult) -> Iterator[str]:
+    summary = trial.summary
+    try:
+        found = trial.partitions()
+    except ResultDirectoryError as error:
+        yield f"{summary.trial_id}: {error}"
+        return
+    acked = [line.acked for line in found if line.acked is not None]
+    if found and len(acked) == len(found) and sum(acked) != summary.delivery.acked:
+        yield f"{summary.trial_id}: acked: partitions add up to {sum(acked)}, the summary says {summary.delivery.acked}"
+
+
+def _verdict(trial: TrialResult) -> Iterator[str]:
+    path = trial.directory / "verdict.json"
+    if not path.is_file():
+        return  # of a run before this file was kept
+    try:
+        stored = parse(Verdict, path.read_text("utf-8"), path)
+    except ResultDirectoryError as error:
+        yield f"{trial.summary.trial_id}: {error}"
+        return
+    if stored != trial.summary.verdict:
+        yield f"{trial.summary.trial_id}: verdict.json says {stored.state}, the summary {trial.summary.verdict.state}"
+
+
+def _analysis(result: RunResult) -> Iterator[str]:
+    """An analysis is a pure function of the summaries and its seed, so it can be made again."""
+    try:
+        stored = result.analysis()
+    except ResultDirectoryError as error:
+        yield str(error)
+        return
+    if stored is None or not stored.complete:
+        return
+    factors = {cell.cell: cell.factors for cell in stored.cells}
+    made = analyse(factors, [trial.summary for trial in result.trials], seed=stored.seed, complete=True)
+    if made != stored:
+        wrong = [name for name in Analysis.model_fields if getattr(made, name) != getattr(stored, name)]
+        yield f"analysis.json: {', '.join(wrong)}: not what the trials give; made again it says something else"
+
+
+def _unreadable(*readers: Callable[[], object]) -> Iterator[str]:
+    for read in readers:
+        try:
+            read()
+        except ResultDirectoryError as error:
+            yield str(error)

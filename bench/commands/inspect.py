@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bench.commands.common import one_line_errors
+from bench.commands.common import AsJson, one_line_errors
 
 
 def schema(
@@ -23,17 +23,28 @@ def schema(
         typer.echo(json.dumps(json_schema(name), indent=2))
 
 
-def verify(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Result directory.")]) -> None:
-    """Recompute percentiles and counts of a result directory; exit code 4 when they disagree with what it says."""
+def verify(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Result directory.")], as_json: AsJson = False
+) -> None:
+    """Check digests and schemas of a result directory, recompute percentiles, counts, verdicts and analysis.
+
+    Exit code 4 when they disagree with what it says.
+    """
     with one_line_errors():
+        from bench import checksums
         from bench.exit_codes import EXIT_INVALID
         from bench.results import RunResult
         from bench.verify import disagreements
 
         result = RunResult(directory)
         found = list(disagreements(result))
-        for line in found:
-            typer.echo(line, err=True)
+        if as_json:
+            typer.echo(json.dumps({"trials": len(result.trials), "disagreements": found}, indent=2))
+        else:
+            for line in found:
+                typer.echo(line, err=True)
         if found:
             raise typer.Exit(EXIT_INVALID)
-        typer.echo(f"{directory}: {len(result.trials)} trials agree with their histograms and windows")
+        if not as_json:
+            digests = "" if (directory / checksums.FILE_NAME).is_file() else f"; it has no {checksums.FILE_NAME}"
+            typer.echo(f"{directory}: {len(result.trials)} trials agree with their histograms and windows{digests}")

@@ -157,18 +157,32 @@ def edit(path: Path, change: Any) -> None:
     path.write_text(json.dumps(content))
 
 
-def test_verify_finds_what_was_changed(finished: Path) -> None:
+def test_verify_finds_every_file_that_is_not_what_it_was(finished: Path) -> None:
     first, second = sorted((finished / "trials").iterdir())
+    (first / "verdict.json").write_text((first / "verdict.json").read_text() + "\n")
+    (second / "system.log").unlink()
+    result = call("verify", finished, "--json")
+    assert result.exit_code == 4
+    assert json.loads(result.stdout)["disagreements"] == [
+        f"trials/{first.name}/verdict.json: changed since the run ended",
+        f"trials/{second.name}/system.log: is missing",
+    ]
+
+
+def test_verify_finds_what_contradicts_itself(finished: Path) -> None:
+    first, second = sorted((finished / "trials").iterdir())
+    (finished / "checksums.sha256").unlink()
     edit(first / "summary.json", lambda summary: summary["produce"]["response_ns"].update(p99=1))
     edit(second / "summary.json", lambda summary: summary["delivery"].update(acked=301))
     (second / "hist" / "send_delay.hlog").unlink()
     result = call("verify", finished)
     assert result.exit_code == 4
     lines = result.stderr.splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert lines[0].startswith(f"{first.name}: produce_response: summary and histogram log disagree: p99 1 is 1")
     assert lines[1].startswith(f"{second.name}: send_delay: the histogram log cannot be read: ")
     assert lines[2] == f"{second.name}: acked: windows add up to 300, the summary says 301"
+    assert lines[3].startswith("analysis.json: cells")
     (first / "summary.json").unlink()
     assert f"{first.name}: the manifest says done, and summary.json is missing" in list(
         disagreements(RunResult(finished))
