@@ -216,6 +216,6 @@ def _warnings(cells: Sequence[CellAnalysis], noise: Sequence[Noise]) -> Iterable
             yield f"{cell.cell}: unstable from trial to trial ({', '.join(unstable)}); run more or longer trials"
     fewest = min((cell.n_used for cell in cells if cell.n_used), default=LEAST_FOR_INTERVAL)
     if fewest < LEAST_FOR_INTERVAL:
-        yield f"with {fewest} trials of a cell there is no interval; trials.n: {LEAST_FOR_INTERVAL} gives one"
+        yield f"a cell has only {fewest} of the {LEAST_FOR_INTERVAL} trials that an interval takes; raise trials.n"
     if len(cells) > 1 and not any(item.bound95_ratio is not None for item in noise):
         yield "the noise is not known: it takes three A/A pairs (trials.a_a: true and trials.n: 3 or more)"

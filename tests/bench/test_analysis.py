@@ -52,7 +52,7 @@ def test_a_cells_figure_is_the_median_of_its_trials() -> None:
 def test_too_few_trials_give_no_interval_and_say_so() -> None:
     analysis = analysis_of([summary(block, dict(ONE)) for block in (1, 2, 3)])
     assert metric_of(analysis, 0, "produce.p99").ci95 is None
-    assert any("no interval" in warning for warning in analysis.warnings)
+    assert any("only 3 of the 5 trials" in warning for warning in analysis.warnings)
 
 
 def test_invalid_trials_count_for_nothing_and_twins_for_the_noise_alone() -> None:
