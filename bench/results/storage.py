@@ -94,7 +94,7 @@ class CacheUse(Model):
     resident_bytes: int | None = Field(default=None, description="how much of them the page cache held then")
     resident_method: Literal["cachestat", "mincore"] | None = None
     limit_bytes: int | None = Field(default=None, description="storage.cache_limit of the system's control group")
-    drop: CacheDrop = Field(default="kept", description="whether the host's page cache was dropped before the block")
+    drop: CacheDrop = Field(default="kept", description="whether the host's page cache was emptied before the trial")
 
 
 class WritebackUse(Model):
