@@ -76,6 +76,11 @@ __all__ = [
 
 WORKLOAD_SCHEMA: Final = "bench.workload/1"
 COMMAND_PLACES: Final = ("{port}", "{data_directory}")
+# Which broker this is, where it listens and where it writes. (storage.target names the directory.)
+_SET_BY_THE_RUN: Final = (
+    "advertised.listeners", "broker.id", "controller.listener.names", "controller.quorum.voters", "listeners",
+    "log.dir", "log.dirs", "node.id", "process.roles", "zookeeper.connect",
+)  # fmt: skip
 
 Scalar = str | int | float | bool
 
@@ -312,6 +317,9 @@ class SystemUnderTest(Part):
             raise KeyFaultError("version", text=f"is for kind: apache-kafka; {self.kind} runs as it is")
         if self.kind != "highwater" and self.source is not None:
             raise KeyFaultError("source", text="is for kind: highwater")
+        for name in self.config:
+            if name in _SET_BY_THE_RUN:
+                raise KeyFaultError("config", name, text="cannot be set here: the run sets it")
         if self.kind == "external" and self.config:
             raise KeyFaultError("config", text="cannot be applied to an external cluster; leave it out")
         if self.kind == "command" and self.config:

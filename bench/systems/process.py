@@ -163,7 +163,8 @@ class SystemProcess:
         if (refused := refused_configuration(printed)) is not None:
             return UsageError(f"{self.name} refuses to start: {refused}")
         if self._process.returncode == _USAGE_EXIT_CODE:
-            return UsageError(f"{self.name} refuses to start: {self._last_words()}")
+            said = self._last_words().removeprefix("error: ")
+            return UsageError(f"{self.name} refuses to start: {said}")
         return TrialError(str(self.problem()))
 
     def _last_words(self) -> str:

@@ -150,6 +150,10 @@ from tests.bench.test_specification import complaint, document, read
             "w.yaml:6: topics.replication: 3 copies need as many brokers; system.nodes is 1",
         ),
         ({"system": "{version: '4'}"}, "w.yaml:6: system.version: is for kind: apache-kafka; highwater runs as it is"),
+        (
+            {"system": "{config: {log.dirs: /data}}"},
+            "w.yaml:6: system.config.log.dirs: cannot be set here: the run sets it",
+        ),
         ({"system": "{kind: apache-kafka, source: /x}"}, "w.yaml:6: system.source: is for kind: highwater"),
         ({"system": "{command: x}"}, "w.yaml:6: system.command: is for kind: command"),
         (

@@ -99,7 +99,7 @@ def test_a_command_line_is_told_a_port_and_a_directory(tmp_path: Path) -> None:
     [
         (
             {"config": {"segment.byte": 1}},
-            "the broker refuses to start: error: --property: segment.byte is not a property of a Kafka broker",
+            "the broker refuses to start: --property: segment.byte is not a property of a Kafka broker",
         ),
         ({"kind": "command", "command": "no-such-broker {port}"}, "system.command: no program no-such-broker here"),
         ({"source": "/nowhere"}, "system.source: /nowhere holds no highwater.py and no broker/; name a checkout"),
