@@ -88,7 +88,7 @@ def calibrate(
             ceilings = _ceilings(specification, launcher, wanted.repeats, tell, notes)
             tell("storage")
             storage = [*_storage(specification, facts)]
-        noise, launchers, exit_code = _pairs(specification, out, wanted, observer)
+        noise, launchers, exit_code = _pairs(specification, out, wanted, observer, notes)
         if specification is not None and wanted.pairs and not noise:
             notes.append(f"the noise is not known: the trials in {PAIRS}/ are not valid, or fewer than a pair")
         calibration = Calibration(
@@ -210,14 +210,17 @@ def _storage(specification: Specification | None, facts: Facts) -> Iterator[Targ
 
 
 def _pairs(
-    specification: Specification | None, out: Path, wanted: Wanted, observer: Observer
+    specification: Specification | None, out: Path, wanted: Wanted, observer: Observer, notes: list[str]
 ) -> tuple[list[Noise], list[Comparison], int]:
     if specification is None or not wanted.pairs:
         return [], [], 0
     with ExitStack() as stack:
         launchers: dict[str, Launcher] = {LauncherKind.PROCESS.value: stack.enter_context(ProcessLauncher())}
         if wanted.spark is not None:
-            launchers[LauncherKind.SPARK.value] = stack.enter_context(SparkLauncher(master=wanted.spark))
+            try:
+                launchers[LauncherKind.SPARK.value] = stack.enter_context(SparkLauncher(master=wanted.spark))
+            except LoadSetupError as error:
+                notes.append(f"Spark is not compared: {error}")
 
         def launcher_of(planned: PlannedTrial) -> Launcher:
             return launchers[str(planned.plan.factors[_LAUNCHER])]

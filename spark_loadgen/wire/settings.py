@@ -25,7 +25,8 @@ class WireSettings:
     """acks: -1 for all. A batch leaves when it is full or `linger_ns` after its first record was due."""
 
     acks: int = -1
-    batch_bytes: int = 1_000_000
+    batch_size_bytes: int = 1_000_000
+    message_max_bytes: int = 1_000_000
     batch_records_max: int = 1_000_000
     linger_ns: int = 5_000_000
     in_flight_max: int = 5
@@ -33,6 +34,11 @@ class WireSettings:
     delivery_timeout_ms: int = 300_000
     send_buffer_bytes: int = 0
     client_id: str = "highwater-producer"
+
+    @property
+    def batch_bytes(self) -> int:
+        """What a batch may take; a single record may take more."""
+        return min(self.batch_size_bytes, self.message_max_bytes)
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> WireSettings:
@@ -90,9 +96,9 @@ _DELIVERY: Final = ("delivery_timeout_ms", _whole(1, 1 << 31))
 _KNOWN: Final[dict[str, tuple[str, Callable[[str, str], int | str]]]] = {
     "acks": ("acks", _acks),
     "request.required.acks": ("acks", _acks),
-    "batch.size": ("batch_bytes", _whole(1, _BATCH_BYTES_MAX)),
+    "batch.size": ("batch_size_bytes", _whole(1, _BATCH_BYTES_MAX)),
     "batch.num.messages": ("batch_records_max", _whole(1, 1_000_000)),
-    "message.max.bytes": ("batch_bytes", _whole(1000, _BATCH_BYTES_MAX)),
+    "message.max.bytes": ("message_max_bytes", _whole(1000, _BATCH_BYTES_MAX)),
     "linger.ms": _LINGER,
     "queue.buffering.max.ms": _LINGER,
     "max.in.flight": _IN_FLIGHT,
