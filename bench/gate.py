@@ -150,7 +150,7 @@ def settle(first: Evaluation, confirmations: Sequence[Evaluation], policy: Polic
         return Outcome(
             "invalid",
             EXIT_INVALID,
-            f"only {short[0].pairs_valid} of {short[0].pairs} pairs are valid, and {policy.pairs.min} are needed",
+            f"{short[0].pairs_valid} valid pairs of {short[0].pairs}, and {policy.pairs.min} are needed",
         )
     standing = first.worse
     for number, confirmation in enumerate(confirmations, start=1):

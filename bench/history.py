@@ -12,6 +12,7 @@ to freeze: a change is looked for in the whole series, and what is known and acc
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -114,7 +115,9 @@ class Series:
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Append one. Raises UsageError for a metric or a run that the series does not have."""
         if acknowledgement.column not in (columns := self.columns()):
-            raise UsageError(f"{acknowledgement.column} is no metric of {self.path}; it has {', '.join(columns)}")
+            near = difflib.get_close_matches(acknowledgement.column, columns, n=1)
+            hint = f'did you mean "{near[0]}"?' if near else "its first line names them"
+            raise UsageError(f"{acknowledgement.column} is no metric of {self.path}; {hint}")
         if not any(_is_at(item, acknowledgement.place) for item in self.rows()):
             raise UsageError(f"{acknowledgement.place} is neither the time nor the commit of a run in {self.path}")
         with self._acknowledged_path.open("a", encoding="utf-8") as file:

@@ -115,7 +115,7 @@ def _verdict(trial: TrialResult) -> Iterator[str]:
 
 
 def _analysis(result: RunResult) -> Iterator[str]:
-    """An analysis is a pure function of the summaries and its seed, so it can be made again."""
+    """An analysis is a pure function of the summaries and its seed, so its figures can be made again."""
     try:
         stored = result.analysis()
     except ResultDirectoryError as error:
@@ -124,10 +124,25 @@ def _analysis(result: RunResult) -> Iterator[str]:
     if stored is None or not stored.complete:
         return
     factors = {cell.cell: cell.factors for cell in stored.cells}
-    made = analyse(factors, [trial.summary for trial in result.trials], seed=stored.seed, complete=True)
-    if made != stored:
-        wrong = [name for name in Analysis.model_fields if getattr(made, name) != getattr(stored, name)]
-        yield f"analysis.json: {', '.join(wrong)}: not what the trials give; made again it says something else"
+    made = _figures(analyse(factors, [trial.summary for trial in result.trials], seed=stored.seed, complete=True))
+    for what, figures in _figures(stored).items():
+        if made.get(what) != figures:
+            yield f"analysis.json: {what}: says {figures}, and the trials give {made.get(what, 'no such figure')}"
+
+
+def _figures(analysis: Analysis) -> dict[str, object]:
+    """What an analysis claims, without its words, which another version may choose otherwise."""
+    estimates = {
+        f"{cell.cell} {item.metric}": (item.value, item.n_trials, item.ci95)
+        for cell in analysis.cells
+        for item in cell.metrics
+    }
+    noise = {f"noise of {item.metric}": (item.ratios, item.bound95_ratio) for item in analysis.noise}
+    comparisons = {
+        f"{item.head} against {item.base} {item.metric}": (item.ratio, item.ci95, item.n_pairs)
+        for item in analysis.comparisons
+    }
+    return {**estimates, **noise, **comparisons}
 
 
 def _unreadable(*readers: Callable[[], object]) -> Iterator[str]:

@@ -99,7 +99,7 @@ def test_an_invalid_trial_takes_its_pair_with_it() -> None:
     assert settled(evaluate(spoilt(run(1.0, 8), 2)))[0] == "pass"
     broken = gate.settle(evaluate(spoilt(run(1.0, 8), 4)), [], POLICY, strict=False)
     assert (broken.state, broken.exit_code) == ("invalid", 4)
-    assert broken.text == "only 4 of 8 pairs are valid, and 5 are needed"
+    assert broken.text == "4 valid pairs of 8, and 5 are needed"
 
 
 def test_decided_stops_and_undecided_goes_on() -> None:
