@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from bench.errors import UsageError
 from bench.layers import INCLUDE
 from bench.policy import POLICY_SCHEMA, Policy
-from bench.results import Analysis, Manifest, StorageProbes, TrialSummary
+from bench.results import CALIBRATION_SCHEMA, Analysis, Calibration, Manifest, StorageProbes, TrialSummary
 from bench.results.storage import PROBES_SCHEMA
 from bench.workload import WORKLOAD_SCHEMA, Workload
 
@@ -45,6 +45,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "summary": lambda: _of(TrialSummary, "bench.summary/1"),
     "analysis": lambda: _of(Analysis, "bench.analysis/1"),
     "probes": lambda: _of(StorageProbes, PROBES_SCHEMA),
+    "calibration": lambda: _of(Calibration, CALIBRATION_SCHEMA),
     "gate-policy": lambda: _of(Policy, POLICY_SCHEMA),
 }
 

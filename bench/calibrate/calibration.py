@@ -226,7 +226,7 @@ def _pairs(
             return launchers[str(planned.plan.factors[_LAUNCHER])]
 
         manifest = run_plan(
-            make_plan(_by_launcher(specification, list(launchers), wanted.pairs), _SEED),
+            make_plan(by_launcher(specification, list(launchers), wanted.pairs), _SEED),
             out / PAIRS,
             launcher=LauncherChoice(LauncherKind.PROCESS),
             observer=observer,
@@ -238,7 +238,7 @@ def _pairs(
     return analysis.noise, analysis.comparisons, manifest.exit_code or 0
 
 
-def _by_launcher(specification: Specification, launchers: list[str], pairs: int) -> Specification:
+def by_launcher(specification: Specification, launchers: list[str], pairs: int) -> Specification:
     """The first cell of a workload once for each launcher. One cell alone is paired with itself, so it runs twice."""
     workload = specification.cells[0].workload
     trials = workload.trials.model_copy(

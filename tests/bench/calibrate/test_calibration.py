@@ -9,15 +9,17 @@ from typer.testing import CliRunner
 
 from bench.calibrate import calibration as module
 from bench.calibrate import ceiling
-from bench.calibrate.calibration import Wanted, calibrate
+from bench.calibrate.calibration import Wanted, by_launcher, calibrate
 from bench.calibrate.loopback import measure_loopback
 from bench.calibrate.use import ceiling_per_s, check_host, host_facts, load_calibration, shape_of
 from bench.cli import app
 from bench.errors import NotComparableError, UsageError
+from bench.plan import make_plan
 from bench.policy import load_policy, noise_from
 from bench.progress import Observer
 from bench.results import Noise
 from bench.specification import load_specification
+from bench.workload_values import FixedSize as FixedSizeOfRecords
 from spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, LoadPlan, OpenSchedule, ProcessLauncher
 from tuning.facts import collect
 
@@ -120,6 +122,20 @@ def test_a_calibration_of_another_host_is_refused(
     check_host(made, here)
     with pytest.raises(NotComparableError, match=r"cpu.model was .* and is 'another'; calibrate anew"):
         check_host(made, here | {"cpu.model": "another"})
+
+
+def test_pairs_are_blocks_of_both_launchers_and_a_twin(workload: Path) -> None:
+    plan = make_plan(by_launcher(load_specification(workload), ["process", "spark"], pairs=3), 1)
+    for block in (1, 2, 3):
+        trials = [trial.plan for trial in plan.trials if trial.plan.block == block]
+        assert sorted(trial.factors["launcher"] for trial in trials if trial.role == "measure") == ["process", "spark"]
+        assert len([trial for trial in trials if trial.role == "a_a"]) == 1
+    assert {trial.cell.workload.records.size for trial in plan.trials} == {FixedSizeOfRecords(size_bytes=100)}
+
+
+def test_one_launcher_alone_is_paired_with_itself(workload: Path) -> None:
+    plan = make_plan(by_launcher(load_specification(workload), ["process"], pairs=3), 1)
+    assert [trial.plan.role for trial in plan.trials] == ["measure"] * 6
 
 
 def test_the_gate_takes_its_noise_from_a_calibration(
