@@ -19,7 +19,7 @@ from reports.host import host_figures
 from reports.intervals import interval_figures
 from reports.overview import overview_blocks
 from reports.phases import phase_blocks
-from reports.quantity import as_sentence
+from reports.quantity import as_sentence, plural
 from reports.roofline import roofline_figures
 from reports.spectrum import spectrum_figures
 from reports.storage import storage_blocks
@@ -40,6 +40,7 @@ send. Long lines are drawn with fewer points (MinMaxLTTB), and always keep their
 Few trials show large differences only. A difference that is not shown is not thereby shown to be absent.
 An open load below saturation says how the broker behaves at that load, not how much it could carry.
 """.splitlines()
+_MOST_WARNINGS: Final = 8
 _SHARED_HOST: Final = (
     "The load generator ran on the same host as the driver and shared its cores with whatever else ran there."
 )
@@ -96,8 +97,20 @@ def _charts(name: str, title: str, figures: Sequence[Figure], nav: str = "") -> 
 
 def _warnings(run: Run) -> list[Block]:
     """What the analysis wants known before anything is quoted."""
-    texts = run.analysis.warnings if run.analysis else []
-    return [Bullets([Bullet(as_sentence(text)) for text in texts])] if texts else []
+    texts = [_with_label(run, text) for text in (run.analysis.warnings if run.analysis else [])]
+    more = (
+        [f"And {plural(len(texts) - _MOST_WARNINGS, 'more warning')} like these."]
+        if len(texts) > _MOST_WARNINGS
+        else []
+    )
+    return [Bullets([Bullet(text) for text in (*texts[:_MOST_WARNINGS], *more)])] if texts else []
+
+
+def _with_label(run: Run, warning: str) -> str:
+    """A warning of one cell begins with its key, which the report calls otherwise."""
+    key, colon, rest = warning.partition(": ")
+    known = any(cell.key == key for cell in run.cells)
+    return f"{run.label(key)}: {rest}." if colon and known else as_sentence(warning)
 
 
 def _setup(run: Run) -> list[Block]:

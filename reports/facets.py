@@ -52,7 +52,8 @@ def facet_figures(run: Run, wanted: FacetKeys) -> list[Figure]:
     x = axes.categories(run.factors[keys.x], names)
     colours = [scalar_text(v) for v in _values(run, keys.colour)] if keys.colour else [_ALL]
     views = [View(m.name, _panels(run, keys, m, grid, x, colours)) for m in found]
-    columns = max(1, len({column for _, column in grid}))
+    columns = len({column for _, column in grid})
+    aligned = 1 < columns <= _MOST_COLUMNS
     title = "Every cell by its factors"
     finding = _reading(run, keys)
     rows = [
@@ -78,8 +79,8 @@ def facet_figures(run: Run, wanted: FacetKeys) -> list[Figure]:
             legend,
             note="Small dots are trials, the line joins their medians, brackets are 95 % intervals; a cross is a cell "
             "without a usable trial. All panels have the same axes.",
-            layout="half" if len(grid) == 1 else "full" if columns <= _MOST_COLUMNS else "many",
-            columns=columns if columns <= _MOST_COLUMNS else 0,
+            layout="half" if len(grid) == 1 else "full" if aligned else "many",
+            columns=columns if aligned else 0,
         )
     ]
 
@@ -145,7 +146,8 @@ def _panels(
     make = axes.logarithmic if measure.unit == "ms" else axes.linear
     y = make(f"{measure.title}, {measure.unit}", measure.unit, measured)
     places = [scalar_text(v) for v in _values(run, keys.x)]
-    size = _WIDE if len(grid) == 1 else SMALL
+    large = len(grid) == 1 or len({column for _, column in grid}) == 2
+    size = _WIDE if large else SMALL
     panels = []
     for number, ((row, column), cells) in enumerate(grid.items(), start=1):
         title = " · ".join(filter(None, (row, column)))

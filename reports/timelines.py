@@ -159,11 +159,9 @@ def time_figure(run: Run, timeline: Timeline) -> Figure | None:
             moments=_moments(lines.typical),
         )
         panels.append(Panel(lines.cell.caption, drawing))
-    note = (
-        "Thick: one trial, the median one. Thin: the other trials. "
-        if timeline.others
-        else "One trial, the median one. "
-    )
+    others = timeline.others and any(len(lines.trials) > 1 for lines in found)
+    drawn = "Thick: one trial, the median one. Thin: the other trials." if others else "One trial, the median one."
+    note = f"{drawn} All panels have the same axes." if len(found) > 1 else drawn
     return Figure(
         timeline.name,
         timeline.title,
@@ -171,9 +169,9 @@ def time_figure(run: Run, timeline: Timeline) -> Figure | None:
         [View("", panels)],
         _table(found, timeline, known_quantities),
         [LegendItem(slot, q, swatch(slot, solid=True, line=True)) for _, slot, q in known_quantities]
-        if len(known_quantities) > 1
+        if len(timeline.quantities) > 1
         else [],
-        note=note + "All panels have the same axes.",
+        note=note,
         layout=layout,
     )
 
