@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.plan import RUN_OVERHEAD_S, Plan, trial_duration_s
-from bench.progress import Observer, headline, label, outcome, progress_line
+from bench.progress import Observer, Skips, headline, label, outcome, progress_line
 from bench.results import TrialPlan, TrialSummary
 from bench.units import human_duration
 from spark_loadgen import Progress
@@ -35,6 +35,7 @@ class LiveObserver(Observer):
     def __init__(self, console: Console, plan: Plan) -> None:
         self._console = console
         self._expected_s = [float(trial_duration_s(trial.cell.workload)) for trial in plan.trials]
+        self._skips = Skips()
         self._trials = len(plan.trials)
         self._number = 0
         self._cell = ""
@@ -70,6 +71,8 @@ class LiveObserver(Observer):
     def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
         if trial.status == "skipped":
             self._expected_s[number - 1] = 0.0
+            if self._skips.told_before(trial):
+                return
         elif trial.status == "done":
             took_s = time.monotonic() - self._trial_started_s
             # What a trial costs beside its load is the host's; the first ones teach what to expect of the rest.

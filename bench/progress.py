@@ -52,6 +52,7 @@ class PlainObserver(Observer):
         self._trials = 0
         self._number = 0
         self._told_s = 0.0
+        self._skips = Skips()
 
     def run_started(self, plan: Plan, out: Path, master: str) -> None:
         self._trials = len(plan.trials)
@@ -66,10 +67,27 @@ class PlainObserver(Observer):
             self._say(f"trial {self._number}/{self._trials} {progress_line(progress)}")
 
     def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
+        if self._skips.told_before(trial):
+            return
         self._say(f"trial {number}/{self._trials} {label(trial)}: {'; '.join(outcome(trial, summary))}")
 
     def _say(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
+
+
+class Skips:
+    """A cell that is decided early has many trials left, and one line is enough for them."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str | None]] = set()
+
+    def told_before(self, trial: TrialPlan) -> bool:
+        """Whether a trial of the same cell was skipped for the same reason before."""
+        if trial.status != "skipped":
+            return False
+        told = (label(trial), trial.error) in self._told
+        self._told.add((label(trial), trial.error))
+        return told
 
 
 def label(trial: TrialPlan) -> str:

@@ -63,6 +63,7 @@ def test_logs_get_a_line_now_and_then_and_one_per_trial() -> None:
         observer.load(PROGRESS)
     twin = plan.trials[0].plan.model_copy(update={"role": "a_a", "status": "skipped", "error": "decided"})
     observer.trial_ended(2, twin, None)
+    observer.trial_ended(3, twin, None)  # one line is enough for all trials of a cell that is decided
     lines = log.getvalue().splitlines()
     assert len(lines) == 4
     assert lines[1].startswith("trial 1/2 measure 2/3 s · 98 of 100/s · p50 2 ms p99 8.76 ms · lag 7 · 2 outstanding")
@@ -75,6 +76,6 @@ def test_the_live_line_follows_a_search_beyond_its_expected_length() -> None:
     with LiveObserver(Console(file=screen, force_terminal=True, width=100, highlight=False), plan) as live:
         for number in range(1, 5):
             live.trial_started(number, plan.trials[0].plan)
-            done = plan.trials[0].plan.model_copy(update={"status": "done" if number < 4 else "skipped"})
+            done = plan.trials[0].plan.model_copy(update={"status": "failed" if number < 4 else "skipped"})
             live.trial_ended(number, done, None)
     assert "4/4 base" in screen.getvalue()

@@ -1,0 +1,139 @@
+"""`bench compare`, `env`, `export` and `gate` from the command line: exit codes, and one line for each mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from bench.cli import app
+from bench.results import Gate, RunResult, TrialSummary
+from tests.bench.fakes import MINIMAL
+from tests.reports.sample_run import Sample, write_sample
+
+RATE = "produce.achieved_per_s"
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def sample(directory: Path, times: float = 1.0) -> Path:
+    def change(item: TrialSummary) -> TrialSummary:
+        return item.model_copy(update={"achieved_per_s": item.achieved_per_s * times})
+
+    return write_sample(directory, Sample(axes={}, trials=6, measure_s=3, rate_per_s=200.0, change=change))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sample(tmp_path_factory.mktemp("base") / "base")
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sample(tmp_path_factory.mktemp("slow") / "slow", 0.7)
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = sample(tmp_path_factory.mktemp("elsewhere") / "elsewhere")
+    environment = json.loads((directory / "env.json").read_text())
+    environment["facts"]["kernel_release"] = "6.99"
+    (directory / "env.json").write_text(json.dumps(environment))
+    return directory
+
+
+def test_compare_for_people_comments_and_programs(base: Path, slow: Path) -> None:
+    shown = call("compare", base, slow, "--metric", RATE)
+    assert shown.exit_code == 0
+    assert "−30.0 %" in shown.stdout
+    assert "worse" in shown.stdout
+    assert "note the two were not interleaved" in shown.stdout
+    assert "| produce.achieved&#95;per&#95;s |" in call("compare", base, slow, "--metric", RATE, "--markdown").stdout
+    document = json.loads(call("compare", base, slow, "--metric", RATE, "--json").stdout)
+    assert (document["schema"], [item["verdict"] for item in document["metrics"]]) == ("bench.comparison/1", ["worse"])
+
+
+def test_other_conditions_are_exit_code_5(base: Path, elsewhere: Path) -> None:
+    refused = call("compare", base, elsewhere, "--metric", RATE)
+    assert refused.exit_code == 5
+    assert refused.stderr.startswith("error: the two were not measured under the same conditions")
+    assert "→ 6.99" in refused.stdout
+    assert call("compare", base, elsewhere, "--metric", RATE, "--allow-env-diff").exit_code == 0
+    assert call("env", "diff", base, elsewhere).exit_code == 5
+    assert call("env", "diff", base, base).exit_code == 0
+
+
+def test_env_shows_this_host_and_a_result(base: Path, tmp_path: Path) -> None:
+    here = json.loads(call("env", "show", "--json", "--storage", tmp_path).stdout)
+    assert len(here["key"]) == 12
+    assert here["facts"]["cpu.count"] >= 1
+    assert call("env", "show", base).stdout.startswith("environment ")
+
+
+def test_a_gate_over_two_directories_writes_its_files_and_exits_with_10(
+    base: Path, slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    policy = tmp_path / "gate.yaml"
+    policy.write_text(f"schema: bench.gate/1\ngate: {{{RATE}: {{floor: 5%}}}}\n")
+    result = call("gate", base, slow, "--policy", policy, "--out", tmp_path / "out")
+    assert result.exit_code == 10
+    assert "::error title=bench gate%3A regression::produce.achieved_per_s 42.9%25 worse" in result.stdout
+    gate = Gate.model_validate_json((tmp_path / "out" / "gate.json").read_text())
+    assert (gate.state, gate.confirmed) == ("regression", None)
+    assert (tmp_path / "out" / "gate.md").read_text().startswith("### ❌ regression")
+    passed = call(
+        "gate", base, base, "--policy", policy, "--out", tmp_path / "same", "--quiet", "--annotations", "none"
+    )
+    assert (passed.exit_code, passed.stdout) == (0, "")
+
+
+def test_a_dry_gate_runs_nothing(tmp_path: Path) -> None:
+    workload = tmp_path / "w.yaml"
+    workload.write_text(MINIMAL)
+    result = call("gate", "workload", "workload", "--workload", workload, "--out", tmp_path / "out", "--dry-run")
+    assert result.exit_code == 0
+    assert "at most 15 pairs, 5 at least; as many again for each confirmation" in result.stdout
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["compare", "BASE", "nowhere"], "nowhere is not a result directory"),
+        (["compare", "BASE:no", "BASE"], "has no cell 'no'; it has only"),
+        (["compare", "BASE", "BASE", "--metric", "p99"], "p99 is no metric; did you mean"),
+        (["env", "show", "--storage", "/no/such"], "--storage: /no/such is no directory"),
+        (["export", "BASE", "--to", "pyprf"], "--to: 'pyprf' is no format; did you mean pyperf?"),
+        (["export", "BASE", "--to", "parquet"], "--to parquet makes no text; name --out FILE"),
+        (["export", "BASE", "--to", "gab"], "--to gab makes several files; name --out FILE"),
+        (
+            ["gate", "BASE", "workload", "--out", "new"],
+            "is a result directory and the other side would be measured",
+        ),
+        (["gate", "workload", "workload", "--out", "new"], "name the workload to measure both with: --workload FILE"),
+        (["gate", "BASE", "BASE", "--out", "new", "--workload", "w"], "--workload: two result directories are judged"),
+        (["gate", "BASE", "BASE", "--out", "new", "--policy", "no.yaml"], "no.yaml: no such file"),
+    ],
+)
+def test_each_mistake_is_one_line(
+    arguments: list[str], told: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = call(*[argument.replace("BASE", str(base)) for argument in arguments])
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_exports_go_to_a_file_or_to_standard_output(base: Path, tmp_path: Path) -> None:
+    assert call("export", base, "--to", "csv").stdout.startswith("run,trial_id,cell,")
+    written = call("export", base, "--to", "gab", "--out", tmp_path / "x.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x-bigger.json", "x-smaller.json"]
+    assert len(written.stdout.splitlines()) == 2
+    assert len(RunResult(base).trials) == 6
