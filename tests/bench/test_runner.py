@@ -10,7 +10,7 @@ import pytest
 
 from bench import runner
 from bench.errors import TrialError, UsageError
-from bench.plan import Plan, make_plan
+from bench.plan import Plan, PlannedTrial, make_plan
 from bench.progress import Observer
 from bench.results import CanaryReading, Manifest, ResultWriter, RunResult
 from bench.runner import Run, Surroundings, check_slots, prepare
@@ -40,6 +40,7 @@ class Bench:
         self.systems = FakeSystems()
         self.client = FakeClient(self.launcher)
         self.stop = StopRequest()
+        self.launcher_of: Callable[[PlannedTrial], FakeLauncher] | None = None
 
     def run(self, keep_data: bool = False) -> Manifest:
         with StorageAreas(keep_data) as areas:
@@ -56,6 +57,7 @@ class Bench:
                 self.stop,
                 start=self.systems,
                 connect=self.client,
+                launcher_of=self.launcher_of,
             ).execute()
 
     def result(self) -> RunResult:
@@ -325,3 +327,55 @@ def test_an_external_cluster_that_does_not_answer(tmp_path: Path, monkeypatch: p
     bench = Bench(tmp_path, MINIMAL + "system: {kind: external, bootstrap_servers: '127.0.0.1:1'}\n")
     with StorageAreas() as areas, pytest.raises(UsageError, match=r"^no broker answers at 127\.0\.0\.1:1 within"):
         prepare(bench.plan, areas)
+
+
+def test_a_decided_cell_gets_no_more_trials_and_the_manifest_says_why(tmp_path: Path) -> None:
+    stop_when = "stop_when: {ci_halfwidth: 5%, of: produce.p99, min: 5}"
+    bench = Bench(tmp_path, TWO_CELLS.replace("n: 2", f"n: 8, {stop_when}"))
+    manifest = bench.run()
+    assert [trial.status for trial in manifest.trials] == ["done"] * 10 + ["skipped"] * 6
+    assert {trial.error for trial in manifest.trials[10:]} == {
+        "decided: produce.p99 is known to ±0.0% after 5 trials (trials.stop_when: ±5.0%)"
+    }
+    assert (manifest.status, manifest.exit_code) == ("done", 0)
+    assert len(bench.launcher.plans) == 10
+
+
+def test_twins_are_run_and_counted_for_the_noise_alone(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, TWO_CELLS.replace("a_a: false", "a_a: true").replace("n: 2", "n: 3"))
+    bench.run()
+    result = bench.result()
+    assert [len(trials) for trials in result.cells().values()] == [3, 3]
+    assert [twin.summary.cell for _, twin in result.a_a_pairs()] == ["acks=1", "acks=all", "acks=1"]
+    analysis = result.analysis()
+    assert analysis is not None
+    assert {noise.n_pairs for noise in analysis.noise} == {3}
+    assert [cell.n_trials for cell in analysis.cells] == [3, 3]
+
+
+def test_what_a_trial_was_besides_fast(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, TWO_CELLS + "slo: {produce.p99: '<1us', errors: '==0'}\n")
+    manifest = bench.run()
+    assert manifest.exit_code == 0, "an objective that is missed is a result"
+    result = bench.result()
+    summary = result.trials[0].summary
+    assert [(item.metric, item.bound, item.met) for item in summary.slo] == [
+        ("produce.p99", "<1us", False),
+        ("errors", "==0", True),
+    ]
+    assert summary.launcher == "spark local[2]"
+    assert [event.text for event in result.trials[0].events()][:2] == ["warmup", "measure"]
+    assert (result.trials[0].directory / "verdict.json").is_file()
+    assert [canary.block for canary in manifest.canaries] == [1, 2]
+    assert manifest.overhead is not None
+    assert manifest.overhead.load_s > 0
+    assert set(manifest.trials[0].steps_s) >= {"start_system", "start_load", "load", "drain", "write", "stop_system"}
+
+
+def test_each_trial_may_have_a_launcher_of_its_own(bench: Bench) -> None:
+    other = FakeLauncher()
+    other.name, other.plans = "processes", bench.launcher.plans
+    bench.launcher_of = lambda planned: other if planned.plan.cell == "acks=1" else bench.launcher
+    bench.run()
+    launchers = {trial.summary.cell: trial.summary.launcher for trial in bench.result().trials}
+    assert launchers == {"acks=1": "processes", "acks=all": "spark local[2]"}
