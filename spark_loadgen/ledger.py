@@ -19,7 +19,7 @@ from spark_loadgen.windows import SECOND_NS, SecondMeter, Windows
 
 _SAMPLES_PER_S: Final = 20_000
 # Of a closed loop, whose rate nobody knows before: as many a second or fewer on present machines.
-_CLOSED_LOOP_STRIDE: Final = 64
+_CLOSED_LOOP_STRIDE: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
