@@ -39,7 +39,7 @@ class LiveObserver(Observer):
         self._trials = len(plan.trials)
         self._number = 0
         self._cell = ""
-        self._step = f"starting Spark, about {RUN_OVERHEAD_S} s"
+        self._step = "starting the load generator"
         self._progress: Progress | None = None
         self._started_s = self._trial_started_s = time.monotonic()
         self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=True)

@@ -50,6 +50,7 @@ def test_estimates_grow_with_what_is_asked() -> None:
     made = plan(1, MINIMAL)
     assert made.tasks == 2
     assert made.duration_s > 2 * 3
+    assert made.duration_s > plan(1, MINIMAL + "storage: {probe: false}\n").duration_s
     assert made.log_bytes("temporary", kept=False) >= 300 * 100
     assert made.log_bytes("temporary", kept=True) == 2 * made.log_bytes("temporary", kept=False)
     assert made.log_bytes("other", kept=True) == 0
