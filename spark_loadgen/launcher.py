@@ -51,8 +51,10 @@ _MASTER: Final = re.compile(
 )
 _SETUP_ERROR: Final = f"{LoadSetupError.__module__}.{LoadSetupError.__qualname__}: "
 _CONNECT_TIMEOUT_S: Final = 5
-_PATIENCE_S: Final = 30
+_PATIENCE_S: Final = 60
 _PATIENCE_WITH_CONTAINERS_S: Final = 180
+# Executors that are there may be slow: on a busy host Python and its packages take their time.
+_PATIENCE_WITH_EXECUTORS_S: Final = 180
 _POLL_S: Final = 0.1
 
 
@@ -184,11 +186,19 @@ class SparkLauncher:
 
         partitions = max(1, self.slots if self._in_driver_process else 8)
         job = Background(lambda: context.parallelize(range(partitions), partitions).mapPartitions(probe).collect())
-        if not job.finished.wait(self._patience_s):
-            raise LoadSetupError(
-                f"the Spark master {self.master} gave no executor within {self._patience_s} s: "
-                "start workers for it, or free some"
-            )
+        come_by_s = time.monotonic() + self._patience_s
+        answer_by_s = come_by_s + _PATIENCE_WITH_EXECUTORS_S
+        while not job.finished.wait(_POLL_S):
+            now_s = time.monotonic()
+            if now_s > come_by_s and self.slots == 0:
+                raise LoadSetupError(
+                    f"the Spark master {self.master} gave no executor within {self._patience_s} s: "
+                    "start workers for it, or free some"
+                )
+            if now_s > answer_by_s:
+                raise LoadSetupError(
+                    f"the executors of {self.master} do not come to running a Python task; see its log"
+                )
         try:
             missing = job.result()
         except Exception as error:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
 
 import psutil
 import pytest
 
-from spark_loadgen import LoadSetupError, SparkLauncher
+from spark_loadgen import LoadFailed, LoadSetupError, Progress, SparkLauncher
 from spark_loadgen.java import find_java
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.standalone import standalone_spark
@@ -40,8 +41,21 @@ def test_a_cluster_with_executors_of_its_own(make_plan: PlanMaker, tmp_path: Pat
         with SparkLauncher(cluster.url, spark_conf=settings) as spark:
             assert spark.slots == 2
             result = spark.run(make_plan(measure_s=1))
+            with pytest.raises(LoadFailed) as caught:
+                spark.run(make_plan(measure_s=60), on_progress=kill_an_executor)
     assert (result.delivery.received, result.delivery.lost) == (2000, 0)
     assert result.e2e_clock == "same_host_monotonic"
+    assert re.fullmatch(r"a load task died: .+", str(caught.value))
+
+
+def kill_an_executor(progress: Progress) -> None:
+    if progress.acked:
+        for process in psutil.Process().children(recursive=True):
+            if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in (
+                process.as_dict(["cmdline"])["cmdline"] or []
+            ):
+                process.kill()
+                return
 
 
 def test_a_master_that_does_not_answer() -> None:
