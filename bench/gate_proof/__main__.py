@@ -73,7 +73,7 @@ def main(
             typer.echo(f"{slower:g} % gate {number}: {outcome.state} in {outcome.wall_s:.0f} s; {outcome.text}")
         found = [outcome for outcome in read(path) if outcome.slower_percent in wanted]
         if found:
-            to.write_text(report(found, f"python -m bench.gate_proof {shlex.join(_arguments())}".strip()), "utf-8")
+            to.write_text(report(found, f"python -m bench.gate_proof --slowdowns {slowdowns} --gates {gates}"), "utf-8")
             typer.echo(f"{len(found)} gates: {to}")
 
 
@@ -86,10 +86,6 @@ def _order(slowdowns: list[float], gates: int) -> list[tuple[float, int]]:
         shuffle.shuffle(found)
         order += [(slower, number) for slower in found]
     return order
-
-
-def _arguments() -> list[str]:
-    return [argument for argument in sys.argv[1:] if not argument.startswith("--minutes")]
 
 
 def _one(kept: Path, slower: float, number: int) -> Outcome:
