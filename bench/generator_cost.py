@@ -3,8 +3,8 @@
 Both send to librdkafka's in-memory mock broker, which runs in a process of its own, at full speed, one after the other
 and in turns, so that what drifts on the host is not charged to one of them. The bare loop is as lean as Python allows:
 the same values made before, `produce(topic, value)` without a callback, `poll(0)` every thousand records. The generator
-stamps each record, times one in 128 and accounts for all of them. Compared per CPU second of the whole process, with the
-client's own threads. A second table has the cost at rates of an open loop, where keeping the schedule counts.
+stamps each record, times one in 128 and accounts for all. Compared by CPU second of the whole process, which includes
+the client's own threads. A second table has the cost at rates of an open loop, where keeping the schedule counts.
 """
 
 from __future__ import annotations
