@@ -60,13 +60,11 @@ def search_section(search: Search) -> Section:
     """The answer in a sentence, the bracket, the limit that failed, and every rate that was tried."""
     passing, failing = search.last_passing_per_s, search.first_failing_per_s
     if passing is None:
-        answer = f"Not even {whole(search.min_per_s)} records/s met the objectives."
+        answer = f"Not even {whole(search.min_per_s)} records/s was sustained."
     elif failing is None:
-        answer = (
-            f"{whole(passing)} records/s, the highest rate that was tried, met the objectives: the limit lies above."
-        )
+        answer = f"{whole(passing)} records/s, the highest rate that was tried, was sustained: the limit lies above."
     else:
-        answer = f"{whole(passing)} records/s is the highest rate that met the objectives; {whole(failing)}/s did not."
+        answer = f"{whole(passing)} records/s is the highest rate that was sustained; {whole(failing)}/s was not."
     if search.status != "answered":
         answer = f"The search is {search.status}. So far: {answer}"
     facts = [

@@ -98,12 +98,9 @@ def _charts(name: str, title: str, figures: Sequence[Figure], nav: str = "") -> 
 def _warnings(run: Run) -> list[Block]:
     """What the analysis wants known before anything is quoted."""
     texts = [_with_label(run, text) for text in (run.analysis.warnings if run.analysis else [])]
-    more = (
-        [f"And {plural(len(texts) - _MOST_WARNINGS, 'more warning')} like these."]
-        if len(texts) > _MOST_WARNINGS
-        else []
-    )
-    return [Bullets([Bullet(text) for text in (*texts[:_MOST_WARNINGS], *more)])] if texts else []
+    if (beyond := len(texts) - _MOST_WARNINGS) > 0:
+        texts[_MOST_WARNINGS:] = [f"And {plural(beyond, 'more warning')} like these."]
+    return [Bullets([Bullet(text) for text in texts])] if texts else []
 
 
 def _with_label(run: Run, warning: str) -> str:

@@ -93,8 +93,14 @@ def overall(run: Run) -> Overall:
             for plan in wanted
             for problem in _problems(plan, finished.get(plan.trial_id), run.label(plan.cell), manifest.status)
         ],
-        remarks=[*_remarks(finished.values()), *skipped_sentences(run)],
+        remarks=[*_remarks(finished.values()), *skipped_sentences(run), *_of_a_search(run, states)],
     )
+
+
+def _of_a_search(run: Run, states: Sequence[str]) -> list[str]:
+    if run.result.search() is None or set(states) <= {"valid"}:
+        return []
+    return ["This was a search: trials at rates that are not sustained are how it finds the limit."]
 
 
 def _remarks(summaries: Iterable[TrialSummary]) -> list[str]:
