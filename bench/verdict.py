@@ -213,8 +213,8 @@ def _unsteady(evidence: Evidence) -> list[Reason]:
             check="steady.not_attained",
             value=round(steady.at_s, 1),
             limit=round(steady.at_s, 1),
-            text=f"never steady within {steady.at_s:.0f} s of warm-up: {steady.because}; raise phases.warmup.max, or "
-            "lower load.rate",
+            text=f"never steady within {steady.at_s:.0f} s of warm-up: {steady.because}; raise phases.warmup.max"
+            + (", or lower load.rate" if evidence.offered_per_s is not None else ""),
         )
     ]
 
@@ -229,7 +229,7 @@ def _oversubscribed(evidence: Evidence) -> list[Reason]:
             value=generator.slots,
             limit="cores of the host",
             text=f"{generator.slots} task slots share fewer cores, so load tasks wait for each other; "
-            "use --master local[CORES] or a cluster",
+            "use fewer producers and consumers, or more cores (a Spark cluster: --master)",
         )
     ]
 
