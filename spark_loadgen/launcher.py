@@ -7,7 +7,6 @@ the terminal stays the caller's, and when something breaks its last words can be
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import re
 import shutil
@@ -29,6 +28,7 @@ from spark_loadgen.model import LoadPlan, LoadResult, Progress
 from spark_loadgen.spark_errors import reason_of
 from spark_loadgen.supervision import Background, conduct
 from spark_loadgen.task import Job, Outcome, run_task
+from spark_loadgen.versions import task_versions
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -238,17 +238,13 @@ class SparkLauncher:
 
     def versions(self) -> dict[str, str]:
         """Of everything that makes the load."""
-        confluent_kafka = importlib.import_module("confluent_kafka")
         context = self._running()
         java: Any = context._jvm
         return {
-            "python": sys.version.split()[0],
+            **task_versions(),
             "spark": str(context.version),
             "java": str(java.java.lang.System.getProperty("java.version")),
             "java_source": self._java.source,
-            "confluent-kafka": str(confluent_kafka.__version__),
-            "librdkafka": str(confluent_kafka.libversion()[0]),
-            "numpy": str(importlib.import_module("numpy").__version__),
         }
 
     # -- loads ------------------------------------------------------------------------------------------------------

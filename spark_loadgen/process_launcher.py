@@ -6,7 +6,6 @@ So what Spark itself does to a measurement can be measured, and a machine withou
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import signal
 import subprocess
@@ -25,6 +24,7 @@ from spark_loadgen.errors import LoadFailed, LoadSetupError
 from spark_loadgen.model import LoadPlan, LoadResult, Progress
 from spark_loadgen.supervision import Background, conduct
 from spark_loadgen.task import Job, Outcome
+from spark_loadgen.versions import task_versions
 
 _LOOPBACK: Final = "127.0.0.1"
 _PROCESSES_MAX: Final = 1024
@@ -71,13 +71,7 @@ class ProcessLauncher:
 
     def versions(self) -> dict[str, str]:
         """Of everything that makes the load."""
-        confluent_kafka = importlib.import_module("confluent_kafka")
-        return {
-            "python": sys.version.split()[0],
-            "confluent-kafka": str(confluent_kafka.__version__),
-            "librdkafka": str(confluent_kafka.libversion()[0]),
-            "numpy": str(importlib.import_module("numpy").__version__),
-        }
+        return task_versions()
 
     def run(
         self,
