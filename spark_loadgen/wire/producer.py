@@ -29,7 +29,7 @@ from spark_loadgen.stamp import STAMP_BYTES
 from spark_loadgen.windows import SECOND_NS
 from spark_loadgen.wire.batch import HEADER_BYTES, BatchBuffer, BodyPool, encode_headers
 from spark_loadgen.wire.connection import Connection, fetch_cluster
-from spark_loadgen.wire.departures import ClosedDepartures, Departures, ScheduledDepartures
+from spark_loadgen.wire.departures import ClosedDepartures, Departure, Departures, ScheduledDepartures
 from spark_loadgen.wire.lanes import Batch, Lane
 from spark_loadgen.wire.protocol import (
     RETRIABLE,
@@ -161,7 +161,15 @@ class WireProducer:
         left = [batch for connection in self._connections.values() for _, _, batch, _ in connection.in_flight]
         left += [batch for lane in self._lanes for batch in lane.retries]
         for batch in left:
-            self._fail(batch, "no acknowledgement before the end of the load")
+            self._fail(batch.departure, "no acknowledgement before the end of the load")
+        if all(lane.leader < 0 for lane in self._lanes) and not channel.stop.is_set():
+            self._fail_next()
+
+    def _fail_next(self) -> None:
+        """Nobody is left to send to: the batch that was next has failed; those after it were never sent."""
+        if (departure := self._departures.take(self._elapsed_ns())) is not None:
+            self._sent += departure.count
+            self._fail(departure, "no broker leads its partition")
 
     def _step(self, channel: TaskChannel, until_ns: int) -> None:
         """Wait for the network, at the longest until an instant, and take what it brings; then the books."""
@@ -272,7 +280,7 @@ class WireProducer:
                 if error in STALE_METADATA:
                     lane.leader = -1
             else:
-                self._fail(batch, KafkaError(error).str())
+                self._fail(batch.departure, KafkaError(error).str())
 
     def _acknowledge(self, batch: Batch, acked_ns: int) -> None:
         self._acked += batch.departure.count
@@ -281,8 +289,8 @@ class WireProducer:
             self._ledger.record_sends(batch.timed_ns, sent_ns)
             self._ledger.record_acks(batch.timed_ns, sent_ns, np.full(len(sent_ns), acked_ns))
 
-    def _fail(self, batch: Batch, reason: str) -> None:
-        first, count = batch.departure.first, batch.departure.count
+    def _fail(self, departure: Departure, reason: str) -> None:
+        first, count = departure.first, departure.count
         self._failed_sequences.extend(range(first, first + count))
         self._ledger.errors[reason] += count
 
@@ -290,7 +298,7 @@ class WireProducer:
         limit_ns = elapsed_ns - self._settings.delivery_timeout_ms * 1_000_000
         for lane in self._lanes:
             for batch in lane.give_up(sent_before_ns=limit_ns):
-                self._fail(batch, f"not delivered within {self._settings.delivery_timeout_ms} ms")
+                self._fail(batch.departure, f"not delivered within {self._settings.delivery_timeout_ms} ms")
         oldest_ns = elapsed_ns - self._settings.request_timeout_ms * 1_000_000
         for broker, connection in list(self._connections.items()):
             if connection.in_flight and connection.in_flight[0][3] < oldest_ns:

@@ -15,7 +15,7 @@ BODIES = [f"body-{number:04}-{'x' * 67}".encode() for number in range(1000)]
 
 
 def buffer(bodies: list[bytes] = BODIES, batch_bytes: int = 1_000_000, records_max: int = 1_000_000) -> BatchBuffer:
-    pool = BodyPool(bodies, start=5, records_max=20_000)
+    pool = BodyPool(bodies, start=5, records_max=min(20_000, batch_bytes // (len(bodies[0]) + 24) + 1))
     return BatchBuffer(WORKER, MAGIC, pool, encode_headers([]), batch_bytes, records_max, room=64)
 
 
