@@ -22,6 +22,12 @@ def report(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Markdown instead, for a pull request's comment.")
     ] = False,
+    most: Annotated[
+        int | None,
+        typer.Option(
+            "--most", metavar="N", min=2000, help="Of Markdown, no more characters; a comment on GitHub holds 65536."
+        ),
+    ] = None,
     x: Annotated[str, typer.Option(metavar="FACTOR", help="Of the chart by factor: what goes along x.")] = "",
     colour: Annotated[str, typer.Option(metavar="FACTOR", help="… what colours tell apart.")] = "",
     columns: Annotated[str, typer.Option(metavar="FACTOR", help="… what columns tell apart.")] = "",
@@ -35,6 +41,10 @@ def report(
     from reports.facets import FacetKeys, UnknownFactorError
     from reports.side_by_side import NothingInCommonError, comparison_document
 
+    if most is not None and not markdown:
+        raise _failed("--most is for Markdown: add --markdown")
+    if head is not None and (x or colour or columns or rows):
+        raise _failed("--x, --colour, --columns and --rows are for the report of one directory")
     last = head or directory
     stem = "comparison" if head else "report"
     path = out or last / f"{stem}{'.md' if markdown else '.html'}"
@@ -43,7 +53,7 @@ def report(
             document = page.run_document(RunResult(directory), FacetKeys(x, colour, columns, rows))
         else:
             document = comparison_document(RunResult(directory), RunResult(head))
-        text = as_markdown.render(document) if markdown else page.render(document)
+        text = as_markdown.render(document, most) if markdown else page.render(document)
     except (ResultDirectoryError, UnknownFactorError, NothingInCommonError) as error:
         raise _failed(str(error)) from error
     except (OSError, UnicodeDecodeError) as error:

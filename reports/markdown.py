@@ -9,27 +9,61 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from reports.blocks import Block, Bullets, Code, FactColumns, Facts, Field, Figure, Figures, Heading, Paragraph, Table
+from reports.blocks import (
+    Block,
+    Bullets,
+    Code,
+    FactColumns,
+    Facts,
+    Field,
+    Figure,
+    Figures,
+    Heading,
+    Paragraph,
+    Section,
+    Table,
+)
 from reports.page import Document
 from reports.svg import readable
 
 _MARKS: Final = {"good": "✓ ", "warn": "! ", "bad": "✕ "}
 # What would begin an element, a link, emphasis, code or a mention; digits and dashes may stay as they are.
 _ACTIVE: Final = re.compile(r"([\\`*_{}\[\]<>|~#@])")
+_ROOM_FOR_NAMES: Final = 1000
 _OPEN: Final = frozenset({"verdict", "gate", "search", "findings", "compared", "cells", "changes", "metrics"})
 """Sections that are not folded."""
 
 
-def render(document: Document) -> str:
-    parts = [f"# {_text(document.title)}", _text(document.purpose), _text(document.meta)]
-    for section in document.sections:
-        title = f"{_MARKS.get(section.tone, '')}{_text(section.title)}"
-        body = [text for block in section.blocks for text in _block(block)]
-        if section.id in _OPEN:
-            parts += [f"## {title}", *body]
+def render(document: Document, most_characters: int | None = None) -> str:
+    """The whole report, or as many of its sections, in their order, as `most_characters` hold: the rest is named."""
+    head = _joined([f"# {_text(document.title)}", _text(document.purpose), _text(document.meta)])
+    written = {section.title: _section(section) for section in document.sections}
+    if most_characters is None:
+        return head + "".join(written.values())
+    left = most_characters - len(head) - _ROOM_FOR_NAMES
+    kept, left_out = [head], []
+    for title, text in written.items():
+        if len(text) <= left:
+            kept.append(text)
+            left -= len(text)
         else:
-            parts += [f"<details>\n<summary>{title}</summary>", *body, "</details>"]
-    return "\n\n".join(part for part in parts if part) + "\n"
+            left_out.append(_text(title))
+    if left_out:
+        names = ", ".join(left_out)[: _ROOM_FOR_NAMES - 200]
+        kept.append(f"Left out, as no more than {most_characters:,} characters were to be written: {names}.\n")
+    return "".join(kept)
+
+
+def _section(section: Section) -> str:
+    title = f"{_MARKS.get(section.tone, '')}{_text(section.title)}"
+    body = [text for block in section.blocks for text in _block(block)]
+    if section.id in _OPEN:
+        return _joined([f"## {title}", *body])
+    return _joined([f"<details>\n<summary>{title}</summary>", *body, "</details>"])
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "".join(f"{part}\n\n" for part in parts if part)
 
 
 def _block(block: Block) -> Iterator[str]:

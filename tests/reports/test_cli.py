@@ -74,6 +74,12 @@ def test_a_factor_that_is_not_there_is_a_mistake_of_one_line(copied_run: Path) -
     assert "its factors are producers.client.acks, producers.client.compression.type" in done.stderr
 
 
+@pytest.mark.parametrize("arguments", [["--most", "5000"], [".", "--rows", "acks"]])
+def test_options_that_would_do_nothing_are_refused(copied_run: Path, arguments: list[str]) -> None:
+    done = run(copied_run, *arguments)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
 def no_manifest(directory: Path) -> None:
     (directory / "manifest.json").unlink()
 

@@ -55,6 +55,17 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert HOSTILE[:10] not in page
 
 
+def test_a_comment_holds_what_fits_and_names_the_rest(golden_run: Path, golden_text: str) -> None:
+    document = run_document(RunResult(golden_run))
+    text = markdown.render(document, most_characters=20_000)
+    assert len(text) <= 20_000
+    assert "Partly valid" in text
+    assert "## Cells" in text
+    assert "Left out, as no more than 20,000 characters were to be written:" in text
+    assert text.count("<details>") == text.count("</details>")
+    assert markdown.render(document, most_characters=10**7) == golden_text
+
+
 def test_folded_parts_are_closed(golden_text: str) -> None:
     assert golden_text.count("<details>") == golden_text.count("</details>")
 
