@@ -199,18 +199,19 @@
     }
   }
 
-  // Copying the command.
-  const command = document.querySelector("pre.command");
-  const copy = make("button", { type: "button", className: "copy", textContent: "Copy command" });
-  copy.addEventListener("click", async () => {
-    getSelection().selectAllChildren(command);
-    try {
-      await navigator.clipboard.writeText(command.textContent);
-    } catch {
-      document.execCommand("copy");
-    }
-    copy.textContent = "Copied";
-    setTimeout(() => { copy.textContent = "Copy command"; }, 2000);
-  });
-  command.after(copy);
+  // Copying a command.
+  for (const command of all("pre.command")) {
+    const copy = make("button", { type: "button", className: "copy", textContent: "Copy command" });
+    copy.addEventListener("click", async () => {
+      getSelection().selectAllChildren(command);
+      try {
+        await navigator.clipboard.writeText(command.textContent);
+      } catch {
+        document.execCommand("copy");
+      }
+      copy.textContent = "Copied";
+      setTimeout(() => { copy.textContent = "Copy command"; }, 2000);
+    });
+    command.after(copy);
+  }
 })();
