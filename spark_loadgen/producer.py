@@ -29,6 +29,8 @@ _TICK_NS: Final = 200_000
 _BURST_MAX: Final = 512
 # poll() counts in milliseconds; it serves for longer waits, and ends at the first acknowledgement.
 _BLOCKING_POLL_NS_MIN: Final = 1_000_000
+# It ends as soon as there is room again, too.
+_FULL_QUEUE_POLL_S: Final = 0.001
 _IDLE_NS_MAX: Final = 20_000_000
 _ACCOUNTS_NS: Final = 5_000_000
 _SAMPLES_PER_DRAIN: Final = 512
@@ -136,7 +138,7 @@ class ProducerLoad:
             time.sleep(_TICK_NS / 1e9)
 
     def _send_due(self, elapsed_ns: int, t0_ns: int) -> bool:
-        """Send what is due, a bounded burst of it. True when more is due and the client would take it."""
+        """Send what is due, a bounded burst of it. True when more may be due."""
         block = self._block
         if block is None or self._sent == block.end:
             block = self._block = self._blocks.after(block, self._total, elapsed_ns)
@@ -148,18 +150,18 @@ class ProducerLoad:
         if transactions is not None and self._sent < end:
             transactions.begin_if_none(self._sent)
             end = min(end, transactions.room_end(self._sent))
-        blocked = False
-        while self._sent < end and not blocked:
+        while self._sent < end:
             refusal = self._send_some(end)
             if isinstance(refusal, BufferError):  # the client's queue is full: back-pressure, felt as lateness
                 self._backpressure += 1
-                blocked = True
-            elif isinstance(refusal, KafkaException):
+                self.client.poll(_FULL_QUEUE_POLL_S)
+                break
+            if isinstance(refusal, KafkaException):
                 self._acknowledgements.refused(self._sent, block.value_bytes(self._sent), refusal.args[0])
                 self._sent += 1
         if transactions is not None and transactions.due(self._sent):
             self._end_transaction(t0_ns)
-        return not blocked and (self._sent == block.end or self._sent < due_end)
+        return self._sent == block.end or self._sent < due_end
 
     def _send_some(self, end: int) -> Exception | None:
         """One record that is timed, or the records up to the next one. Returns why the client would not take one."""
