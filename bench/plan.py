@@ -20,12 +20,9 @@ from bench.workload import LoadStep, Workload
 TRIAL_OVERHEAD_S = 4
 # Starting Spark, once per run.
 RUN_OVERHEAD_S = 12
-# fio on one target, before the first trial and after the last.
+# fio on one target, before the first trial and after the last; the quick one is of runs whose figures are not quoted.
 PROBES_S = 12
 QUICK_PROBES_S = 5
-# Of one storage target, before the trials and again after them; the quick one is of runs whose figures are not quoted.
-PROBE_S = 6
-QUICK_PROBE_S = 3
 # Of a record beside its value: record and batch header, index entries; generous.
 RECORD_OVERHEAD_BYTES = 32
 # Lines of a text file vary; used only where no size is given.

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import yaml
 
-from bench.results import RunResult, StorageTarget, TrialSummary
+from bench.results import EndToEnd, Generator, RunResult, StorageTarget, TrialSummary
 from reports.blocks import Block, Column, FactColumns, Facts, Field, Row, Table, Tone, table
 from reports.cells import Run
 from reports.overview import STATE_TONES
 from reports.quantity import (
     NONE,
     NS_PER_MS,
+    NS_PER_S,
     NS_PER_US,
     as_sentence,
     bytes_text,
@@ -61,7 +62,13 @@ _TRIAL_COLUMNS: Final = (
     Column("reordered", "records"),
     Column("corrupt", "records"),
 )
-_ROLES: Final = {"measure": "", "a_a": " (A/A twin)", "canary": " (canary)"}
+_ROLES: Final = {"measure": "", "a_a": " (A/A twin)"}
+# The last is of results that older versions wrote.
+_CLOCKS: Final = {
+    "same_host_monotonic": "one monotonic clock of one host",
+    "measured_offset": "clocks of several hosts, their offsets measured",
+    "wall_clock": "wall clocks of several hosts",
+}
 
 
 def trial_table(run: Run) -> Table:
@@ -144,11 +151,7 @@ def _how(run: Run, summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:
     rows += _seen("Load", _load_texts(summaries))
     rows += _seen("Load generator", (_generator_text(s) for s in summaries))
     rows += _generator_cost(summaries)
-    clocks = {"same_host_monotonic": "one monotonic clock of one host", "wall_clock": "wall clocks of several hosts"}
-    rows += _seen(
-        "Clock of end-to-end latency",
-        (f"{clocks[s.e2e.clock]}, {plural(s.e2e.negative_samples, 'negative sample')}" for s in summaries if s.e2e),
-    )
+    rows += _seen("Clock of end-to-end latency", (_clock_text(s.generator, s.e2e) for s in summaries if s.e2e))
     if manifest.overhead:
         o = manifest.overhead
         share = f"{significant(100 * o.ratio)} % of {duration_text(o.wall_s)}"
@@ -159,6 +162,14 @@ def _how(run: Run, summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:
         ("SHA-256 of the expanded workload", manifest.workload_sha256),
     ]
     return rows
+
+
+def _clock_text(generator: Generator, e2e: EndToEnd) -> str:
+    clock = _CLOCKS[e2e.clock]
+    if e2e.clock == "measured_offset":
+        error, drift = (duration_text(ns / NS_PER_S) for ns in (generator.clock_error_ns, generator.clock_drift_ns))
+        clock += f" (±{error} at the start, moved by {drift} until the end)"
+    return f"{clock}, {plural(e2e.negative_samples, 'negative sample')}"
 
 
 def _largest_steps(steps_s: Mapping[str, float], most: int = 3) -> str:

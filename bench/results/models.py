@@ -25,7 +25,7 @@ METRICS: Final[tuple[Metric, ...]] = ("produce_response", "produce_service", "se
 
 Scalar = str | int | float | bool
 TrialStatus = Literal["planned", "running", "done", "failed", "interrupted", "skipped"]
-TrialRole = Literal["measure", "a_a", "canary"]
+TrialRole = Literal["measure", "a_a"]
 RunStatus = Literal["running", "done", "failed", "interrupted"]
 VerdictState = Literal["valid", "invalid", "inconclusive"]
 

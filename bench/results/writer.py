@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from bench.results.analysis import Analysis, Search
 from bench.results.calibration import CALIBRATION_FILE, Calibration
@@ -12,6 +13,16 @@ from bench.results.files import ResultDirectoryError, dump, is_trial_id, write_a
 from bench.results.host import HostSample
 from bench.results.models import Environment, EventLine, Manifest, PartitionLine, TrialSummary, Window
 from bench.results.storage import StorageProbes
+
+_FILES_OF_A_RUN: Final = (
+    "manifest.json",
+    "env.json",
+    "probes.json",
+    "analysis.json",
+    "search.json",
+    CALIBRATION_FILE,
+    "checksums.sha256",
+)
 
 
 class ResultWriter:
@@ -43,7 +54,7 @@ class ResultWriter:
     def discard(self) -> None:
         """Take back all that was written: the run came to nothing, and its directory shall be free for the next try."""
         shutil.rmtree(self.directory / "trials", ignore_errors=True)
-        for name in ("manifest.json", "env.json", "probes.json", "analysis.json", "search.json", "checksums.sha256"):
+        for name in _FILES_OF_A_RUN:
             (self.directory / name).unlink(missing_ok=True)
 
     def remove_if_empty(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
+from bench import checksums
 from bench.histogram_log import empty_histogram, histogram_of, mean_of, read_histogram, write_histograms
 from bench.results import ResultDirectoryError, ResultWriter, RunResult
 from spark_loadgen import Histogram
@@ -72,6 +73,16 @@ def test_a_directory_that_is_taken_is_refused(tmp_path: Path) -> None:
         ResultWriter(tmp_path)
     with pytest.raises(ResultDirectoryError, match="cannot make the result directory"):
         ResultWriter(tmp_path / "something" / "below")
+
+
+def test_a_run_that_came_to_nothing_leaves_its_directory_free(tmp_path: Path) -> None:
+    writer = ResultWriter(tmp_path / "out")
+    writer.trial_directory("t1")
+    for model in ("manifest", "env", "probes", "analysis", "search", "calibration"):
+        (writer.directory / f"{model}.json").write_text("{}")
+    checksums.write(writer.directory)
+    writer.discard()
+    ResultWriter(tmp_path / "out")
 
 
 def test_a_directory_without_results_leaves_nothing(tmp_path: Path) -> None:

@@ -7,8 +7,11 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from bench.results import Environment, RunResult
+import pytest
+
+from bench.results import EndToEnd, Environment, RunResult, TrialSummary
 from reports import settings
+from reports.blocks import FactColumns
 from reports.cells import Run
 from tests.reports.sample_run import Sample, write_sample
 
@@ -89,3 +92,31 @@ def test_trials_stand_in_the_order_they_ran(golden_run: Path) -> None:
     assert started == sorted(started)
     assert {len(row) for row in rows} == {len(table.columns)}
     assert len(rows) == len(run.result.manifest.trials)
+
+
+@pytest.mark.parametrize(
+    ("clock", "told"),
+    [
+        ("same_host_monotonic", "one monotonic clock of one host, 0 negative samples"),
+        (
+            "measured_offset",
+            (
+                "clocks of several hosts, their offsets measured "
+                "(±40.0 µs at the start, moved by 2.50 µs until the end), 0 negative samples"
+            ),
+        ),
+        ("wall_clock", "wall clocks of several hosts, 0 negative samples"),
+    ],
+)
+def test_whose_clocks_end_to_end_latency_compares_is_told(tmp_path: Path, clock: str, told: str) -> None:
+    def timed_by(summary: TrialSummary) -> TrialSummary:
+        assert summary.e2e
+        e2e = EndToEnd.model_validate(summary.e2e.model_dump() | {"clock": clock})
+        generator = summary.generator.model_copy(update={"clock_error_ns": 40_000, "clock_drift_ns": 2_500})
+        return summary.model_copy(update={"e2e": e2e, "generator": generator})
+
+    sample = Sample(axes={}, trials=1, measure_s=1, change=timed_by)
+    run = Run.of(RunResult(write_sample(tmp_path / "run", sample)))
+    (columns,) = settings.how_compared(run)
+    assert isinstance(columns, FactColumns)
+    assert ("Clock of end-to-end latency", told) in columns.groups[1].rows
