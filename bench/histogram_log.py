@@ -74,6 +74,8 @@ def write_histograms(path: Path, histograms: Mapping[int, HdrHistogram]) -> None
     """Write one interval per second, in order of time. Seconds that hold no value are left out."""
     with path.open("w", encoding="ascii") as file:
         file.write("#[Histogram log format version 1.2]\n")
+        # Without it readers count from the first interval that holds a value, and cut the wrong seconds.
+        file.write("#[StartTime: 0.000 (seconds since epoch)]\n")
         file.write("#[Intervals are seconds since the agreed start of the load; values are nanoseconds]\n")
         file.write('"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n')
         for second, histogram in sorted(histograms.items()):
