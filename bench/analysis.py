@@ -18,7 +18,6 @@ from bench.statistics import (
     INTERVAL_METHOD,
     LEAST_FOR_INTERVAL,
     RatioEstimate,
-    Side,
     a_a_bound,
     bootstrap_median_ci,
     coefficient_of_variation,
@@ -170,14 +169,14 @@ def _comparisons(
 def _compare(
     base: Mapping[int, Values], head: Mapping[int, Values], metric: str, delta_ratio: float, seed: int
 ) -> tuple[RatioEstimate, float] | None:
-    """Ratio over the blocks that have both, and the probability of it without a change in its direction."""
+    """Ratio over the blocks that have both, and the probability of one as far off without a change."""
     blocks = [block for block in base if metric in base[block] and metric in head.get(block, {})]
     base_values, head_values = [base[block][metric] for block in blocks], [head[block][metric] for block in blocks]
     ratio = paired_ratio_ci(base_values, head_values, seed=seed)
     if ratio is None:
         return None
-    side: Side = "greater" if ratio.ratio > 1 else "less"
-    p_value = paired_p_value(base_values, head_values, side, delta_ratio, seed)
+    # Nobody said beforehand which way it would go.
+    p_value = paired_p_value(base_values, head_values, "two_sided", delta_ratio, seed)
     return None if p_value is None else (ratio, p_value)
 
 

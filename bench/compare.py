@@ -101,7 +101,7 @@ def compare(
     """
     paired = base.directory.resolve() == head.directory.resolve()
     cells, unmatched = matched_cells(base, head, base_cell, head_cell, paired=paired)
-    limits = limits or Limits(noise=noise_of(base) | noise_of(head))
+    limits = limits or Limits(noise=noise_of_both(base, head))
     warnings = [*unmatched, *_warnings(base, head, cells, paired=paired)]
     return ResultComparison(
         base=side_of(base, base_cell),
@@ -147,6 +147,15 @@ def noise_of(result: RunResult) -> dict[str, list[float]]:
     """Metric to the ratios of the run's A/A pairs."""
     analysis = result.analysis()
     return {item.metric: item.ratios for item in analysis.noise} if analysis else {}
+
+
+def noise_of_both(base: RunResult, head: RunResult) -> dict[str, list[float]]:
+    """Metric to the ratios of the A/A pairs of two runs; of one run when they are the same."""
+    ratios = noise_of(base)
+    if base.directory.resolve() != head.directory.resolve():
+        for name, others in noise_of(head).items():
+            ratios[name] = [*ratios.get(name, []), *others]
+    return ratios
 
 
 def side_of(result: RunResult, cell: str | None, given: str | None = None) -> ComparedSide:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from bench import checksums
 from bench.agenda import FinishedCells
 from bench.annotations import gitlab_report
-from bench.compare import compare, noise_of, side_of
+from bench.compare import compare, noise_of_both, side_of
 from bench.comparison_text import gate_markdown
 from bench.errors import UsageError
 from bench.exit_codes import EXIT_INTERRUPTED
@@ -135,7 +135,7 @@ def judge_recorded(base: Recorded, head: Recorded, rules: Rules) -> Gate:
     policy = rules.policy
     noise = rules.noise
     if policy.noise.source == OWN_A_A:
-        noise = noise_of(base.result) | noise_of(head.result)
+        noise = noise_of_both(base.result, head.result)
     try:
         found = compare(base.result, head.result, base.cell, head.cell, metrics_of(policy), limits_of(policy, noise))
     except ValueError as error:

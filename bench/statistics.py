@@ -1,9 +1,11 @@
 """What may be concluded from a few trials. Pure: numbers in, numbers out; every random draw has its seed.
 
 Intervals are percentile bootstraps of the median (Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
-chapter 13). BCa is not used: its acceleration comes from a jackknife, which fails for the median (ibid. 10.6, 11.6).
-With fewer than six values the percentile interval of a median is their range, which holds the true median with
-probability 1 − 2^(1−n): 94 % for five. Below five none is given.
+chapter 13), their percentiles moved outwards for few values as Student's t is (Hesterberg, What Teachers Should Know
+About the Bootstrap, 2015, section 5.3): plain ones hold the true median of seven values 87 times in 100 and not 95. BCa
+is not used: its acceleration comes from a jackknife, which fails for the median (Efron and Tibshirani, 10.6, 11.6).
+The interval of five values is their range, which holds the true median with probability 1 − 2^(1−n), 94 %. Below five
+none is given.
 
 Ratios are taken on logarithms, so that head ÷ base and base ÷ head say the same thing.
 """
@@ -24,7 +26,7 @@ LEAST_FOR_INTERVAL: Final = 5
 RESAMPLES: Final = 10_000
 POWER: Final = 0.8
 CONFIDENCE: Final = 0.95
-INTERVAL_METHOD: Final = f"percentile bootstrap of the median, {RESAMPLES} resamples"
+INTERVAL_METHOD: Final = f"expanded percentile bootstrap of the median, {RESAMPLES} resamples"
 
 _MOST_SIGN_FLIPS_ENUMERATED: Final = 14
 
@@ -52,7 +54,8 @@ def bootstrap_median_ci(
     """Bounds of the median that the values were drawn around; None with fewer than LEAST_FOR_INTERVAL."""
     if len(values) < LEAST_FOR_INTERVAL:
         return None
-    return _bounds(_resampled_medians(np.asarray(values, np.float64), np.random.default_rng(seed)), confidence)
+    medians = _resampled_medians(np.asarray(values, np.float64), np.random.default_rng(seed))
+    return _bounds(medians, confidence, len(values))
 
 
 def paired_ratio_ci(
@@ -84,7 +87,7 @@ def unpaired_ratio_ci(
     if n >= LEAST_FOR_INTERVAL:
         generator = np.random.default_rng(seed)
         medians = _resampled_medians(head_logs, generator) - _resampled_medians(base_logs, generator)
-        bounds = _bounds(medians, confidence)
+        bounds = _bounds(medians, confidence, n)
     return _ratio_of(float(np.median(head_logs) - np.median(base_logs)), bounds, n)
 
 
@@ -107,8 +110,7 @@ def smallest_detectable_ratio(
     """
     if estimate.low is None or estimate.high is None:
         return None
-    middle = math.log(estimate.ratio)
-    half_width = max(math.log(estimate.high) - middle, middle - math.log(estimate.low))
+    half_width = math.log(estimate.high / estimate.low) / 2
     normal = NormalDist()
     reach = half_width * (1 + normal.inv_cdf(power) / normal.inv_cdf(0.5 + confidence / 2))
     return math.expm1(math.log1p(delta_ratio) + reach)
@@ -121,16 +123,16 @@ def paired_p_value(
 
     Fisher's and Pitman's permutation test on the mean of the log ratios: without a change each sign is as likely as the
     other. Exact up to 2^14 flips, drawn above. `greater`: head ÷ base > 1 + delta; `less`: < 1 ÷ (1 + delta);
-    `two_sided`: twice the smaller. Five pairs cannot go below 1/32. None when there is no pair or a value is not
-    above 0.
+    `two_sided`: either, so that chance may come from both sides; the wider delta is, the less from the far one. Five
+    pairs cannot go below 1/32, nor below 2/32 with two sides and no delta. None when there is no pair or a value is
+    not above 0.
     """
     logs = log_ratios(base, head)
     if logs is None:
         return None
-    shift = math.log1p(delta_ratio)
-    if side == "two_sided":
-        return min(1.0, 2 * min(_sign_flip_p_value(logs - shift, seed), _sign_flip_p_value(-logs - shift, seed)))
-    return _sign_flip_p_value(logs - shift if side == "greater" else -logs - shift, seed)
+    shift, observed = math.log1p(delta_ratio), float(np.mean(logs))
+    sign = _direction(side, observed)
+    return _tail(sign * observed, shift + _sign_flipped_means(sign * logs - shift, seed), side)
 
 
 def unpaired_p_value(
@@ -143,15 +145,12 @@ def unpaired_p_value(
     """
     if not base or not head or min(*base, *head) <= 0:
         return None
-    logs = np.log(np.asarray([*head, *base], np.float64))
-    shift = np.zeros(len(logs))
-    shift[: len(head)] = math.log1p(delta_ratio)
-    p_values = {
-        wanted: _rearranged_p_value(sign * logs - shift, len(head), seed)
-        for wanted, sign in (("greater", 1.0), ("less", -1.0))
-        if side in (wanted, "two_sided")
-    }
-    return min(1.0, 2 * min(p_values.values())) if side == "two_sided" else p_values[side]
+    base_logs, head_logs = np.log(np.asarray(base, np.float64)), np.log(np.asarray(head, np.float64))
+    shift, observed = math.log1p(delta_ratio), float(np.mean(head_logs) - np.mean(base_logs))
+    sign = _direction(side, observed)
+    return _tail(
+        sign * observed, shift + _rearranged_differences(sign * base_logs, sign * head_logs - shift, seed), side
+    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -229,8 +228,11 @@ def _resampled_medians(values: Floats, generator: np.random.Generator) -> Floats
     return np.asarray(np.median(values[drawn], axis=1), np.float64)
 
 
-def _bounds(medians: Floats, confidence: float) -> tuple[float, float]:
-    low, high = np.quantile(medians, [(1 - confidence) / 2, (1 + confidence) / 2])
+def _bounds(medians: Floats, confidence: float, n: int) -> tuple[float, float]:
+    """n: how many values were drawn from."""
+    reach = student_t_quantile(0.5 + confidence / 2, n - 1) * math.sqrt(n / (n - 1))
+    beyond = NormalDist().cdf(-reach)
+    low, high = np.quantile(medians, [beyond, 1 - beyond])
     return float(low), float(high)
 
 
@@ -239,25 +241,38 @@ def _ratio_of(log_ratio: float, bounds: tuple[float, float] | None, n: int) -> R
     return RatioEstimate(math.exp(log_ratio), low, high, n)
 
 
-def _sign_flip_p_value(logs: Floats, seed: int) -> float:
-    """One-sided, of a mean above 0."""
-    n, observed = len(logs), float(np.sum(logs))
+def _direction(side: Side, observed: float) -> float:
+    """1 to look for a difference above 0, −1 for one below."""
+    return -1.0 if side == "less" or (side == "two_sided" and observed < 0) else 1.0
+
+
+def _tail(observed: float, by_chance: Floats, side: Side) -> float:
+    """The share of differences that chance makes as large as the one observed."""
+    if side == "two_sided":
+        by_chance = np.abs(by_chance)
+    tolerance = 1e-12 * float(np.max(np.abs(by_chance)))
+    return float(np.mean(by_chance >= observed - tolerance))
+
+
+def _sign_flipped_means(logs: Floats, seed: int) -> Floats:
+    n = len(logs)
     if n <= _MOST_SIGN_FLIPS_ENUMERATED:
         signs = np.array(list(itertools.product((1.0, -1.0), repeat=n)))
     else:
         drawn = np.random.default_rng(seed).choice((1.0, -1.0), size=(RESAMPLES, n))
         signs = np.vstack([np.ones(n), drawn])
-    tolerance = 1e-12 * float(np.sum(np.abs(logs)))
-    return float(np.mean(signs @ logs >= observed - tolerance))
+    return np.asarray(signs @ logs / n, np.float64)
 
 
-def _rearranged_p_value(logs: Floats, n_head: int, seed: int) -> float:
-    """One-sided, of the first `n_head` having the greater mean."""
-    n, observed = len(logs), float(np.sum(logs[:n_head]))
+def _rearranged_differences(base_logs: Floats, head_logs: Floats, seed: int) -> Floats:
+    """Of means, head − base; the first is that of the arrangement that was measured."""
+    logs, n_head = np.concatenate([head_logs, base_logs]), len(head_logs)
+    n = len(logs)
     if math.comb(n, n_head) <= 1 << _MOST_SIGN_FLIPS_ENUMERATED:
         sums = np.array([np.sum(logs[list(chosen)]) for chosen in itertools.combinations(range(n), n_head)])
     else:
         generator = np.random.default_rng(seed)
         drawn = [np.sum(generator.permutation(logs)[:n_head]) for _ in range(RESAMPLES)]
-        sums = np.array([observed, *drawn])
-    return float(np.mean(sums >= observed - 1e-12 * float(np.sum(np.abs(logs)))))
+        sums = np.array([np.sum(head_logs), *drawn])
+    differences: Floats = sums / n_head - (np.sum(logs) - sums) / (n - n_head)
+    return differences

@@ -106,6 +106,16 @@ def test_few_blocks_decide_nothing() -> None:
     assert comparison_of(analysis_of(two_cells(6, 2.0)), "produce.p99").verdict == "worse"
 
 
+def test_without_known_noise_either_direction_could_be_chance() -> None:
+    # Five blocks that agree on a direction that nobody named come about once in 16.
+    measured = {n: [item for item in two_cells(n, 2.0) if item.role == "measure"] for n in (5, 6)}
+    five = comparison_of(analysis_of(measured[5]), "produce.p99")
+    assert five.p_value == pytest.approx(2 / 32)
+    assert five.verdict == "undecided"
+    assert comparison_of(analysis_of(measured[6]), "produce.p99").verdict == "worse"
+    assert comparison_of(analysis_of(two_cells(5, 2.0)), "produce.p99").verdict == "worse"
+
+
 def test_several_comparisons_ask_for_more_than_one_does() -> None:
     factors: dict[str, dict[str, Scalar]] = {
         **FACTORS,
