@@ -46,6 +46,8 @@ validity:
   drift_ratio_max: 1000.0
 """
 
+ON_SPARK = ("--master", "local[2]")
+
 
 @pytest.fixture
 def system(tmp_path: Path) -> Iterator[System]:
@@ -116,7 +118,7 @@ def test_a_bad_broker_property_is_the_users_mistake(tmp_path: Path) -> None:
 
 def start_run(tmp_path: Path, workload: str, *options: str) -> subprocess.Popen[str]:
     (tmp_path / "w.yaml").write_text(workload)
-    command = [sys.executable, "-m", "highwater", "bench", "run", "w.yaml", "--out", "out", "--master", "local[2]"]
+    command = [sys.executable, "-m", "highwater", "bench", "run", "w.yaml", "--out", "out"]
     return subprocess.Popen(
         [*command, *options],
         cwd=tmp_path,
@@ -149,7 +151,7 @@ def left_running(tmp_path: Path) -> list[list[str]]:
 
 @pytest.mark.spark
 def test_a_whole_run(tmp_path: Path) -> None:
-    with start_run(tmp_path, TINY.replace("probe: false", "probe: true"), "--json") as run:
+    with start_run(tmp_path, TINY.replace("probe: false", "probe: true"), *ON_SPARK, "--json") as run:
         stdout, stderr = run.communicate(timeout=150)
     assert run.returncode == 0, stderr
     assert json.loads(stdout)["exit_code"] == 0
@@ -177,9 +179,8 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert left_running(tmp_path) == []
 
 
-@pytest.mark.spark
 def test_an_interrupted_run_keeps_what_it_has_and_leaves_no_process(tmp_path: Path) -> None:
-    with start_run(tmp_path, TINY.replace("measure: 2s", "measure: 300s")) as run:
+    with start_run(tmp_path, TINY.replace("measure: 2s", "measure: 300s"), "--launcher", "process") as run:
         wait_for_load(tmp_path, run)
         run.send_signal(signal.SIGINT)
         _, stderr = run.communicate(timeout=60)
@@ -193,7 +194,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_leaves_no_process(tmp_path: Pa
 
 @pytest.mark.spark
 def test_a_killed_run_leaves_a_readable_directory_and_no_process(tmp_path: Path) -> None:
-    with start_run(tmp_path, TINY.replace("measure: 2s", "measure: 300s")) as run:
+    with start_run(tmp_path, TINY.replace("measure: 2s", "measure: 300s"), *ON_SPARK) as run:
         wait_for_load(tmp_path, run)
         run.kill()
         run.communicate(timeout=60)

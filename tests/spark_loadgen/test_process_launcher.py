@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,11 +57,10 @@ def test_a_process_that_is_killed_is_one_sentence_and_the_next_load_runs(
         if progress.acked:
             workers()[0].kill()
 
-    before = time.monotonic()
+    # Were the load carried on to its end, the test would not come to its own.
     with pytest.raises(LoadFailed) as caught:
-        launcher.run(make_plan(measure_s=60), on_progress=kill_one)
+        launcher.run(make_plan(measure_s=3600), on_progress=kill_one)
     assert re.fullmatch(r"a load task died: process \d+ was ended by SIGKILL", str(caught.value))
-    assert time.monotonic() - before < DEADLINE_S
     assert not workers()
     assert launcher.run(make_plan(measure_s=1)).delivery.received == 2000
 
