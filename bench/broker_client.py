@@ -122,6 +122,22 @@ class BrokerClient:
             raise TrialError(f"cannot read the offsets of the topic {name}: {_text(error)}") from None
         return True
 
+    def leader_of(self, topic: str, partition: int) -> int:
+        """Its broker's number. Raises TrialError when the cluster tells none."""
+        try:
+            leader: int = self._admin.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions[partition].leader
+        except (KafkaException, KeyError) as error:
+            raise TrialError(f"the cluster does not tell who leads {topic}-{partition}: {error}") from None
+        return leader
+
+    def controller(self) -> int:
+        """The number of the broker that is it. Raises TrialError when the cluster tells none."""
+        try:
+            number: int = self._admin.list_topics(timeout=_TIMEOUT_S).controller_id
+        except KafkaException as error:
+            raise TrialError(f"the cluster does not tell its controller: {_text(error)}") from None
+        return number
+
     def delete_topic(self, name: str) -> None:
         try:
             self._admin.delete_topics([name], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)[name].result()
@@ -135,11 +151,17 @@ class BrokerClient:
 
     def _offsets(self, name: str, partitions: int, which: OffsetSpec) -> int:
         wanted = {TopicPartition(name, partition): which for partition in range(partitions)}
-        try:
-            answers = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_S).values()
-            return sum(answer.result().offset for answer in answers)
-        except KafkaException as error:
-            raise TrialError(f"cannot count the records of {name}: {_text(error)}") from None
+        deadline = time.monotonic() + _LEADERS_WITHIN_S
+        while True:
+            try:
+                answers = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_S).values()
+                return sum(answer.result().offset for answer in answers)
+            except KafkaException as error:
+                moved = error.args[0].code() in (*_NOT_YET, KafkaError.FENCED_LEADER_EPOCH)
+                if not moved or time.monotonic() > deadline:
+                    raise TrialError(f"cannot count the records of {name}: {_text(error)}") from None
+            self._has_leaders(name, partitions)  # fetches metadata again: a leader has moved since
+            time.sleep(0.1)
 
     def effective_config(self) -> dict[str, str]:
         """Configuration in force on one broker; empty when the cluster may not tell it or does not know the request."""

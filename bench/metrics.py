@@ -15,6 +15,7 @@ from bench.errors import UsageError
 from bench.results.analysis import Better
 from bench.results.host import HostUse
 from bench.results.models import Latency, TrialSummary
+from bench.results.recovery import FaultRecovery
 
 _GIB: Final = 1 << 30
 _PERCENTILES: Final = ("p50", "p90", "p99", "p999", "p9999", "max")
@@ -49,6 +50,17 @@ def _host(
     name: str, unit: str, better: Better, meaning: str, read: Callable[[HostUse], float | None]
 ) -> MetricDefinition:
     return MetricDefinition(name, unit, better, meaning, lambda summary: read(summary.host))
+
+
+def _recovery(name: str, meaning: str, read: Callable[[FaultRecovery], float | None]) -> MetricDefinition:
+    """Of the worst fault of a trial; a trial that did not come back from one of them has no such figure."""
+
+    def worst(summary: TrialSummary) -> float | None:
+        values = [read(fault) for fault in summary.recovery.faults] if summary.recovery else []
+        known = [value for value in values if value is not None]
+        return max(known) if values and len(known) == len(values) else None
+
+    return MetricDefinition(name, "s", "lower", f"faults: {meaning}", worst)
 
 
 def _cpu_s_per_gib(summary: TrialSummary) -> float | None:
@@ -112,6 +124,11 @@ _DEFINITIONS: Final = (
         "value bytes read while catching up",
         lambda summary: summary.backlog.drain_bytes_per_s if summary.backlog else None,
     ),
+    _recovery("recovery.no_ack_s", "seconds without an acknowledgement", lambda fault: fault.no_ack_s),
+    _recovery("recovery.to_half_s", "until 50 % of the rate were back", lambda fault: fault.to_half_s),
+    _recovery("recovery.to_ninety_s", "until 90 % of the rate were back", lambda fault: fault.to_ninety_s),
+    _recovery("recovery.longest_wait_s", "longest from due to acknowledged", lambda fault: fault.longest_wait_s),
+    _recovery("recovery.consumer_gap_s", "seconds consumers got nothing", lambda fault: fault.consumer_gap_s),
     MetricDefinition(
         "errors", "records", "lower", "records that the client gave up", lambda summary: summary.delivery.failed
     ),

@@ -16,6 +16,7 @@ from bench.histogram_log import histogram_of, write_histograms
 from bench.host.use import host_use
 from bench.metrics import metric
 from bench.plan import PlannedTrial
+from bench.recovery import FaultMark, evidence_beside_faults, recoveries, undisturbed
 from bench.results import (
     METRICS,
     Backlog,
@@ -32,6 +33,7 @@ from bench.results import (
     Phase,
     Produce,
     Reason,
+    Recovery,
     SloResult,
     SteadyState,
     StorageTarget,
@@ -77,6 +79,7 @@ class TrialRecord:
     """What was found before the trial that its verdict must know."""
     ceiling_per_s: float | None = None
     """What the trial's producers reach with nothing behind them, by calibration; None when that is not known."""
+    faults: Sequence[FaultMark] = ()
 
 
 def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
@@ -89,7 +92,12 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
     host = host_use(record.host_samples, measure.start_s, measure.end_s).model_copy(
         update={"system_cpu_s_per_gib": cpu_s_per_gib(record)}
     )
+    recovery = recovery_of(record, delivery)
     evidence = evidence_of(record, produce, e2e, delivery, generator, host)
+    offered_per_s = evidence.offered_per_s
+    if recovery is not None:
+        seconds = undisturbed(recovery.faults, measure)
+        evidence = evidence_beside_faults(evidence, result, record.windows, record.host_samples, seconds)
     summary = TrialSummary(
         trial_id=plan.trial_id,
         cell=plan.cell,
@@ -103,8 +111,8 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         started_utc=record.started_utc,
         phases=list(phases),
         steady=steady_of(result),
-        offered_per_s=evidence.offered_per_s,
-        achieved_per_s=evidence.achieved_per_s,
+        offered_per_s=offered_per_s,
+        achieved_per_s=mean_in(result.acked, measure),
         achieved_bytes_per_s=mean_in(result.acked_bytes, measure),
         consumed_per_s=mean_in(result.received, measure),
         consumed_bytes_per_s=mean_in(result.received_bytes, measure),
@@ -115,6 +123,7 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         partition_skew_ratio=skew_of(result),
         backlog=backlog_of(result),
         transactions=transactions_of(result, trial_directory, phases),
+        recovery=recovery,
         generator=generator,
         host=host,
         cache=cache_of(record),
@@ -307,6 +316,24 @@ def backlog_of(result: LoadResult) -> Backlog | None:
     )
 
 
+def recovery_of(record: TrialRecord, delivery: Delivery) -> Recovery | None:
+    result = record.result
+    if not record.faults:
+        return None
+    return Recovery(
+        faults=recoveries(
+            record.faults,
+            record.windows,
+            record.phases[1],
+            closed_loop=result.closed_loop,
+            consumers=result.generator.consumers > 0,
+        ),
+        lost=delivery.lost,
+        duplicated=delivery.duplicated,
+        reordered=delivery.reordered,
+    )
+
+
 def skew_of(result: LoadResult) -> float | None:
     """Busiest partition ÷ mean partition, by records acknowledged; by records received where those are not known."""
     acked = [partition.acked for partition in result.partitions if partition.acked is not None]
@@ -333,11 +360,11 @@ def partition_lines(result: LoadResult) -> list[PartitionLine]:
     ]
 
 
-def event_lines(result: LoadResult, phases: Sequence[Phase]) -> list[EventLine]:
-    """What the load told, and where its phases began; in order of time."""
+def event_lines(result: LoadResult, phases: Sequence[Phase], faults: Sequence[EventLine] = ()) -> list[EventLine]:
+    """What the load told, where its phases began, and what was done to the system; in order of time."""
     began = [EventLine(at_s=phase.start_s, kind="phase", text=phase.name) for phase in phases]
     told = [EventLine(at_s=event.at_s, kind=event.kind, text=event.text) for event in result.events]
-    return sorted([*began, *told], key=lambda event: event.at_s)
+    return sorted([*began, *told, *faults], key=lambda event: event.at_s)
 
 
 def transactions_of(result: LoadResult, trial_directory: Path, phases: Sequence[Phase]) -> Transactions | None:

@@ -13,6 +13,7 @@ from typing import Protocol
 from bench.broker_client import BrokerClient
 from bench.calibrate.use import ceiling_per_s
 from bench.errors import GeneratorError, TrialError, UsageError
+from bench.faults import FaultInjector
 from bench.host.processes import ProcessGroups
 from bench.host.sampler import HostSampler
 from bench.host_profile import AppliedProfile, applied_profile
@@ -105,11 +106,37 @@ class TrialRunner:
                     load_plan = self._load_plan(planned, system, topics)
                     steps.begin("start_load", "starting the load")
                     with HostSampler(_process_groups(system), storage.target.device) as sampler:
-                        result = self._load(launcher, load_plan, system, storage)
+
+                        def processes_changed(new_process_ids: Sequence[int]) -> None:
+                            sampler.regroup(_process_groups(system))
+                            storage.take(new_process_ids)
+
+                        injector = FaultInjector(
+                            workload.faults,
+                            system.nodes,
+                            client,
+                            topics[0],
+                            workload.phases.measure_s,
+                            load_plan.seed,
+                            processes_changed,
+                        )
+                        result = self._load(launcher, load_plan, system, storage, injector)
+                    if not result.interrupted:
+                        injector.finish(self.stop.check)
                     profile.end()
                     _account(steps, result, phases_of(workload, result))
                     ran = _Ran(
-                        planned, started_utc, launcher.name, system, storage, client, topics, profile, doubts, load_plan
+                        planned,
+                        started_utc,
+                        launcher.name,
+                        system,
+                        storage,
+                        client,
+                        topics,
+                        profile,
+                        doubts,
+                        load_plan,
+                        injector,
                     )
                     return self._finish(ran, result, sampler, steps)
                 finally:
@@ -141,21 +168,32 @@ class TrialRunner:
             seed=self.seed + planned.plan.block,
         )
 
-    def _load(self, launcher: Launcher, load_plan: LoadPlan, system: System, storage: TrialStorage) -> LoadResult:
+    def _load(
+        self,
+        launcher: Launcher,
+        load_plan: LoadPlan,
+        system: System,
+        storage: TrialStorage,
+        injector: FaultInjector,
+    ) -> LoadResult:
+        def on_progress(progress: Progress) -> None:
+            injector.hear(progress)
+            self.observer.load(progress)
+
+        def should_stop() -> bool:
+            injector.turn()
+            return self.stop.requested or (injector.problem or system.problem()) is not None
+
         try:
-            result = launcher.run(
-                load_plan,
-                on_progress=self.observer.load,
-                should_stop=lambda: self.stop.requested or system.problem() is not None,
-            )
+            result = launcher.run(load_plan, on_progress=on_progress, should_stop=should_stop)
         except (LoadFailed, LoadSetupError) as error:
             self.stop.check()
-            if (problem := _problem(system, storage)) is not None:
+            if (problem := injector.problem or _problem(system, storage)) is not None:
                 raise TrialError(problem) from None
             if isinstance(error, LoadSetupError):
                 raise UsageError(str(error)) from None
             raise GeneratorError(str(error)) from None
-        if (problem := _problem(system, storage)) is not None:
+        if (problem := injector.problem or _problem(system, storage)) is not None:
             raise TrialError(problem)
         return result
 
@@ -203,9 +241,11 @@ class TrialRunner:
             tuning_fingerprint=ran.profile.fingerprint,
             doubts=ran.doubts,
             ceiling_per_s=ceiling_per_s(self.calibration, ran.load_plan) if self.calibration else None,
+            faults=ran.injector.marks(result.t0_unix_ns),
         )
         summary = summarise(record, trial_directory)
-        self.writer.write_trial(summary, windows, host_samples, partition_lines(result), event_lines(result, phases))
+        events = event_lines(result, phases, ran.injector.events(result.t0_unix_ns))
+        self.writer.write_trial(summary, windows, host_samples, partition_lines(result), events)
         return summary
 
 
@@ -235,6 +275,7 @@ class _Ran:
     profile: AppliedProfile
     doubts: Sequence[Reason]
     load_plan: LoadPlan
+    injector: FaultInjector
 
 
 def _account(steps: StepClock, result: LoadResult, phases: Sequence[Phase]) -> None:

@@ -17,6 +17,7 @@ from bench.client_properties import PropertyError, Role, to_librdkafka
 from bench.errors import UsageError
 from bench.metrics import metric
 from bench.slo import Bound
+from bench.workload_faults import Fault, check_faults
 from bench.workload_rules import check_consumers, check_external, check_producers
 from bench.workload_values import (
     NO_PROFILE,
@@ -426,6 +427,7 @@ class Workload(Part):
     system: SystemUnderTest = SystemUnderTest()
     storage: Storage = Storage()
     host: Host = Host()
+    faults: list[Fault] = Field(default=[], description="what is done to brokers while measured, one after the other")
     validity: Validity = Validity()
     variants: dict[str, dict[str, Any]] = Field(
         default={}, description="named cells: sections laid over this file's own; the factor is variant=NAME"
@@ -477,6 +479,7 @@ class Workload(Part):
         check_external(self)
         check_consumers(self)
         check_producers(self)
+        check_faults(self)
         return self
 
     @property

@@ -37,7 +37,7 @@ LARGEST_KEY_COUNT: Final = 100_000_000
 class KeyFaultError(ValueError):
     """A fault found in a part as a whole that is about one of its keys."""
 
-    def __init__(self, *key: str, text: str) -> None:
+    def __init__(self, *key: str | int, text: str) -> None:
         super().__init__(text)
         self.key = key
 

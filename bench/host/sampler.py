@@ -53,6 +53,7 @@ class HostSampler:
         self._devices = device.split("+") if device else []
         self._readings: list[_Reading] = []
         self._last: _Reading | None = None
+        self._changed = self._broken = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="host-sampler", daemon=True)
 
@@ -74,12 +75,18 @@ class HostSampler:
                 samples[second] = _difference(before, after, second)
         return list(samples.values())
 
+    def regroup(self, groups: ProcessGroups) -> None:
+        """Processes have ended, or others have come: the second of the change has no figures by process."""
+        self._groups = groups
+        self._changed = self._broken = True
+
     def system_cpu_s(self) -> float | None:
-        """CPU seconds of the system under test from `__enter__` to `__exit__`; None where the host does not tell.
+        """CPU seconds of the system under test from `__enter__` to `__exit__`; None where the host does not tell, and
+        when its processes did not stay the same.
 
         Exact, while samples lie up to half a second beside the phase whose second they bear.
         """
-        if self._last is None or not self._readings:
+        if self._last is None or not self._readings or self._broken:
             return None
         counters = (self._readings[0].counters, self._last.counters)
         first, last = (found.get("system_cpu_ratio") for found in counters)
@@ -113,6 +120,10 @@ class HostSampler:
         return reading
 
     def _read_processes(self, reading: _Reading) -> None:
+        if self._changed:
+            # What an ended process had used is now its parent's: a difference with before would mean nothing.
+            self._changed = False
+            return
         use = use_by_group(process_table(), self._groups)
         # Stolen time is busy and nobody's here.
         other_cpu_s = reading.busy_cpu_s - reading.steal_cpu_s

@@ -91,6 +91,7 @@ from bench.results.reader import (
     SpectrumPoint,
     TrialResult,
 )
+from bench.results.recovery import FaultRecovery, Recovery
 from bench.results.storage import (
     CacheDrop,
     CacheUse,
@@ -132,6 +133,7 @@ __all__ = [
     "Environment",
     "EnvironmentDifference",
     "EventLine",
+    "FaultRecovery",
     "FioProbe",
     "Gate",
     "GateRound",
@@ -157,6 +159,7 @@ __all__ = [
     "ProbeName",
     "Produce",
     "Reason",
+    "Recovery",
     "ResultComparison",
     "ResultDirectoryError",
     "ResultWriter",

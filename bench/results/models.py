@@ -13,6 +13,7 @@ from pydantic import Field
 from bench.results.base import Model
 from bench.results.canary import BlockCanary
 from bench.results.host import HostUse
+from bench.results.recovery import Recovery
 from bench.results.storage import CacheUse, StorageTarget, WritebackUse
 
 MANIFEST_SCHEMA: Final = "bench.manifest/1"
@@ -207,6 +208,7 @@ class TrialSummary(Model):
     partition_skew_ratio: float | None = Field(default=None, description="busiest partition's acked ÷ their mean")
     backlog: Backlog | None = None
     transactions: Transactions | None = None
+    recovery: Recovery | None = Field(default=None, description="None when no fault was made")
     generator: Generator
     host: HostUse
     cache: CacheUse | None = None

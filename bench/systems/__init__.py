@@ -36,6 +36,11 @@ class System(Protocol):
         ...
 
     @property
+    def nodes(self) -> list[SystemProcess]:
+        """Its brokers, number 1 first, for faults to be made on; empty when somebody else started them."""
+        ...
+
+    @property
     def process_ids(self) -> list[int]:
         """The processes of its brokers on this host; none when it runs elsewhere."""
         ...
@@ -107,6 +112,7 @@ class ExternalSystem:
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.commands: list[list[str]] = []
+        self.nodes: list[SystemProcess] = []
         self.process_ids: list[int] = []
         self.attendant_process_ids: list[int] = []
 

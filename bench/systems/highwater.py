@@ -13,7 +13,7 @@ from bench.client_properties import as_text
 from bench.environment import git_state
 from bench.errors import UsageError
 from bench.systems.process import SystemProcess, free_ports, listening, ready_line
-from bench.systems.properties import brokers_of, cluster_defaults, name_of, write_properties
+from bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
 from bench.systems.running import StartedSystem, await_members
 from bench.systems.zookeeper import start_zookeeper
 from bench.workload import Scalar
@@ -47,18 +47,23 @@ def start_highwater(
             attendants = [zookeeper]
             settings = {**cluster_defaults(nodes), "zookeeper.connect": f"127.0.0.1:{zookeeper_port}", **config}
         brokers = []
-        for broker in brokers_of(nodes, data_directories, log_directory, shared=nodes > 1):
+        places = brokers_of(nodes, data_directories, log_directory, shared=nodes > 1)
+
+        def options_of(broker: Broker, address: str) -> list[str]:
             if nodes == 1:
-                options = ["--port", "0", "--property", f"log.dirs={broker.log_dirs}"]
+                options = ["--port", address.rpartition(":")[2], "--property", f"log.dirs={broker.log_dirs}"]
                 for name, value in settings.items():
                     options += ["--property", f"{name}={as_text(value)}"]
-            else:
-                own: dict[str, Scalar] = {
-                    "broker.id": broker.number,
-                    "log.dirs": broker.log_dirs,
-                    "listeners": "PLAINTEXT://127.0.0.1:0",
-                }
-                options = ["--config", str(write_properties(broker.properties_file, {**settings, **own}))]
+                return options
+            own: dict[str, Scalar] = {
+                "broker.id": broker.number,
+                "log.dirs": broker.log_dirs,
+                "listeners": f"PLAINTEXT://{address}",
+            }
+            return ["--config", str(write_properties(broker.properties_file, {**settings, **own}))]
+
+        for broker in places:
+            options = options_of(broker, "127.0.0.1:0")
             process = SystemProcess(
                 name_of(broker, nodes), [*command, *options], broker.log_file, environment=environment
             )
@@ -66,8 +71,9 @@ def start_highwater(
             brokers.append(process)
         for attendant in attendants:
             attendant.await_ready(listening(zookeeper_port), checkpoint, ready_within_s)
-        for process in brokers:
+        for process, broker in zip(brokers, places, strict=True):
             process.await_ready(ready_line, checkpoint, ready_within_s)
+            process.command_again = [*command, *options_of(broker, process.address)]
         system = StartedSystem(HIGHWATER, version, brokers, attendants)
         if nodes > 1:
             await_members(system, checkpoint, ready_within_s)

@@ -85,18 +85,28 @@ class SystemProcess:
     ) -> None:
         self.name = name
         self.command = command
+        self.command_again = command
+        """What starts it a second time, where it was: with the port that the first start may have chosen."""
         self.log_file = log_file
         self.address = ""
         """host:port, from `await_ready` on."""
         self._guard = guard
-        with log_file.open("wb") as log:
+        self._environment = {**os.environ, **(environment or {})}
+        self._down_on_purpose = self._paused = False
+        self._printed_before_bytes = 0
+        self._address_when_ready: AddressWhenReady = ready_line
+        log_file.write_bytes(b"")
+        self._process = self._launch(command)
+
+    def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
+        with self.log_file.open("ab") as log:
             # A session of its own: Ctrl-C at the terminal must reach the run, which stops the broker in its turn.
-            self._process = subprocess.Popen(
-                tether.command(command, guard=guard),
+            return subprocess.Popen(
+                tether.command(command, guard=self._guard),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **(environment or {})},
+                env=self._environment,
                 start_new_session=True,
             )
 
@@ -104,6 +114,7 @@ class SystemProcess:
         self, address_when_ready: AddressWhenReady, checkpoint: Callable[[], None], within_s: float
     ) -> None:
         """`checkpoint` may raise to give up. Raises UsageError when the process refuses its input, else TrialError."""
+        self._address_when_ready = address_when_ready
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
             checkpoint()
@@ -126,7 +137,9 @@ class SystemProcess:
         return children if self._guard else [self._process.pid, *children]
 
     def problem(self) -> str | None:
-        """One line when it has ended, None while it runs."""
+        """One line when it has ended, None while it runs, or does not because it was taken down."""
+        if self._down_on_purpose:
+            return None
         code = self._process.poll()
         if code is None:
             return None
@@ -141,6 +154,44 @@ class SystemProcess:
             self._process.kill()
         self._process.wait()
 
+    def take_down(self, how: signal.Signals) -> None:
+        """End it with SIGKILL, or ask it to with SIGTERM: no problem then, until it serves again."""
+        self._down_on_purpose = True
+        if how == signal.SIGKILL:
+            self.kill()
+        else:
+            self.terminate()
+
+    def reap(self) -> bool:
+        """Whether it has ended, one that was taken down included."""
+        return self._process.poll() is not None
+
+    def start_again(self) -> None:
+        """After its end; it is a problem from the moment on at which it first `serves`. Do not wait here for that."""
+        self._printed_before_bytes = self.log_file.stat().st_size
+        self._process = self._launch(self.command_again)
+
+    def serves(self) -> bool:
+        """Whether it is ready, after it was started again."""
+        with self.log_file.open("rb") as log:
+            log.seek(self._printed_before_bytes)
+            printed = log.read().decode("utf-8", errors="replace")
+        if self._process.poll() is not None or self._address_when_ready(printed) is None:
+            return False
+        self._down_on_purpose = False
+        return True
+
+    def pause(self) -> None:
+        """Let it do nothing, and hold on to all that it has (SIGSTOP), until `resume`."""
+        self._paused = True
+        for process_id in self.process_ids:
+            os.kill(process_id, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        for process_id in self.process_ids:
+            os.kill(process_id, signal.SIGCONT)
+        self._paused = False
+
     def terminate(self) -> None:
         """Ask it to end."""
         self._process.terminate()
@@ -153,6 +204,8 @@ class SystemProcess:
         """Ask, then insist. Never leaves the process behind."""
         if self._process.poll() is None:
             self._process.terminate()
+            if self._paused:
+                self.resume()  # one that is paused cannot even end
             try:
                 self._process.wait(STOPPED_WITHIN_S)
             except subprocess.TimeoutExpired:

@@ -37,6 +37,10 @@ class StartedSystem:
         return ",".join(broker.address for broker in self.brokers)
 
     @property
+    def nodes(self) -> list[SystemProcess]:
+        return self.brokers
+
+    @property
     def commands(self) -> list[list[str]]:
         return [broker.command for broker in self.brokers]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.systems import SystemProcess
 from bench.workload import SystemUnderTest
 from spark_loadgen import Delivery, Generator, Histogram, LoadPlan, LoadResult, Progress
 
@@ -114,6 +115,7 @@ class FakeSystem:
     def __init__(self, kind: str = "highwater") -> None:
         self.kind = kind
         self.commands = [["fake"]]
+        self.nodes: list[SystemProcess] = []
         self.process_ids: list[int] = []
         self.attendant_process_ids: list[int] = []
         self.running = False

@@ -61,8 +61,8 @@ def test_shipped_workloads_load_and_dump_to_what_loads_again(path: Path) -> None
             {"goals": "1"},
             (
                 "w.yaml:6: goals: unknown key; known here: schema, name, purpose, for_measurement, topics, producers, "
-                "consumers, records, load, phases, trials, checks, slo, system, storage, host, validity, variants, "
-                "matrix, exclude"
+                "consumers, records, load, phases, trials, checks, slo, system, storage, host, faults, validity, "
+                "variants, matrix, exclude"
             ),
         ),
         # A misspelt key is named itself, not the key that is missing because of it.
