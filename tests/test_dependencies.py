@@ -1,0 +1,38 @@
+"""What is depended on: a range in pyproject.toml, a version in constraints.txt, a reason in docs/dependencies.md."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+PINS = {
+    canonicalize_name(name): version
+    for name, _, version in (
+        line.partition("==")
+        for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+        if not line.startswith("#")
+    )
+}
+
+
+def requirements() -> list[Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    texts = [*project["dependencies"], *(text for extra in project["optional-dependencies"].values() for text in extra)]
+    return [found for text in texts if (found := Requirement(text)).name != project["name"]]
+
+
+def test_every_requirement_has_a_pin_within_its_range() -> None:
+    pins = [(wanted, PINS.get(canonicalize_name(wanted.name))) for wanted in requirements()]
+    unpinned = [f"{wanted}: {pin}" for wanted, pin in pins if not pin or not wanted.specifier.contains(pin)]
+    assert unpinned == []
+
+
+def test_every_requirement_has_its_reason() -> None:
+    rows = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs/dependencies.md").read_text("utf-8"), re.MULTILINE)
+    told = {canonicalize_name(name) for row in rows for name in re.split(r", | \(", row)}
+    assert [wanted.name for wanted in requirements() if canonicalize_name(wanted.name) not in told] == []
