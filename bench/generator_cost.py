@@ -3,7 +3,7 @@
 Both send to librdkafka's in-memory mock broker, which runs in a process of its own, at full speed, one after the other
 and in turns, so that what drifts on the host is not charged to one of them. The bare loop is as lean as Python allows:
 the same values made before, `produce(topic, value)` without a callback, `poll(0)` every thousand records. The generator
-stamps each record, times one in 128 and accounts for all. Compared by CPU second of the whole process, which includes
+stamps each record, times one in 127 and accounts for all. Compared by CPU second of the whole process, which includes
 the client's own threads. A second table has the cost at rates of an open loop, where keeping the schedule counts.
 """
 
@@ -156,7 +156,7 @@ def report_text(
         "The `client` driver of the load generator beside confluent-kafka's own bare loop, at full speed against",
         "librdkafka's mock broker in a process of its own. The bare loop has the generator's values ready, takes no",
         "delivery callback and polls every 1000 records; the generator stamps every record, accounts for each and",
-        "times one in 128. CPU is that of the whole process, librdkafka's threads with it. acks=all, linger 5 ms,",
+        "times one in 127. CPU is that of the whole process, librdkafka's threads with it. acks=all, linger 5 ms,",
         "batches up to 128 KiB, no compression, one producer.",
         "",
         "| value size | bare, per CPU s | generator, per CPU s | ratio (95 %) | bare, wall | generator, wall | pairs |",

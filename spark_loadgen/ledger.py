@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,6 @@ from numpy.typing import NDArray
 from spark_loadgen.histogram import HistogramSeries
 from spark_loadgen.model import LoadPlan, TransactionReport
 from spark_loadgen.windows import SECOND_NS, SecondMeter, Windows
-
-_SAMPLES_PER_S: Final = 20_000
-# Of a closed loop, whose rate nobody knows before: as many a second or fewer on present machines.
-_CLOSED_LOOP_STRIDE: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +48,6 @@ class Totals(NamedTuple):
     acked_bytes: int = 0
     failed: int = 0
     aborted: int = 0
-
-
-def sampling_stride(plan: LoadPlan) -> int:
-    """One record in how many is timed, by schedule index: every one up to 20 000/s per producer."""
-    if plan.schedule is None:
-        return _CLOSED_LOOP_STRIDE
-    return max(1, -(-int(plan.schedule.rate_max_per_s / plan.producers) // _SAMPLES_PER_S))
 
 
 class Ledger:

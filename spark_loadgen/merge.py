@@ -12,8 +12,9 @@ from spark_loadgen.coordination import Course
 from spark_loadgen.delivery import Delivery, Sent, merge_delivery
 from spark_loadgen.errors import LoadFailed
 from spark_loadgen.histogram import Histogram, merge_series
-from spark_loadgen.ledger import ProducerReport, sampling_stride
+from spark_loadgen.ledger import ProducerReport
 from spark_loadgen.model import Generator, LoadPlan, LoadResult, PartitionCounts, TaskDetails, TransactionReport
+from spark_loadgen.sampling import sampling_stride
 from spark_loadgen.task import Outcome
 from spark_loadgen.windows import SECOND_NS, Windows, max_rows, sum_rows
 

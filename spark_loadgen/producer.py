@@ -17,8 +17,9 @@ from spark_loadgen.acknowledgements import ONLY_ERRORS, Acknowledgements, TimedR
 from spark_loadgen.blocks import Blocks
 from spark_loadgen.channel import TaskChannel
 from spark_loadgen.content import Content
-from spark_loadgen.ledger import Ledger, ProducerReport, Totals, sampling_stride
+from spark_loadgen.ledger import Ledger, ProducerReport, Totals
 from spark_loadgen.model import LoadPlan
+from spark_loadgen.sampling import sampling_stride
 from spark_loadgen.transactions import Transactions
 from spark_loadgen.windows import SECOND_NS
 

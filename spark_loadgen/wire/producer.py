@@ -22,9 +22,10 @@ from spark_loadgen.channel import TaskChannel
 from spark_loadgen.content import Content
 from spark_loadgen.dealing import partitions_of
 from spark_loadgen.errors import LoadSetupError
-from spark_loadgen.ledger import Ledger, ProducerReport, Totals, sampling_stride
+from spark_loadgen.ledger import Ledger, ProducerReport, Totals
 from spark_loadgen.model import LoadPlan
 from spark_loadgen.payload import pool_start
+from spark_loadgen.sampling import sampling_stride
 from spark_loadgen.stamp import STAMP_BYTES
 from spark_loadgen.windows import SECOND_NS
 from spark_loadgen.wire.batch import HEADER_BYTES, BatchBuffer, BodyPool, encode_headers
