@@ -75,7 +75,8 @@ def run_one(workload: Path, driver: Path, base: Path, rate: int | None, measure_
     (base / "imported.yaml").write_text(as_text(import_omb(workload, driver, own_broker=True), workload), "utf-8")
     shortened = {
         "include": "imported.yaml",
-        "topics": {"replication": 1},
+        # One broker holds one copy.
+        "topics": {"replication": 1, "config": {"min.insync.replicas": 1}},
         "phases": {"warmup": "2s", "measure": f"{measure_s}s", "drain": "30s"},
         "trials": {"n": 1, "a_a": False},
         "system": {"nodes": 1},
