@@ -38,6 +38,8 @@ _NOT_YET: Final = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
+# A leader has moved, or its broker has come back, since this client last looked.
+_STALE: Final = (KafkaError.FENCED_LEADER_EPOCH, KafkaError._NOENT)
 _UNTOLD: Final = (
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.UNSUPPORTED_VERSION,
@@ -157,7 +159,7 @@ class BrokerClient:
                 answers = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_S).values()
                 return sum(answer.result().offset for answer in answers)
             except KafkaException as error:
-                moved = error.args[0].code() in (*_NOT_YET, KafkaError.FENCED_LEADER_EPOCH)
+                moved = error.args[0].code() in (*_NOT_YET, *_STALE)
                 if not moved or time.monotonic() > deadline:
                     raise TrialError(f"cannot count the records of {name}: {_text(error)}") from None
             self._has_leaders(name, partitions)  # fetches metadata again: a leader has moved since

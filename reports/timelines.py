@@ -227,7 +227,11 @@ _PHASE_NAMES: Final = {"warmup": "warm-up", "drain": "drain"}
 
 
 def _bands(summary: TrialSummary) -> list[Band]:
-    return [Band(_PHASE_NAMES[p.name], p.start_s, p.end_s) for p in summary.phases if p.name in _PHASE_NAMES]
+    """What was not measured, and how long a fault kept a broker away."""
+    phases = [Band(_PHASE_NAMES[p.name], p.start_s, p.end_s) for p in summary.phases if p.name in _PHASE_NAMES]
+    end_s = max(p.end_s for p in summary.phases if p.name == "measure")
+    faults = summary.recovery.faults if summary.recovery else []
+    return phases + [Band(f"{f.do} {f.node}", f.at_s, end_s if f.back_s is None else f.back_s) for f in faults]
 
 
 def _moments(trial: TrialResult) -> list[Level]:
