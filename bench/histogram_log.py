@@ -7,11 +7,13 @@ written from counts in HdrHistogram's bucket layout, which the load generator ke
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from hdrh.codec import HdrCookieException, HdrHistogramSettingsException, HdrLengthException
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 from numpy.typing import NDArray
@@ -21,6 +23,7 @@ HIGHEST_VALUE_NS: Final = 3_600_000_000_000  # one hour
 SIGNIFICANT_FIGURES: Final = 3
 
 _NS_PER_MS: Final = 1_000_000
+_DAMAGED: Final = (HdrCookieException, HdrHistogramSettingsException, HdrLengthException)
 
 
 def empty_histogram() -> HdrHistogram:
@@ -85,7 +88,10 @@ def write_histograms(path: Path, histograms: Mapping[int, HdrHistogram]) -> None
 
 
 def read_histogram(path: Path, start_s: float, end_s: float) -> HdrHistogram:
-    """Sum of the intervals of `path` that start in [start_s, end_s). Raises OSError when the file is missing."""
+    """Sum of the intervals of `path` that start in [start_s, end_s).
+
+    Raises OSError when the file is missing, ValueError when it is damaged.
+    """
     total = empty_histogram()
     reader = HistogramLogReader(str(path), empty_histogram())
     try:
@@ -93,6 +99,8 @@ def read_histogram(path: Path, start_s: float, end_s: float) -> HdrHistogram:
             interval_start_s = interval.get_start_time_stamp() / 1000
             if start_s <= interval_start_s < end_s:
                 total.add(interval)
+    except (*_DAMAGED, TypeError, IndexError, zlib.error) as error:
+        raise ValueError(str(error) or type(error).__name__) from error
     finally:
         reader.close()
     return total

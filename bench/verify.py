@@ -20,7 +20,7 @@ from bench.results import (
     Verdict,
     measured_latency,
 )
-from bench.results.files import parse
+from bench.results.files import parse_file
 
 
 def disagreements(result: RunResult) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _verdict(trial: TrialResult) -> Iterator[str]:
     if not path.is_file():
         return  # of a run before this file was kept
     try:
-        stored = parse(Verdict, path.read_text("utf-8"), path)
+        stored = parse_file(Verdict, path)
     except ResultDirectoryError as error:
         yield f"{trial.summary.trial_id}: {error}"
         return

@@ -75,11 +75,15 @@ def measured_latency(trial_directory: Path, metric: Metric, phases: Iterable[Pha
 
 
 def lines(path: Path) -> Iterator[tuple[Path, str]]:
-    if not path.is_file():
-        return
-    with path.open(encoding="utf-8") as file:
-        for line in file:
+    """Nothing when there is no such file. Raises ResultDirectoryError when it is no text."""
+    if path.is_file():
+        for line in _text(path).splitlines():
             yield path, line
+
+
+def parse_file(model: type[M], path: Path) -> M:
+    """Raises ResultDirectoryError when the file is no text or not what the model says."""
+    return parse(model, _text(path), path)
 
 
 def parse(model: type[M], text: str, path: Path) -> M:
@@ -89,3 +93,10 @@ def parse(model: type[M], text: str, path: Path) -> M:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ResultDirectoryError(f"{path}: {where}: {first['msg']}") from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultDirectoryError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from error

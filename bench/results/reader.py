@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from bench.histogram_log import percentile_spectrum
 from bench.results.analysis import Analysis, Search
 from bench.results.calibration import CALIBRATION_FILE, Calibration
-from bench.results.files import ResultDirectoryError, histogram_path, lines, measured_histogram, parse
+from bench.results.files import ResultDirectoryError, histogram_path, lines, measured_histogram, parse, parse_file
 from bench.results.gate import Gate
 from bench.results.host import HostSample
 from bench.results.models import (
@@ -93,10 +93,10 @@ class RunResult:
                 f"{directory} is not a result directory: it has no manifest.json "
                 "(make one with: highwater bench run FILE --out DIR)"
             )
-        self.manifest = parse(Manifest, manifest_path.read_text("utf-8"), manifest_path)
+        self.manifest = parse_file(Manifest, manifest_path)
         environment_path = directory / "env.json"
         self.environment = (
-            parse(Environment, environment_path.read_text("utf-8"), environment_path)
+            parse_file(Environment, environment_path)
             if environment_path.is_file()
             else Environment(facts={}, tuning=[])
         )
@@ -106,7 +106,15 @@ class RunResult:
         for planned in self.manifest.trials:
             path = self.directory / "trials" / planned.trial_id / "summary.json"
             if path.is_file():
-                yield TrialResult(path.parent, parse(TrialSummary, path.read_text("utf-8"), path))
+                summary = parse_file(TrialSummary, path)
+                if (summary.trial_id, summary.cell, summary.role) != (planned.trial_id, planned.cell, planned.role):
+                    raise ResultDirectoryError(
+                        f"{path}: is of {summary.trial_id} ({summary.cell}, {summary.role}), and the manifest says "
+                        f"{planned.trial_id} ({planned.cell}, {planned.role})"
+                    )
+                if not any(phase.name == "measure" for phase in summary.phases):
+                    raise ResultDirectoryError(f"{path}: names no measured phase")
+                yield TrialResult(path.parent, summary)
 
     def probes(self) -> StorageProbes | None:
         """What fio said of the storage targets; None when the run did not ask."""
@@ -152,7 +160,7 @@ class RunResult:
 
     def _optional(self, model: type[M], name: str) -> M | None:
         path = self.directory / name
-        return parse(model, path.read_text("utf-8"), path) if path.is_file() else None
+        return parse_file(model, path) if path.is_file() else None
 
     def _cells_in_axis_order(self) -> list[str]:
         factors: Mapping[str, dict[str, Scalar]] = {t.cell: t.factors for t in self.manifest.trials}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,53 @@ def test_verify_finds_what_contradicts_itself(finished: Path) -> None:
     assert f"{first.name}: the manifest says done, and summary.json is missing" in list(
         disagreements(RunResult(finished))
     )
+
+
+@pytest.mark.parametrize("verb", ["verify", "export"])
+@pytest.mark.parametrize(
+    ("name", "damage", "complaint"),
+    [
+        ("summary.json", lambda text: b"\xff\xfe", "cannot read it: 'utf-8' codec can't decode byte 0xff"),
+        ("summary.json", lambda text: text[:300].encode(), "the file: Invalid JSON: EOF while parsing"),
+        (
+            "summary.json",
+            lambda text: text.replace('"cell": "base"', '"cell": "x"').encode(),
+            "is of 001-base (x, measure)",
+        ),
+        (
+            "summary.json",
+            lambda text: text.replace('"name": "measure"', '"name": "drain"').encode(),
+            "names no measured phase",
+        ),
+        ("../../manifest.json", lambda text: b"\xff", "cannot read it: 'utf-8' codec can't decode byte 0xff"),
+    ],
+)
+def test_a_damaged_file_is_one_line(
+    finished: Path, verb: str, name: str, damage: Callable[[str], bytes], complaint: str
+) -> None:
+    path = (finished / "trials" / "001-base" / name).resolve()
+    path.write_bytes(damage(path.read_text()))
+    result = call(verb, finished, *(("--to", "csv") if verb == "export" else ()))
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {path}: ")
+    assert complaint in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_verify_tells_series_that_are_no_text(finished: Path) -> None:
+    first = finished / "trials" / "001-base"
+    (first / "windows.jsonl").write_bytes(b"\xff")
+    (first / "host.jsonl").write_bytes(b"\xff")
+    log = first / "hist" / "produce_response.hlog"
+    log.write_text(log.read_text().replace("HIST", "HISX"))
+    result = call("verify", finished)
+    assert result.exit_code == 4
+    for part in (
+        "windows.jsonl: cannot read it",
+        "host.jsonl: cannot read it",
+        "log cannot be read: HdrCookieException",
+    ):
+        assert part in result.stderr
 
 
 def test_verify_of_something_else(tmp_path: Path) -> None:
