@@ -1,8 +1,8 @@
 """librdkafka properties as workload files give them, checked before any load starts.
 
-librdkafka itself is the authority on names and values. Three things it lets through are caught here: a number followed
-by anything (`5x` is read as 5), a property of the other kind of client (ignored with a log line), and what the load
-generator sets itself.
+librdkafka itself is the authority on names and values. Four things it lets through are caught here: a number followed
+by anything (`5x` is read as 5), a property of the other kind of client (ignored with a log line), one property under
+two of its names (the last one counts), and what the load generator sets itself.
 """
 
 from __future__ import annotations
@@ -29,6 +29,16 @@ _SET_BY_THE_RUN: Final = {
 _SIZES: Final = {"batch.size": 2**31 - 1}
 _NUMBER_SUFFIXES: Final = (".ms", ".bytes", ".kbytes", ".messages", "retries", "max.in.flight", ".connection")
 _ACKS: Final = ("0", "1", "-1", "all")
+# librdkafka's main name of a property -> the other name that it takes for it.
+_ALIASES: Final = {
+    "queue.buffering.max.ms": "linger.ms",
+    "compression.codec": "compression.type",
+    "request.required.acks": "acks",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "message.send.max.retries": "retries",
+    "max.in.flight.requests.per.connection": "max.in.flight",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+}
 # For "did you mean" only: what people tune. librdkafka knows many more.
 _COMMON: Final[Mapping[Role, tuple[str, ...]]] = {
     "producer": (
@@ -62,6 +72,9 @@ class PropertyError(Exception):
 def to_librdkafka(role: Role, properties: Mapping[str, PropertyValue]) -> dict[str, str]:
     """The properties as librdkafka takes them. Raises PropertyError for the first that it would refuse or ignore."""
     converted = {name: _convert(name, value) for name, value in properties.items()}
+    for name, alias in _ALIASES.items():
+        if name in converted and alias in converted:
+            raise PropertyError(name, f"is another name of {alias}, which is given too; leave one of them out")
     _ask_librdkafka(role, converted)
     return converted
 
@@ -124,16 +137,7 @@ def _as_given(name: str, properties: Mapping[str, str]) -> str:
     """librdkafka reports aliases under their main name; say the one the user wrote."""
     if name in properties:
         return name
-    aliases = {
-        "queue.buffering.max.ms": "linger.ms",
-        "compression.codec": "compression.type",
-        "request.required.acks": "acks",
-        "message.timeout.ms": "delivery.timeout.ms",
-        "message.send.max.retries": "retries",
-        "max.in.flight.requests.per.connection": "max.in.flight",
-        "fetch.message.max.bytes": "max.partition.fetch.bytes",
-    }
-    return alias if (alias := aliases.get(name, name)) in properties else name
+    return alias if (alias := _ALIASES.get(name, name)) in properties else name
 
 
 class _CollectingLogger(logging.Logger):

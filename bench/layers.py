@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.errors import UsageError
+from bench.workload import WORKLOAD_SCHEMA
 from bench.yaml_document import Document, Location, read_document
 
 INCLUDE: Final = "include"
@@ -37,6 +38,8 @@ def read_with_includes(path: Path, including: tuple[Path, ...] = ()) -> Document
         if not included.is_file():
             raise UsageError(f"{where}: include: {included} is not a file")
         base = read_with_includes(included, chain)
+        if (schema := base.data.get("schema", WORKLOAD_SCHEMA)) != WORKLOAD_SCHEMA:
+            raise UsageError(f"{base.origin(('schema',))}: schema: {schema!r} is not {WORKLOAD_SCHEMA!r}")
         _rebase_payload_files(base.data, included.parent, path.parent)
         _lay(result, base)
     _lay(result, document)

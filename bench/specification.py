@@ -11,6 +11,7 @@ import difflib
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ from bench.yaml_document import Document, Location, dotted
 
 BASE_CELL: Final = "base"
 VARIANT: Final = "variant"
+# Far more than anybody measures, few enough to check each; counted before exclude.
+MAX_COMBINATIONS: Final = 5_000
 _NOT_IN_A_VARIANT: Final = ("schema", "name", "trials", "include", "variants", "matrix", "exclude")
 _AXIS_SECTIONS: Final = (
     "topics", "producers", "consumers", "records", "load", "phases", "checks", "system", "storage", "host"
@@ -82,6 +85,12 @@ def load_specification(path: Path, overrides: Mapping[Location, tuple[Any, str]]
 def specify(document: Document, path: Path) -> Specification:
     """Validate a document and expand its matrix. Raises UsageError."""
     workload = _validate(document.data, document)
+    combinations = math.prod([max(1, len(workload.variants)), *map(len, workload.matrix.values())])
+    if combinations > MAX_COMBINATIONS:
+        raise UsageError(
+            f"{document.origin(('matrix',))}: matrix: {combinations} combinations are more than {MAX_COMBINATIONS}; "
+            "give the axes fewer values"
+        )
     locations = {axis: _axis_location(axis, document) for axis in workload.matrix}
     for axis, values in workload.matrix.items():
         _check_axis(axis, locations[axis], values, document)
@@ -122,6 +131,7 @@ def _cells(
     excluded: list[dict[str, Scalar]],
     document: Document,
 ) -> Iterator[Cell]:
+    named: dict[str, str] = {}
     for base, *values in itertools.product(bases, *workload.matrix.values()):
         variant: dict[str, Scalar] = {VARIANT: base} if workload.variants else {}
         chosen = dict(zip(workload.matrix, values, strict=True))
@@ -139,6 +149,10 @@ def _cells(
                 f"{document.origin(('matrix',))}: matrix: the cell {name} cannot be run: {complaint(error)[1]} "
                 "(leave it out with exclude:)"
             ) from None
+        same = named.setdefault(f"{base} {json.dumps(cell_workload.as_document(), sort_keys=True)}", name)
+        if same != name:
+            where = document.origin(("matrix",))
+            raise UsageError(f"{where}: matrix: the cells {same} and {name} are the same; leave one of them out")
         yield Cell(name, factors, cell_workload)
 
 
@@ -217,6 +231,8 @@ def _check_payload_file(specification: Specification, cell: Cell, document: Docu
     if path is None:
         return
     where = document.origin(("records", "payload_file"))
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UsageError(f"{where}: records.payload_file: {path} is not a file")
     try:
         with path.open("rb") as file:
             if not file.read(1):

@@ -54,6 +54,8 @@ def check_consumers(workload: Workload) -> None:
             )
     if consumers.start != "with_load" and not consumers.count:
         raise KeyFaultError("consumers", "start", text="needs consumers, and there are none")
+    if workload.checks.delivery == "exactly_once" and not consumers.count:
+        raise KeyFaultError("checks", "delivery", text="exactly_once is found out by consumers, and there are none")
 
 
 def check_producers(workload: Workload) -> None:

@@ -18,6 +18,8 @@ Location = tuple[str | int, ...]
 
 # Far deeper than any workload file; also what ends an alias that contains itself.
 _MAX_DEPTH: Final = 16
+# Aliases of aliases can stand for more than any memory holds.
+_MAX_PARTS: Final = 100_000
 _PLAIN_TAGS: Final = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null")}
 
 
@@ -70,9 +72,11 @@ def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode, location: Location
     result: dict[str, Any] = {}
     for key_node, value_node in node.value:
         where = f"{document.name}:{key_node.start_mark.line + 1}"
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise UsageError(f"{where}: a key must be text, and a {key_node.id} is not")
         key = key_node.value
-        if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
-            raise UsageError(f"{where}: a key must be text, and {str(key)!r} is not; put it in quotes")
+        if key_node.tag != "tag:yaml.org,2002:str":
+            raise UsageError(f"{where}: a key must be text, and {key!r} is not; put it in quotes")
         path = (*location, key)
         if key in result:
             raise UsageError(f"{where}: {dotted(path)} is given twice (first at {document.origins[path]})")
@@ -84,6 +88,8 @@ def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode, location: Location
 def _value(loader: yaml.SafeLoader, node: yaml.Node, location: Location, document: Document) -> Any:
     if len(location) > _MAX_DEPTH:
         raise UsageError(f"{document.name}:{node.start_mark.line + 1}: nested too deeply")
+    if len(document.origins) > _MAX_PARTS:
+        raise UsageError(f"{document.name}:{node.start_mark.line + 1}: more than {_MAX_PARTS} keys and values")
     if isinstance(node, yaml.MappingNode):
         return _mapping(loader, node, location, document)
     if isinstance(node, yaml.SequenceNode):

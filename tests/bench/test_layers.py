@@ -130,3 +130,8 @@ def test_variants_are_cells_that_differ_in_several_keys(tmp_path: Path) -> None:
 )
 def test_one_line_per_mistake_in_a_variant(tmp_path: Path, variants: str, expected: str) -> None:
     assert complaint(write(tmp_path, top=f"{BASE}variants: {variants}\n")) == expected
+
+
+def test_an_included_file_of_another_schema_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, base=BASE.replace("workload/1", "workload/9"), top="include: base.yaml\n" + BASE)
+    assert complaint(path) == "base.yaml:1: schema: 'bench.workload/9' is not 'bench.workload/1'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,13 @@ def test_one_line_per_mistake(sections: dict[str, str | None], expected: str) ->
             ),
         ),
         ("{batch.size: 10GiB}", "producers.client.batch.size: '10GiB' is not between 1B and 2147483647B"),
+        (
+            "{acks: 1, request.required.acks: all}",
+            (
+                "producers.client.request.required.acks: is another name of acks, which is given too; "
+                "leave one of them out"
+            ),
+        ),
         ("{fetch.min.bytes: 1}", "producers.client.fetch.min.bytes: is a consumer property; a producer ignores it"),
         (
             "{bootstrap.servers: 'a:1'}",
@@ -236,6 +244,14 @@ def test_axes_that_would_share_a_short_name_keep_their_long_one() -> None:
             "w.yaml:9: matrix: producers.client.acks: 7 is not one of 0, 1, all",
         ),
         ({"matrix": "{load.rate: [1k/s, 1k/s]}"}, "w.yaml:6: matrix: load.rate: 1k/s is listed twice"),
+        (
+            {"matrix": "{load.rate: [1k/s, 1000/s]}"},
+            "w.yaml:6: matrix: the cells load.rate=1k/s and load.rate=1000/s are the same; leave one of them out",
+        ),
+        (
+            {"matrix": f"{{load.rate: {[f'{n}/s' for n in range(1, 101)]}, topics.partitions: {[*range(1, 101)]}}}"},
+            "w.yaml:6: matrix: 10000 combinations are more than 5000; give the axes fewer values",
+        ),
         ({"matrix": "{load.rate: []}"}, "w.yaml:6: matrix: load.rate has no values"),
         ({"matrix": "{load.rate: 1k/s}"}, "w.yaml:6: matrix.load.rate: '1k/s' is not a list"),
         (
@@ -275,6 +291,12 @@ def test_a_cell_that_cannot_run_is_named_and_can_be_excluded() -> None:
         ("1: 2\n", "w.yaml:1: a key must be text, and '1' is not; put it in quotes"),
         ("a: &x {<<: *x}\n", "w.yaml:1: a key must be text, and '<<' is not; put it in quotes"),
         ("a: &x {b: *x}\n", "w.yaml:1: nested too deeply"),
+        ("? [a, b]\n: 1\n", "w.yaml:1: a key must be text, and a sequence is not"),
+        (
+            "a: &a [x,x,x,x,x,x,x,x,x]\n"
+            + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in itertools.pairwise("abcdefg")),
+            "w.yaml:1: more than 100000 keys and values",
+        ),
         ("a: [1\n", "w.yaml:2: not valid YAML: expected ',' or ']', but got '<stream end>'"),
     ],
 )
@@ -313,3 +335,10 @@ def test_a_payload_file_is_found_beside_the_workload_file(tmp_path: Path) -> Non
 def test_the_hash_is_of_what_is_asked_not_of_how_it_is_written() -> None:
     assert read(document()).sha256 == read("# a comment\n" + document(trials="{n: 3}")).sha256
     assert read(document()).sha256 != read(document(trials="{n: 4}")).sha256
+
+
+def test_values_are_not_taken_from_a_device(tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(document(records="{payload_file: /dev/zero, size: 1KiB}"))
+    with pytest.raises(UsageError, match=r"^.*w\.yaml:3: records\.payload_file: /dev/zero is not a file$"):
+        load_specification(path)

@@ -106,6 +106,10 @@ from tests.bench.test_specification import complaint, document, read
             "w.yaml:6: consumers.start: needs consumers, and there are none",
         ),
         (
+            {"consumers": "{groups: 0}", "checks": "{delivery: exactly_once}"},
+            "w.yaml:7: checks.delivery: exactly_once is found out by consumers, and there are none",
+        ),
+        (
             {"consumers": "{pairing: pairs, start: after_load}"},
             "w.yaml:6: consumers.pairing: pairs read while they send; they need start: with_load",
         ),
