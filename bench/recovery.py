@@ -2,8 +2,9 @@
 
 A fault is judged from the second it falls into until the second of the next fault, or the end of the measured phase.
 The rate is back at a share of what is offered in the first second, after one below it, from which on it stays there for
-`SETTLED_S` seconds. A second is disturbed from the fault until 90 % are back and the broker serves again: guards of the
-load (achieved, lateness, generator, host, drift) judge the other seconds only.
+`SETTLED_S` seconds. A dip that begins `SETTLED_S` seconds after the broker served again is not the fault's. A second is
+disturbed from the fault until 90 % are back and the broker serves again: guards of the load (achieved, lateness,
+generator, host, drift) judge the other seconds only.
 """
 
 from __future__ import annotations
@@ -102,12 +103,12 @@ def _recovery(
 ) -> FaultRecovery:
     first = int(mark.at_s)
     shares = [_share(window, before_per_s) for window in judged]
-    half, ninety = _back(shares, HALF), _back(shares, NINETY)
     serves = len(judged) if mark.back_s is None else min(len(judged), int(mark.back_s) - first)
+    half, ninety = (_back(shares, share, serves + SETTLED_S) for share in (HALF, NINETY))
     if mark.back_s is None:
         settled = ninety
     else:
-        after = _back([*([0.0] * serves), *shares[serves:]], NINETY)
+        after = _back([*([0.0] * serves), *shares[serves:]], NINETY, serves)
         settled = None if ninety is None or after is None else max(ninety, after)
     waits_ns = [window.produce_max_ns for window in judged if window.produce_max_ns is not None]
     return FaultRecovery(
@@ -134,9 +135,12 @@ def _share(window: Window, before_per_s: float | None) -> float:
     return window.acked / due if due else 1.0
 
 
-def _back(shares: Sequence[float], share: float) -> int | None:
-    """Seconds from the first to the one from which on `share` is held; 0 when it always is, None when it never is."""
-    below = next((second for second, value in enumerate(shares) if value < share), None)
+def _back(shares: Sequence[float], share: float, dips_within: int) -> int | None:
+    """Seconds from the first to the one from which on `share` is held; 0 when it always is, None when it never is.
+
+    A dip that begins `dips_within` seconds after the first, or later, is not the fault's.
+    """
+    below = next((second for second, value in enumerate(shares[:dips_within]) if value < share), None)
     if below is None:
         return 0
     for second in range(below + 1, len(shares) - SETTLED_S + 1):

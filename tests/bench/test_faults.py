@@ -87,6 +87,13 @@ def test_a_dip_when_the_broker_returns_is_disturbed_too() -> None:
     assert found.disturbed_until_s == 14
 
 
+def test_a_dip_long_after_the_broker_returned_is_not_the_faults() -> None:
+    (found,) = recovered([100] * 7 + [0, 100, 100, 100, 100, 100, 100, 100, 100, 20, 100, 20, 100, 20, 100], KILLED)
+    assert (found.to_half_s, found.to_ninety_s, found.disturbed_until_s) == (0.5, 0.5, 12)
+    (unnoticed,) = recovered([100] * 16 + [20, 100, 20, 100, 20, 100], KILLED)
+    assert (unnoticed.to_half_s, unnoticed.disturbed_until_s) == (0.0, 12)
+
+
 def test_each_fault_is_judged_until_the_next_and_a_closed_loop_against_what_was_before() -> None:
     second = FaultMark("pause", 1, "node", at_s=15.0, back_s=None)
     acked = [100] * 2 + [1000] * 5 + [400] * 2 + [1000] * 6 + [0] * 4 + [1000] * 3
