@@ -56,6 +56,7 @@ drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers und
 	$(BIN)/python -m tests.drills.kill9 --rounds 200
 	$(BIN)/python -m tests.drills.cluster
 	$(BIN)/python -m tests.drills.cluster.transactions --coordinator
+	$(BIN)/python -m tests.drills.lying_broker
 
 .PHONY: simulate
 simulate: setup-dev ## Seeded histories of a simulated cluster, with kills, cuts, pauses, power cuts (SEEDS=10000, JOBS=2)
