@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, cast
 
 import pytest
 
+from bench.broker_client import BrokerClient
+from bench.errors import TrialError
+from bench.faults import FaultInjector
 from bench.recovery import FaultMark, recoveries, undisturbed
 from bench.results import FaultRecovery, Phase, Window
+from bench.systems import SystemProcess
+from bench.workload_faults import Fault
+from spark_loadgen import Progress
 from tests.bench.test_specification import complaint, document, read
 
 MEASURE = Phase(name="measure", start_s=2.0, end_s=22.0)
@@ -151,3 +158,124 @@ def test_faults_survive_a_dump() -> None:
     dumped: dict[str, Any] = workload.as_document()
     assert dumped["faults"] == [{"at": "5s", "do": "kill", "node": "leader", "for": "4s"}]
     assert type(workload).model_validate(dumped) == workload
+
+
+class Node:
+    """A broker's process: `ends` of its starts end before it serves."""
+
+    def __init__(self, ends: int = 0) -> None:
+        self.ends = ends
+        self.done: list[str] = []
+        self.process_ids = [7]
+
+    def take_down(self, how: signal.Signals) -> None:
+        self.done.append(how.name)
+
+    def start_again(self) -> None:
+        self.done.append("start")
+
+    def reap(self) -> bool:
+        return self.done[-1] != "start" or self.done.count("start") <= self.ends
+
+    def serves(self) -> bool:
+        return not self.reap()
+
+    def pause(self) -> None:
+        self.done.append("pause")
+
+    def resume(self) -> None:
+        self.done.append("resume")
+
+
+class Cluster:
+    """Tells who leads."""
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        assert (topic, partition) == ("t", 0)
+        return 2
+
+    def controller(self) -> int:
+        raise TrialError("the cluster does not tell its controller: _TIMED_OUT")
+
+
+def injector(*faults: dict[str, Any], nodes: Sequence[Node], measure_s: int = 100) -> FaultInjector:
+    found = [Fault.model_validate(fault) for fault in faults]
+    brokers, cluster = cast(Sequence[SystemProcess], nodes), cast(BrokerClient, Cluster())
+    return FaultInjector(found, brokers, cluster, "t", measure_s, 1, lambda _: None)
+
+
+def at(elapsed_s: float, phase: Literal["warmup", "measure"] = "measure") -> Progress:
+    """Of a measured phase of 100 s that starts 10 s after T0."""
+    zeros = dict.fromkeys(("offered", "sent", "acked", "received", "failed"), 0)
+    return Progress(
+        phase=phase,
+        elapsed_s=elapsed_s,
+        left_s=110.0 - elapsed_s,
+        generator_cpu_ratio_max=None,
+        produce_p99_ns=None,
+        e2e_p99_ns=None,
+        **zeros,
+    )
+
+
+def test_a_fault_is_made_when_it_is_due_and_on_whom_the_cluster_names() -> None:
+    nodes = [Node(), Node(), Node()]
+    faults = injector({"at": "5s", "do": "restart", "node": "leader"}, nodes=nodes)
+    faults.turn()
+    for progress in (at(9.0, "warmup"), at(14.9)):
+        faults.hear(progress)
+        faults.turn()
+    assert [node.done for node in nodes] == [[], [], []]
+    faults.hear(at(15.0))
+    faults.turn()
+    faults.finish(lambda: None)
+    assert [node.done for node in nodes] == [[], ["SIGTERM", "start"], []]
+    (mark,) = faults.marks(t0_unix_ns=0)
+    assert (mark.do, mark.node, mark.role) == ("restart", 2, "leader")
+    assert mark.back_s is not None
+    assert [(event.kind, event.text) for event in faults.events(0)] == [
+        ("fault", "broker 2 (leader) asked to end"),
+        ("fault", "broker 2 started again"),
+        ("recovery", "broker 2 serves again"),
+    ]
+
+
+def test_a_broker_that_the_cluster_still_counts_in_is_started_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.faults._AGAIN_AFTER_S", 0.0)
+    node = Node(ends=2)
+    faults = injector({"at": "5s", "do": "restart", "node": 1}, nodes=[node])
+    faults.hear(at(15.0))
+    faults.turn()
+    faults.finish(lambda: None)
+    assert node.done == ["SIGTERM", "start", "start", "start"]
+
+
+def test_a_broker_that_never_serves_again_fails_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.faults._AGAIN_AFTER_S", 0.0)
+    monkeypatch.setattr("bench.faults._SERVES_WITHIN_S", 0.05)
+    faults = injector({"at": "5s", "do": "restart", "node": 1}, nodes=[Node(ends=10**6)])
+    faults.hear(at(15.0))
+    faults.turn()
+    with pytest.raises(TrialError, match="broker 1 does not serve 0 s after it was started again"):
+        faults.finish(lambda: None)
+
+
+def test_a_fault_that_could_not_be_made_fails_the_trial() -> None:
+    faults = injector({"at": "5s", "do": "kill", "node": "controller"}, nodes=[Node(), Node()])
+    faults.hear(at(15.0))
+    faults.turn()
+    assert faults.problem == "the cluster does not tell its controller: _TIMED_OUT"
+    late = injector({"at": "90s", "do": "kill", "node": 1}, nodes=[Node()])
+    late.hear(at(15.0))
+    with pytest.raises(TrialError, match="the load ended before the fault at 90 s of the measured phase"):
+        late.finish(lambda: None)
+
+
+def test_one_that_never_comes_back_is_not_waited_for() -> None:
+    nodes = [Node(), Node(), Node()]
+    faults = injector({"at": "5s", "do": "pause"}, nodes=nodes)
+    faults.hear(at(15.0))
+    faults.turn()
+    faults.finish(lambda: None)
+    assert sorted(node.done for node in nodes) == [[], [], ["pause"]]
+    assert faults.marks(0)[0].back_s is None
