@@ -167,8 +167,12 @@ class Coordinator:
         rates: list[list[float]] = [[float(second.acked) for second in window]]
         if self._plan.consumers and self._consuming:
             rates.append([float(second.received) for second in window])
-        latencies = [[second.produce_p50_ns for second in window], [second.produce_p99_ns for second in window]]
-        finding = judge_window(rates, latencies, warmup.slope_ratio)
+        finding = judge_window(
+            rates,
+            [second.produce_p50_ns for second in window],
+            [second.produce_p99_ns for second in window],
+            warmup.slope_ratio,
+        )
         start_s = min(warmup.max_s, int(elapsed_s) + 1 + _ANNOUNCED_S) if finding.steady else warmup.max_s
         report = SteadyReport(
             attained=finding.steady,

@@ -2,7 +2,8 @@
 
 The criterion is that of fio and of SNIA's Solid State Storage Performance Test Specification: over the window, the
 least-squares line through the rate changes by less than a limit, and the rate scatters by less than another. Latency
-scatters far more than rates do, so it is held to be steady unless its line shows a change that scatter cannot explain.
+scatters far more than rates do, so it is held to be steady unless its line shows a change that scatter cannot explain;
+of a median no scatter explains a large one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ RATE_SCATTER_MAX: Final = 0.10
 # Changes of latency below this ratio are of no consequence, however clearly they show.
 LATENCY_CHANGE_MAX: Final = 0.05
 _STANDARD_ERRORS: Final = 2.0
+# The more a latency scatters, the less a window tells of it. A median that changes by more than SNIA lets a window's
+# extremes lie apart is not held to be steady for that.
+MEDIAN_CHANGE_MAX: Final = 0.20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +70,27 @@ class Finding:
 
 
 def judge_window(
-    rates: Sequence[Sequence[float]], latencies: Sequence[Sequence[float | None]], change_max: float
+    rates: Sequence[Sequence[float]],
+    median_latency: Sequence[float | None],
+    tail_latency: Sequence[float | None],
+    change_max: float,
 ) -> Finding:
     """Is the load steady in a window of seconds?
 
-    rates: rows of records per second, one value per second of the window (acknowledged; received). latencies: rows of
-    percentiles per second, None where nothing was timed. change_max: how much the line through a rate may change from
-    the window's first second to its last, as a ratio of the mean. The figures returned are of the worst rate.
+    rates: rows of records per second, one value per second of the window (acknowledged; received). Latencies per
+    second, None where nothing was timed. change_max: how much the line through a rate may change from the window's
+    first second to its last, as a ratio of the mean. The figures returned are of the worst rate.
     """
     findings = [_judge_rate(row, change_max) for row in rates]
     worst = max([finding for finding in findings if not finding.steady] or findings, key=lambda f: abs(f.change_ratio))
     if not worst.steady:
         return worst
-    for latency in latencies:
+    for latency, most in ((median_latency, MEDIAN_CHANGE_MAX), (tail_latency, math.inf)):
         timed = [value for value in latency if value is not None]
         line = fit(timed) if len(timed) == len(latency) else None
         if line is None:
             return replace(worst, because="some seconds of the window have no latency")
-        explained = max(LATENCY_CHANGE_MAX, _STANDARD_ERRORS * line.change_error_ratio)
+        explained = min(most, max(LATENCY_CHANGE_MAX, _STANDARD_ERRORS * line.change_error_ratio))
         if abs(line.change_ratio) > explained:
             text = f"a latency percentile changes by {line.change_ratio:+.0%} over the window (limit {explained:.0%})"
             return replace(worst, because=text)

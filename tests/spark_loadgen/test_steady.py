@@ -20,7 +20,8 @@ def ramp(start: float, end: float, count: int = 20) -> list[float]:
 
 
 def judge(rate: list[float], latencies: list[list[float]] | None = None, change_max: float = 0.005) -> Finding:
-    return judge_window([rate], latencies or LATENCY, change_max)
+    median, tail = latencies or LATENCY
+    return judge_window([rate], median, tail, change_max)
 
 
 def test_the_line_through_a_ramp_is_the_ramp() -> None:
@@ -71,7 +72,7 @@ def test_silence_is_not_steady() -> None:
 
 def test_consumers_that_do_not_keep_up_are_not_steady() -> None:
     falling = ramp(100, 80)
-    finding = judge_window([[100.0] * 20, falling], LATENCY, 0.005)
+    finding = judge_window([[100.0] * 20, falling], LATENCY[0], LATENCY[1], 0.005)
     assert not finding.steady
     assert finding.change_ratio == pytest.approx(-0.2 / 0.9)
 
@@ -84,10 +85,17 @@ def test_a_latency_that_clearly_grows_is_not_steady() -> None:
 
 
 def test_a_latency_that_only_scatters_is_steady() -> None:
-    steady = [judge([100.0] * 20, [noisy(1e6, 0.3, seed), noisy(5e6, 0.6, seed + 500)]).steady for seed in range(200)]
+    steady = [judge([100.0] * 20, [noisy(1e6, 0.1, seed), noisy(5e6, 0.6, seed + 500)]).steady for seed in range(200)]
     # Two fits, each within two standard errors in about 95 of 100 cases.
     assert sum(steady) > 160
 
 
+def test_scatter_explains_no_large_change_of_a_median() -> None:
+    # The line's standard error is about 30 % of the mean.
+    falling = [value * (1.6 if second % 2 else 0.4) for second, value in enumerate(ramp(1.4e6, 0.8e6))]
+    assert not judge([100.0] * 20, [falling, [2e6] * 20]).steady
+    assert judge([100.0] * 20, [[1e6] * 20, falling]).steady
+
+
 def test_a_second_without_latency_is_not_steady() -> None:
-    assert not judge_window([[100.0] * 20], [[1e6] * 19 + [None]], 0.005).steady
+    assert not judge_window([[100.0] * 20], [1e6] * 19 + [None], [2e6] * 20, 0.005).steady
