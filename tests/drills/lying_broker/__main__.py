@@ -52,7 +52,11 @@ ATTACKS: Final[dict[str, Attack]] = {
     "hidden-when-read": Attack(lies.HiddenWhenRead, frozenset({"delivery.lost"}), changes=PATIENT),
     "changed-when-stored": Attack(lies.ChangedWhenStored, frozenset({"delivery.corrupt"})),
     "changed-when-read": Attack(lies.ChangedWhenRead, frozenset({"delivery.corrupt"})),
-    "damaged-on-the-way": Attack(lies.DamagedOnTheWay, frozenset({"delivery.failed"})),
+    # The broker refuses such a batch and the client sends it again, behind those that were under way.
+    "damaged-on-the-way": Attack(lies.DamagedOnTheWay, frozenset({"delivery.reordered"})),
+    "damaged-on-the-way-idempotent": Attack(
+        lies.DamagedOnTheWay, exit_status=0, drivers=("client",), changes=IDEMPOTENT
+    ),
     "stored-twice": Attack(
         lies.StoredTwice, frozenset({"delivery.duplicated"}), changes={"checks": {"delivery": "exactly_once"}}
     ),
