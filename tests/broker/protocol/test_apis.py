@@ -66,7 +66,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
 }
 
 
-# What issue 3 asks of a single node: Apache Kafka 3.9's own ranges, without Fetch 17 (replicas only), ListOffsets 9
+# What a single node has to serve: Apache Kafka 3.9's own ranges, without Fetch 17 (replicas only), ListOffsets 9
 # (tiered storage), FindCoordinator 5 and 6 (KIP-890 part 2, share groups), and what Kafka 4 readers no longer write.
 PARITY: dict[int, tuple[int, int]] = {
     0: (0, 11),
