@@ -7,18 +7,22 @@ Pure: a history of probes in, the next probe or the answer out, so a search can 
     confirm   the highest rate that passed, in fresh trials; one that fails there makes the rate a failing one, and the
               bisection goes on below it
 
-A rate passes when every trial of it passed.
+Before a failing rate is believed while ramping or bisecting, it is tried once more, and fails when it fails again:
+every later rate lies below it, so one hiccup of the host could otherwise end the search at a fraction of the truth. One
+failure is enough where a rate must hold, in the confirmation, and where the system lost records or died.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.results import SearchProbe, SearchStage
 
 RAMP_FACTOR = 2
+_TARGET_AT_FAULT = ("delivery.", "trial.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class Bracket:
     confirmed: int
     """Fresh trials at the last passing rate that passed."""
     failure: SearchProbe | None
-    """The trial that failed at `first_failing_per_s`."""
+    """The last trial that failed at `first_failing_per_s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +61,34 @@ class NextProbe:
 
 
 def bracket_of(history: Sequence[SearchProbe]) -> Bracket:
-    failures = [probe for probe in history if not probe.passed]
-    failure = min(failures, key=lambda probe: probe.rate_per_s, default=None)
-    passing = [probe.rate_per_s for probe in history if failure is None or probe.rate_per_s < failure.rate_per_s]
+    failures: defaultdict[int, list[SearchProbe]] = defaultdict(list)
+    for probe in history:
+        if not probe.passed:
+            failures[probe.rate_per_s].append(probe)
+    failing = min((rate_per_s for rate_per_s, failed in failures.items() if _believed(failed)), default=None)
+    passing = [p.rate_per_s for p in history if p.passed and (failing is None or p.rate_per_s < failing)]
     last_passing = max(passing, default=None)
     confirmed = sum(probe.stage == "confirm" and probe.rate_per_s == last_passing for probe in history)
-    return Bracket(last_passing, failure.rate_per_s if failure else None, confirmed, failure)
+    return Bracket(last_passing, failing, confirmed, failures[failing][-1] if failing is not None else None)
+
+
+def target_at_fault(probe: SearchProbe) -> bool:
+    """Whether the system lost records or died, which no search is looking for."""
+    return probe.limit is not None and probe.limit.startswith(_TARGET_AT_FAULT)
+
+
+def _believed(failed: Sequence[SearchProbe]) -> bool:
+    """failed: the trials of one rate that failed."""
+    return len(failed) > 1 or failed[0].stage == "confirm" or target_at_fault(failed[0])
 
 
 def next_probe(wanted: SearchRange, history: Sequence[SearchProbe]) -> NextProbe | None:
     """The next trial; None when the search is over."""
     bracket = bracket_of(history)
     low, high = bracket.last_passing_per_s, bracket.first_failing_per_s
+    last = history[-1] if history else None
+    if last is not None and not last.passed and (high is None or last.rate_per_s < high):
+        return NextProbe(last.stage, last.rate_per_s)
     if low is None:
         return NextProbe("ramp", wanted.min_per_s) if high is None else None
     if high is None:
@@ -87,4 +107,5 @@ def probes_expected(wanted: SearchRange) -> int:
     """Roughly how many trials a search takes, for estimates of time: a ramp over ten doublings when it has no end."""
     doublings = 10 if wanted.max_per_s is None else math.ceil(math.log2(wanted.max_per_s / wanted.min_per_s))
     bisections = math.ceil(math.log2(math.log(RAMP_FACTOR) / math.log1p(wanted.precision_ratio)))
-    return 1 + doublings + bisections + wanted.confirmations
+    # About half of the bisections fail, and each of these and the end of the ramp are tried twice.
+    return 2 + doublings + bisections + bisections // 2 + wanted.confirmations

@@ -21,7 +21,7 @@ from bench.exit_codes import EXIT_INVALID, EXIT_OK, EXIT_TARGET
 from bench.plan import Plan, PlannedTrial, chosen_seed, planned_trial
 from bench.progress import slo_text
 from bench.results import Reason, ResultWriter, RunResult, Scalar, Search, SearchProbe, TrialResult, Window
-from bench.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected
+from bench.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected, target_at_fault
 from bench.specification import BASE_CELL, Cell, Specification
 from bench.units import format_rate, human_count, parse_rate_per_s
 from bench.workload import Workload
@@ -121,7 +121,7 @@ class SearchAgenda:
     def exit_code(self, outcomes: Sequence[Outcome]) -> int:
         """Overload is what a search looks for; a system that loses records or dies under it has failed all the same."""
         search = self.answer(outcomes, complete=True)
-        if any(p.limit is not None and p.limit.startswith(("delivery.", "trial.")) for p in search.probes):
+        if any(target_at_fault(probe) for probe in search.probes):
             return EXIT_TARGET
         return EXIT_OK if search.last_passing_per_s is not None else EXIT_INVALID
 

@@ -86,9 +86,23 @@ def test_a_rate_that_fails_its_confirmation_is_a_failing_rate() -> None:
     assert bracket.confirmed == 3
 
 
+@pytest.mark.parametrize("hiccup", range(12))
+def test_one_hiccup_of_the_host_does_not_end_a_search_below_the_truth(hiccup: int) -> None:
+    tried: list[int] = []
+
+    def passes(probe: NextProbe) -> bool:
+        tried.append(probe.rate_per_s)
+        return probe.rate_per_s <= 50_000 and len(tried) != hiccup + 1
+
+    bracket = bracket_of(search(WANTED, passes))
+    assert bracket.last_passing_per_s is not None
+    assert bracket.first_failing_per_s is not None
+    assert bracket.last_passing_per_s <= 50_000 < bracket.first_failing_per_s
+
+
 def test_nothing_passes() -> None:
     history = search(WANTED, lambda probe: False)
-    assert len(history) == 1
+    assert len(history) == 2
     assert bracket_of(history).last_passing_per_s is None
     assert bracket_of(history).first_failing_per_s == 1000
 
