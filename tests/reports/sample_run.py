@@ -18,7 +18,7 @@ from typing import Any, Final
 from hdrh.histogram import HdrHistogram
 
 from bench.analysis import analyse
-from bench.histogram_log import empty_histogram
+from bench.histogram_log import empty_histogram, histogram_of
 from bench.results import (
     METRICS,
     Delivery,
@@ -45,6 +45,7 @@ from bench.results import (
     Window,
 )
 from bench.results.calibration import CALIBRATION_FILE
+from spark_loadgen import Histogram
 from tests.reports import sample_details as details
 
 _QUANTILES: Final = 200
@@ -224,9 +225,8 @@ class _Log:
         self.sum_ns = 0
 
     def add(self, second: int, measured: bool, values: Sequence[int], count_each: int) -> None:
-        interval = empty_histogram()
-        for value in values:
-            interval.record_value(value, count_each)
+        found = Histogram.of_values(values)
+        interval = histogram_of(found.indices, found.counts * count_each)
         if measured:
             self.total.add(interval)
             self.sum_ns += sum(values) * count_each
