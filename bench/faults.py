@@ -86,23 +86,33 @@ class FaultInjector:
         if self._measure_start_s is None or self.problem is not None:
             return
         try:
-            if self._pending and time.monotonic() >= self._measure_start_s + self._pending[0].at_s:
-                self._strike(self._pending.pop(0))
             for struck in self._struck:
                 self._bring_back(struck)
+            due = self._pending and time.monotonic() >= self._measure_start_s + self._pending[0].at_s
+            if due and not self._awaited:
+                self._strike(self._pending.pop(0))
         except (TrialError, UsageError) as error:
             self.problem = str(error)
 
+    @property
+    def _awaited(self) -> bool:
+        """Whether a broker is away that comes back: the next fault waits for it."""
+        return any(struck.state != "back" and struck.back_due_s is not None for struck in self._struck)
+
     def finish(self, checkpoint: Callable[[], None]) -> None:
-        """Wait until every broker serves again that shall. Raises TrialError when one does not."""
-        while self.problem is None and any(
-            struck.state != "back" and struck.back_due_s is not None for struck in self._struck
-        ):
+        """The load has ended: wait until every broker serves again that shall.
+
+        Raises TrialError when one does not, or a fault was not made in time.
+        """
+        unmade, self._pending = self._pending, []
+        while self.problem is None and self._awaited:
             checkpoint()
             self.turn()
             time.sleep(0.05)
-        if self.problem is None and self._pending:
-            self.problem = f"the load ended before the fault at {self._pending[0].at_s} s of the measured phase"
+        if self.problem is None and unmade:
+            self.problem = f"the load ended before the fault at {unmade[0].at_s} s of the measured phase was made"
+            if self._struck:
+                self.problem += f": broker {self._struck[-1].node} was not back from the one before"
         if self.problem is not None:
             raise TrialError(self.problem)
 
@@ -112,16 +122,15 @@ class FaultInjector:
                 struck.fault.do,
                 struck.node,
                 struck.fault.node if isinstance(struck.fault.node, str) else "node",
-                (struck.at_unix_ns - t0_unix_ns) / 1e9,
-                None if struck.back_unix_ns is None else (struck.back_unix_ns - t0_unix_ns) / 1e9,
+                _since(t0_unix_ns, struck.at_unix_ns),
+                None if struck.back_unix_ns is None else _since(t0_unix_ns, struck.back_unix_ns),
             )
             for struck in self._struck
         ]
 
     def events(self, t0_unix_ns: int) -> list[EventLine]:
         return [
-            EventLine(at_s=round((unix_ns - t0_unix_ns) / 1e9, 3), kind=kind, text=text)
-            for unix_ns, kind, text in self._events
+            EventLine(at_s=_since(t0_unix_ns, unix_ns), kind=kind, text=text) for unix_ns, kind, text in self._events
         ]
 
     def _strike(self, fault: Fault) -> None:
@@ -192,3 +201,8 @@ class FaultInjector:
         struck.state = "back"
         struck.back_unix_ns = time.time_ns()
         self._events.append((struck.back_unix_ns, "recovery", f"broker {struck.node} {text}"))
+
+
+def _since(t0_unix_ns: int, unix_ns: int) -> float:
+    """In seconds, to the millisecond: as it is written down, so that figures can be made again from it."""
+    return round((unix_ns - t0_unix_ns) / 1e9, 3)

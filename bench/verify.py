@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from bench import checksums
 from bench.analysis import analyse
+from bench.recovery import FaultMark, recoveries
 from bench.results import (
     Analysis,
     Latency,
@@ -36,6 +37,7 @@ def disagreements(result: RunResult) -> Iterator[str]:
         yield from _latencies(trial)
         yield from _counts(trial)
         yield from _partitions(trial)
+        yield from _recovery(trial)
         yield from _verdict(trial)
     yield from _analysis(result)
 
@@ -87,6 +89,22 @@ def _counts(trial: TrialResult) -> Iterator[str]:
             continue  # a closed loop offers whatever is taken
         if abs(rate - stored_rate) > 1e-6 * max(1.0, rate):
             yield f"{summary.trial_id}: {name} per second: windows give {rate}, the summary says {stored_rate}"
+
+
+def _recovery(trial: TrialResult) -> Iterator[str]:
+    summary = trial.summary
+    if summary.recovery is None:
+        return
+    marks = [FaultMark(fault.do, fault.node, fault.role, fault.at_s, fault.back_s) for fault in summary.recovery.faults]
+    measure = next(phase for phase in summary.phases if phase.name == "measure")
+    try:
+        windows = trial.windows()
+    except ResultDirectoryError:
+        return  # told where counts are added up
+    closed_loop, consumers = summary.offered_per_s is None, summary.e2e is not None
+    found = recoveries(marks, windows, measure, closed_loop=closed_loop, consumers=consumers)
+    if found != summary.recovery.faults:
+        yield f"{summary.trial_id}: recovery: the windows and the faults give other figures"
 
 
 def _partitions(trial: TrialResult) -> Iterator[str]:

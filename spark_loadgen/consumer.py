@@ -190,7 +190,10 @@ class ConsumerLoad:
             if targets is None:
                 targets = self._ends_of_log()
                 if targets is None:
-                    return None
+                    # A broker may just be starting again.
+                    if channel.stop.is_set() or elapsed_ns > deadline_ns:
+                        return None
+                    continue
             unread = self._unread(targets)
             if unread == 0 or elapsed_ns > deadline_ns:
                 return unread

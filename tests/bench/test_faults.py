@@ -267,8 +267,21 @@ def test_a_fault_that_could_not_be_made_fails_the_trial() -> None:
     assert faults.problem == "the cluster does not tell its controller: _TIMED_OUT"
     late = injector({"at": "90s", "do": "kill", "node": 1}, nodes=[Node()])
     late.hear(at(15.0))
-    with pytest.raises(TrialError, match="the load ended before the fault at 90 s of the measured phase"):
+    with pytest.raises(TrialError, match="the load ended before the fault at 90 s of the measured phase was made"):
         late.finish(lambda: None)
+
+
+def test_the_next_fault_waits_for_the_broker_of_the_one_before() -> None:
+    node = Node(ends=10**6)
+    faults = injector({"at": "5s", "do": "restart"}, {"at": "8s", "do": "kill", "for": "1s"}, nodes=[node])
+    faults.hear(at(30.0))
+    for _ in range(5):
+        faults.turn()
+    assert node.done == ["SIGTERM", "start"]
+    node.ends = 0
+    with pytest.raises(TrialError, match="was made: broker 1 was not back from the one before"):
+        faults.finish(lambda: None)
+    assert "SIGKILL" not in node.done
 
 
 def test_one_that_never_comes_back_is_not_waited_for() -> None:
