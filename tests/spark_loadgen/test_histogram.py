@@ -45,7 +45,7 @@ def test_bucket_indices_at_the_edges_of_every_bucket() -> None:
     assert reference.counts_len == COUNTS_LENGTH
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.lists(values_ns, min_size=1), st.floats(0, 100))
 def test_percentiles_are_hdrhistograms(values: list[int], percentile: float) -> None:
     ours, reference = Histogram.of_values(values), hdr(values)
