@@ -2,7 +2,7 @@
 
 A fault is judged from the second it falls into until the second of the next fault, or the end of the measured phase.
 The rate is back at a share of what is offered in the first second, after one below it, from which on it stays there for
-`SETTLED_S` seconds. A dip that begins `SETTLED_S` seconds after the broker served again is not the fault's. A second is
+`SETTLED_S` seconds. A dip that begins when the broker serves again, or later, counts for neither. A second is
 disturbed from the fault until 90 % are back and the broker serves again: guards of the load (achieved, lateness,
 generator, host, drift) judge the other seconds only.
 """
@@ -104,7 +104,8 @@ def _recovery(
     first = int(mark.at_s)
     shares = [_share(window, before_per_s) for window in judged]
     serves = len(judged) if mark.back_s is None else min(len(judged), int(mark.back_s) - first)
-    half, ninety = (_back(shares, share, serves + SETTLED_S) for share in (HALF, NINETY))
+    ninety = _back(shares, NINETY, max(serves, SETTLED_S))
+    half = _back(shares, HALF, len(shares) if ninety is None else ninety)
     if mark.back_s is None:
         settled = ninety
     else:

@@ -97,6 +97,7 @@ def test_a_dip_when_the_broker_returns_is_disturbed_too() -> None:
 def test_a_dip_long_after_the_broker_returned_is_not_the_faults() -> None:
     (found,) = recovered([100] * 7 + [0, 100, 100, 100, 100, 100, 100, 100, 100, 20, 100, 20, 100, 20, 100], KILLED)
     assert (found.to_half_s, found.to_ninety_s, found.disturbed_until_s) == (0.5, 0.5, 12)
+    assert recovered([100] * 7 + [80, 100, 100, 100, 40, 100, 100, 100], KILLED)[0].to_half_s == 0.0, "90 % came first"
     (unnoticed,) = recovered([100] * 16 + [20, 100, 20, 100, 20, 100], KILLED)
     assert (unnoticed.to_half_s, unnoticed.disturbed_until_s) == (0.0, 12)
 
