@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -71,6 +72,14 @@ def test_a_broker_is_paused_and_killed_under_load_and_nothing_is_lost(tmp_path: 
     assert left_running(tmp_path) == []
 
 
+def is_stopped(process_id: int) -> bool:
+    """SIGSTOP takes effect when each of the process's threads next gets to run."""
+    process, deadline_s = psutil.Process(process_id), time.monotonic() + 30
+    while process.status() != psutil.STATUS_STOPPED and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    return process.status() == psutil.STATUS_STOPPED
+
+
 def test_a_broker_comes_back_at_its_address_and_its_end_is_a_problem_again(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     with start_system(SystemUnderTest(), [tmp_path / "data"], tmp_path, lambda: None) as system:
@@ -86,7 +95,7 @@ def test_a_broker_comes_back_at_its_address_and_its_end_is_a_problem_again(tmp_p
         assert system.bootstrap_servers == address
         assert listening(int(address.rpartition(":")[2]))("") is not None
         node.pause()
-        assert psutil.Process(node.process_ids[0]).status() == psutil.STATUS_STOPPED
+        assert is_stopped(node.process_ids[0])
         node.resume()
         node.kill()
         assert "was killed by SIGKILL" in (system.problem() or "")
