@@ -70,6 +70,14 @@ class BrokerClient:
                 f"no broker answers at {self._bootstrap_servers} within {_TIMEOUT_S:.0f} s ({_text(error)})"
             ) from None
 
+    def answers(self) -> bool:
+        """Whether anybody does, which is asked when a load cannot begin."""
+        try:
+            self.check_reachable()
+        except UsageError:
+            return False
+        return True
+
     def create_topic(
         self,
         name: str,

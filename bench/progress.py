@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -72,7 +73,9 @@ class PlainObserver(Observer):
         self._say(f"trial {number}/{self._trials} {label(trial)}: {'; '.join(outcome(trial, summary))}")
 
     def _say(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        # A reader that has gone (`2>&1 | head`) is no reason to end a run, and no failure of the system.
+        with suppress(BrokenPipeError):
+            print(text, file=self._stream, flush=True)
 
 
 class Skips:

@@ -120,7 +120,7 @@ class TrialRunner:
                             load_plan.seed,
                             processes_changed,
                         )
-                        result = self._load(launcher, load_plan, system, storage, injector)
+                        result = self._load(launcher, load_plan, system, storage, injector, client)
                     if not result.interrupted:
                         injector.finish(self.stop.check)
                     profile.end()
@@ -175,6 +175,7 @@ class TrialRunner:
         system: System,
         storage: TrialStorage,
         injector: FaultInjector,
+        client: BrokerClient,
     ) -> LoadResult:
         def on_progress(progress: Progress) -> None:
             injector.hear(progress)
@@ -191,6 +192,9 @@ class TrialRunner:
             if (problem := injector.problem or _problem(system, storage)) is not None:
                 raise TrialError(problem) from None
             if isinstance(error, LoadSetupError):
+                # Tasks that do not reach a broker that we do not reach either have no mistake to put right.
+                if not client.answers():
+                    raise TrialError(str(error)) from None
                 raise UsageError(str(error)) from None
             raise GeneratorError(str(error)) from None
         if (problem := injector.problem or _problem(system, storage)) is not None:

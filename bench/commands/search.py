@@ -129,6 +129,8 @@ def _range(lowest: str | None, highest: str | None, precision: str, confirm: int
         most = None if highest is None else units.parse_rate_per_s(highest)
         option = "--precision"
         ratio = units.parse_percent(precision)
+        if not 0 < ratio < 1:
+            raise ValueError(f"{precision!r} is not between 0% and 100%")
         option = "--min and --max"
         return SearchRange(least, most, ratio, confirm)
     except ValueError as error:

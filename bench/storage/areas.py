@@ -49,7 +49,8 @@ class StorageAreas:
         if free_bytes < needed_bytes + SPARE_BYTES:
             raise UsageError(
                 f"storage target {name}: {target} has {human_bytes(free_bytes)} free and the run may write "
-                f"{human_bytes(needed_bytes)}; free some space, or lower load.rate or phases.measure"
+                f"{human_bytes(needed_bytes)}, beside which {human_bytes(SPARE_BYTES)} stay free; free some space, or "
+                "lower load.rate or phases.measure"
             )
         try:
             directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=target))

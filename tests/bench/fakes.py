@@ -171,6 +171,9 @@ class FakeClient:
     def __call__(self, bootstrap_servers: str) -> Any:
         return self
 
+    def answers(self) -> bool:
+        return "answers" not in self._faults
+
     def create_topic(self, name: str, partitions: int, config: Mapping[str, object], replication: int) -> None:
         self._fail("create_topic")
 

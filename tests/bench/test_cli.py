@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,13 @@ def test_bad_options_give_one_line_and_exit_code_2(
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.parametrize("precision", ["0%", "300%"])
+def test_a_search_cannot_be_that_precise(workload: Path, tmp_path: Path, precision: str) -> None:
+    result = call("search", workload, "--out", tmp_path / "out", "--precision", precision)
+    assert result.exit_code == 2
+    assert result.stderr == f"error: --precision: {precision!r} is not between 0% and 100%\n"
 
 
 def test_a_bad_file_gives_one_line_and_exit_code_2(workload: Path, tmp_path: Path) -> None:
@@ -273,6 +282,18 @@ def test_plain_progress_is_one_line_per_trial(finished: Path, capsys: pytest.Cap
     observer = PlainObserver()
     observer.trial_ended(1, result.manifest.trials[0], result.trials[0].summary)
     assert "base: valid, 100/s, produce p50 1 ms p99 1 ms\n" in capsys.readouterr().err
+
+
+def test_a_run_goes_on_when_nobody_reads_its_progress(finished: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    trial = RunResult(finished).manifest.trials[0]
+    stream = os.fdopen(writer, "w")
+    try:
+        PlainObserver(stream).trial_ended(1, trial, None)
+    finally:
+        with suppress(BrokenPipeError):
+            stream.close()
 
 
 @pytest.mark.parametrize("option", [("--master", "local[2]"), ("--spark-conf", "spark.a=b")])

@@ -216,6 +216,16 @@ def test_what_cannot_work_for_any_trial_ends_the_run(
     bench.assert_nothing_left()
 
 
+def test_a_broker_that_answers_no_more_when_the_load_begins_has_failed(bench: Bench) -> None:
+    bench.launcher.outcome = at(2, LoadSetupError("no broker answers at 127.0.0.1:1 within 10 s"))
+    bench.client = FakeClient(bench.launcher, {"answers": TrialError("the broker hangs")})
+    manifest = bench.run()
+    assert manifest.exit_code == 3
+    assert [trial.status for trial in manifest.trials] == ["done", "failed", "done", "done"]
+    assert manifest.trials[1].error == "no broker answers at 127.0.0.1:1 within 10 s"
+    bench.assert_nothing_left()
+
+
 def test_a_mistake_that_the_first_trial_shows_leaves_the_directory_free(bench: Bench) -> None:
     bench.systems.faults = {1: UsageError("the broker refuses the topic: x")}
     with pytest.raises(UsageError):
