@@ -413,7 +413,9 @@ class Validity(Part):
 class Workload(Part):
     schema_: Literal["bench.workload/1"] = Field(alias="schema")
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)
-    purpose: str = Field(default="", description="one line: the question this workload answers")
+    purpose: str = Field(
+        default="", pattern=r"^[^\x00-\x1f\x7f]*$", description="one line: the question this workload answers"
+    )
     for_measurement: bool = Field(default=True, description="false for smoke runs, whose figures must not be quoted")
     topics: Topics = Topics()
     producers: Producers = Producers()

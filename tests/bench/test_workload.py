@@ -211,6 +211,10 @@ from tests.bench.test_specification import complaint, document, read
             'w.yaml:6: trials.stop_when.of: e2e.p9 is no metric; did you mean "e2e.p99"?',
         ),
         (
+            {"purpose": '"two\\nlines"'},
+            r"w.yaml:6: purpose: 'two\nlines' does not match ^[^\x00-\x1f\x7f]*$",
+        ),
+        (
             {"trials": "{stop_when: {ci_halfwidth: 2}}"},
             "w.yaml:6: trials.stop_when.ci_halfwidth: 2 is not a percentage, for example 0.5%",
         ),
