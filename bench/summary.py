@@ -428,7 +428,10 @@ def evidence_of(
         generator=generator,
         host_cpu_ratio=None if host.system_cpu_ratio is None else host.cpu_ratio,
         produce_p50_ns_by_second=[window.produce_p50_ns for window in record.windows if window.phase == "measure"],
-        client_errors=client_errors(result.errors),
+        client_errors=[
+            *client_errors(result.errors),
+            *(["the storage of the log is full"] if record.log is not None and record.log.disk_full else []),
+        ],
         host_profile=record.host_profile_faults,
         canary=record.doubts,
         steal_ratio=host.steal_ratio,

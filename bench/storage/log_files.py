@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ FLUSH_WITHIN_S: Final = 10.0
 _STEP_BYTES: Final = 8 << 20
 # SYNC_FILE_RANGE_WAIT_BEFORE | WRITE | WAIT_AFTER of sync_file_range(2).
 _WRITE_AND_WAIT: Final = 1 | 2 | 4
+# A file system that has less left takes no more batches.
+_FULL_BYTES: Final = 4 << 20
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -32,6 +35,12 @@ class LogState:
     flush_s: float | None
     """How long writing out the rest took, or how long was waited for it; None when nothing had to be written."""
     flush_complete: bool | None
+    free_bytes: int
+    """What the file system of the log had left."""
+
+    @property
+    def disk_full(self) -> bool:
+        return self.free_bytes < _FULL_BYTES
 
 
 def segments(directories: Iterable[Path], topics: Sequence[str]) -> list[Path]:
@@ -57,7 +66,8 @@ def log_state(directories: Iterable[Path], topics: Sequence[str], flush: bool) -
         started_s = time.monotonic()
         flush_complete = _write_out(sizes.items(), lambda: time.monotonic() - started_s < FLUSH_WITHIN_S)
         flush_s = time.monotonic() - started_s
-    return LogState(sum(sizes.values()), cache, flush_s, flush_complete)
+    free_bytes = shutil.disk_usage(paths[0].parent).free
+    return LogState(sum(sizes.values()), cache, flush_s, flush_complete, free_bytes)
 
 
 def _write_out(sizes: Iterable[tuple[Path, int]], go_on: Callable[[], bool]) -> bool:

@@ -8,7 +8,9 @@ from bench.storage.log_files import LogState
 from bench.storage.page_cache import CacheState
 from tests.bench.host.test_sampler import sample
 
-LOG = LogState(log_bytes=5000, cache=CacheState("cachestat", 3000, 1000), flush_s=2.0, flush_complete=True)
+LOG = LogState(
+    log_bytes=5000, cache=CacheState("cachestat", 3000, 1000), flush_s=2.0, flush_complete=True, free_bytes=1 << 30
+)
 
 
 def use(samples: list[HostSample], received: list[int], start_s: float = 0.0, end_s: float = 2.0) -> CacheUse:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,3 +55,13 @@ def test_without_cachestat_mincore_tells_what_is_resident(log: Path, monkeypatch
     assert state is not None
     assert (state.cache.method, state.cache.unwritten_bytes, state.flush_s) == ("mincore", None, None)
     assert state.cache.resident_bytes == 6 << 20
+
+
+def test_a_file_system_with_nothing_left_is_full(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for free_bytes in (1 << 30, 1 << 20):
+        monkeypatch.setattr("shutil.disk_usage", lambda _, free=free_bytes: SimpleNamespace(free=free))
+        state = log_state([log], ["run-1"], flush=False)
+        assert state is not None
+        found.append((state.free_bytes, state.disk_full))
+    assert found == [(1 << 30, False), (1 << 20, True)]
