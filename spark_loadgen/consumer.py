@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -327,6 +328,8 @@ class ConsumerLoad:
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             self._errors[f"asking for the end of the log: {reason.str()}"] += 1
+            with suppress(KafkaException):
+                self._asking.list_topics(timeout=_ENDS_TIMEOUT_S)  # or it goes by what it knew before a broker left
             return None
         return {partition: end for partition, end in ends.items() if end > 0}
 
