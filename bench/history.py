@@ -16,6 +16,7 @@ import difflib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -90,7 +91,7 @@ class Series:
 
     def rows(self) -> list[dict[str, str]]:
         """Raises UsageError for a file that is no such CSV."""
-        with self.path.open(encoding="utf-8", newline="") as file:
+        with _readable(self.path), self.path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
             if tuple(reader.fieldnames or ())[: len(_LEADING)] != _LEADING:
                 raise UsageError(f"{self.path}: is no history; its columns are not {', '.join(_LEADING)}, …")
@@ -103,14 +104,17 @@ class Series:
 
     def noise(self) -> dict[str, float]:
         """Metric to what A/A pairs of the newest run differed by."""
-        found: dict[str, float] = json.loads(self._noise_path.read_text("utf-8")) if self._noise_path.is_file() else {}
+        with _readable(self._noise_path):
+            text = self._noise_path.read_text("utf-8") if self._noise_path.is_file() else "{}"
+            found: dict[str, float] = json.loads(text)
         return found
 
     def acknowledgements(self) -> list[Acknowledgement]:
         if not self._acknowledged_path.is_file():
             return []
-        lines = self._acknowledged_path.read_text("utf-8").splitlines()
-        return [Acknowledgement(**json.loads(line)) for line in lines if line.strip()]
+        with _readable(self._acknowledged_path):
+            lines = self._acknowledged_path.read_text("utf-8").splitlines()
+            return [Acknowledgement(**json.loads(line)) for line in lines if line.strip()]
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Append one. Raises UsageError for a metric or a run that the series does not have."""
@@ -222,6 +226,15 @@ def _is_at(at: Mapping[str, str], place: str) -> bool:
     return bool(place) and (at["time"].startswith(place) or at["commit"].startswith(place))
 
 
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """One line for a file that is not what a history keeps there."""
+    try:
+        yield
+    except (csv.Error, TypeError, ValueError) as error:
+        raise UsageError(f"{path}: is damaged ({error}); take it from where the history is kept") from None
+
+
 def _csv(rows: list[dict[str, str]]) -> str:
     columns = list(dict.fromkeys([*_LEADING, *(name for item in rows for name in item)]))
     text = io.StringIO()
@@ -234,7 +247,8 @@ def _csv(rows: list[dict[str, str]]) -> str:
 def _another_environment(series: Series, others: list[Series], facts: Mapping[str, Any]) -> str:
     latest = max(others, key=lambda other: other.rows()[-1]["time"])
     path = latest.directory / "environment.json"
-    known = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    with _readable(path):
+        known = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     differing = [name for name in dict.fromkeys([*known, *facts]) if known.get(name) != facts.get(name)]
     return (
         f"{series.workload} was measured in environment {latest.environment} so far, and this run in "

@@ -194,3 +194,13 @@ def test_each_mistake_is_one_line(
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {told}")
     assert result.stderr.count("\n") == 1
+
+
+def test_damaged_files_are_one_line(sample: Path, tmp_path: Path) -> None:
+    series = keep(run(sample, 1), tmp_path)
+    noise, acknowledged = (series.path.with_suffix(suffix) for suffix in (".noise.json", ".acknowledged.jsonl"))
+    for path, read in ((noise, series.noise), (acknowledged, series.acknowledgements), (series.path, series.rows)):
+        for content in (b"{", b"\xff\xfe") if path != series.path else (b"\xff\xfe",):
+            path.write_bytes(content)
+            with pytest.raises(UsageError, match=f"^{path}: is damaged [^\\n]*$"):
+                read()
