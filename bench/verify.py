@@ -120,6 +120,11 @@ def _partitions(trial: TrialResult) -> Iterator[str]:
 
 
 def _verdict(trial: TrialResult) -> Iterator[str]:
+    summary = trial.summary
+    if summary.verdict.state != "invalid":
+        for name in ("lost", "corrupt", "failed"):
+            if count := getattr(summary.delivery, name):
+                yield f"{summary.trial_id}: {name}: {count} records, and the verdict is {summary.verdict.state}"
     path = trial.directory / "verdict.json"
     if not path.is_file():
         return  # of a run before this file was kept

@@ -246,6 +246,14 @@ def test_verify_tells_series_that_are_no_text(finished: Path) -> None:
         assert part in result.stderr
 
 
+def test_verify_lets_no_loss_be_valid(finished: Path) -> None:
+    (finished / "checksums.sha256").unlink()
+    edit(finished / "trials" / "001-base" / "summary.json", lambda summary: summary["delivery"].update(lost=5))
+    result = call("verify", finished)
+    assert result.exit_code == 4
+    assert "001-base: lost: 5 records, and the verdict is valid" in result.stderr
+
+
 def test_verify_of_something_else(tmp_path: Path) -> None:
     result = call("verify", tmp_path)
     assert result.exit_code == 2
