@@ -87,7 +87,7 @@ def test_a_connection_that_comes_and_goes_is_one_line_each(
 
 
 def test_many_watches_outlive_a_restart_of_zookeeper(ensemble: Ensemble) -> None:
-    client = RealClient(ensemble.connect, "/many", session_timeout_ms=10_000)
+    client = RealClient(ensemble.connect, "/many", session_timeout_ms=60_000)
     paths = [f"/node{number:05}" for number in range(2500)]
     ask(client, *(Create(path) for path in paths))
     ask(client, *(Get(path, watch=True) for path in paths))
