@@ -193,7 +193,8 @@ def _difference(before: _Reading, after: _Reading, second: int) -> HostSample:
             values[name] = round(rate) if name.endswith("_bytes") else rate
     total_s = after.total_cpu_s - before.total_cpu_s
     if total_s > 0:
-        values["cpu_ratio"] = (after.busy_cpu_s - before.busy_cpu_s) / total_s
+        # On an idle host the difference of two sums of seconds can come out a hair below nothing.
+        values["cpu_ratio"] = max(0.0, (after.busy_cpu_s - before.busy_cpu_s) / total_s)
         values["steal_ratio"] = (after.steal_cpu_s - before.steal_cpu_s) / total_s
     for direction, then_ns, now_ns in (
         ("read", before.disk_read_ns, after.disk_read_ns),

@@ -23,7 +23,7 @@ from bench.systems.java import java_for
 from bench.systems.process import SystemProcess, free_ports, last_words, listening, refused_configuration
 from bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
 from bench.systems.running import StartedSystem, await_members
-from bench.systems.zookeeper import start_zookeeper
+from bench.systems.zookeeper import serving, start_zookeeper
 from bench.user_cache import cached, main_of, need, run_step
 from bench.workload import Scalar
 
@@ -125,7 +125,7 @@ def start_apache_kafka(
         if on_zookeeper:
             zookeeper = start_zookeeper(data_directories[0] / "zookeeper", log_directory, ports[-1])
             stack.callback(zookeeper.stop)
-            zookeeper.await_ready(listening(ports[-1]), checkpoint, ready_within_s)
+            zookeeper.await_ready(serving(ports[-1]), checkpoint, ready_within_s)
             attendants.append(zookeeper)
         for broker in brokers:
             settings = {

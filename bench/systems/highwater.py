@@ -12,10 +12,10 @@ from typing import Final
 from bench.client_properties import as_text
 from bench.environment import git_state
 from bench.errors import UsageError
-from bench.systems.process import SystemProcess, free_ports, listening, ready_line
+from bench.systems.process import SystemProcess, free_ports, ready_line
 from bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
 from bench.systems.running import StartedSystem, await_members
-from bench.systems.zookeeper import start_zookeeper
+from bench.systems.zookeeper import serving, start_zookeeper
 from bench.workload import Scalar
 
 HIGHWATER: Final = "highwater"
@@ -44,6 +44,7 @@ def start_highwater(
             (zookeeper_port,) = free_ports(1)
             zookeeper = start_zookeeper(data_directories[0] / "zookeeper", log_directory, zookeeper_port)
             stack.callback(zookeeper.stop)
+            zookeeper.await_ready(serving(zookeeper_port), checkpoint, ready_within_s)
             attendants = [zookeeper]
             settings = {**cluster_defaults(nodes), "zookeeper.connect": f"127.0.0.1:{zookeeper_port}", **config}
         brokers = []
@@ -69,8 +70,6 @@ def start_highwater(
             )
             stack.callback(process.stop)
             brokers.append(process)
-        for attendant in attendants:
-            attendant.await_ready(listening(zookeeper_port), checkpoint, ready_within_s)
         for process, broker in zip(brokers, places, strict=True):
             process.await_ready(ready_line, checkpoint, ready_within_s)
             process.command_again = [*command, *options_of(broker, process.address)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from bench.errors import UsageError
 from bench.systems.java import java_for
-from bench.systems.process import SystemProcess
+from bench.systems.process import AddressWhenReady, SystemProcess
 from bench.systems.properties import write_properties
 
 # Its log framework included: without one, a start takes ten seconds.
@@ -39,10 +40,29 @@ _SETTINGS: Final = {
     "maxClientCnxns": "0",
     "admin.enableServer": "false",
 }
+_ANSWER_WITHIN_S: Final = 1.0
+
+
+def serving(port: int) -> AddressWhenReady:
+    """Ready when a ZooKeeper at this port of the loopback address serves: it listens before, and whoever comes then may
+    be left without an answer until its session would have ended."""
+
+    def address(_: str) -> str | None:
+        try:
+            with socket.create_connection(("127.0.0.1", port), _ANSWER_WITHIN_S) as connection:
+                connection.sendall(b"srvr")
+                answer = b""
+                while piece := connection.recv(4096):
+                    answer += piece
+        except OSError:
+            return None
+        return f"127.0.0.1:{port}" if b"\nMode: " in answer else None
+
+    return address
 
 
 def start_zookeeper(data_directory: Path, log_directory: Path, port: int) -> SystemProcess:
-    """Ready when it listens at the port. Raises UsageError when this host has no Java or no PySpark."""
+    """Ready when it is `serving`. Raises UsageError when this host has no Java or no PySpark."""
     settings = {
         **_SETTINGS,
         "dataDir": str(data_directory),
