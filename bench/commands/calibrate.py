@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
-from bench.commands.common import AsJson, one_line_errors
+from bench.commands.common import (
+    AsJson,
+    Quiet,
+    one_line_errors,
+)
 
 
 def calibrate(
@@ -20,7 +24,7 @@ def calibrate(
     pairs: Annotated[int, typer.Option(min=0, max=1000, help="Blocks of A/A and launcher pairs; 0 for none.")] = 5,
     master: Annotated[str, typer.Option(metavar="URL", help="Spark master to compare with processes.")] = "local[*]",
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Compare Spark with plain processes.")] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Find what the instrument itself can do on this host, and how much its figures scatter."""

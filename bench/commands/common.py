@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bench.launchers import LauncherKind
+
 if TYPE_CHECKING:
     from bench.results import Calibration
     from bench.specification import Specification
@@ -28,6 +30,10 @@ BootstrapServers = Annotated[
 CalibrationFile = Annotated[
     Path | None, typer.Option("--calibration", metavar="FILE", help="What bench calibrate wrote on this host.")
 ]
+Launcher = Annotated[LauncherKind, typer.Option(help="Who starts the load: Spark, or plain processes.")]
+SparkMaster = Annotated[str | None, typer.Option(metavar="URL", help="Spark master; local[*] when absent.")]
+SparkConf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
 

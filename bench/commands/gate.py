@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bench.commands.common import AsJson, CalibrationFile, Seed, calibration_of, one_line_errors, pairs_of
+from bench.commands.common import (
+    AsJson,
+    CalibrationFile,
+    Launcher,
+    Quiet,
+    Seed,
+    SparkConf,
+    SparkMaster,
+    calibration_of,
+    one_line_errors,
+    pairs_of,
+)
 from bench.launchers import LauncherKind
 
 if TYPE_CHECKING:
@@ -34,11 +45,9 @@ def gate(
     workload: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Workload to measure both with; not for two directories.")
     ] = None,
-    launcher: Annotated[
-        LauncherKind, typer.Option(help="Who starts the load: plain processes, or Spark.")
-    ] = LauncherKind.PROCESS,
-    master: Annotated[str | None, typer.Option(metavar="URL", help="Spark master.")] = None,
-    spark_conf: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration.")] = None,
+    launcher: Launcher = LauncherKind.PROCESS,
+    master: SparkMaster = None,
+    spark_conf: SparkConf = None,
     seed: Seed = None,
     allow_env_diff: Annotated[
         bool, typer.Option("--allow-env-diff", help="Judge two directories although their environments differ.")
@@ -49,7 +58,7 @@ def gate(
         Annotations, typer.Option(help="Print annotations for this CI system; auto: for the one it runs under.")
     ] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be run, and run nothing.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Decide whether HEAD is slower than BASE: interleaved pairs on one host, and a confirmation before it fails.

@@ -12,8 +12,12 @@ from bench.commands.common import (
     AsJson,
     BootstrapServers,
     CalibrationFile,
+    Launcher,
     PayloadFile,
+    Quiet,
     Seed,
+    SparkConf,
+    SparkMaster,
     StorageOption,
     Trials,
     WorkloadFile,
@@ -36,11 +40,9 @@ def run(
     file: WorkloadFile,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Result directory; new or empty.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")] = None,
-    launcher: Annotated[
-        LauncherKind, typer.Option(help="Who starts the load: Spark, or plain processes.")
-    ] = LauncherKind.SPARK,
-    master: Annotated[str | None, typer.Option(metavar="URL", help="Spark master; local[*] when absent.")] = None,
-    spark_conf: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration.")] = None,
+    launcher: Launcher = LauncherKind.SPARK,
+    master: SparkMaster = None,
+    spark_conf: SparkConf = None,
     seed: Seed = None,
     trials: Trials = None,
     payload_file: PayloadFile = None,
@@ -52,7 +54,7 @@ def run(
         Compat | None, typer.Option(help="kafka: print each trial as kafka-producer-perf-test does.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and run nothing.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Run every trial of a workload and write a result directory."""
