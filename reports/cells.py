@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from bench.results import Analysis, Comparison, MetricEstimate, RunResult, Scalar, TrialPlan, TrialResult, TrialSummary
 from reports.measures import PRODUCE_P99, Measure
-from reports.quantity import axis_number
+from reports.quantity import NONE, axis_number
 
 # Where a factor lives in the workload file says little once the factor itself is named.
 _SECTIONS: Final = (
@@ -118,6 +118,11 @@ class Cell:
 
     def spread(self, measure: Measure) -> Spread | None:
         return Spread.of(values(self.shown, measure))
+
+    def median_text(self, measure: Measure) -> str:
+        """The median of the shown trials as people read it."""
+        spread = self.spread(measure)
+        return measure.figure(spread.median) if spread else NONE
 
     def typical(self, measure: Measure = PRODUCE_P99) -> TrialResult | None:
         """The trial that lies in the middle of the shown ones by `measure`: a real trial, nothing averaged."""

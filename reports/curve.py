@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Callable, Sequence
 
 from reports import axes
@@ -13,7 +11,7 @@ from reports.charts import Drawn, comparison_legend, comparison_panels
 from reports.downsample import Point
 from reports.measures import ACHIEVED, E2E_P50, E2E_P99, E2E_P999, PRODUCE_P50, PRODUCE_P99, PRODUCE_P999, Measure
 from reports.plot import MOST_SERIES, Level, Whisker
-from reports.quantity import NONE, whole
+from reports.quantity import whole
 
 _CLEAR_KNEE = 0.25
 """How far, in shares of the curve's height, it must lie below its chord before a knee is named."""
@@ -72,7 +70,7 @@ def _curve(run: Run, name: str, title: str, percentiles: Sequence[Measure]) -> F
         [
             label,
             whole(c.offered_per_s or 0),
-            *(_median(c, m) for m in (ACHIEVED, *percentiles)),
+            *(c.median_text(m) for m in (ACHIEVED, *percentiles)),
             f"{len(c.used)} of {len(c.wanted)}",
         ]
         for label, cells in run.curves.items()
@@ -127,9 +125,3 @@ def _finding(run: Run, measure: Measure) -> str:
             if bend := knee(_points(cells, measure, lambda _: True)):
                 parts[-1] += f", knee at {whole(bend.x)}/s"
     return f"{measure.title}. " + "; ".join(parts) + "." if parts else f"{measure.title} at each offered load."
-
-
-def _median(cell: Cell, measure: Measure) -> str:
-    found = values(cell.shown, measure)
-    middle = statistics.median(found) if found else math.nan
-    return measure.figure(middle) if found else NONE

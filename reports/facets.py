@@ -17,7 +17,6 @@ from reports.cells import Cell, Run, scalar_text, values
 from reports.downsample import Point
 from reports.measures import ACHIEVED, E2E_P99, PRODUCE_P99, Measure
 from reports.plot import MOST_SERIES, SMALL, Series, Size, Whisker, line_panel, swatch
-from reports.quantity import NONE
 
 _MOST_COLUMNS: Final = 6
 _WIDE: Final = Size(580, 260)
@@ -57,7 +56,7 @@ def facet_figures(run: Run, wanted: FacetKeys) -> list[Figure]:
     title = "Every cell by its factors"
     finding = _reading(run, keys)
     rows = [
-        [*(scalar_text(cell.factors.get(f)) for f in run.factors), *(_median_text(cell, m) for m in found)]
+        [*(scalar_text(cell.factors.get(f)) for f in run.factors), *(cell.median_text(m) for m in found)]
         for cell in run.cells
         if cell.trials
     ]
@@ -183,8 +182,3 @@ def _series(
 def _reading(run: Run, keys: FacetKeys) -> str:
     places = {"along x": keys.x, "by colour": keys.colour, "by column": keys.columns, "by row": keys.rows}
     return "; ".join(f"{run.factors[f]} {place}" for place, f in places.items() if f).capitalize() + "."
-
-
-def _median_text(cell: Cell, measure: Measure) -> str:
-    spread = cell.spread(measure)
-    return measure.figure(spread.median) if spread else NONE
