@@ -34,6 +34,7 @@ from bench.yaml_document import Document
 _HERE: Final = Path(__file__).parent
 _OUTCOMES: Final = "outcomes.jsonl"
 _WORKLOAD: Final = _HERE / "workload.yaml"
+_NOISE_TRIALS: Final = 24
 _LAUNCHER: Final = LauncherChoice(LauncherKind.PROCESS)
 
 
@@ -117,7 +118,8 @@ def _noise(kept: Path, policy: Policy) -> dict[str, list[float]]:
     if not (directory / "analysis.json").is_file():
         shutil.rmtree(directory, ignore_errors=True)
         typer.echo("measuring what pairs of the same broker differ by")
-        specification = gate_specification(_WORKLOAD, _side(0), _side(0), policy)
+        many = policy.model_copy(update={"pairs": policy.pairs.model_copy(update={"max": _NOISE_TRIALS})})
+        specification = gate_specification(_WORKLOAD, _side(0), _side(0), many)
         # Successive trials of one cell are A/A pairs as they are.
         alone = dataclasses.replace(specification, cells=specification.cells[:1])
         manifest = run_plan(make_plan(alone), directory, launcher=_LAUNCHER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final, NamedTuple
 
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_PROC: Final = Path("/proc")
 
 
 class Process(NamedTuple):
@@ -34,12 +36,14 @@ class GroupUse(NamedTuple):
     cpu_s: float | None
 
 
-def process_table(proc: Path = Path("/proc")) -> dict[int, Process]:
+def process_table(proc: Path = _PROC) -> dict[int, Process]:
     """Every process of this host by id."""
     table = {}
     for name in os.listdir(proc):  # noqa: PTH208 - a tenth of the cost of iterdir, once a second
-        if name.isdecimal() and (process := _parse_stat(_read(f"{proc}/{name}/stat"))) is not None:
-            table[int(name)] = process
+        if name.isdecimal():
+            own_cpu_s = _own_cpu_s(int(name)) if proc == _PROC else None
+            if (process := _parse_stat(_read(f"{proc}/{name}/stat"), own_cpu_s)) is not None:
+                table[int(name)] = process
     return table
 
 
@@ -66,13 +70,13 @@ def use_by_group(table: Mapping[int, Process], groups: ProcessGroups) -> dict[st
     }
 
 
-def resident_bytes(process_ids: Iterable[int], proc: Path = Path("/proc")) -> int | None:
+def resident_bytes(process_ids: Iterable[int], proc: Path = _PROC) -> int | None:
     """Resident memory, pages that several share counted for each; None when no process tells."""
     found = [int(text.split()[1]) for pid in process_ids if (text := _read(f"{proc}/{pid}/statm"))]
     return sum(found) * _PAGE_BYTES if found else None
 
 
-def storage_bytes(process_ids: Iterable[int], proc: Path = Path("/proc")) -> tuple[int, int] | None:
+def storage_bytes(process_ids: Iterable[int], proc: Path = _PROC) -> tuple[int, int] | None:
     """Bytes that storage was read for them, and that they made dirty (/proc/PID/io); None when no process may tell."""
     read_bytes = written_bytes = 0
     told = False
@@ -100,12 +104,27 @@ def _owner(
     return owner
 
 
-def _parse_stat(text: str) -> Process | None:
+def _own_cpu_s(pid: int) -> float | None:
+    """By the process's own CPU clock, which counts nanoseconds where /proc/PID/stat counts ticks of 10 ms: over a phase
+    of a second or two that is the difference between 0.1 % and 1 %. None when the process is gone.
+
+    Source: MAKE_PROCESS_CPUCLOCK and CPUCLOCK_SCHED in the kernel's include/linux/posix-timers_types.h, which
+    clock_getcpuclockid(3) uses.
+    """
+    try:
+        return time.clock_gettime((~pid << 3) | 2)
+    except OSError:
+        return None
+
+
+def _parse_stat(text: str, own_cpu_s: float | None) -> Process | None:
     # The name of a process stands in brackets and may hold anything, brackets and spaces too.
     fields = text.rpartition(")")[2].split()
     if len(fields) < 15:
         return None
-    return Process(parent=int(fields[1]), cpu_s=sum(map(int, fields[11:15])) * _TICK_S)
+    if own_cpu_s is None:
+        own_cpu_s = sum(map(int, fields[11:13])) * _TICK_S
+    return Process(parent=int(fields[1]), cpu_s=own_cpu_s + sum(map(int, fields[13:15])) * _TICK_S)
 
 
 def _read(path: str) -> str:

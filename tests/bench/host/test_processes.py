@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -57,6 +58,13 @@ def test_a_name_with_brackets_and_spaces_is_a_name(tmp_path: Path) -> None:
     (process,) = process_table(tmp_path).values()
     assert process.parent == 3
     assert process.cpu_s == pytest.approx((14 + 15 + 16 + 17) / 100)
+
+
+def test_cpu_time_is_finer_than_a_tick() -> None:
+    """A phase of a second would otherwise be known to one per cent at best."""
+    mine = process_table()[os.getpid()].cpu_s
+    assert mine <= time.process_time() + sum(os.times()[2:4])
+    assert abs(mine * 100 - round(mine * 100)) > 1e-6
 
 
 def test_what_a_child_used_stays_in_the_sum_when_it_ends() -> None:
