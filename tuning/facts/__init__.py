@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from .hostfiles import HostFiles
+from ..hostfiles import HostFiles
 
 Medium = Literal["hdd", "ssd", "nvme"]
 
