@@ -21,7 +21,7 @@ _BYTE_UNITS: Final = {
     "TiB": 2**40,
 }
 _BIT_RATE_UNITS: Final = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9}
-_DURATION_UNITS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+_DURATION_UNITS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 60e3, "h": 3600e3, "d": 86_400e3}
 _NUMBER_AND_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z/]*)")
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
 
 from .errors import TuningError, nearest_match
 from .quantities import parse_bit_rate, parse_byte_rate, parse_bytes, parse_count, parse_duration_ms
+
+Broker = Literal["highwater", "apache-kafka"]
+_UNIT_NAME: Final = re.compile(r"[A-Za-z0-9:_.@-]+\.service")
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,20 @@ class Workload:
     connections: int = 1000
     link_bits_per_s: int = 10 * 10**9
     rtt_ms: float = 1.0
+    write_bytes_per_s: int = 100 * 10**6
+    """What is appended on this host, from producers and as a follower together."""
+    lag_window_s: float = 30.0
+    """How far consumers may fall behind and still be served from memory; 30 s is Apache Kafka's own rule of thumb."""
+    retention_s: float = 7 * 86_400.0
+    broker: Broker = "highwater"
+    broker_rss_bytes: int = 512 * 2**20
+    """Resident memory of a broker without a Java heap: what it takes from the page cache."""
+    heap_bytes: int = 6 * 2**30
+    """Java heap of Apache Kafka; its documentation runs with 6 GiB."""
+    units: tuple[str, ...] = ("highwater-broker@.service",)
+    """The service units that the broker runs as."""
+    broker_config: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Properties that the broker is configured with; what is not named has the default of `broker`."""
 
     @property
     def segments(self) -> int:
@@ -35,6 +53,26 @@ class Workload:
         return round(self.link_bits_per_s * self.rtt_ms / 8000)
 
 
+def parse_duration_s(text: str) -> float:
+    return parse_duration_ms(text) / 1000
+
+
+def parse_broker(text: str) -> str:
+    known = get_args(Broker)
+    if text not in known:
+        raise TuningError(f"{text!r} is no broker{nearest_match(text, known)} (known: {', '.join(known)})")
+    return text
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Keys and values of a Java properties file, such as a broker's server.properties; a later line wins."""
+    properties: dict[str, str] = {}
+    for line in re.sub(r"\\\n[ \t]*", "", text).splitlines():
+        if match := re.fullmatch(r"\s*([^\s#!=:][^\s=:]*)\s*[=:\s]\s*(.*?)\s*", line):
+            properties[match[1]] = match[2]
+    return properties
+
+
 _PARSERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "disk_write_rate": ("disk_write_bytes_per_s", parse_byte_rate),
     "partitions": ("partitions", parse_count),
@@ -43,27 +81,37 @@ _PARSERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "connections": ("connections", parse_count),
     "link": ("link_bits_per_s", parse_bit_rate),
     "rtt": ("rtt_ms", parse_duration_ms),
+    "write_rate": ("write_bytes_per_s", parse_byte_rate),
+    "lag": ("lag_window_s", parse_duration_s),
+    "retention": ("retention_s", parse_duration_s),
+    "broker": ("broker", parse_broker),
+    "broker_memory": ("broker_rss_bytes", parse_bytes),
+    "heap": ("heap_bytes", parse_bytes),
 }
-WORKLOAD_KEYS: Final = ("data_dirs", *_PARSERS)
+WORKLOAD_KEYS: Final = ("data_dirs", *_PARSERS, "units", "broker_config")
 
 
 def parse_workload(given: Mapping[str, Any]) -> Workload:
-    """Build a workload from what a person wrote (`{"disk_write_rate": "400MB/s", "data_dirs": ["/data1"]}`)."""
+    """Build a workload from what a person wrote (`{"disk_write_rate": "400MB/s", "data_dirs": ["/data1"]}`).
+
+    Raises TuningError for an unknown key and for a value that is none.
+    """
     fields: dict[str, Any] = {}
     for key, value in given.items():
         if value is None:
             continue
         if key == "data_dirs":
-            if not isinstance(value, list | tuple) or not value or not all(isinstance(item, str) for item in value):
-                raise TuningError(f"data_dirs must be a list of directories, not {value!r}")
-            for directory in value:
-                if not directory.startswith("/"):
-                    raise TuningError(f"data directory {directory!r} must be an absolute path")
-            fields["data_dirs"] = tuple(value)
+            fields["data_dirs"] = _data_dirs(value)
+        elif key == "units":
+            fields["units"] = parse_units(value)
+        elif key == "broker_config":
+            if not isinstance(value, Mapping):
+                raise TuningError(f"broker_config must map properties of the broker to values, not {value!r}")
+            fields["broker_config"] = {str(name): str(text) for name, text in value.items()}
         elif key in _PARSERS:
-            field, parse = _PARSERS[key]
+            name, parse = _PARSERS[key]
             try:
-                fields[field] = parse(str(value))
+                fields[name] = parse(str(value))
             except TuningError as error:
                 raise TuningError(f"{key}: {error}") from None
         else:
@@ -71,3 +119,28 @@ def parse_workload(given: Mapping[str, Any]) -> Workload:
                 f"unknown workload input {key!r}{nearest_match(key, WORKLOAD_KEYS)} (known: {', '.join(WORKLOAD_KEYS)})"
             )
     return Workload(**fields)
+
+
+def parse_units(value: Any) -> tuple[str, ...]:
+    """Names of service units; they end up in paths. Raises TuningError for what is none."""
+    units = tuple(_strings("units", value, "service units"))
+    for unit in units:
+        if not _UNIT_NAME.fullmatch(unit):
+            raise TuningError(f"{unit!r} is not the name of a service unit, such as highwater-broker@.service")
+    return units
+
+
+def _data_dirs(value: Any) -> tuple[str, ...]:
+    directories = tuple(_strings("data_dirs", value, "directories"))
+    if not directories:
+        raise TuningError(f"data_dirs must be a list of directories, not {value!r}")
+    for directory in directories:
+        if not directory.startswith("/"):
+            raise TuningError(f"data directory {directory!r} must be an absolute path")
+    return directories
+
+
+def _strings(key: str, value: Any, what: str) -> list[str]:
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise TuningError(f"{key} must be a list of {what}, not {value!r}")
+    return list(value)
