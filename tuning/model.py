@@ -32,6 +32,9 @@ Scope = Literal[
     "mount",  # target: a data directory
     "disk",  # target: a whole disk's name
     "interface",  # target: a network interface's name
+    "receive queue",  # target: its directory below /sys/class/net, "eth0/queues/rx-0"
+    "transmit queue",  # likewise, "eth0/queues/tx-0"
+    "frequency policy",  # target: a directory of /sys/devices/system/cpu/cpufreq, "policy0"
     "interrupt",  # target: an interrupt's number
 ]
 Comparison = Literal[
@@ -102,6 +105,10 @@ class Observation:
     text: str
 
 
+Observer = Callable[["Facts", str], Observation]
+"""How to tell the value of a knob that no file holds by itself; the second argument names the target."""
+
+
 @dataclass(frozen=True)
 class Lifetime:
     """The kernel releases that know a knob, as (major, minor)."""
@@ -143,6 +150,8 @@ class Knob:
     only_if_named: str = ""
     """Why it is left alone unless somebody names it: the durability or safety that it trades away."""
     lifetime: Lifetime = Lifetime()
+    observe: Observer | None = None
+    """None when the file at `path` holds the value."""
 
     @property
     def never_lower(self) -> bool:
