@@ -10,17 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .catalogue import KNOBS, Knob, select_knobs
+from .catalogue import KNOBS, select_knobs
 from .check import KnobReport, render, report_on, sysctl_path
 from .errors import TuningError
 from .facts import Facts
 from .file_limits import plan_limit_files
 from .hostfiles import HostFiles, Reading
+from .model import Knob
 from .record import Record
 from .sysctl_files import MANAGED_FILE, later_settings, parse_settings, render_settings
 from .workload import Workload
 
-CHANGEABLE: Final = tuple(knob.id for knob in KNOBS if knob.kind in ("sysctl", "limit"))
+CHANGEABLE: Final = tuple(knob.id for knob in KNOBS if knob.mechanism in ("sysctl", "unit"))
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def make_plan(
     """
     files = facts.files
     reports = [report_on(knob, facts, workload) for knob in knobs]
-    sysctls = [(knob, report) for knob, report in zip(knobs, reports, strict=True) if knob.kind == "sysctl"]
+    sysctls = [(knob, report) for knob, report in zip(knobs, reports, strict=True) if knob.mechanism == "sysctl"]
     problems = [problem for report in reports for problem in _problems(report)]
     if problems:
         way_out = "leave out what this host cannot set (the playbook: tuning_skip_knobs)"
@@ -99,7 +100,7 @@ def make_plan(
     settings = [_setting_change(knob, report, files) for knob, report in sysctls if report.state == "differs"]
     wanted = _wanted_sysctl_file(facts, workload, sysctls, record)
     for knob in knobs:
-        if knob.kind == "limit":
+        if knob.mechanism == "unit":
             nr_open = _nr_open_after(facts, settings)
             wanted |= plan_limit_files(knob, facts, workload, units, login_domains, nr_open)
     file_changes = [FileChange(path, files.read_verbatim(path), text) for path, text in wanted.items()]

@@ -7,27 +7,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from .catalogue import KNOBS, Knob, Source
+from .catalogue import KNOBS
 from .facts import Facts, Swap
-from .formulas import NotApplicable, Target, data_disks
+from .formulas.common import data_disks
 from .hostfiles import Reading
+from .model import Knob, NotApplicable, Observation, Source, Target, Value
 from .quantities import format_bytes
 from .workload import Workload
 
 State = Literal["ok", "differs", "unknown", "not_applicable"]
-Value = int | str
 ReadFile = Callable[[str], Reading]
 
 # The assumed or measured disk speed behind an "about" knob is not better than this.
 _ABOUT_FACTOR: Final = 1.5
-
-
-@dataclass(frozen=True)
-class Observation:
-    """The value of a knob as it stands; None with a reason in `text` when it cannot be told."""
-
-    value: Value | None
-    text: str
 
 
 @dataclass(frozen=True)
@@ -102,16 +94,16 @@ def report_on(knob: Knob, facts: Facts, workload: Workload, name: str = "", read
 
 def observe(knob: Knob, facts: Facts, name: str, read: ReadFile) -> Observation:
     """The knob's present value, through `read` where it lies in a file of its own."""
-    if knob.kind == "swap":
+    if knob.mechanism == "swap":
         return _observe_swap(facts)
-    if knob.kind == "limit":
+    if knob.mechanism == "unit":
         return _observe_nofile(facts)
-    if knob.kind == "mount":
+    if knob.mechanism == "mount":
         return _observe_atime(facts, name)
-    reading = read(knob.path.format(name=name))
+    reading = read(knob.path.format(target=name))
     if reading.text is None:
         return Observation(None, _why_unreadable(knob, facts, reading.reason))
-    if knob.kind == "choice":
+    if knob.mechanism == "sysfs":
         chosen = next((word[1:-1] for word in reading.text.split() if word.startswith("[")), None)
         return Observation(chosen, chosen or f"{knob.path} holds {reading.text!r}")
     return _observe_sysctl(knob, facts, reading.text, read)
@@ -152,7 +144,7 @@ def _acceptable(knob: Knob, target: Target, value: Value) -> bool:
 
 def _obstacle(knob: Knob, facts: Facts, name: str, target: Target | NotApplicable) -> str:
     where = f"this container ({facts.container})" if facts.container else "this system"
-    if knob.kind == "limit":
+    if knob.mechanism == "unit":
         wanted = target.value if isinstance(target, Target) else 0
         hard = facts.nofile_hard
         if facts.can_raise_limits is not False or hard is None or not isinstance(wanted, int) or hard >= wanted:
@@ -161,7 +153,7 @@ def _obstacle(knob: Knob, facts: Facts, name: str, target: Target | NotApplicabl
             f"cannot be raised here: the hard limit is {hard}, and {where} has no CAP_SYS_RESOURCE; "
             "change it on the host below"
         )
-    read_only = facts.read_only_mount(knob.path.format(name=name)) if knob.kind in ("sysctl", "choice") else None
+    read_only = facts.read_only_mount(knob.path.format(target=name)) if knob.mechanism in ("sysctl", "sysfs") else None
     if read_only is None:
         return ""
     return f"cannot be changed here: {read_only} is mounted read-only in {where}; change it on the host below"

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from .catalogue import Knob
 from .errors import TuningError
 from .facts import Facts
-from .formulas import SYSTEMD_NOFILE_HARD, NotApplicable
+from .formulas.limits import SYSTEMD_NOFILE_HARD
+from .model import Knob, NotApplicable
 from .sysctl_files import HEADER
 from .workload import Workload
 

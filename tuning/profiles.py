@@ -35,7 +35,7 @@ class Profile:
 
 def _recommended(facts: Facts, workload: Workload) -> Iterator[Setting]:
     for knob in KNOBS:
-        if knob.kind != "sysctl":
+        if knob.mechanism != "sysctl":
             continue  # mounts, limits and disks are not for a moment
         report = report_on(knob, facts, workload)
         if report.state == "differs" and report.recommended is not None:

@@ -88,7 +88,7 @@ def test_check_change_and_a_second_run_that_changes_nothing(tmp_path: Path) -> N
 
 def test_knobs_can_be_chosen(tmp_path: Path) -> None:
     root = make_host(tmp_path / "host")
-    result = _run(tmp_path, root, tuning_knobs=["vm.swappiness", "limit.nofile"], tuning_login_domains=[])
+    result = _run(tmp_path, root, tuning_knobs=["vm.swappiness", "unit.limit_nofile"], tuning_login_domains=[])
     assert result.returncode == 0, result.stdout + result.stderr
     assert read_sysctl(root, "vm.swappiness") == "1"
     assert read_sysctl(root, "vm.max_map_count") == "65530"

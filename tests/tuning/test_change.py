@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tests.tuning.host_tree import make_host, read_sysctl, snapshot, sysctl_path, write
-from tuning.catalogue import Knob
 from tuning.change import Plan, apply_plan, changeable_knobs, make_plan
 from tuning.errors import TuningError
 from tuning.facts import collect
 from tuning.hostfiles import HostFiles
+from tuning.model import Knob
 from tuning.record import DEFAULT_PATH, Record
 from tuning.workload import Workload
 
@@ -256,7 +256,7 @@ def test_a_login_keeps_a_higher_hard_limit(tmp_path: Path) -> None:
 
 def test_a_limit_above_nr_open_is_refused_since_it_would_lock_people_out(tmp_path: Path) -> None:
     kernel = Kernel(make_host(tmp_path))
-    only_nofile = changeable_knobs(["limit.nofile"], [])
+    only_nofile = changeable_knobs(["unit.limit_nofile"], [])
     with pytest.raises(TuningError, match=r"limit\.nofile 1452000 is more than fs\.nr_open 1048576 allows"):
         _run(kernel, only_nofile, partitions=40_000, connections=10_000)
     _run(kernel, partitions=40_000, connections=10_000)
@@ -271,7 +271,7 @@ def test_a_limit_that_the_host_cannot_grant_is_refused(tmp_path: Path) -> None:
     kernel = Kernel(make_host(tmp_path, nofile=(1024, 20000), capabilities=WITHOUT_CAP_SYS_RESOURCE))
     with pytest.raises(TuningError, match=r"limit\.nofile cannot be raised here: the hard limit is 20000"):
         _plan(kernel)
-    assert _run(kernel, changeable_knobs(["all"], ["limit.nofile"])).changes_anything
+    assert _run(kernel, changeable_knobs(["all"], ["unit.limit_nofile"])).changes_anything
 
 
 def test_a_hard_limit_stays_within_what_the_host_can_grant(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_names_that_would_end_up_in_paths_are_checked(
     tmp_path: Path, units: list[str], domains: list[str], message: str
 ) -> None:
     kernel = Kernel(make_host(tmp_path))
-    knobs = changeable_knobs(["limit.nofile"], [])
+    knobs = changeable_knobs(["unit.limit_nofile"], [])
     with pytest.raises(TuningError, match=message):
         make_plan(collect(tmp_path), Workload(), knobs, units, domains, Record(kernel, DEFAULT_PATH))
 

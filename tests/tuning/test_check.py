@@ -90,10 +90,10 @@ def test_buffers_grow_with_the_path_up_to_what_tcp_can_use(tmp_path: Path) -> No
 
 def test_file_limits_follow_partitions_and_nr_open_follows_them(tmp_path: Path) -> None:
     reports = _reports(tmp_path, Workload(data_dirs=("/data",), partitions=40_000, connections=10_000))
-    assert reports["limit.nofile"].recommended == 1_452_000
+    assert reports["unit.limit_nofile"].recommended == 1_452_000
     assert reports["fs.nr_open"].recommended == 1_452_000
     assert reports["vm.max_map_count"].recommended == 1_200_000
-    assert reports["limit.nofile"].current_text == "1024 (hard 524288)"
+    assert reports["unit.limit_nofile"].current_text == "1024 (hard 524288)"
 
 
 def test_swappiness_of_zero_is_good_only_without_swap(tmp_path: Path) -> None:

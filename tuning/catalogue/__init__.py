@@ -1,0 +1,41 @@
+"""The knobs as data: one catalogue that the command line, the Ansible module, results and documents read.
+
+`KNOBS` is in the order of application: a ceiling stands before what it bounds (`fs.nr_open` before the file limit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ..errors import TuningError, nearest_match
+from ..model import Knob
+from . import disks, kernel, limits, memory, network, processor, storage
+
+KNOBS: Final[tuple[Knob, ...]] = (
+    *memory.KNOBS,
+    *limits.KNOBS,
+    *network.KNOBS,
+    *storage.KNOBS,
+    *disks.KNOBS,
+    *processor.KNOBS,
+    *kernel.KNOBS,
+)
+
+_BY_ID: Final = {knob.id: knob for knob in KNOBS}
+
+
+def find_knob(knob_id: str) -> Knob:
+    """The knob of that id; raises TuningError with the nearest match."""
+    if knob_id not in _BY_ID:
+        raise TuningError(f"unknown knob {knob_id!r}{nearest_match(knob_id, _BY_ID)} (known: {', '.join(_BY_ID)})")
+    return _BY_ID[knob_id]
+
+
+def select_knobs(chosen: Iterable[str], skipped: Iterable[str] = ()) -> tuple[Knob, ...]:
+    """The chosen knobs in catalogue order; `all` stands for every one. Raises TuningError for an unknown id."""
+    wanted: set[str] = set()
+    for knob_id in chosen:
+        wanted |= set(_BY_ID) if knob_id == "all" else {find_knob(knob_id).id}
+    unwanted = {find_knob(knob_id).id for knob_id in skipped}
+    return tuple(knob for knob in KNOBS if knob.id in wanted - unwanted)

@@ -1,0 +1,1 @@
+"""Values for processors: clocks, interrupts, isolation."""
