@@ -90,7 +90,7 @@ def wilson_interval(hits: int, n: int) -> tuple[float, float]:
 
 _HEAD = """# How often the gate is right
 
-Base is our broker; head is the same broker made slower by so much of its own CPU time, on the produce and the fetch
+Base is our broker; head is the same broker whose event loop takes so much more CPU time, on the produce and the fetch
 path (`bench/gate_proof/slow_broker.py`: it spins, so that it costs what slower code would cost). Each gate is a whole
 one: interleaved pairs, early stop, a confirmation with fresh processes before exit code 10. A gate that calls 0 % a
 regression is a false alarm.

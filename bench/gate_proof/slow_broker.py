@@ -1,11 +1,11 @@
-"""Our broker with a delay: whatever it does for a connection takes `--slower` per cent more of its own CPU time.
+"""Our broker with a delay: its event loop takes `--slower` per cent more CPU time than it would.
 
     python -m bench.gate_proof.slow_broker --slower 10 --port 9092 --property log.dirs=/tmp/log
 
-All of a broker's produce and fetch path runs in two calls of the event loop: bytes have come (requests are handled and
-answered), and answers that were waited for are due. Each is followed by spinning for its share, on the same thread and
-by the thread's own clock, so that the delay costs what slower code would cost: CPU, and everybody's turn. What uvloop
-does outside of these calls (receiving, polling) is not slowed down.
+All of a broker's produce and fetch path runs on one thread, in two calls of its event loop: bytes have come (requests
+are handled and answered), and answers that were waited for are due. Each is followed by spinning for a share of what
+the thread has used since the last spin, by the thread's own clock: receiving and polling, which go on in the event loop
+around these calls, are in it. The delay so costs what slower code would cost: CPU, and everybody's turn.
 """
 
 from __future__ import annotations
@@ -26,23 +26,32 @@ _SLOWED: Final = ("buffer_updated", "_flush_later")
 def slow_down(percent: float) -> None:
     """Make every connection of this process slower from now on; 0 installs the same wrapper, which then waits for
     nothing, so that base and head differ in the delay alone."""
+    spin = Spin(percent / 100)
     for name in _SLOWED:
-        setattr(Connection, name, slowed(getattr(Connection, name), percent / 100))
+        setattr(Connection, name, spin.after(getattr(Connection, name)))
 
 
-def slowed(method: Callable[..., None], share: float) -> Callable[..., None]:
-    """`method`, and then as much spinning as `share` of the CPU time that it took."""
+class Spin:
+    """Spins for `share` of the CPU time that its thread has used since it last spun."""
 
-    @wraps(method)
-    def spinning(*arguments: Any) -> None:
-        started_ns = thread_time_ns()
-        method(*arguments)
-        ended_ns = thread_time_ns()
-        until_ns = ended_ns + (ended_ns - started_ns) * share
-        while thread_time_ns() < until_ns:
-            pass
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._since_ns: int | None = None
 
-    return spinning
+    def after(self, method: Callable[..., None]) -> Callable[..., None]:
+        """`method`, and a spin when it has returned. What the thread did before the first call counts for nothing."""
+
+        @wraps(method)
+        def spinning(*arguments: Any) -> None:
+            since_ns = thread_time_ns() if self._since_ns is None else self._since_ns
+            method(*arguments)
+            ended_ns = thread_time_ns()
+            until_ns = ended_ns + (ended_ns - since_ns) * self._share
+            while (now_ns := thread_time_ns()) < until_ns:
+                pass
+            self._since_ns = now_ns
+
+        return spinning
 
 
 def main(arguments: list[str]) -> None:

@@ -8,7 +8,7 @@ from time import thread_time_ns
 import pytest
 
 from bench.gate_proof.outcomes import Outcome, append, read, report, wilson_interval
-from bench.gate_proof.slow_broker import slowed
+from bench.gate_proof.slow_broker import Spin
 
 
 def outcome(slower: float, number: int, exit_code: int = 0) -> Outcome:
@@ -55,17 +55,20 @@ def test_the_report_counts_what_it_shows() -> None:
     assert "broker of commit 0123456789ab" in text
 
 
-def test_a_call_is_made_longer_by_its_share_of_cpu_time() -> None:
+def test_a_thread_is_made_slower_by_its_share_of_cpu_time_in_calls_and_between_them() -> None:
     def busy() -> None:
         until_ns = thread_time_ns() + 20_000_000
         while thread_time_ns() < until_ns:
             pass
 
     def cost_ns(share: float) -> int:
+        slow_call = Spin(share).after(busy)
         started_ns = thread_time_ns()
-        slowed(busy, share)()
+        slow_call()
+        busy()
+        slow_call()
         return thread_time_ns() - started_ns
 
     # CPU time, so that other work on the host changes nothing.
-    assert cost_ns(0.5) >= 30_000_000
-    assert cost_ns(0) < 30_000_000
+    assert cost_ns(0.5) >= 90_000_000
+    assert cost_ns(0) < 90_000_000
