@@ -93,18 +93,18 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], messa
     assert result.stderr.count("\n") == 1
 
 
-def test_profiles_and_their_rollback_on_a_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_profiles_and_their_rollback_on_a_tree(tmp_path: Path) -> None:
     sysctls = {"vm.dirty_writeback_centisecs": "500", "vm.dirty_expire_centisecs": "3000", "vm.stat_interval": "1"}
     facts = collect(make_host(tmp_path, sysctls=sysctls))
-    monkeypatch.setattr("tuning.cli.collect", lambda: facts)
-    listed = _invoke("profiles", columns=200)
+    root = ("--root", str(tmp_path))
+    listed = _invoke("profiles", *root, columns=200)
     assert listed.exit_code == 0
     assert "net.core.rmem_max: 212992 → 524288000" in listed.stdout
     changes = plan_profile(find_profile("notes"), facts, Workload())
     apply_profile(facts.files, "notes", changes)  # the process that did is none of the tree's: it counts as killed
-    restored = _invoke("rollback")
+    restored = _invoke("rollback", *root)
     assert (restored.exit_code, "vm.swappiness = 60\n" in restored.stdout) == (0, True)
-    assert _invoke("rollback").stdout == "no host profile is in force\n"
+    assert _invoke("rollback", *root).stdout == "no host profile is in force\n"
     facts.files.replace_file(JOURNAL, "{}", 0o644)
-    refused = _invoke("rollback")
+    refused = _invoke("rollback", *root)
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
