@@ -5,156 +5,19 @@ A file that is missing or forbidden leaves its fact None and its reason in `Fact
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final
 
 from ..hostfiles import HostFiles
+from .model import BlockDevice, Facts, Medium, Memory, Mount, Swap
 
-Medium = Literal["hdd", "ssd", "nvme"]
-
-# The kernel's own views, which say nothing about where a log can be kept.
-_PSEUDO_FILESYSTEMS: Final = frozenset(
-    {"autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs"}
-    | {"fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore", "rpc_pipefs", "securityfs", "sysfs", "tracefs"}
-)
+__all__ = ["BlockDevice", "Facts", "Medium", "Memory", "Mount", "Swap", "collect"]
 # PROC_PID_INIT_INO of include/linux/proc_ns.h: the pid namespace that the kernel itself made.
 _INITIAL_PID_NAMESPACE: Final = "pid:[4026531836]"
 _CAP_SYS_RESOURCE: Final = 24
 # cgroup v1 prints "no limit" as LONG_MAX rounded down to a page.
 _CGROUP_V1_UNLIMITED_BYTES: Final = 2**62
-
-
-@dataclass(frozen=True)
-class Memory:
-    total_bytes: int | None
-    available_bytes: int | None
-    cgroup_limit_bytes: int | None
-    """The tightest memory limit of this process's control group and its ancestors; None when there is none."""
-
-    @property
-    def usable_bytes(self) -> int | None:
-        """Available memory, or the control group's limit where that is less: page cache is charged to the group."""
-        known = [size for size in (self.available_bytes, self.cgroup_limit_bytes) if size is not None]
-        return min(known) if self.available_bytes is not None else None
-
-
-@dataclass(frozen=True)
-class Swap:
-    device: str
-    kind: str
-    size_bytes: int
-    used_bytes: int
-
-
-@dataclass(frozen=True)
-class Mount:
-    mount_point: str
-    filesystem: str
-    source: str
-    device_number: str
-    options: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class BlockDevice:
-    """A whole disk, or a layer over disks (RAID, LVM) made of `members`, which are disks or partitions."""
-
-    name: str
-    device_number: str
-    size_bytes: int
-    rotational: bool | None
-    model: str | None
-    scheduler: str | None
-    schedulers: tuple[str, ...]
-    members: tuple[str, ...]
-    partitions: dict[str, str]
-    """Device number of each partition to its name."""
-
-    @property
-    def medium(self) -> Medium | None:
-        if self.rotational is None or (self.rotational and self.name.startswith(("vd", "xvd"))):
-            return None  # Linux marks virtio and Xen disks as rotational whatever lies below them
-        if self.rotational:
-            return "hdd"
-        return "nvme" if self.name.startswith("nvme") else "ssd"
-
-
-@dataclass(frozen=True)
-class Facts:
-    files: HostFiles = field(repr=False, compare=False)
-    kernel_release: str | None
-    operating_system: str | None
-    cpu_count: int | None
-    cpu_model: str | None
-    memory: Memory
-    swaps: tuple[Swap, ...] | None
-    mounts: tuple[Mount, ...]
-    block_devices: tuple[BlockDevice, ...]
-    nofile_soft: int | None
-    nofile_hard: int | None
-    can_raise_limits: bool | None
-    """Whether root can have CAP_SYS_RESOURCE here; without it (many containers) no hard limit can be raised."""
-    container: str | None
-    virtual_machine: str | None
-    unknown: dict[str, str]
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain data for a result file; mounts of the kernel's pseudo file systems are left out."""
-        tree = {
-            item.name: getattr(self, item.name)
-            for item in dataclasses.fields(self)
-            if item.name not in ("files", "mounts")
-        }
-        tree["mounts"] = [mount for mount in self.mounts if mount.filesystem not in _PSEUDO_FILESYSTEMS]
-        return {name: _plain(value) for name, value in tree.items()}
-
-    def mount_of(self, path: str) -> Mount | None:
-        """The mount that holds `path`, which need not exist yet."""
-        real = os.path.realpath(path) if self.files.root == Path("/") else os.path.normpath(path)
-        best: Mount | None = None
-        for mount in self.mounts:  # in mount order: a later mount on the same point hides the earlier one
-            inside = mount.mount_point == "/" or real == mount.mount_point or real.startswith(mount.mount_point + "/")
-            if inside and (best is None or len(mount.mount_point) >= len(best.mount_point)):
-                best = mount
-        return best
-
-    def disks_of(self, path: str) -> list[BlockDevice]:
-        """The disks under `path`, through partitions, RAID and LVM; empty when it is not on a local disk."""
-        mount = self.mount_of(path)
-        if mount is None:
-            return []
-        device = self._device(mount.device_number)
-        if device is None and mount.source.startswith("/dev/"):
-            # btrfs and overlays report a device number of no device; the source still names one.
-            device = self._device(mount.source.removeprefix("/dev/"))
-        return self._leaves(device) if device else []
-
-    def read_only_mount(self, path: str) -> str | None:
-        """The mount point that makes a file of /proc or /sys read-only (as containers do), None when none does."""
-        mount = self.mount_of(path)
-        return mount.mount_point if mount and "ro" in mount.options else None
-
-    def _device(self, number_or_name: str) -> BlockDevice | None:
-        for device in self.block_devices:
-            if number_or_name in (device.device_number, device.name):
-                return device
-            if number_or_name in device.partitions or number_or_name in device.partitions.values():
-                return device
-        return None
-
-    def _leaves(self, device: BlockDevice) -> list[BlockDevice]:
-        if not device.members:
-            return [device]
-        leaves: dict[str, BlockDevice] = {}
-        for member in device.members:
-            below = self._device(member)
-            for leaf in self._leaves(below) if below else []:
-                leaves[leaf.name] = leaf
-        return list(leaves.values())
 
 
 def collect(root: Path = Path("/")) -> Facts:
@@ -351,16 +214,3 @@ class _Collector:
 def _unescape(text: str) -> str:
     r"""Mount tables write space, tab, newline and backslash as \ooo."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        plain = {item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
-        if isinstance(value, BlockDevice):
-            plain["medium"] = value.medium
-        return plain
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
