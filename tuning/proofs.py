@@ -1,0 +1,179 @@
+"""What was proved on this host: settings measured off and on, one after the other in turn, with what came of it.
+
+`highwater tune prove` measures and keeps; `explain` shows. A proof holds for the host, the workload and the values that
+it names, so a newer one of the same takes the place of an older one, and any other stands beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+from .errors import TuningError
+from .hostfiles import HostFiles
+
+SCHEMA: Final = "tuning.proofs/1"
+PROOFS: Final = "/var/lib/highwater/tuning/proofs.json"
+
+ProofVerdict = Literal["keep", "revert", "no_effect", "inconclusive"]
+Outcome = Literal[
+    "better",
+    "worse",
+    "differs",  # of a figure of which neither way is better
+    "none_seen",  # no change beyond noise; `smallest_detectable_ratio` says which one would have been seen
+    "unknown",  # too few pairs to say
+]
+VERDICT_TEXTS: Final[dict[ProofVerdict, str]] = {
+    "keep": "keep",
+    "revert": "revert",
+    "no_effect": "no measurable effect here",
+    "inconclusive": "inconclusive",
+}
+
+
+@dataclass(frozen=True)
+class ProvedSetting:
+    """One knob of a proof. The values are what the kernel's file held, or the mount option that was in force."""
+
+    knob: str
+    off: str
+    on: str
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One figure with the setting off and on. Ratios are on ÷ off; intervals hold the median with 95 %."""
+
+    metric: str
+    unit: str
+    better: str
+    """`higher`, `lower` or `none`."""
+    decides: bool
+    """Whether the verdict rests on it; the others are shown beside it."""
+    off: float
+    on: float
+    ratio: float | None
+    low: float | None
+    high: float | None
+    smallest_detectable_ratio: float | None
+    """The change (0.04: 4 %) that these trials would have shown 4 times in 5."""
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One thing that was proved: a knob, or knobs that were changed together."""
+
+    settings: tuple[ProvedSetting, ...]
+    verdict: ProofVerdict
+    text: str
+    """The verdict in a sentence."""
+    effects: tuple[Effect, ...]
+    workload: str
+    storage: str
+    """Where the log lay: target, medium, file system."""
+    pairs: int
+    pairs_valid: int
+    a_a_pairs: int
+    environment: str
+    """Key of the conditions (`highwater bench env`); figures under another key say nothing about this host as it is."""
+    measured_utc: str
+    results: str
+    """The result directory."""
+    cells: tuple[str, str]
+    """Its cells of off and on."""
+    durability_trades: tuple[str, ...] = ()
+    """What stood against crash safety while it was measured, with the setting on."""
+
+    @property
+    def subject(self) -> str:
+        return "+".join(setting.knob for setting in self.settings)
+
+    @property
+    def _same(self) -> tuple[object, ...]:
+        return (self.settings, self.workload, self.storage, self.environment)
+
+
+def read_proofs(files: HostFiles, path: str = PROOFS) -> list[Proof]:
+    """Oldest first; none without a file. Raises TuningError for a file that is not what this module writes."""
+    text = files.read_verbatim(path)
+    if text is None:
+        return []
+    try:
+        document = json.loads(text)
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"its schema is {document['schema']!r}, not {SCHEMA!r}")
+        return [proof_of(item) for item in document["proofs"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TuningError(f"{path} holds no readable proofs ({error}); move it away and prove again") from error
+
+
+def proofs_of(knob_id: str, proofs: Iterable[Proof]) -> list[Proof]:
+    """Those in which the knob was changed, newest first."""
+    found = [proof for proof in proofs if any(setting.knob == knob_id for setting in proof.settings)]
+    return sorted(found, key=lambda proof: proof.measured_utc, reverse=True)
+
+
+def keep_proofs(files: HostFiles, new: Sequence[Proof], path: str = PROOFS) -> None:
+    """Add to what is kept. Raises TuningError when the file there is damaged, OSError when it cannot be written."""
+    replaced = {proof._same for proof in new}
+    kept = [proof for proof in read_proofs(files, path) if proof._same not in replaced]
+    document = {"schema": SCHEMA, "proofs": [as_json(proof) for proof in (*kept, *new)]}
+    files.replace_file(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n", 0o644)
+
+
+def as_json(proof: Proof) -> dict[str, Any]:
+    return {"subject": proof.subject, **dataclasses.asdict(proof)}
+
+
+def proof_of(item: dict[str, Any]) -> Proof:
+    """Back from `as_json`. Raises KeyError, TypeError or ValueError for anything else."""
+    fields = {name: value for name, value in item.items() if name != "subject"}
+    if fields["verdict"] not in get_args(ProofVerdict):
+        raise ValueError(f"no verdict is called {fields['verdict']!r}")
+    off, on = fields["cells"]
+    return Proof(
+        **fields
+        | {
+            "settings": tuple(ProvedSetting(**setting) for setting in fields["settings"]),
+            "effects": tuple(Effect(**effect) for effect in fields["effects"]),
+            "cells": (off, on),
+            "durability_trades": tuple(fields.get("durability_trades", ())),
+        }
+    )
+
+
+def effect_text(effect: Effect) -> str:
+    """`produce.p99 −12.3 % (−15.0 to −9.1 %)`, or what could have been seen where nothing was."""
+    if effect.ratio is None:
+        return f"{effect.metric} has no ratio"
+    change = f"{effect.metric} {_percent(effect.ratio)} %"
+    if effect.low is not None and effect.high is not None:
+        change += f" ({_percent(effect.low)} to {_percent(effect.high)} %)"
+    if effect.outcome == "none_seen" and effect.smallest_detectable_ratio is not None:
+        change += f", no change seen; {100 * effect.smallest_detectable_ratio:.1f} % would have been"
+    return change
+
+
+def proof_lines(proof: Proof) -> list[str]:
+    """For `explain`: what was measured and what came of it, then a line for each figure that the verdict rests on."""
+    values = "; ".join(
+        f"{setting.off} → {setting.on}" if len(proof.settings) == 1 else f"{setting.knob} {setting.off} → {setting.on}"
+        for setting in proof.settings
+    )
+    measured = f"{proof.measured_utc[:10]}, workload {proof.workload}, {proof.pairs_valid} pairs"
+    trades = [f"durability traded away meanwhile: {trade}" for trade in proof.durability_trades]
+    return [
+        f"{values}: {VERDICT_TEXTS[proof.verdict]} ({measured}, environment {proof.environment})",
+        proof.text,
+        *(effect_text(effect) for effect in proof.effects if effect.decides),
+        *trades,
+        f"results: {proof.results}",
+    ]
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f}".replace("-", "−")

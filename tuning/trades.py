@@ -1,0 +1,77 @@
+"""Which settings in force trade crash safety for speed, said in words that go wherever results are shown.
+
+Read from what is live: mount options as the kernel has them, and the sysctls of write-back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from .facts import Facts, Mount
+from .quantities import format_bytes
+
+# ext4(5), "commit": the default; jbd2 then commits metadata every five seconds.
+_DEFAULT_COMMIT_S: Final = 5
+# Documentation/admin-guide/sysctl/vm.rst: what the kernel starts with.
+_DEFAULT_DIRTY_EXPIRE_CENTISECS: Final = 3000
+# Twice the kernel's own 20 %, and as far as the catalogue's formula ever goes.
+_MOST_DIRTY_SHARE: Final = 0.40
+
+
+@dataclass(frozen=True)
+class Trade:
+    """`setting` as it stands, `place` (a mount point; empty for the host), and what a crash or power cut may cost."""
+
+    setting: str
+    place: str
+    cost: str
+
+    def __str__(self) -> str:
+        return f"{self.setting}{f' on {self.place}' if self.place else ''}: {self.cost}"
+
+
+def durability_trades(facts: Facts, data_dirs: Iterable[str] = ()) -> list[Trade]:
+    """Those of the mounts that hold `data_dirs`, as `facts` found them, then those of the whole host, read just now."""
+    mounts = {mount.mount_point: mount for path in data_dirs if (mount := facts.mount_of(path)) is not None}
+    return [*(trade for mount in mounts.values() for trade in _of_mount(mount)), *_of_host(facts)]
+
+
+def _of_mount(mount: Mount) -> Iterator[Trade]:
+    for option in mount.options:
+        name, _, value = option.partition("=")
+        if option == "data=writeback":
+            yield Trade(
+                option, mount.mount_point, "after a crash files may hold old blocks of others in their new part"
+            )
+        elif option == "nobarrier" or (name == "barrier" and value == "0"):
+            yield Trade(
+                option, mount.mount_point, "a power cut may lose or reorder what was synced and damage the journal"
+            )
+        elif name == "commit" and value.isdecimal() and int(value) > _DEFAULT_COMMIT_S:
+            yield Trade(
+                option, mount.mount_point, f"a crash may cost {value} s of metadata instead of {_DEFAULT_COMMIT_S}"
+            )
+
+
+def _of_host(facts: Facts) -> Iterator[Trade]:
+    limit, usable = _number(facts, "vm.dirty_bytes"), facts.memory.usable_bytes
+    if limit and usable and limit > _MOST_DIRTY_SHARE * usable:
+        share = f"{100 * limit / usable:.0f} % of available memory"
+        yield Trade(f"vm.dirty_bytes={limit}", "", f"a power cut may cost {format_bytes(limit)} ({share})")
+    ratio = _number(facts, "vm.dirty_ratio")
+    if not limit and ratio is not None and ratio > 100 * _MOST_DIRTY_SHARE:
+        yield Trade(f"vm.dirty_ratio={ratio}", "", f"a power cut may cost {ratio} % of available memory")
+    expire = _number(facts, "vm.dirty_expire_centisecs")
+    if expire is not None and expire > _DEFAULT_DIRTY_EXPIRE_CENTISECS:
+        yield Trade(
+            f"vm.dirty_expire_centisecs={expire}",
+            "",
+            f"a power cut may cost what was written in the last {expire / 100:g} s, instead of 30",
+        )
+
+
+def _number(facts: Facts, key: str) -> int | None:
+    text = facts.files.read("/proc/sys/" + key.replace(".", "/")).text
+    return int(text) if text is not None and text.isdecimal() else None
