@@ -1,6 +1,6 @@
 """What a host is, as values: every fact that the formulas, the checks and the reports are made of.
 
-A fact that cannot be told is None or empty, with its reason in `Facts.unknown`. Readers of the facts are beside this file.
+A fact that cannot be told is None or empty, with its reason in `Facts.unknown`. Their readers are beside this file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from ..hostfiles import HostFiles
@@ -132,18 +131,18 @@ class BlockDevice:
     scheduler: str | None
     schedulers: tuple[str, ...]
     members: tuple[str, ...] = ()
-    partitions: Mapping[str, str] = MappingProxyType({})
+    partitions: Mapping[str, str] = field(default_factory=dict)
     """Device number of each partition to its name."""
     kind: BlockDeviceKind = "disk"
     raid_level: str | None = None
     """Of an md array, as the kernel writes it: raid0, raid1, raid10, raid5…"""
     backing_file: str | None = None
     """Of a loop device."""
-    queue: Mapping[str, str] = MappingProxyType({})
+    queue: Mapping[str, str] = field(default_factory=dict)
     """Files of queue/ by name: nomerges, read_ahead_kb, write_cache, … A file that is missing is left out."""
-    bdi: Mapping[str, str] = MappingProxyType({})
+    bdi: Mapping[str, str] = field(default_factory=dict)
     """Files of /sys/class/bdi/MAJOR:MINOR by name: max_ratio, strict_limit, …"""
-    udev: Mapping[str, str] = MappingProxyType({})
+    udev: Mapping[str, str] = field(default_factory=dict)
     """What udev knows of it: ID_SERIAL, ID_WWN, ID_PATH."""
 
     @property
@@ -274,27 +273,27 @@ class Facts:
     cpus_online: tuple[int, ...] = ()
     cpus_isolated: tuple[int, ...] = ()
     numa_nodes: tuple[NumaNode, ...] = ()
-    cpu_governors: Mapping[str, Choice] = MappingProxyType({})
+    cpu_governors: Mapping[str, Choice] = field(default_factory=dict)
     """Of every frequency policy (`policy0`, `policy1`, …); empty where the hypervisor or the firmware decides."""
     boost: bool | None = None
     """None where there is no switch for it."""
     smt: bool | None = None
     """Whether processors share cores; None when the kernel does not tell."""
-    clocksource: Choice = Choice(None, ())
+    clocksource: Choice = field(default=Choice(None, ()))
     memory: Memory = Memory()
     swaps: tuple[Swap, ...] | None = None
     swap_sources: tuple[SwapSource, ...] = ()
     mounts: tuple[Mount, ...] = ()
-    filesystem_uuids: Mapping[str, str] = MappingProxyType({})
+    filesystem_uuids: Mapping[str, str] = field(default_factory=dict)
     """Kernel name of a device (sda1, dm-0) to the UUID of the file system on it."""
     block_devices: tuple[BlockDevice, ...] = ()
-    network_interfaces: Mapping[str, NetworkInterface] = MappingProxyType({})
-    interrupts: Mapping[int, Interrupt] = MappingProxyType({})
+    network_interfaces: Mapping[str, NetworkInterface] = field(default_factory=dict)
+    interrupts: Mapping[int, Interrupt] = field(default_factory=dict)
     """Those of the network interfaces."""
     softnet: Softnet | None = None
-    tcp_ext: Mapping[str, int] = MappingProxyType({})
+    tcp_ext: Mapping[str, int] = field(default_factory=dict)
     """Counters since boot: ListenOverflows, ListenDrops, TCPBacklogDrop, …"""
-    limits: Mapping[str, Limit] = MappingProxyType({})
+    limits: Mapping[str, Limit] = field(default_factory=dict)
     """Of this process: nofile, nproc, memlock (bytes)."""
     nofile_soft: int | None = None
     nofile_hard: int | None = None
@@ -309,7 +308,7 @@ class Facts:
     virtual_machine: str | None = None
     systemd: Systemd = Systemd(False, None)
     competitors: tuple[Competitor, ...] = ()
-    unknown: Mapping[str, str] = MappingProxyType({})
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def cgroup_version(self) -> CgroupVersion | None:

@@ -1,10 +1,9 @@
-"""Systemd service units as their files tell them: settings with drop-ins merged, and limits of the processes that run."""
+"""Systemd service units as their files tell them: settings with drop-ins merged, and limits of running processes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
 from ..hostfiles import HostFiles
 
@@ -27,7 +26,7 @@ class Unit:
     """The unit file that counts; None when there is none."""
     drop_ins: tuple[str, ...] = ()
     """In the order in which they are read: later ones win."""
-    settings: Mapping[str, str] = MappingProxyType({})
+    settings: Mapping[str, str] = field(default_factory=dict)
     """The [Service] settings that are in force by the files, last one of each: LimitNOFILE, MemoryHigh, …"""
     instances: tuple[Instance, ...] = ()
 
