@@ -257,7 +257,7 @@ def test_a_login_keeps_a_higher_hard_limit(tmp_path: Path) -> None:
 def test_a_limit_above_nr_open_is_refused_since_it_would_lock_people_out(tmp_path: Path) -> None:
     kernel = Kernel(make_host(tmp_path))
     only_nofile = changeable_knobs(["unit.limit_nofile"], [])
-    with pytest.raises(TuningError, match=r"limit\.nofile 1452000 is more than fs\.nr_open 1048576 allows"):
+    with pytest.raises(TuningError, match=r"unit\.limit_nofile 1452000 is more than fs\.nr_open 1048576 allows"):
         _run(kernel, only_nofile, partitions=40_000, connections=10_000)
     _run(kernel, partitions=40_000, connections=10_000)
     assert read_sysctl(tmp_path, "fs.nr_open") == "1452000"
@@ -269,7 +269,7 @@ WITHOUT_CAP_SYS_RESOURCE = "000001fffeffffff"
 
 def test_a_limit_that_the_host_cannot_grant_is_refused(tmp_path: Path) -> None:
     kernel = Kernel(make_host(tmp_path, nofile=(1024, 20000), capabilities=WITHOUT_CAP_SYS_RESOURCE))
-    with pytest.raises(TuningError, match=r"limit\.nofile cannot be raised here: the hard limit is 20000"):
+    with pytest.raises(TuningError, match=r"unit\.limit_nofile cannot be raised here: the hard limit is 20000"):
         _plan(kernel)
     assert _run(kernel, changeable_knobs(["all"], ["unit.limit_nofile"])).changes_anything
 

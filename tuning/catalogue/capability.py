@@ -1,4 +1,4 @@
-"""Who can change a setting: what a container, a network namespace or a virtual machine lets one do, in one line each."""
+"""Who can change a setting: what a container, a network namespace or a virtual machine lets one do; a line each."""
 
 from __future__ import annotations
 
