@@ -1,0 +1,129 @@
+"""/etc/fstab, edited in place: only the field that is meant changes, all else stays byte for byte."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ..errors import TuningError
+
+PATH: Final = "/etc/fstab"
+MARK: Final = "#highwater-tune# "
+"""Before a line that we turned off; the line itself follows as it was."""
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+_FIELDS: Final = re.compile(r"[^\s]+")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of fstab(5). `source` and `mount_point` without their octal escapes."""
+
+    line: int
+    """Index of the line."""
+    source: str
+    mount_point: str
+    filesystem: str
+    options: tuple[str, ...]
+    options_span: tuple[int, int]
+    source_span: tuple[int, int]
+
+
+def parse(text: str) -> Iterator[Entry]:
+    for index, line in enumerate(_lines(text)):
+        if line.lstrip().startswith("#"):
+            continue
+        fields = list(_FIELDS.finditer(line))
+        if len(fields) < 3:
+            continue
+        options = fields[3] if len(fields) > 3 else None
+        yield Entry(
+            line=index,
+            source=_unescaped(fields[0][0]),
+            mount_point=_unescaped(fields[1][0]),
+            filesystem=fields[2][0],
+            # mount(8): a line without options has the defaults.
+            options=tuple(options[0].split(",")) if options else ("defaults",),
+            options_span=options.span() if options else (fields[2].end(), fields[2].end()),
+            source_span=fields[0].span(),
+        )
+
+
+def find_mount(text: str, mount_point: str) -> Entry | None:
+    """The line that mounts a directory; None when there is none. Raises TuningError when there are several."""
+    wanted = mount_point.rstrip("/") or "/"
+    found = [
+        entry
+        for entry in parse(text)
+        if entry.filesystem != "swap" and (entry.mount_point.rstrip("/") or "/") == wanted
+    ]
+    if len(found) > 1:
+        numbers = " and ".join(str(entry.line + 1) for entry in found)
+        raise TuningError(f"{PATH} mounts {mount_point} in lines {numbers}; leave one of them")
+    return found[0] if found else None
+
+
+def with_options(text: str, entry: Entry, options: Iterable[str]) -> str:
+    """The file with another list of options in one line."""
+    start, end = entry.options_span
+    field = ",".join(options) if end > start else " " + ",".join(options)
+    return _with_line(text, entry.line, lambda line: line[:start] + field + line[end:])
+
+
+def with_source(text: str, entry: Entry, source: str) -> str:
+    start, end = entry.source_span
+    return _with_line(text, entry.line, lambda line: line[:start] + source + line[end:])
+
+
+def changed_options(options: tuple[str, ...], wanted: str, instead_of: Iterable[str]) -> tuple[str, ...]:
+    """`options` with `wanted` where one of `instead_of` stood first, else at the end; the order of the others stays.
+
+    Names of `instead_of` that end in `=` stand for every value.
+    """
+    outdated = tuple(instead_of)
+
+    def meant(option: str) -> bool:
+        return option == wanted or any(
+            option.startswith(name) if name.endswith("=") else option == name for name in outdated
+        )
+
+    changed: list[str] = []
+    for option in options:
+        if not meant(option):
+            changed.append(option)
+        elif wanted not in changed:
+            changed.append(wanted)
+    return tuple(changed if wanted in changed else [*changed, wanted])
+
+
+def swap_entries(text: str) -> list[Entry]:
+    """The lines that turn swap on at boot."""
+    return [entry for entry in parse(text) if entry.filesystem == "swap" and "noauto" not in entry.options]
+
+
+def commented_out(text: str, entries: Iterable[Entry]) -> str:
+    """The file with these lines turned off, each kept behind our mark."""
+    for entry in entries:
+        text = _with_line(text, entry.line, lambda line: MARK + line)
+    return text
+
+
+def uncommented(text: str) -> str:
+    """The file with every line in force again that `commented_out` turned off."""
+    return "".join(line.removeprefix(MARK) for line in _lines(text))
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their ends, split where the C library does: at line feeds alone."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def _with_line(text: str, index: int, change: Callable[[str], str]) -> str:
+    lines = _lines(text)
+    lines[index] = change(lines[index])
+    return "".join(lines)
+
+
+def _unescaped(field: str) -> str:
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), field)

@@ -1,0 +1,34 @@
+"""Our file of tmpfiles.d: settings under /sys that belong to no device, written again at every boot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from . import HEADER
+
+MANAGED_FILE: Final = "/etc/tmpfiles.d/highwater.conf"
+
+
+def parse_writes(text: str) -> dict[str, str]:
+    """Path to value of the `w` lines (tmpfiles.d(5)); lines of other types are passed over."""
+    writes: dict[str, str] = {}
+    for line in text.splitlines():
+        fields = line.split(None, 6)
+        if len(fields) == 7 and fields[0].rstrip("!-+=~^$") == "w":
+            writes[_unquoted(fields[1])] = fields[6].replace("%%", "%")
+    return writes
+
+
+def with_writes(present: str | None, writes: Mapping[str, str]) -> str | None:
+    """Our file with a `w` line for each path; those that are there for other paths stay."""
+    merged = parse_writes(present or "") | dict(writes)
+    if not merged:
+        return None
+    # "-" is the default of mode, user, group and age; % begins a specifier.
+    lines = [f"w {path} - - - - {value.replace('%', '%%')}\n" for path, value in sorted(merged.items())]
+    return HEADER + "\n" + "".join(lines)
+
+
+def _unquoted(field: str) -> str:
+    return field[1:-1] if len(field) > 1 and field[0] == field[-1] and field[0] in "\"'" else field

@@ -1,0 +1,59 @@
+"""Our udev rules: settings of disks and network interfaces, written again whenever the device appears or changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from . import HEADER
+
+MANAGED_FILE: Final = "/etc/udev/rules.d/90-highwater.rules"
+_RULE: Final = re.compile(r'(?P<match>ACTION==.*), ATTR\{(?P<attribute>[^}]+)\}="(?P<value>[^"]*)"')
+# Everything else is either a pattern to udev (* ? [ |) or would end the quotes.
+_LITERAL: Final = re.compile(r"[A-Za-z0-9_.:/+-]+")
+# From what stays with the device to what is only its turn at this boot; the first that udev knows is used.
+_IDENTITIES: Final = ("ID_SERIAL", "ID_WWN", "DM_UUID", "MD_UUID", "ID_PATH")
+
+
+class Rule(NamedTuple):
+    """Which device, and which of its files gets which text."""
+
+    match: str
+    attribute: str
+    value: str
+
+
+def disk_match(name: str, udev: Mapping[str, str]) -> str:
+    """What is true of this disk and of no other; by kernel name where udev knows nothing better."""
+    return f'ACTION=="add|change", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", {_identity(name, udev)}'
+
+
+def interface_match(name: str, udev: Mapping[str, str]) -> str:
+    identity = _identity(name, {key: value for key, value in udev.items() if key == "ID_PATH"})
+    return f'ACTION=="add|change", SUBSYSTEM=="net", {identity}'
+
+
+def parse_rules(text: str) -> dict[tuple[str, str], str]:
+    """Value by device match and attribute, of rules as this module writes them; others are passed over."""
+    found = (_RULE.fullmatch(line.strip()) for line in text.splitlines())
+    return {(match["match"], match["attribute"]): match["value"] for match in found if match}
+
+
+def with_rules(present: str | None, rules: Iterable[Rule]) -> str | None:
+    """Our file with these rules, in the order of devices; lines that are not of our form stay, at the end."""
+    merged = parse_rules(present or "") | {(rule.match, rule.attribute): rule.value for rule in rules}
+    foreign = [
+        line for line in (present or "").splitlines() if line and line[0] != "#" and not _RULE.fullmatch(line.strip())
+    ]
+    lines = [f'{match}, ATTR{{{attribute}}}="{value}"' for (match, attribute), value in sorted(merged.items())]
+    if not lines and not foreign:
+        return None
+    return HEADER + "".join(f"{line}\n" for line in [*lines, *foreign])
+
+
+def _identity(name: str, udev: Mapping[str, str]) -> str:
+    for key in _IDENTITIES:
+        if key in udev and _LITERAL.fullmatch(udev[key]):
+            return f'ENV{{{key}}}=="{udev[key]}"'
+    return f'KERNEL=="{name}"'
