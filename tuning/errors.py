@@ -1,4 +1,4 @@
-"""The one exception of this room, and the nearest match that its messages offer."""
+"""The exceptions of this room, and the nearest match that its messages offer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Iterable
 
 class TuningError(Exception):
     """Bad input, or a host that cannot do what was asked. The text is one line: the offending thing and the way out."""
+
+
+class PartlyChangedError(TuningError):
+    """A change failed and what was done before it could not all be taken back. The journal holds the way back."""
 
 
 def nearest_match(word: str, known: Iterable[str]) -> str:

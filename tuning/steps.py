@@ -1,0 +1,220 @@
+"""What a change of a host is made of: steps as data, each of which says what it makes of what.
+
+A plan is a list of steps; making one writes nothing. `tuning.engine` carries steps out and takes them back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+if TYPE_CHECKING:
+    from .check import KnobReport
+
+State = dict[str, str] | None
+"""How something is: of settings, path to text; of a file, its text, mode and owner; of a mount, its options; of swap,
+whether it is in use. None: it is not there."""
+
+_SYSCTLS: Final = "/proc/sys/"
+# The only programs that a step may name. None of them makes, formats or wipes a file system or a partition.
+PROGRAMS: Final = ("systemctl", "udevadm")
+
+
+@dataclass(frozen=True)
+class Resource:
+    """The thing that a step changes: what is compared and restored as one."""
+
+    form: str
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " and ".join(setting_name(name) for name in self.names)
+
+
+@dataclass(frozen=True)
+class SettingStep:
+    """A write to a file of /proc/sys or /sys. `twin_path` is the setting that the kernel zeroes with it."""
+
+    form: ClassVar = "setting"
+    knob_id: str
+    target: str
+    """The disk, interface, … it is about; empty for the host."""
+    path: str
+    before: str
+    after: str
+    twin_path: str | None = None
+    twin_before: str | None = None
+
+    @property
+    def resource(self) -> Resource:
+        """A pair is one thing, whichever of the two is written."""
+        return Resource(self.form, tuple(sorted(path for path in (self.path, self.twin_path) if path)))
+
+    @property
+    def states(self) -> tuple[State, State]:
+        """Before and after."""
+        before, after = {self.path: self.before}, {self.path: self.after}
+        if self.twin_path is not None:
+            before[self.twin_path] = self.twin_before or "0"
+            after[self.twin_path] = "0"
+        return before, after
+
+    def describe(self) -> str:
+        text = f"{setting_name(self.path)}: {self.before} -> {self.after}"
+        if self.twin_path is not None and self.twin_before not in (None, "0"):
+            text += f" ({setting_name(self.twin_path)}: {self.twin_before} -> 0)"
+        return text
+
+
+@dataclass(frozen=True)
+class FileStep:
+    """A configuration file put in place whole (`before` None: it is new) or removed (`after` None).
+
+    `mode` is for a new file; one that is there keeps its mode and its owner.
+    """
+
+    form: ClassVar = "file"
+    path: str
+    before: str | None
+    after: str | None
+    mode: int = 0o644
+    why: str = ""
+
+    @property
+    def resource(self) -> Resource:
+        return Resource(self.form, (self.path,))
+
+    @property
+    def states(self) -> tuple[State, State]:
+        before, after = (None if text is None else {"text": text} for text in (self.before, self.after))
+        return before, after
+
+    def describe(self) -> str:
+        verb = "create" if self.before is None else "remove" if self.after is None else "edit"
+        return f"{verb} {self.path}" + (f": {self.why}" if self.why else "")
+
+
+@dataclass(frozen=True)
+class RemountStep:
+    """Options of a mounted file system. Both lists are all the options as /proc/self/mountinfo tells them."""
+
+    form: ClassVar = "mount"
+    mount_point: str
+    before_options: tuple[str, ...]
+    after_options: tuple[str, ...]
+
+    @property
+    def resource(self) -> Resource:
+        return Resource(self.form, (self.mount_point,))
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return {"options": ",".join(self.before_options)}, {"options": ",".join(self.after_options)}
+
+    def describe(self) -> str:
+        gone = [option for option in self.before_options if option not in self.after_options]
+        new = [option for option in self.after_options if option not in self.before_options]
+        return f"remount {self.mount_point}: {','.join(gone) or 'nothing'} -> {','.join(new) or 'nothing'}"
+
+
+@dataclass(frozen=True)
+class SwapOffStep:
+    """Stop using a swap device or file, named as in /proc/swaps. `kind` is `partition` or `file`."""
+
+    form: ClassVar = "swap"
+    device: str
+    kind: str
+    priority: int
+
+    @property
+    def resource(self) -> Resource:
+        return Resource(self.form, (self.device,))
+
+    @property
+    def states(self) -> tuple[State, State]:
+        return {"in_use": "yes", "priority": str(self.priority)}, {"in_use": "no"}
+
+    def describe(self) -> str:
+        return f"stop swapping to {self.device}"
+
+
+@dataclass(frozen=True)
+class CommandStep:
+    """A command that makes files take effect, such as `systemctl daemon-reload`; `undo_argv` empty: nothing to undo.
+
+    Both have to be harmless when they are run once more: after a crash, nobody knows whether they were.
+    """
+
+    form: ClassVar = "command"
+    argv: tuple[str, ...]
+    undo_argv: tuple[str, ...]
+    why: str
+
+    def describe(self) -> str:
+        return f"run {' '.join(self.argv)}: {self.why}"
+
+
+ResourceStep = SettingStep | FileStep | RemountStep | SwapOffStep
+Step = ResourceStep | CommandStep
+_FORMS: Final[Mapping[str, type[Step]]] = {
+    step.form: step for step in (SettingStep, FileStep, RemountStep, SwapOffStep, CommandStep)
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps in the order in which they are to be carried out, and what people should know of them."""
+
+    steps: tuple[Step, ...]
+    reports: tuple[KnobReport, ...] = ()
+    warnings: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    """What takes effect only when a unit is restarted or the host is booted."""
+
+    @property
+    def changes_anything(self) -> bool:
+        return bool(self.steps)
+
+
+def as_json(step: Step) -> dict[str, Any]:
+    return {"step": step.form, **dataclasses.asdict(step)}
+
+
+def from_json(document: Mapping[str, Any]) -> Step:
+    """The step that `as_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
+    fields = dict(document)
+    step = _FORMS[fields.pop("step")]
+    return step(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+
+
+def conflicts(steps: Sequence[Step]) -> Iterator[str]:
+    """What makes these steps no plan: a thing changed twice or not at all, a strange command."""
+    seen: dict[str, Step] = {}
+    for step in steps:
+        if isinstance(step, CommandStep):
+            for argv in (step.argv, step.undo_argv):
+                if argv and argv[0] not in PROGRAMS:
+                    yield f"{argv[0]} is not among the programs that tuning runs ({', '.join(PROGRAMS)})"
+            continue
+        before, after = step.states
+        if before == after:
+            yield f"{step.resource} would stay as it is"
+        if isinstance(step, FileStep) and not step.path.startswith("/etc/"):
+            yield f"{step.path} is not below /etc: tuning writes no other files, and no devices"
+        for name in step.resource.names:
+            key = f"{step.form} {name}"
+            if key in seen:
+                yield f"{setting_name(name)} would be changed twice ({seen[key].describe()}; {step.describe()})"
+            seen[key] = step
+
+
+def setting_name(path: str) -> str:
+    """As people call it: vm.swappiness, or the path of what is no sysctl.
+
+    A dot inside a component, as in the name of a VLAN, becomes a slash, as sysctl(8) writes it.
+    """
+    if not path.startswith(_SYSCTLS):
+        return path
+    return path.removeprefix(_SYSCTLS).translate(str.maketrans("/.", "./"))
