@@ -1,0 +1,58 @@
+"""Which disks, directories, queues, interrupts and units the knobs of a scope are about on a given host."""
+
+from __future__ import annotations
+
+from ..facts import Facts
+from ..facts.model import NetworkInterface
+from ..model import Scope
+from ..workload import Workload
+from .common import data_disks
+
+
+def targets_of(scope: Scope, facts: Facts, workload: Workload) -> tuple[str, ...]:
+    """The targets in a steady order, each once; `("",)` where the host itself is meant, nothing where there is none."""
+    match scope:
+        case "mount":
+            return tuple(dict.fromkeys(workload.data_dirs))
+        case "disk":
+            return _data_devices(facts, workload)
+        case "unit":
+            return tuple(dict.fromkeys(workload.units))
+        case "interface":
+            return tuple(interface.name for interface in tuned_interfaces(facts))
+        case "receive queue":
+            return tuple(queue_target(each, queue) for each in tuned_interfaces(facts) for queue in each.rx_queues)
+        case "transmit queue":
+            return tuple(queue_target(each, queue) for each in tuned_interfaces(facts) for queue in each.tx_queues)
+        case "interrupt":
+            numbers = (number for interface in tuned_interfaces(facts) for number in interface.irqs)
+            return tuple(dict.fromkeys(str(number) for number in numbers if number in facts.interrupts))
+        case "frequency policy":
+            return tuple(facts.cpu_governors)
+        case "host" | "network namespace" | "login":
+            return ("",)
+
+
+def tuned_interfaces(facts: Facts) -> tuple[NetworkInterface, ...]:
+    """Interfaces with hardware of their own that are not down, every member of a bond or bridge among them."""
+    return tuple(interface for interface in facts.physical_interfaces() if interface.up is not False)
+
+
+def queue_target(interface: NetworkInterface, queue: str) -> str:
+    return f"{interface.name}/queues/{queue}"
+
+
+def queue_of(facts: Facts, target: str) -> tuple[NetworkInterface, str] | None:
+    """The interface and the queue that a target names; None when the host has no such queue."""
+    name, _, queue = target.partition("/queues/")
+    interface = facts.network_interfaces.get(name)
+    if interface is None or queue not in (*interface.rx_queues, *interface.tx_queues):
+        return None
+    return interface, queue
+
+
+def _data_devices(facts: Facts, workload: Workload) -> tuple[str, ...]:
+    """The disks under the data directories, after them the RAID and LVM devices that carry the file systems."""
+    carriers = (facts.device_of(directory) for directory in workload.data_dirs)
+    names = [disk.name for disk in data_disks(facts, workload)]
+    return tuple(dict.fromkeys([*names, *(device.name for device in carriers if device is not None)]))
