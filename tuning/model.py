@@ -156,3 +156,13 @@ class Knob:
     @property
     def never_lower(self) -> bool:
         return self.comparison == "at_least"
+
+    @property
+    def formula_in_words(self) -> str:
+        """What is recommended on any host: the docstring of the formula, which has no host's numbers in it."""
+        return (self.recommend.__doc__ or "").strip()
+
+    @property
+    def unit_property(self) -> str:
+        """The property of a systemd unit that holds the value, such as LimitNOFILE; empty for any other knob."""
+        return self.path.rpartition("--property=")[2] if self.scope == "unit" else ""
