@@ -2,111 +2,210 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from .binding import what_binds
 from .catalogue import KNOBS
-from .facts import Facts, Swap
-from .formulas.common import data_disks
+from .facts import Facts
+from .formulas.targets import targets_of
 from .hostfiles import Reading
-from .model import Knob, NotApplicable, Observation, Source, Target, Value
-from .quantities import format_bytes
+from .model import (
+    Authority,
+    Comparison,
+    Group,
+    Knob,
+    Mechanism,
+    NotApplicable,
+    Observation,
+    Persistence,
+    Risk,
+    Scope,
+    Source,
+    Target,
+    Unit,
+    Value,
+)
+from .quantities import format_bytes, format_value
 from .workload import Workload
 
-State = Literal["ok", "differs", "unknown", "not_applicable"]
+State = Literal[
+    "ok",
+    "differs",
+    "unknown",  # it cannot be told what it is now
+    "not_applicable",  # there is nothing to recommend here
+    "obsolete",  # this kernel no longer knows it
+    "left_alone",  # a trade that nobody named
+]
 ReadFile = Callable[[str], Reading]
 
 # The assumed or measured disk speed behind an "about" knob is not better than this.
 _ABOUT_FACTOR: Final = 1.5
+_NO_TARGET: Final[dict[Scope, str]] = {
+    "unit": "no service unit of the broker is named",
+    "mount": "no data directory is named",
+    "disk": "no local disk is under the data directories",
+    "interface": "no network interface with a device of its own is here",
+    "receive queue": "no network interface shows its receive queues here",
+    "transmit queue": "no network interface shows its transmit queues here",
+    "frequency policy": "the hypervisor or the firmware decides on the processors' clock",
+    "interrupt": "no interrupt of a network interface is shown here",
+}
 
 
 @dataclass(frozen=True)
 class KnobReport:
+    """One knob at one target. Texts are empty where there is nothing to say."""
+
     id: str
     title: str
+    group: Group
+    mechanism: Mechanism
+    scope: Scope
     target: str
-    """The disk or directory it is about; empty for the whole host."""
+    """The disk, directory, unit, interface, … that it is about; empty for the whole host."""
     state: State
     current: Value | None
     current_text: str
     recommended: Value | None
     recommended_text: str
-    unit: str
+    unit: Unit
+    comparison: Comparison
     reason: str
     note: str
-    """What this host makes of it: why it is unknown, does not apply, has no effect now, or cannot be changed here."""
+    """What this host makes of it: why it is unknown, does not apply, or cannot be changed here."""
     formula: str
-    risk: str
-    sources: tuple[Source, ...]
+    binding: str
+    """Why a change would have no effect now, and what to change first."""
     obstacle: str
-    """Why it cannot be changed here; empty when nothing is known to stand in the way."""
+    """Why it cannot be changed here."""
+    ask: str
+    """What to ask the platform's team for where it cannot be changed here."""
+    obsolete: str
+    """What became of it in this kernel."""
+    only_if_named: str
+    """What it trades away; it is left alone unless it is named."""
+    trade_in_force: bool
+    """The trade of a knob that is only for those who name it is what this host has now."""
+    overridden_by: str
+    """The file that gives the key a worse value at the next boot."""
+    risk: Risk
+    persistence: Persistence
+    capability: str
+    authorities: tuple[Authority, ...]
+    sources: tuple[Source, ...]
 
     def as_json(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "sources": [dataclasses.asdict(source) for source in self.sources]}
+        plain = dict(vars(self))
+        plain["sources"] = [dict(vars(source)) for source in self.sources]
+        plain["authorities"] = [
+            {"who": authority.who, "value": authority.value, "source": dict(vars(authority.source))}
+            for authority in self.authorities
+        ]
+        return plain
 
 
-def evaluate(facts: Facts, workload: Workload | None = None, knobs: Iterable[Knob] = KNOBS) -> list[KnobReport]:
-    """One report per knob, and per disk or directory for the knobs that are about those."""
+def evaluate(
+    facts: Facts,
+    workload: Workload | None = None,
+    knobs: Iterable[Knob] = KNOBS,
+    *,
+    named: frozenset[str] = frozenset(),
+    read: ReadFile | None = None,
+) -> list[KnobReport]:
+    """A report for each knob and each of its targets; one that says so for a knob that has no target here.
+
+    named: ids of the knobs whose trade somebody accepted by name. read: instead of the host's files, so that recorded
+    or planned values can be judged too.
+    """
     inputs = workload or Workload()
-    return [report_on(knob, facts, inputs, name) for knob in knobs for name in _names(knob, facts, inputs)]
+    return [
+        report
+        for knob in knobs
+        for report in _reports_on(knob, facts, inputs, targets_of(knob.scope, facts, inputs), named, read)
+    ]
 
 
-def report_on(knob: Knob, facts: Facts, workload: Workload, name: str = "", read: ReadFile | None = None) -> KnobReport:
-    """Evaluate one knob. `read` replaces the host's files, so that recorded or planned values can be judged too."""
-    observed = observe(knob, facts, name, read or facts.files.read)
-    target = knob.recommend(facts, workload, name)
-    recommended: Value | None = None
-    formula = ""
-    obstacle = _obstacle(knob, facts, name, target)
-    if isinstance(target, NotApplicable):
-        state: State = "not_applicable"
-        notes = [target.reason]
-    elif observed.value is None:
-        state, recommended, formula = "unknown", target.value, target.formula
-        notes = [observed.text]
-    else:
-        state = "ok" if _acceptable(knob, target, observed.value) else "differs"
-        recommended, formula = target.value, target.formula
-        if knob.never_lower:
-            recommended = max(observed.value, target.value) if isinstance(target.value, int) else target.value
-            formula = f"max(current {_text(knob, observed.value)}, {target.formula})"
-        notes = [target.note, obstacle if state == "differs" else ""]
-    return KnobReport(
-        id=knob.id,
-        title=knob.title,
-        target=name,
-        state=state,
-        current=observed.value,
-        current_text=observed.text if observed.value is not None else "?",
+def report_on(
+    knob: Knob,
+    facts: Facts,
+    workload: Workload,
+    target: str = "",
+    read: ReadFile | None = None,
+    named: frozenset[str] = frozenset(),
+) -> KnobReport:
+    """Evaluate one knob at one target; `read` and `named` as in `evaluate`."""
+    observed = observe(knob, facts, target, read or facts.files.read)
+    wanted = knob.recommend(facts, workload, target)
+    if (fate := _fate(knob, facts)) is not None:
+        return _report(knob, target, observed, state=fate[0], note=fate[1], obsolete=fate[1])
+    if isinstance(wanted, NotApplicable):
+        return _report(knob, target, observed, state="not_applicable", note=wanted.reason)
+    recommended, formula = _never_worse(knob, wanted, observed)
+    if observed.value is None:
+        return _report(
+            knob,
+            target,
+            observed,
+            state="left_alone" if _only_for_those_who_name_it(knob, named) else "unknown",
+            recommended=recommended,
+            formula=formula,
+            note=observed.text,
+        )
+    good = _acceptable(knob, wanted, observed.value)
+    if _only_for_those_who_name_it(knob, named):
+        trade = f"{'in force here' if good else 'left alone unless it is named'}: {knob.only_if_named}"
+        return _report(
+            knob,
+            target,
+            observed,
+            state="left_alone",
+            recommended=recommended,
+            formula=formula,
+            note=trade,
+            trade_in_force=good,
+        )
+    obstacle, ask = ("", "") if good else _obstacle(knob, facts, target, wanted)
+    binding = what_binds(knob.id, facts, workload, target, observed.value, recommended)
+    return _report(
+        knob,
+        target,
+        observed,
+        state="ok" if good else "differs",
         recommended=recommended,
-        recommended_text="–" if recommended is None else _text(knob, recommended),
-        unit=knob.unit,
-        reason=knob.reason,
-        note="; ".join(note for note in notes if note),
         formula=formula,
-        risk=knob.risk,
-        sources=knob.sources,
+        note="; ".join(text for text in (wanted.note, _unknown_lifetime(knob, facts), obstacle) if text),
+        binding=binding,
         obstacle=obstacle,
+        ask=ask,
+        trade_in_force=good and bool(knob.only_if_named),
     )
 
 
-def observe(knob: Knob, facts: Facts, name: str, read: ReadFile) -> Observation:
-    """The knob's present value, through `read` where it lies in a file of its own."""
-    if knob.mechanism == "swap":
-        return _observe_swap(facts)
-    if knob.mechanism == "unit":
-        return _observe_nofile(facts)
-    if knob.mechanism == "mount":
-        return _observe_atime(facts, name)
-    reading = read(knob.path.format(target=name))
+def observe(knob: Knob, facts: Facts, target: str, read: ReadFile) -> Observation:
+    """The knob's present value, through `read` where a file holds it."""
+    if knob.observe is not None:
+        return knob.observe(facts, target)
+    if knob.mechanism in ("swap", "unit", "mount"):
+        return _observe_facts(knob, facts, target)
+    path = knob.path.format(target=target)
+    if not path.startswith("/"):
+        return Observation(None, f"told by: {path}")
+    reading = read(path)
     if reading.text is None:
         return Observation(None, _why_unreadable(knob, facts, reading.reason))
-    if knob.mechanism == "sysfs":
-        chosen = next((word[1:-1] for word in reading.text.split() if word.startswith("[")), None)
-        return Observation(chosen, chosen or f"{knob.path} holds {reading.text!r}")
-    return _observe_sysctl(knob, facts, reading.text, read)
+    text = value_of(reading.text)
+    if not knob.unit:
+        return Observation(text, text)
+    words = text.split()
+    index = knob.field or 0
+    number = _integer(words[index]) if index < len(words) else None
+    if number is None:
+        return Observation(None, f"{path} holds {reading.text!r}, not numbers")
+    if number == 0 and knob.twin is not None:
+        return _observe_percentage(knob, knob.twin, facts, read)
+    return Observation(number, format_value(number, knob.unit))
 
 
 def render(knob: Knob, value: Value, present_text: str) -> str:
@@ -118,45 +217,154 @@ def render(knob: Knob, value: Value, present_text: str) -> str:
     return " ".join(numbers)
 
 
+def value_of(text: str) -> str:
+    """What a file of settings says: the chosen word where it lists all, else its text with single blanks."""
+    words = text.split()
+    chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
+    return chosen[0] if chosen else " ".join(words)
+
+
 def sysctl_path(key: str) -> str:
     return "/proc/sys/" + key.replace(".", "/")
 
 
-def _names(knob: Knob, facts: Facts, workload: Workload) -> list[str]:
-    if knob.scope == "mount":
-        return list(workload.data_dirs)
-    if knob.scope == "disk":
-        return [disk.name for disk in data_disks(facts, workload)]
-    return [""]
+def _reports_on(
+    knob: Knob,
+    facts: Facts,
+    workload: Workload,
+    targets: Iterable[str],
+    named: frozenset[str],
+    read: ReadFile | None,
+) -> Iterator[KnobReport]:
+    nothing_there = True
+    for target in targets:
+        nothing_there = False
+        yield report_on(knob, facts, workload, target, read, named)
+    if nothing_there:
+        why = _NO_TARGET.get(knob.scope, "there is nothing here that it is about")
+        yield _report(knob, "", Observation(None, why), state="not_applicable", note=why)
 
 
-def _acceptable(knob: Knob, target: Target, value: Value) -> bool:
-    if value == target.value or value in target.also:
+def _report(
+    knob: Knob,
+    target: str,
+    observed: Observation,
+    *,
+    state: State,
+    note: str,
+    recommended: Value | None = None,
+    formula: str = "",
+    binding: str = "",
+    obstacle: str = "",
+    ask: str = "",
+    obsolete: str = "",
+    trade_in_force: bool = False,
+) -> KnobReport:
+    return KnobReport(
+        id=knob.id,
+        title=knob.title,
+        group=knob.group,
+        mechanism=knob.mechanism,
+        scope=knob.scope,
+        target=target,
+        state=state,
+        current=observed.value,
+        current_text="?" if observed.value is None else observed.text,
+        recommended=recommended,
+        recommended_text="–" if recommended is None else format_value(recommended, knob.unit),
+        unit=knob.unit,
+        comparison=knob.comparison,
+        reason=knob.reason,
+        note=note,
+        formula=formula,
+        binding=binding,
+        obstacle=obstacle,
+        ask=ask,
+        obsolete=obsolete if state == "obsolete" else "",
+        only_if_named=knob.only_if_named,
+        trade_in_force=trade_in_force,
+        overridden_by="",
+        risk=knob.risk,
+        persistence=knob.persistence,
+        capability=knob.capability,
+        authorities=knob.authorities,
+        sources=knob.sources,
+    )
+
+
+def _fate(knob: Knob, facts: Facts) -> tuple[State, str] | None:
+    """What this kernel's version makes of the knob, when it does not know it; None when it does or may."""
+    version = facts.kernel_version
+    if version is None:
+        return None
+    life = knob.lifetime
+    if life.removed is not None and version >= life.removed:
+        text = f"gone since Linux {_version(life.removed)}, and this is {_version(version)}"
+        return "obsolete", f"{text}: {life.text}" if life.text else text
+    if life.since is not None and version < life.since:
+        return "not_applicable", f"new in Linux {_version(life.since)}, and this is {_version(version)}"
+    return None
+
+
+def _unknown_lifetime(knob: Knob, facts: Facts) -> str:
+    life = knob.lifetime
+    if facts.kernel_version is not None or (life.removed is None and life.since is None):
+        return ""
+    ends = (("since", life.since), ("until", life.removed))
+    known = " ".join(f"{word} Linux {_version(release)}" for word, release in ends if release is not None)
+    return f"the kernel's version is not known, and it exists {known} only"
+
+
+def _version(release: tuple[int, int]) -> str:
+    return f"{release[0]}.{release[1]}"
+
+
+def _only_for_those_who_name_it(knob: Knob, named: frozenset[str]) -> bool:
+    return bool(knob.only_if_named) and knob.id not in named
+
+
+def _never_worse(knob: Knob, wanted: Target, observed: Observation) -> tuple[Value, str]:
+    """The value to recommend and how it came about: never less than a ceiling is, nor more than a floor is."""
+    if not isinstance(observed.value, int) or not isinstance(wanted.value, int):
+        return wanted.value, wanted.formula
+    present = format_value(observed.value, knob.unit)
+    if knob.comparison == "at_least":
+        return max(observed.value, wanted.value), f"max(current {present}, {wanted.formula})"
+    if knob.comparison == "at_most":
+        return min(observed.value, wanted.value), f"min(current {present}, {wanted.formula})"
+    return wanted.value, wanted.formula
+
+
+def _acceptable(knob: Knob, wanted: Target, value: Value) -> bool:
+    if value == wanted.value or value in wanted.also or str(value) == str(wanted.value):
         return True
-    if isinstance(value, str) or isinstance(target.value, str):
+    if isinstance(value, str) or isinstance(wanted.value, str):
         return False
     if knob.comparison == "at_least":
-        return value >= target.value
+        return value >= wanted.value
+    if knob.comparison == "at_most":
+        return value <= wanted.value
     if knob.comparison == "about":
-        return target.value / _ABOUT_FACTOR <= value <= target.value * _ABOUT_FACTOR
+        return wanted.value / _ABOUT_FACTOR <= value <= wanted.value * _ABOUT_FACTOR
     return False
 
 
-def _obstacle(knob: Knob, facts: Facts, name: str, target: Target | NotApplicable) -> str:
+def _obstacle(knob: Knob, facts: Facts, target: str, wanted: Target) -> tuple[str, str]:
     where = f"this container ({facts.container})" if facts.container else "this system"
     if knob.mechanism == "unit":
-        wanted = target.value if isinstance(target, Target) else 0
         hard = facts.nofile_hard
-        if facts.can_raise_limits is not False or hard is None or not isinstance(wanted, int) or hard >= wanted:
-            return ""
-        return (
-            f"cannot be raised here: the hard limit is {hard}, and {where} has no CAP_SYS_RESOURCE; "
-            "change it on the host below"
-        )
-    read_only = facts.read_only_mount(knob.path.format(target=name)) if knob.mechanism in ("sysctl", "sysfs") else None
+        if facts.can_raise_limits is not False or hard is None or not isinstance(wanted.value, int):
+            return "", ""
+        if hard >= wanted.value:
+            return "", ""
+        why = f"the hard limit is {hard}, and {where} has no CAP_SYS_RESOURCE"
+        return f"cannot be raised here: {why}; change it on the host below", ""
+    read_only = (
+        facts.read_only_mount(knob.path.format(target=target)) if knob.mechanism in ("sysctl", "sysfs") else None
+    )
     if read_only is None:
-        return ""
-    return f"cannot be changed here: {read_only} is mounted read-only in {where}; change it on the host below"
+        return "", ""
+    return f"cannot be changed here: {read_only} is mounted read-only in {where}; change it on the host below", ""
 
 
 def _why_unreadable(knob: Knob, facts: Facts, reason: str) -> str:
@@ -167,46 +375,35 @@ def _why_unreadable(knob: Knob, facts: Facts, reason: str) -> str:
     return reason
 
 
-def _observe_sysctl(knob: Knob, facts: Facts, text: str, read: ReadFile) -> Observation:
-    numbers = text.split()
-    index = knob.field or 0
-    if len(numbers) <= index or not all(number.isdecimal() for number in numbers):
-        return Observation(None, f"{knob.path} holds {text!r}, not numbers")
-    value = int(numbers[index])
-    if knob.twin is None or value:
-        return Observation(value, _text(knob, value))
-    percent = read(sysctl_path(knob.twin)).text or ""
-    usable = facts.memory.usable_bytes
-    if not percent.isdecimal() or usable is None:
-        return Observation(None, f"neither {knob.id} nor {knob.twin} tells")
-    effective = int(percent) * usable // 100
-    return Observation(effective, f"{percent} % = {format_bytes(effective)}")
-
-
-def _observe_swap(facts: Facts) -> Observation:
-    if facts.swaps is None:
-        return Observation(None, facts.unknown.get("swaps", "swap is not known"))
-    text = ", ".join(_describe_swap(swap) for swap in facts.swaps) or "none"
-    return Observation(text, text)
-
-
-def _describe_swap(swap: Swap) -> str:
-    return f"{swap.device} {format_bytes(swap.size_bytes)}"
-
-
-def _observe_nofile(facts: Facts) -> Observation:
-    if facts.nofile_soft is None:
-        return Observation(None, facts.unknown.get("nofile", "the limit is not known"))
-    return Observation(facts.nofile_soft, f"{facts.nofile_soft} (hard {facts.nofile_hard})")
-
-
-def _observe_atime(facts: Facts, directory: str) -> Observation:
-    mount = facts.mount_of(directory)
+def _observe_facts(knob: Knob, facts: Facts, target: str) -> Observation:
+    if knob.mechanism == "swap":
+        if facts.swaps is None:
+            return Observation(None, facts.unknown.get("swaps", "swap is not known"))
+        text = ", ".join(f"{swap.device} {format_bytes(swap.size_bytes)}" for swap in facts.swaps) or "none"
+        return Observation(text, text)
+    if knob.mechanism == "unit":
+        if facts.nofile_soft is None:
+            return Observation(None, facts.unknown.get("nofile", "the limit is not known"))
+        return Observation(facts.nofile_soft, f"{facts.nofile_soft} (hard {facts.nofile_hard})")
+    mount = facts.mount_of(target)
     if mount is None:
-        return Observation(None, facts.unknown.get("mounts", f"no mount holds {directory}"))
+        return Observation(None, facts.unknown.get("mounts", f"no mount holds {target}"))
     chosen = next((option for option in ("noatime", "relatime") if option in mount.options), "strictatime")
     return Observation(chosen, chosen)
 
 
-def _text(knob: Knob, value: Value) -> str:
-    return format_bytes(value) if knob.unit == "bytes" and isinstance(value, int) else str(value)
+def _observe_percentage(knob: Knob, twin: str, facts: Facts, read: ReadFile) -> Observation:
+    """The bytes key is 0: the percentage counts, of the memory that is available."""
+    percent = _integer(read(sysctl_path(twin)).text or "")
+    usable = facts.memory.usable_bytes
+    if percent is None or usable is None:
+        return Observation(None, f"neither {knob.id} nor {twin} tells")
+    effective = percent * usable // 100
+    return Observation(effective, f"{percent} % = {format_bytes(effective)}")
+
+
+def _integer(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None

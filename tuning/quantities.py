@@ -70,6 +70,26 @@ def format_bit_rate(bits_per_s: float) -> str:
     return _scaled(bits_per_s, 1000, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"))
 
 
+def format_value(value: int | str, unit: str) -> str:
+    """A knob's value for people: what the kernel counts in KiB or hundredths of a second, as sizes and times."""
+    if isinstance(value, str) or value <= 0:
+        return str(value)
+    match unit:
+        case "bytes":
+            return format_bytes(value)
+        case "KiB":
+            return format_bytes(value * 1024)
+        case "centiseconds":
+            return f"{value / 100:g} s"
+        case "microseconds":
+            return f"{value} µs"
+        case "percent":
+            return f"{value} %"
+        case "pages":
+            return f"{value} pages"
+    return str(value)
+
+
 def _scaled(value: float, step: int, units: Sequence[str]) -> str:
     power = 0
     while value >= step and power < len(units) - 1:

@@ -33,7 +33,7 @@ class Workload:
     """How far consumers may fall behind and still be served from memory; 30 s is Apache Kafka's own rule of thumb."""
     retention_s: float = 7 * 86_400.0
     broker: Broker = "highwater"
-    broker_rss_bytes: int = 512 * 2**20
+    broker_rss_bytes: int = 256 * 2**20
     """Resident memory of a broker without a Java heap: what it takes from the page cache."""
     heap_bytes: int = 6 * 2**30
     """Java heap of Apache Kafka; its documentation runs with 6 GiB."""
