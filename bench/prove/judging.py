@@ -1,0 +1,161 @@
+"""What follows from trials with a setting off and on. Pure: summaries in, effects and a verdict out.
+
+Off and on are cells of one run, so every block is a pair. A figure has changed when the interval of its median ratio
+lies wholly beyond delta = max(floor, what A/A pairs of the same run differ by), and a permutation test of both directions
+says so at 5 % after Holm's correction over the figures that decide. Where nothing was seen, the change that would have
+been seen stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bench.compare import ALPHA, ONLY_CELL, Limits, Trials, judge
+from bench.gate import own_noise
+from bench.metrics import METRICS
+from bench.results import MetricComparison, TrialPlan, TrialSummary
+from bench.statistics import LEAST_FOR_INTERVAL, holm, paired_p_value
+from bench.verdict import target_at_fault
+from tuning.proofs import Effect, Outcome, ProofVerdict, effect_text
+
+# A change smaller than this matters to nobody who runs a broker.
+DECIDING: Final[Mapping[str, float]] = {
+    "produce.achieved_per_s": 0.02,
+    "backlog.drain_bytes_per_s": 0.05,
+    "produce.p99": 0.05,
+    "e2e.p99": 0.05,
+    "system.cpu_s_per_gib": 0.02,
+    "writeback.dirty_max_bytes": 0.10,
+}
+SHOWN: Final = (
+    "produce.p50",
+    "produce.p999",
+    "e2e.p50",
+    "host.cpu_ratio",
+    "system.rss_bytes",
+    "host.disk_write_bytes_per_s",
+    "host.disk_read_bytes_per_s",
+    "host.io_pressure_some_ratio",
+    "writeback.written_bytes",
+    "writeback.flush_s",
+)
+# Trials that would not have shown a change of a quarter in any figure say nothing about there being none.
+_USEFUL_DETECTABLE_RATIO: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    verdict: ProofVerdict
+    text: str
+    effects: tuple[Effect, ...]
+    pairs: int
+    """Blocks in which both sides were measured."""
+    pairs_valid: int
+    a_a_pairs: int
+
+
+def judge_cells(
+    summaries: Sequence[TrialSummary], plans: Iterable[TrialPlan], off: str, on: str, seed: int
+) -> Judgement:
+    """Cell `on` against cell `off`. `summaries`: of all finished trials of the run, whose A/A twins tell the noise."""
+    sides = {cell: {s.block: s for s in summaries if s.cell == cell and s.role == "measure"} for cell in (off, on)}
+    blocks = sorted(set(sides[off]) & set(sides[on]))
+    valid = [b for b in blocks if "invalid" not in (sides[off][b].verdict.state, sides[on][b].verdict.state)]
+    trials = Trials(ONLY_CELL, [sides[off][b] for b in valid], [sides[on][b] for b in valid], paired=True)
+    noise = own_noise(summaries)
+    compared = judge([trials], [*DECIDING, *SHOWN], Limits(floors=DECIDING, noise=noise), seed)
+    effects = _effects(trials, compared, seed)
+    failed = list(plans)
+    faults = {cell: _faults(sides[cell].values(), failed, cell) for cell in (off, on)}
+    verdict, text = _verdict(effects, len(valid), len(blocks), faults[off], faults[on])
+    return Judgement(verdict, text, effects, len(blocks), len(valid), max(map(len, noise.values()), default=0))
+
+
+def _effects(trials: Trials, compared: Sequence[MetricComparison], seed: int) -> tuple[Effect, ...]:
+    p_values = {item.metric: _p_value(trials, item, seed) for item in compared}
+    deciding = [item.metric for item in compared if item.gated]
+    p_values |= dict(zip(deciding, holm([p_values[name] for name in deciding]), strict=True))
+    return tuple(
+        Effect(
+            metric=item.metric,
+            unit=item.unit,
+            better=item.better,
+            decides=item.gated,
+            off=item.base.value,
+            on=item.head.value,
+            ratio=item.ratio,
+            low=item.ci95[0] if item.ci95 else None,
+            high=item.ci95[1] if item.ci95 else None,
+            smallest_detectable_ratio=item.smallest_detectable_ratio,
+            outcome=_outcome(item, p_values[item.metric]),
+        )
+        for item in compared
+    )
+
+
+def _p_value(trials: Trials, item: MetricComparison, seed: int) -> float:
+    """Nobody said beforehand which way it would go."""
+    read = METRICS[item.metric].read
+    pairs = [(read(off), read(on)) for off, on in zip(trials.base, trials.head, strict=True)]
+    known = [(off, on) for off, on in pairs if off is not None and on is not None]
+    base, head = [off for off, _ in known], [on for _, on in known]
+    found = paired_p_value(base, head, "two_sided", item.delta_ratio, seed)
+    return 1.0 if found is None else found
+
+
+def _outcome(item: MetricComparison, p_value: float) -> Outcome:
+    if item.ci95 is None:
+        # Nothing can be divided by nothing; two sides that are 0 throughout are the same.
+        both_nothing = item.base.value == item.head.value == 0 and item.n_pairs >= LEAST_FOR_INTERVAL
+        return "none_seen" if both_nothing else "unknown"
+    low, high = item.ci95
+    above = low > 1 + item.delta_ratio
+    if not above and high >= 1 / (1 + item.delta_ratio):
+        return "none_seen"
+    if p_value > ALPHA:
+        return "unknown"
+    if item.better == "none":
+        return "differs"
+    return "better" if above == (item.better == "higher") else "worse"
+
+
+def _faults(summaries: Iterable[TrialSummary], plans: Iterable[TrialPlan], cell: str) -> list[str]:
+    """What the system broke its promise by in this cell: records lost, or its own end."""
+    lost = [reason.text for summary in summaries for reason in summary.verdict.reasons if target_at_fault(reason)]
+    failed = [plan.error or "no reason" for plan in plans if plan.cell == cell and plan.status == "failed"]
+    return lost + failed
+
+
+def _verdict(
+    effects: Sequence[Effect], n_valid: int, n: int, faults_off: Sequence[str], faults_on: Sequence[str]
+) -> tuple[ProofVerdict, str]:
+    if faults_on and not faults_off:
+        return "revert", f"with it {len(faults_on)} of the trials failed, and none without: {faults_on[0]}"
+    if n_valid < LEAST_FOR_INTERVAL:
+        why = f": {(faults_off or faults_on)[0]}" if faults_off or faults_on else ""
+        return "inconclusive", f"{n_valid} valid pairs of {n}, and {LEAST_FOR_INTERVAL} are needed{why}"
+    deciding = [effect for effect in effects if effect.decides]
+    worse, better = (_with(deciding, outcome) for outcome in ("worse", "better"))
+    if worse:
+        gain = f"; for it, {_texts(better)}" if better else ""
+        return "revert", f"worse: {_texts(worse)}{gain}"
+    if better:
+        return "keep", f"better: {_texts(better)}; nothing that decides got worse"
+    if unknown := _with(deciding, "unknown"):
+        names = ", ".join(effect.metric for effect in unknown)
+        return "inconclusive", f"{names}: looks like a change, and {n_valid} pairs are too few to say; measure more"
+    seen = {e.metric: e.smallest_detectable_ratio for e in deciding if e.smallest_detectable_ratio is not None}
+    if min(seen.values(), default=1.0) > _USEFUL_DETECTABLE_RATIO:
+        return "inconclusive", f"too noisy to see a change of {_USEFUL_DETECTABLE_RATIO:.0%} in any figure"
+    would = ", ".join(f"{name} {100 * ratio:.1f} %" for name, ratio in seen.items())
+    return "no_effect", f"nothing changed beyond noise; what would have been seen: {would}"
+
+
+def _with(effects: Iterable[Effect], outcome: str) -> list[Effect]:
+    return [effect for effect in effects if effect.outcome == outcome]
+
+
+def _texts(effects: Iterable[Effect]) -> str:
+    return ", ".join(effect_text(effect) for effect in effects)

@@ -1,0 +1,191 @@
+"""What is to be proved: knobs with their values off and on, from what a person wrote and what this host is.
+
+KNOB                 off: as the host is; on: what is recommended. Of a host that is so already: the kernel's default, off
+KNOB=ON, KNOB=OFF:ON values of one's own
+KNOB+KNOB            changed together, as one thing
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bench.errors import UsageError
+from tuning.catalogue import KNOBS, find_knob
+from tuning.check import KnobReport, evaluate
+from tuning.errors import TuningError
+from tuning.facts import Facts
+from tuning.model import Knob, Value
+from tuning.quantities import format_value, parse_bytes
+from tuning.workload import Workload as HostWorkload
+
+_UNPROVABLE_MECHANISMS: Final = {
+    "swap": "turning swap off moves pages of everything that runs, and a trial cannot undo that",
+    "unit": "it is of a systemd unit, and the broker that is measured is started without one",
+    "login": "it reaches new logins only, and no trial logs in",
+    "advice": "it is checked and never changed by this program",
+}
+_UNPROVABLE_PERSISTENCES: Final = {
+    "boot line": "it takes a boot",
+    "file system": "it is fixed when a file system is made",
+}
+_UNPROVABLE_SCOPES: Final = dict.fromkeys(
+    ("interface", "receive queue", "transmit queue", "interrupt"),
+    "the load runs over loopback, which has no network interface; measure from another host with kind: external",
+)
+_KERNEL_DEFAULT: Final = "kernel default"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One knob. A value of None is that of the host as it is; texts are for people."""
+
+    knob: Knob
+    off: str | None
+    on: str | None
+    off_text: str
+    on_text: str
+    binding: str = ""
+    """Why it can have no effect here, as far as configuration and counters tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    changes: tuple[Change, ...]
+
+    @property
+    def name(self) -> str:
+        """`vm.dirty_background_bytes+vm.dirty_bytes`"""
+        return "+".join(change.knob.id for change in self.changes)
+
+    @property
+    def off(self) -> dict[str, str]:
+        """Settings by knob to put in force for its trials; none for the host as it is."""
+        return {change.knob.id: change.off for change in self.changes if change.off is not None}
+
+    @property
+    def on(self) -> dict[str, str]:
+        return {change.knob.id: change.on for change in self.changes if change.on is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Unprovable:
+    """A knob that no trial here can say anything about, and why."""
+
+    knob_id: str
+    reason: str
+
+
+def subject_named(text: str, facts: Facts, inputs: HostWorkload, accepted: Iterable[str] = ()) -> Subject:
+    """`accepted`: knobs whose risk somebody named. Raises UsageError in one line: what cannot be proved, and why."""
+    changes = []
+    for part in _parts(text):
+        name, equals, values = part.partition("=")
+        try:
+            knob = find_knob(name)
+        except TuningError as error:
+            raise UsageError(str(error)) from None
+        if (reason := why_not(knob, accepted)) is not None:
+            raise UsageError(f"{knob.id} cannot be proved: {reason}")
+        off, _, on = values.rpartition(":")
+        if equals and not on:
+            raise UsageError(f"{part}: names no value after the sign; write KNOB=ON or KNOB=OFF:ON")
+        found = _change(knob, _reports(knob, facts, inputs), off or None, on or None)
+        if isinstance(found, Unprovable):
+            raise UsageError(f"{knob.id} cannot be proved: {found.reason}")
+        changes.append(found)
+    if len({change.knob.id for change in changes}) < len(changes):
+        raise UsageError(f"{text}: names a knob twice")
+    return Subject(tuple(sorted(changes, key=lambda change: change.knob.id)))
+
+
+def whatever_differs(facts: Facts, inputs: HostWorkload) -> tuple[list[Subject], list[Unprovable]]:
+    """Every knob that this host has otherwise than recommended and that trials can change; the others, and why not."""
+    subjects, others = [], []
+    for knob in KNOBS:
+        reports = _reports(knob, facts, inputs)
+        if not any(report.state == "differs" for report in reports):
+            continue
+        reason = why_not(knob)
+        found = Unprovable(knob.id, reason) if reason is not None else _change(knob, reports, None, None)
+        if isinstance(found, Unprovable):
+            others.append(found)
+        else:
+            subjects.append(Subject((found,)))
+    return subjects, others
+
+
+def why_not(knob: Knob, accepted: Iterable[str] = ()) -> str | None:
+    """Why no trial can change it; None when one can."""
+    reason = (
+        _UNPROVABLE_MECHANISMS.get(knob.mechanism)
+        or _UNPROVABLE_PERSISTENCES.get(knob.persistence)
+        or _UNPROVABLE_SCOPES.get(knob.scope)
+    )
+    if reason is None and knob.only_if_named and knob.id not in accepted:
+        return f"{knob.only_if_named}; the trials would put this host at that risk: --accept-risk {knob.id}"
+    return reason
+
+
+def _reports(knob: Knob, facts: Facts, inputs: HostWorkload) -> list[KnobReport]:
+    return evaluate(facts, inputs, [knob], named=frozenset({knob.id}))
+
+
+def _change(knob: Knob, reports: Sequence[KnobReport], off: str | None, on: str | None) -> Change | Unprovable:
+    known = [report for report in reports if report.current is not None]
+    if not known:
+        return Unprovable(knob.id, "; ".join(dict.fromkeys(report.note for report in reports)) or "it is not here")
+    if obstacle := next((report.obstacle for report in known if report.obstacle), ""):
+        return Unprovable(knob.id, obstacle)
+    present = {report.current for report in known}
+    present_text = ", ".join(dict.fromkeys(report.current_text for report in known))
+    if on is None:
+        wanted = {report.recommended for report in known if report.recommended is not None}
+        if len(wanted) != 1:
+            notes = "; ".join(dict.fromkeys(report.note for report in known if report.note))
+            return Unprovable(knob.id, f"no single value is recommended ({notes}); give one: {knob.id}=VALUE")
+        on = str(wanted.pop())
+    if _is(knob, on, present):
+        if off is None and (off := _kernel_default(knob, present)) is None:
+            return Unprovable(
+                knob.id, f"it is {present_text} already; name what to hold that against: {knob.id}=OFF:ON"
+            )
+        return Change(knob, off, None, _text(knob, off), present_text, known[0].binding)
+    if off is not None and _is(knob, off, present):
+        off = None
+    off_text = present_text if off is None else _text(knob, off)
+    return Change(knob, off, on, off_text, _text(knob, on), known[0].binding)
+
+
+def _kernel_default(knob: Knob, present: set[Value | None]) -> str | None:
+    """What the kernel starts with, where that is a plain value and another than the present one."""
+    for authority in knob.authorities:
+        if authority.who == _KERNEL_DEFAULT and (knob.unit == "" or authority.value.isdecimal()):
+            return None if _is(knob, authority.value, present) else authority.value
+    return None
+
+
+def _is(knob: Knob, text: str, present: set[Value | None]) -> bool:
+    return present == {_value(knob, text)}
+
+
+def _text(knob: Knob, text: str) -> str:
+    return format_value(_value(knob, text), knob.unit)
+
+
+def _value(knob: Knob, text: str) -> Value:
+    """Raises UsageError for a text that is no value of the knob."""
+    if knob.unit == "":
+        return text
+    try:
+        return int(text) if re.fullmatch(r"-?\d+", text) else parse_bytes(text) if knob.unit == "bytes" else int(text)
+    except (TuningError, ValueError):
+        hint = " or a size such as 256MiB" if knob.unit == "bytes" else ""
+        raise UsageError(f"{knob.id}: {text!r} is not a whole number{hint}") from None
+
+
+def _parts(text: str) -> list[str]:
+    """At each `+` that a knob's name follows: values, such as defer+madvise, have one too."""
+    return re.split(r"\+(?=[A-Za-z_]\w*(?:\.[\w-]+)+(?:=|\+|$))", text)
