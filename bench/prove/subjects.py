@@ -1,8 +1,7 @@
 """What is to be proved: knobs with their values off and on, from what a person wrote and what this host is.
 
-KNOB                 off: as the host is; on: what is recommended. Of a host that is so already: the kernel's default, off
-KNOB=ON, KNOB=OFF:ON values of one's own
-KNOB+KNOB            changed together, as one thing
+`KNOB`: off is the host as it is, on what is recommended; of a host that is so already, the kernel's default is off.
+`KNOB=ON` and `KNOB=OFF:ON` name values of one's own. `KNOB+KNOB` are changed together, as one thing.
 """
 
 from __future__ import annotations
@@ -36,6 +35,8 @@ _UNPROVABLE_SCOPES: Final = dict.fromkeys(
     "the load runs over loopback, which has no network interface; measure from another host with kind: external",
 )
 _KERNEL_DEFAULT: Final = "kernel default"
+RECOMMENDED: Final = "recommended"
+"""In the place of a value: each target of the knob gets its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +137,22 @@ def _reports(knob: Knob, facts: Facts, inputs: HostWorkload) -> list[KnobReport]
 def _change(knob: Knob, reports: Sequence[KnobReport], off: str | None, on: str | None) -> Change | Unprovable:
     known = [report for report in reports if report.current is not None]
     if not known:
-        return Unprovable(knob.id, "; ".join(dict.fromkeys(report.note for report in reports)) or "it is not here")
+        return Unprovable(knob.id, _listed(report.note for report in reports) or "it is not here")
     if obstacle := next((report.obstacle for report in known if report.obstacle), ""):
         return Unprovable(knob.id, obstacle)
     present = {report.current for report in known}
-    present_text = ", ".join(dict.fromkeys(report.current_text for report in known))
+    present_text = _listed(report.current_text for report in known)
+    on_text = ""
     if on is None:
-        wanted = {report.recommended for report in known if report.recommended is not None}
-        if len(wanted) != 1:
-            notes = "; ".join(dict.fromkeys(report.note for report in known if report.note))
-            return Unprovable(knob.id, f"no single value is recommended ({notes}); give one: {knob.id}=VALUE")
-        on = str(wanted.pop())
-    if _is(knob, on, present):
+        wanted = [report for report in known if report.recommended is not None]
+        if not wanted:
+            notes = _listed(report.note for report in known if report.note)
+            return Unprovable(knob.id, f"no value is recommended ({notes}); give one: {knob.id}=VALUE")
+        values = {report.recommended for report in wanted}
+        on = str(values.pop()) if len(values) == 1 else RECOMMENDED
+        on_text = _listed(report.recommended_text for report in wanted)
+    is_so = all(report.state == "ok" for report in known) if on == RECOMMENDED else _is(knob, on, present)
+    if is_so:
         if off is None and (off := _kernel_default(knob, present)) is None:
             return Unprovable(
                 knob.id, f"it is {present_text} already; name what to hold that against: {knob.id}=OFF:ON"
@@ -156,7 +161,11 @@ def _change(knob: Knob, reports: Sequence[KnobReport], off: str | None, on: str 
     if off is not None and _is(knob, off, present):
         off = None
     off_text = present_text if off is None else _text(knob, off)
-    return Change(knob, off, on, off_text, _text(knob, on), known[0].binding)
+    return Change(knob, off, on, off_text, on_text or _text(knob, on), known[0].binding)
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(texts))
 
 
 def _kernel_default(knob: Knob, present: set[Value | None]) -> str | None:
