@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from .errors import TuningError
 
@@ -17,8 +22,21 @@ class Reading:
     reason: str = ""
 
 
+@dataclass(frozen=True)
+class Attributes:
+    """What a file is besides its text. `regular` is False of links, devices and folders."""
+
+    regular: bool
+    mode: int
+    user_id: int
+    group_id: int
+
+
 class HostFiles:
-    """Reads and writes absolute host paths below `root`. Reading never raises: what cannot be read says why."""
+    """Reads and writes absolute host paths below `root`. Reading never raises: what cannot be read says why.
+
+    Nothing is kept between two readings: what is read back after a write is what is there. Writing raises OSError.
+    """
 
     def __init__(self, root: Path = Path("/")) -> None:
         self.root = root
@@ -40,7 +58,8 @@ class HostFiles:
         Raises TuningError for one that is there and cannot be read: it must not be taken for absent and overwritten.
         """
         try:
-            return self.locate(path).read_text(encoding="utf-8")
+            with self.locate(path).open(encoding="utf-8", newline="") as file:
+                return file.read()
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
@@ -62,37 +81,142 @@ class HostFiles:
     def exists(self, path: str) -> bool:
         return self.locate(path).exists()
 
+    def attributes(self, path: str) -> Attributes | None:
+        """Of the name itself, not of what a link leads to; None when there is nothing by that name."""
+        try:
+            found = self.locate(path).lstat()
+        except OSError:
+            return None
+        return Attributes(stat.S_ISREG(found.st_mode), stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+
+    def missing_folders(self, path: str) -> tuple[str, ...]:
+        """The folders above `path` that are not there, the outermost first."""
+        parents = [str(parent) for parent in PurePosixPath(path).parents]
+        return tuple(reversed([parent for parent in parents if not self.exists(parent)]))
+
     def write_setting(self, path: str, text: str) -> None:
-        """Write a kernel setting in one write call, as /proc and /sys require. Raises OSError."""
-        descriptor = os.open(self.locate(path), os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY)
+        """Write a kernel setting in one write call, as /proc and /sys require."""
+        descriptor = os.open(self._inside(self.locate(path)), os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY)
         try:
             os.write(descriptor, (text + "\n").encode())
         finally:
             os.close(descriptor)
 
-    def replace_file(self, path: str, text: str, mode: int) -> None:
-        """Put a file in place whole and durable: after a crash there is the old one or the new one. Raises OSError."""
+    def replace_file(self, path: str, text: str, mode: int, owner: tuple[int, int] | None = None) -> None:
+        """Put a file in place whole and durable: after a crash there is the old one or the new one.
+
+        owner: numbers of user and group; None leaves it to the process that writes. Missing folders are made.
+        """
         target = self.locate(path)
+        self._inside(target.parent)
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.tmp")
-        with temporary.open("w", encoding="utf-8") as file:
+        temporary = _temporary(target)
+        try:
+            self._write_whole(temporary, text, mode, owner)
+            self._put_in_place(temporary, target)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_folder(target.parent)
+
+    def discard_temporary(self, path: str) -> None:
+        """Remove what a `replace_file` that was killed left beside its target."""
+        _temporary(self.locate(path)).unlink(missing_ok=True)
+
+    def remove_file(self, path: str) -> None:
+        """Remove a file for good."""
+        target = self.locate(path)
+        self._inside(target.parent)
+        target.unlink()
+        _sync_folder(target.parent)
+
+    def append(self, path: str, text: str, *, durable: bool) -> None:
+        """Add to the end of a file, in one write call; it is made, readable by everybody, when it is not there.
+
+        durable: on the disk before this returns, the file's name included.
+        """
+        target = self._inside(self.locate(path))
+        is_new = not target.exists()
+        descriptor = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            data = text.encode()
+            if os.write(descriptor, data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if durable and is_new:
+            _sync_folder(target.parent)
+
+    def cut(self, path: str, size_bytes: int) -> None:
+        """Cut a file to its first bytes, for good."""
+        descriptor = os.open(self._inside(self.locate(path)), os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.ftruncate(descriptor, size_bytes)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def make_folder(self, path: str) -> None:
+        """Make one folder for good; the one above it is there."""
+        target = self._inside(self.locate(path))
+        target.mkdir(mode=0o755)
+        _sync_folder(target.parent)
+
+    def remove_folder_if_empty(self, path: str) -> None:
+        """Remove a folder; one that is not there, holds anything or is mounted on is left alone."""
+        target = self.locate(path)
+        try:
+            target.rmdir()
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY):
+                return
+            raise
+        _sync_folder(target.parent)
+
+    @contextmanager
+    def lock_folder(self, path: str) -> Iterator[None]:
+        """Hold a folder for the body, against others that do the same.
+
+        Raises BlockingIOError when another process holds it. The folder may be removed while it is held.
+        """
+        descriptor = os.open(self.locate(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            here = self.locate(path)
+            if not here.exists() or not os.path.samestat(os.fstat(descriptor), here.stat()):
+                raise BlockingIOError(errno.EAGAIN, "the folder has just been removed")
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _write_whole(self, temporary: Path, text: str, mode: int, owner: tuple[int, int] | None) -> None:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            if owner is not None:
+                os.fchown(file.fileno(), *owner)
             os.fchmod(file.fileno(), mode)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(target)
-        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
 
-    def remove_file(self, path: str) -> None:
-        """Remove a file for good. Raises OSError."""
-        target = self.locate(path)
-        target.unlink()
-        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+    def _put_in_place(self, temporary: Path, target: Path) -> None:
+        temporary.replace(target)
+
+    def _inside(self, target: Path) -> Path:
+        """`target`, unless a link in a captured tree leads out of it, to this machine's own files."""
+        if self.root != Path("/") and not target.resolve().is_relative_to(self.root.resolve()):
+            raise OSError(errno.EXDEV, "a symbolic link leads out of the captured tree")
+        return target
+
+
+def _temporary(target: Path) -> Path:
+    return target.with_name(f".{target.name}.tmp")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
