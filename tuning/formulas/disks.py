@@ -1,20 +1,164 @@
-"""Values for the request queues of disks."""
+"""Values for the request queues of disks.
+
+A knob of a disk is asked for the disks under the data directories and for the RAID and LVM devices over them; which of
+the two it is about differs: requests are queued by the disks, read-ahead and dirty pages belong to what is mounted.
+"""
 
 from __future__ import annotations
 
-from ..facts import Facts
+from typing import Final
+
+from ..facts import BlockDevice, Facts
 from ..model import NotApplicable, Target
 from ..workload import Workload
 from .common import MEDIUM_NAMES
 
+_HDD_READ_AHEAD_KB: Final = 4096
+_KERNEL_READ_AHEAD_KB: Final = 128
+_HDD_REQUESTS: Final = 256
+_WANTED_SECTORS_KB: Final = 1024
+_MANY_CPUS: Final = 16
+_DIRTY_SHARE_OF_JBOD_PERCENT: Final = 150
 
-def disk_scheduler(facts: Facts, _workload: Workload, disk_name: str) -> Target | NotApplicable:
-    disk = next((device for device in facts.block_devices if device.name == disk_name), None)
-    if disk is None or not disk.schedulers:
+
+def disk_scheduler(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
+    """none for NVMe and SSD, mq-deadline for HDD; a virtual disk keeps what it has."""
+    disk = _queueing_disk(facts, name)
+    if isinstance(disk, NotApplicable):
+        return disk
+    if not disk.schedulers:
         return NotApplicable("it has no scheduler to choose")
     if disk.medium is None:
         return NotApplicable("a virtual disk hides its medium, so the kernel's choice stays")
-    wanted = "mq-deadline" if disk.medium == "hdd" else "none"
+    wanted = _scheduler_for(disk)
     if wanted not in disk.schedulers:
         return NotApplicable(f"this kernel offers only {', '.join(disk.schedulers)}")
     return Target(wanted, f"{wanted} for an {MEDIUM_NAMES[disk.medium]}")
+
+
+def merging(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
+    """0: adjacent requests are merged."""
+    disk = _queueing_disk(facts, name)
+    return disk if isinstance(disk, NotApplicable) else Target(0, "0: appends to a log are adjacent requests")
+
+
+def read_ahead(facts: Facts, workload: Workload, name: str) -> Target | NotApplicable:
+    """4096 KiB on HDD, the kernel's 128 KiB on anything else; never less than there is."""
+    device = facts.block_device(name)
+    if device is None:
+        return _no_such_disk(name)
+    if device.name not in _mounted_devices(facts, workload):
+        return NotApplicable("the RAID or LVM device above it decides what is read ahead")
+    media = {disk.medium for disk in _disks_below(facts, device)}
+    if media == {"hdd"}:
+        return Target(_HDD_READ_AHEAD_KB, f"{_HDD_READ_AHEAD_KB} KiB for an HDD: a seek costs as much as 1 MB read")
+    medium = MEDIUM_NAMES[media.pop()] if len(media) == 1 else "a mixture of media"
+    return Target(
+        _KERNEL_READ_AHEAD_KB,
+        f"{_KERNEL_READ_AHEAD_KB} KiB for {medium}",
+        note="up to 512 KiB is worth proving with consumers that catch up",
+    )
+
+
+def requests(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
+    """256 on HDD with a scheduler; anything else keeps what its driver asks for."""
+    disk = _queueing_disk(facts, name)
+    if isinstance(disk, NotApplicable):
+        return disk
+    if disk.medium != "hdd":
+        return NotApplicable(f"the driver's own figure stays on {MEDIUM_NAMES[disk.medium]}")
+    if _scheduler_for(disk) not in disk.schedulers and disk.scheduler == "none":
+        return NotApplicable("without a scheduler the queue of the device itself is the limit")
+    return Target(_HDD_REQUESTS, f"{_HDD_REQUESTS}: enough for mq-deadline to put in order")
+
+
+def largest_request(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
+    """1024 KiB, or what the hardware takes where that is less."""
+    disk = _queueing_disk(facts, name)
+    if isinstance(disk, NotApplicable):
+        return disk
+    hardware = disk.queue_number("max_hw_sectors_kb")
+    if hardware is None:
+        return NotApplicable("max_hw_sectors_kb does not tell what the hardware takes")
+    value = min(_WANTED_SECTORS_KB, hardware)
+    return Target(value, f"the smaller of {_WANTED_SECTORS_KB} KiB and the hardware's {hardware} KiB")
+
+
+def write_cache(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
+    """As the driver found it; never written."""
+    disk = _queueing_disk(facts, name)
+    if isinstance(disk, NotApplicable):
+        return disk
+    present = disk.queue.get("write_cache")
+    if present is None:
+        return NotApplicable("the kernel does not tell of a write cache")
+    note = "" if present == "write back" else "the kernel sends it no flushes: right only if no cache of it can be lost"
+    return Target(present, f"{present}, as the driver found it", note=note)
+
+
+def writeback_throttling(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
+    """0 (off), only for those who name it; otherwise the kernel's own latency goal stays."""
+    disk = _queueing_disk(facts, name)
+    if isinstance(disk, NotApplicable):
+        return disk
+    present = disk.queue_number("wbt_lat_usec")
+    if present is None:
+        return NotApplicable("this kernel or device has no write-back throttling")
+    return Target(0, f"0 (off) instead of {present} µs")
+
+
+def completion_affinity(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
+    """2 on NVMe of a host with 16 CPUs or more; the kernel's choice elsewhere."""
+    disk = _queueing_disk(facts, name)
+    if isinstance(disk, NotApplicable):
+        return disk
+    if disk.medium != "nvme":
+        return NotApplicable(f"the kernel's choice stays on {MEDIUM_NAMES[disk.medium]}")
+    if facts.cpu_count is None:
+        return NotApplicable(facts.unknown.get("cpu_count", "the number of CPUs is not known"))
+    if facts.cpu_count < _MANY_CPUS:
+        return NotApplicable(f"{facts.cpu_count} CPUs: the group that the kernel completes in is small enough")
+    return Target(2, f"2: {facts.cpu_count} CPUs, at least {_MANY_CPUS}, complete on the one that asked")
+
+
+def dirty_share(facts: Facts, workload: Workload, name: str) -> Target | NotApplicable:
+    """150 % by the number of mounted data disks where there are several; never raised."""
+    device = facts.block_device(name)
+    if device is None:
+        return _no_such_disk(name)
+    mounted = _mounted_devices(facts, workload)
+    if device.name not in mounted:
+        return NotApplicable("dirty pages are counted for the RAID or LVM device above it")
+    if len(mounted) < 2:
+        return NotApplicable("the only data disk may hold all dirty pages")
+    percent = _DIRTY_SHARE_OF_JBOD_PERCENT // len(mounted)
+    return Target(max(1, percent), f"1.5 × 100 % / {len(mounted)} mounted disks = {percent} %")
+
+
+def _queueing_disk(facts: Facts, name: str) -> BlockDevice | NotApplicable:
+    """The disk of that name, unless it is a layer that passes its requests on."""
+    disk = facts.block_device(name)
+    if disk is None:
+        return _no_such_disk(name)
+    if disk.members:
+        return NotApplicable(f"{name} passes requests on to {', '.join(disk.members)}")
+    return disk
+
+
+def _no_such_disk(name: str) -> NotApplicable:
+    return NotApplicable(f"there is no disk {name}" if name else "no local disk found under the data directories")
+
+
+def _scheduler_for(disk: BlockDevice) -> str:
+    return "mq-deadline" if disk.medium == "hdd" else "none"
+
+
+def _mounted_devices(facts: Facts, workload: Workload) -> list[str]:
+    """Names of the devices that carry the data directories' file systems, each once."""
+    carriers = (facts.device_of(directory) for directory in workload.data_dirs)
+    return list(dict.fromkeys(device.name for device in carriers if device is not None))
+
+
+def _disks_below(facts: Facts, device: BlockDevice) -> list[BlockDevice]:
+    below = [found for member in device.members if (found := facts.block_device(member)) is not None]
+    return [disk for each in below for disk in _disks_below(facts, each)] if device.members else [device]
