@@ -24,9 +24,9 @@ PROGRAMS: Final = ("systemctl", "udevadm")
 
 @dataclass(frozen=True)
 class Resource:
-    """The thing that a step changes: what is compared and restored as one."""
+    """The thing that a step changes: what is compared and restored as one. `kind`: setting, file, mount or swap."""
 
-    form: str
+    kind: str
     names: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -201,6 +201,9 @@ def conflicts(steps: Sequence[Step]) -> Iterator[str]:
         before, after = step.states
         if before == after:
             yield f"{step.resource} would stay as it is"
+        if isinstance(step, SettingStep) and step.twin_path is not None and step.after == "0":
+            twin = setting_name(step.twin_path)
+            yield f"{setting_name(step.path)}: the kernel takes no 0 for it; set {twin} instead, which makes it 0"
         if isinstance(step, FileStep) and not step.path.startswith("/etc/"):
             yield f"{step.path} is not below /etc: tuning writes no other files, and no devices"
         for name in step.resource.names:

@@ -1,0 +1,158 @@
+"""What to make of a thing that we changed and that somebody may have changed since: original, ours and now compared.
+
+The answer is what would be here had we never come. Values are compared by what they mean, not by how they are written.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from .steps import Resource, State
+
+Standing = Literal[
+    "in_force",  # it is as we made it
+    "back",  # it is as it was before us
+    "drifted",  # somebody else changed it since
+    "gone",  # a device or a mount that is no longer there
+]
+_CPU_MASKS: Final = frozenset({"smp_affinity", "rps_cpus", "xps_cpus", "cpumask", "default_smp_affinity"})
+# The kernel keeps it in pages.
+_WHOLE_PAGES_KIB: Final = frozenset({"read_ahead_kb"})
+_PAGE_KIB: Final = 4
+_MODULE_PARAMETER: Final = re.compile(r"/sys/module/[^/]+/parameters/")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`restored`: what would be here without us; of a thing that drifted only where both changes can be told apart."""
+
+    standing: Standing
+    restored: State
+    separable: bool = True
+
+
+def meaning(path: str, text: str) -> str:
+    """A setting's value without its dress: the chosen word where a file lists all, single blanks, masks as numbers."""
+    words = text.split()
+    chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
+    value = chosen[0] if chosen else " ".join(words)
+    name = path.rpartition("/")[2]
+    if name in _CPU_MASKS:
+        return _mask(value)
+    if name.endswith(("_list", "_cpulist")):
+        return _list(value)
+    if name in _WHOLE_PAGES_KIB and value.isdecimal():
+        return str(int(value) // _PAGE_KIB * _PAGE_KIB)
+    if _MODULE_PARAMETER.match(path):
+        return {"Y": "1", "N": "0"}.get(value, value)
+    return value
+
+
+def same(resource: Resource, one: State, other: State) -> bool:
+    """Whether two states of a resource mean the same. Of a file, its text counts; of a mount, the set of its options."""
+    if one is None or other is None:
+        return one is other
+    if resource.kind == "setting":
+        return all(meaning(path, one.get(path, "")) == meaning(path, other.get(path, "")) for path in resource.names)
+    if resource.kind == "mount":
+        return set(_options(one)) == set(_options(other))
+    key = {"file": "text", "swap": "in_use"}[resource.kind]
+    return one[key] == other[key]
+
+
+def compare(resource: Resource, original: State, ours: Sequence[State], now: State) -> Comparison:
+    """ours: what we may have made of it, the likeliest first (two when a run ended between two changes)."""
+    if resource.kind == "mount":
+        return _compare_mount(original, ours, now)
+    if same(resource, now, original):
+        return Comparison("back", original)
+    if any(same(resource, now, state) for state in ours):
+        return Comparison("in_force", original)
+    if resource.kind == "file":
+        return _compare_file(original, ours[0], now)
+    return Comparison("gone" if now is None else "drifted", now, separable=False)
+
+
+def merge_lines(base: str, theirs: str, wanted: str) -> str | None:
+    """`theirs` with the change from `base` to `wanted` made to it; None where both change the same lines."""
+    lines = base.splitlines(keepends=True)
+    one = list(_edits(lines, wanted.splitlines(keepends=True)))
+    other = list(_edits(lines, theirs.splitlines(keepends=True)))
+    if any(_collide(edit, another) for edit in one for another in other):
+        return None
+    merged, position = [], 0
+    for first, end, replacement in sorted({(f, e, tuple(r)) for f, e, r in (*one, *other)}):
+        merged += [*lines[position:first], *replacement]
+        position = end
+    return "".join([*merged, *lines[position:]])
+
+
+_Edit = tuple[int, int, list[str]]
+
+
+def _edits(lines: list[str], others: list[str]) -> Iterator[_Edit]:
+    matcher = difflib.SequenceMatcher(None, lines, others, autojunk=False)
+    for tag, first, end, other_first, other_end in matcher.get_opcodes():
+        if tag != "equal":
+            yield first, end, others[other_first:other_end]
+
+
+def _collide(one: _Edit, other: _Edit) -> bool:
+    """Whether two edits touch the same lines, or put different lines at the same place."""
+    if one == other:
+        return False
+    if one[0] == one[1] and other[0] == other[1]:
+        return one[0] == other[0]
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _compare_file(original: State, ours: State, now: State) -> Comparison:
+    if ours is None or now is None:
+        return Comparison("drifted", now, separable=False)
+    text = merge_lines(ours["text"], now["text"], original["text"] if original else "")
+    if text is None:
+        return Comparison("drifted", now, separable=False)
+    if original is None and not text.strip():
+        return Comparison("drifted", None)
+    return Comparison("drifted", {**now, "text": text})
+
+
+def _compare_mount(original: State, ours: Sequence[State], now: State) -> Comparison:
+    """Options that we did not touch are nobody's business here."""
+    if now is None or original is None:
+        return Comparison("gone", now, separable=False)
+    ours_options = [state for state in ours if state is not None]
+    before, after = set(_options(original)), set(_options(ours_options[0]))
+    touched = before ^ after
+    present = _options(now)
+    found = set(present) & touched
+    restored = {**now, "options": ",".join([o for o in present if o not in after - before] + sorted(before - after))}
+    if found == before & touched:
+        return Comparison("back", now)
+    if any(found == set(_options(state)) & touched for state in ours_options):
+        return Comparison("in_force", restored)
+    return Comparison("drifted", now, separable=False)
+
+
+def _options(state: Mapping[str, str]) -> list[str]:
+    return [option for option in state["options"].split(",") if option]
+
+
+def _mask(text: str) -> str:
+    digits = text.replace(",", "").lower()
+    return (digits.lstrip("0") or "0") if digits else digits
+
+
+def _list(text: str) -> str:
+    """A list of CPUs with every CPU told by itself."""
+    cpus: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal():
+            return text
+        cpus.extend(range(int(first), int(last or first) + 1))
+    return ",".join(map(str, sorted(set(cpus))))
