@@ -73,6 +73,10 @@ def make_host(
     namespace.parent.mkdir(parents=True)
     namespace.symlink_to(pid_namespace)
     write(root, "/sys/devices/system/cpu/online", "0-7\n")
+    write(root, "/proc/interrupts", "           CPU0       CPU1\n")
+    write(root, "/proc/net/softnet_stat", "000003e8 00000000 00000000 00000000\n")
+    write(root, "/proc/net/netstat", "TcpExt: ListenOverflows ListenDrops\nTcpExt: 0 0\n")
+    write(root, "/sys/class/net/lo/mtu", "65536\n")
     write(root, "/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
     write(root, "/etc/os-release", 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n')
     for directory in ("etc/sysctl.d", "etc/systemd/system", "etc/security/limits.d"):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from ..hostfiles import HostFiles
-from .units import Unit, read_unit
+from .units import Limit, Unit, read_unit
 
 Medium = Literal["hdd", "ssd", "nvme"]
 BlockDeviceKind = Literal[
@@ -46,13 +46,6 @@ class Choice(NamedTuple):
 
     current: str | None
     available: tuple[str, ...]
-
-
-class Limit(NamedTuple):
-    """A resource limit of a process; None is no limit."""
-
-    soft: int | None
-    hard: int | None
 
 
 @dataclass(frozen=True)
@@ -141,7 +134,7 @@ class BlockDevice:
     queue: Mapping[str, str] = field(default_factory=dict)
     """Files of queue/ by name: nomerges, read_ahead_kb, write_cache, … A file that is missing is left out."""
     bdi: Mapping[str, str] = field(default_factory=dict)
-    """Files of /sys/class/bdi/MAJOR:MINOR by name: max_ratio, strict_limit, …"""
+    """Files of bdi/ (its backing device information) by name: max_ratio, strict_limit, …"""
     udev: Mapping[str, str] = field(default_factory=dict)
     """What udev knows of it: ID_SERIAL, ID_WWN, ID_PATH."""
 
@@ -265,10 +258,6 @@ class Facts:
     kernel_version: tuple[int, int] | None = None
     """Major and minor of the release; None when it does not begin with them."""
     operating_system: str | None = None
-    architecture: str | None = None
-    """As in `uname -m`; None before Linux 6.1, which does not tell it in a file."""
-    cpu_count: int | None = None
-    """Online processors."""
     cpu_model: str | None = None
     cpus_online: tuple[int, ...] = ()
     cpus_isolated: tuple[int, ...] = ()
@@ -295,8 +284,6 @@ class Facts:
     """Counters since boot: ListenOverflows, ListenDrops, TCPBacklogDrop, …"""
     limits: Mapping[str, Limit] = field(default_factory=dict)
     """Of this process: nofile, nproc, memlock (bytes)."""
-    nofile_soft: int | None = None
-    nofile_hard: int | None = None
     effective_capabilities: int | None = None
     """CapEff of this process, a bit for each of capabilities(7)."""
     can_raise_limits: bool | None = None
@@ -311,8 +298,21 @@ class Facts:
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def cpu_count(self) -> int | None:
+        return len(self.cpus_online) or None
+
+    @property
     def cgroup_version(self) -> CgroupVersion | None:
         return self.control_group.version
+
+    @property
+    def nofile_soft(self) -> int | None:
+        """None when it is not known, and for the rare process without a limit."""
+        return self.limits["nofile"].soft if "nofile" in self.limits else None
+
+    @property
+    def nofile_hard(self) -> int | None:
+        return self.limits["nofile"].hard if "nofile" in self.limits else None
 
     def as_json(self) -> dict[str, Any]:
         """Plain data for a result file; mounts of the kernel's pseudo file systems are left out."""
@@ -321,6 +321,7 @@ class Facts:
             for item in dataclasses.fields(self)
             if item.name not in ("files", "mounts")
         }
+        tree["cpu_count"] = self.cpu_count
         tree["mounts"] = [mount for mount in self.mounts if mount.filesystem not in _PSEUDO_FILESYSTEMS]
         return {name: _plain(value) for name, value in tree.items()}
 

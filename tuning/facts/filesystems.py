@@ -1,0 +1,48 @@
+"""Mounted file systems with their live options, and the UUIDs by which fstab should name them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from .model import Mount
+from .reading import Reader
+
+_BY_UUID: Final = "/dev/disk/by-uuid"
+
+
+def read_mounts(reader: Reader) -> tuple[Mount, ...]:
+    """Lines of mountinfo(5) in mount order; what is no such line is passed over."""
+    mounts = []
+    for line in (reader.required("mounts", "/proc/self/mountinfo") or "").splitlines():
+        before, _, after = line.partition(" - ")
+        left, right = before.split(" "), after.split(" ")
+        if len(left) < 6 or len(right) < 2:
+            continue
+        super_options = right[2].split(",") if len(right) > 2 else []
+        # Options of the mount come first; "rw" of the superblock does not undo "ro" of the mount.
+        options = dict.fromkeys([*left[5].split(","), *(o for o in super_options if o not in ("ro", "rw"))])
+        if "ro" in super_options:
+            options = dict.fromkeys(["ro" if option == "rw" else option for option in options])
+        mounts.append(
+            Mount(
+                mount_point=unescape(left[4]),
+                filesystem=right[0],
+                source=unescape(right[1]),
+                device_number=left[2],
+                options=tuple(options),
+                root=unescape(left[3]),
+            )
+        )
+    return tuple(mounts)
+
+
+def read_filesystem_uuids(reader: Reader) -> dict[str, str]:
+    """Kernel name of a device to the UUID of its file system, from the links that udev makes."""
+    links = ((uuid, reader.files.link(f"{_BY_UUID}/{uuid}")) for uuid in reader.files.names(_BY_UUID))
+    return {link.rpartition("/")[2]: uuid for uuid, link in links if link}
+
+
+def unescape(text: str) -> str:
+    r"""Mount tables write space, tab, newline and backslash as \ooo."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

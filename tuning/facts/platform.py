@@ -1,0 +1,133 @@
+"""What the host runs on and as: kernel, system, container, virtual machine, namespaces, capabilities, systemd."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from .model import Namespaces, Systemd
+from .reading import Reader
+from .units import Limit, parse_limits
+
+# Inode numbers of the namespaces that the kernel itself makes: PROC_*_INIT_INO of include/linux/proc_ns.h.
+_INITIAL_PID: Final = "pid:[4026531836]"
+_INITIAL_USER: Final = "user:[4026531837]"
+CAP_SYS_RESOURCE: Final = 24
+# Debian has a folder of libraries per architecture.
+_SYSTEMD_LIBRARIES: Final = (
+    "/usr/lib/systemd",
+    "/lib/systemd",
+    "/usr/lib64/systemd",
+    *(f"/usr/lib/{cpu}-linux-gnu/systemd" for cpu in ("x86_64", "aarch64", "powerpc64le", "riscv64", "s390x")),
+)
+# What whoever made the container leaves in it, the most telling first.
+_CONTAINER_MARKERS: Final = (
+    ("/.dockerenv", "docker"),
+    ("/run/.containerenv", "podman"),
+    ("/run/secrets/kubernetes.io", "kubernetes"),
+    ("/dev/lxd/sock", "lxd"),
+)
+_CONTAINER_GROUPS: Final = (
+    ("kubepods", "kubernetes"),
+    ("/docker", "docker"),
+    ("libpod", "podman"),
+    ("lxc", "lxc"),
+    ("/machine.slice/", "systemd-nspawn"),
+)
+
+
+def parse_kernel_version(release: str) -> tuple[int, int] | None:
+    """Major and minor of `6.18.5-x`, `5.14.0-503.el9` or `6.12-rc3`; None for a release that begins otherwise."""
+    match = re.match(r"(\d{1,3})\.(\d{1,3})(?![\w])", release)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def read_kernel(reader: Reader) -> tuple[str | None, tuple[int, int] | None]:
+    release = reader.required("kernel_release", "/proc/sys/kernel/osrelease")
+    version = parse_kernel_version(release) if release is not None else None
+    if version is None:
+        reader.unknown["kernel_version"] = (
+            reader.unknown["kernel_release"]
+            if release is None
+            else f"kernel release {release!r} begins with no version"
+        )
+    return release, version
+
+
+def read_operating_system(reader: Reader) -> str | None:
+    name = reader.match("operating_system", "/etc/os-release", r"^PRETTY_NAME=(.+)$")
+    return name.strip("\"'") if name else None
+
+
+def read_limits(reader: Reader) -> dict[str, Limit]:
+    limits = parse_limits(reader.required("nofile", "/proc/self/limits") or "")
+    if "nofile" not in limits:
+        reader.unknown.setdefault("nofile", "/proc/self/limits does not tell")
+    return limits
+
+
+def read_capabilities(reader: Reader) -> tuple[int | None, bool | None]:
+    """Effective capabilities of this process as bits, and whether root can have CAP_SYS_RESOURCE here."""
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", reader.optional("/proc/self/status") or "", re.MULTILINE)
+    bounding = reader.match("can_raise_limits", "/proc/self/status", r"^CapBnd:\s*([0-9a-f]+)$")
+    return (
+        int(effective[1], 16) if effective else None,
+        bool(int(bounding, 16) >> CAP_SYS_RESOURCE & 1) if bounding else None,
+    )
+
+
+def read_namespaces(reader: Reader) -> Namespaces:
+    pid, user = reader.files.link("/proc/self/ns/pid"), reader.files.link("/proc/self/ns/user")
+    return Namespaces(
+        network=_initial_network(reader),
+        pid=None if pid is None else pid == _INITIAL_PID,
+        user=None if user is None else user == _INITIAL_USER,
+    )
+
+
+def _initial_network(reader: Reader) -> bool | None:
+    """The inode of the first network namespace is no constant before Linux 6.17; what /proc/sys shows of it is one.
+
+    net/core/sysctl_net_core.c registers netdev_max_backlog and its like for init_net alone.
+    """
+    if not reader.files.exists("/proc/sys/net/core/somaxconn"):
+        return None
+    return reader.files.exists("/proc/sys/net/core/netdev_max_backlog")
+
+
+def read_container(reader: Reader, namespaces: Namespaces) -> str | None:
+    """What kind of container this is, None for none. The pid namespace decides; the rest only gives the name."""
+    if namespaces.pid:
+        return None
+    for path in ("/run/systemd/container", "/run/host/container-manager"):
+        if named := reader.optional(path):
+            return named
+    for marker, name in _CONTAINER_MARKERS:
+        if reader.files.exists(marker):
+            return name
+    groups = reader.optional("/proc/self/cgroup") or ""
+    for part, name in _CONTAINER_GROUPS:
+        if part in groups:
+            return name
+    if namespaces.pid is None:
+        reader.unknown["container"] = "/proc/self/ns/pid cannot be read"
+        return None
+    return "unidentified"
+
+
+def read_virtual_machine(reader: Reader) -> str | None:
+    flags = reader.optional("/proc/cpuinfo") or ""
+    signs = ("/sys/hypervisor/type", "/proc/device-tree/hypervisor/compatible")
+    if not re.search(r"^flags\s*:.*\bhypervisor\b", flags, re.MULTILINE) and not any(map(reader.files.exists, signs)):
+        return None
+    vendor = reader.optional("/sys/class/dmi/id/sys_vendor")
+    product = reader.optional("/sys/class/dmi/id/product_name")
+    return " ".join(word for word in (vendor, product) if word) or "unidentified"
+
+
+def read_systemd(reader: Reader) -> Systemd:
+    """Running as sd_booted(3) sees it; the version is in the name of the library that systemd's programs share."""
+    libraries = (name for directory in _SYSTEMD_LIBRARIES for name in reader.files.names(directory))
+    versions = (re.match(r"libsystemd-(?:shared|core)-(\d+)", name) for name in libraries)
+    version = next((int(match[1]) for match in versions if match), None)
+    return Systemd(reader.files.exists("/run/systemd/system"), version)

@@ -1,0 +1,70 @@
+"""What every reader of facts is given: a host's files, and a place for the reasons of what they do not tell."""
+
+from __future__ import annotations
+
+import re
+
+from ..hostfiles import HostFiles
+
+
+class Reader:
+    def __init__(self, files: HostFiles) -> None:
+        self.files = files
+        self.unknown: dict[str, str] = {}
+        """Fact to the reason why it cannot be told."""
+
+    def required(self, fact: str, path: str) -> str | None:
+        """A file whose absence leaves `fact` unknown."""
+        reading = self.files.read(path)
+        if reading.text is None:
+            self.unknown[fact] = reading.reason
+        return reading.text
+
+    def optional(self, path: str) -> str | None:
+        return self.files.read(path).text
+
+    def number(self, path: str) -> int | None:
+        """The whole number that an optional file holds."""
+        try:
+            return int(self.files.read(path).text or "")
+        except ValueError:
+            return None
+
+    def match(self, fact: str, path: str, pattern: str) -> str | None:
+        """The first group of the first match in a required file, without surrounding white space."""
+        text = self.required(fact, path)
+        if text is None:
+            return None
+        match = re.search(pattern, text, re.MULTILINE)
+        if match is None:
+            self.unknown[fact] = f"{path} does not tell"
+            return None
+        return match[1].strip()
+
+    def present(self, directory: str, names: tuple[str, ...]) -> dict[str, str]:
+        """Those of the named files that can be read, by name."""
+        texts = ((name, self.files.read(f"{directory}/{name}").text) for name in names)
+        return {name: text for name, text in texts if text is not None}
+
+
+def parse_cpu_list(text: str) -> tuple[int, ...] | None:
+    """The CPUs of a list such as `0-3,8`; None when it is no such list. An empty text is no CPU."""
+    cpus: list[int] = []
+    for part in text.split(",") if text else []:
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            return None
+        cpus.extend(range(int(first), int(last or first) + 1))
+    return tuple(cpus)
+
+
+def parse_kibibytes(text: str, key: str) -> int | None:
+    """Bytes of a line such as `MemTotal:  1024 kB`, anywhere in `text`."""
+    match = re.search(rf"\b{re.escape(key)}:\s+(\d+) kB", text)
+    return int(match[1]) * 1024 if match else None
+
+
+def number_in(name: str) -> int:
+    """The first number in a name, so that rx-10 comes after rx-9."""
+    match = re.search(r"\d+", name)
+    return int(match[0]) if match else 0

@@ -1,0 +1,91 @@
+"""Swap that is on, and the four places that turn it on at boot: fstab, swap units, zram-generator, dphys-swapfile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from .filesystems import unescape
+from .model import Swap, SwapSource
+from .reading import Reader
+from .units import UNIT_DIRECTORIES, is_masked
+
+_GENERATED: Final = ("/run/systemd/generator", "/run/systemd/generator.late")
+_ZRAM_DIRECTORIES: Final = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
+_DPHYS: Final = "/etc/dphys-swapfile"
+
+
+def read_swaps(reader: Reader) -> tuple[Swap, ...] | None:
+    text = reader.required("swaps", "/proc/swaps")
+    if text is None:
+        return None
+    rows = [line.split() for line in text.splitlines()[1:]]
+    return tuple(
+        Swap(unescape(row[0]), row[1], int(row[2]) * 1024, int(row[3]) * 1024, _priority(row[4:]))
+        for row in rows
+        if len(row) >= 4 and row[2].isdecimal() and row[3].isdecimal()
+    )
+
+
+def read_swap_sources(reader: Reader) -> tuple[SwapSource, ...]:
+    return (*_in_fstab(reader), *_in_units(reader), *_in_zram_generator(reader), *_in_dphys(reader))
+
+
+def _priority(columns: list[str]) -> int:
+    return int(columns[0]) if columns and re.fullmatch(r"-?\d+", columns[0]) else 0
+
+
+def _in_fstab(reader: Reader) -> Iterator[SwapSource]:
+    for line in (reader.optional("/etc/fstab") or "").splitlines():
+        fields = line.split()
+        if len(fields) < 3 or fields[0].startswith("#") or fields[2] != "swap":
+            continue
+        if "noauto" not in ",".join(fields[3:4]).split(","):
+            yield SwapSource("fstab", "/etc/fstab", unescape(fields[0]))
+
+
+def _in_units(reader: Reader) -> Iterator[SwapSource]:
+    """Swap units in order of precedence, with those that a generator makes of a partition table's types.
+
+    What generators make of fstab and of zram-generator's configuration is left to those.
+    """
+    seen: set[str] = set()
+    for directory in (*UNIT_DIRECTORIES, *_GENERATED):
+        for name in reader.files.names(directory):
+            if not name.endswith(".swap") or name in seen:
+                continue
+            path = f"{directory}/{name}"
+            text = reader.optional(path) or ""
+            if directory in _GENERATED and ("SourcePath=/etc/fstab" in text or "zram" in name):
+                continue
+            seen.add(name)
+            what = re.search(r"^What\s*=\s*(.+)$", text, re.MULTILINE)
+            device = what[1].strip() if what else ""
+            yield SwapSource("systemd", path, device, masked=is_masked(reader.files, path))
+
+
+def _in_zram_generator(reader: Reader) -> Iterator[SwapSource]:
+    """A section per device; without a mount point it is swap. Only the first directory's file counts."""
+    for directory in _ZRAM_DIRECTORIES:
+        path = f"{directory}/zram-generator.conf"
+        text = reader.optional(path)
+        if text is None and reader.files.link(path) is None:
+            continue
+        if not text:
+            yield SwapSource("zram-generator", path, "", masked=True)
+            return
+        for name, body in re.findall(r"^\[(zram\d+)\]\s*$([^\[]*)", text, re.MULTILINE):
+            if not re.search(r"^\s*mount-point\s*=\s*\S", body, re.MULTILINE):
+                off = re.search(r"^\s*zram-size\s*=\s*0\s*$", body, re.MULTILINE) is not None
+                yield SwapSource("zram-generator", path, f"/dev/{name}", masked=off)
+        return
+
+
+def _in_dphys(reader: Reader) -> Iterator[SwapSource]:
+    text = reader.optional(_DPHYS)
+    if text is None:
+        return
+    settings = dict(re.findall(r"^\s*(CONF_\w+)=(\S*)", text, re.MULTILINE))
+    off = settings.get("CONF_SWAPSIZE") == "0" or is_masked(reader.files, "/etc/systemd/system/dphys-swapfile.service")
+    yield SwapSource("dphys-swapfile", _DPHYS, settings.get("CONF_SWAPFILE") or "/var/swap", masked=off)
