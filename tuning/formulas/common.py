@@ -1,22 +1,43 @@
-"""What several formulas share: fixed values, and the disks under the data directories."""
+"""What several formulas share: fixed values, the disks under the data directories, reasons for a missing fact."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from ..facts import BlockDevice, Facts
-from ..model import Formula, Target, Value
+from ..model import Formula, NotApplicable, Target, Value
+from ..quantities import format_bytes
 from ..workload import Workload
 
 MIB: Final = 2**20
+GIB: Final = 2**30
 MEDIUM_NAMES: Final = {"hdd": "HDD", "ssd": "SSD", "nvme": "NVMe", None: "unknown medium"}
 
 
-def constant(value: Value, why: str) -> Formula:
-    return lambda _facts, _workload, _name: Target(value, why)
+def constant(value: Value, why: str, also: tuple[Value, ...] = ()) -> Formula:
+    """A formula that recommends the same on every host; `why` is its text and its description."""
+
+    def same_everywhere(_facts: Facts, _workload: Workload, _target: str) -> Target:
+        return Target(value, why, also=also)
+
+    same_everywhere.__doc__ = why
+    return same_everywhere
+
+
+def unknown(facts: Facts, fact: str, otherwise: str) -> NotApplicable:
+    """For a fact that a formula needs and that could not be read."""
+    return NotApplicable(facts.unknown.get(fact, otherwise))
 
 
 def data_disks(facts: Facts, workload: Workload) -> list[BlockDevice]:
     """The disks under the data directories, each once."""
     disks = {disk.name: disk for directory in workload.data_dirs for disk in facts.disks_of(directory)}
     return list(disks.values())
+
+
+def broker_memory(workload: Workload) -> tuple[int, str]:
+    """What the broker's process holds in bytes, and that in words."""
+    rest = format_bytes(workload.broker_rss_bytes)
+    if workload.broker == "apache-kafka":
+        return workload.heap_bytes + workload.broker_rss_bytes, f"{format_bytes(workload.heap_bytes)} heap + {rest}"
+    return workload.broker_rss_bytes, f"{rest} broker"

@@ -1,29 +1,49 @@
-"""Values for swap, write-back and mappings."""
+"""Values for swap, write-back, reclaim, mappings and huge pages."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from ..facts import Facts
-from ..model import NotApplicable, Target
+from ..model import NotApplicable, Observation, Target
 from ..quantities import format_byte_rate, format_bytes
 from ..workload import Workload
-from .common import MEDIUM_NAMES, MIB, data_disks
+from .common import GIB, MEDIUM_NAMES, MIB, data_disks, unknown
 
 # Deliberately low: an overestimate would let minutes of unwritten data pile up.
 _ASSUMED_WRITE_BYTES_PER_S: Final = {"hdd": 150 * 10**6, "ssd": 400 * 10**6, "nvme": 1000 * 10**6, None: 150 * 10**6}
+# With more files than this the kernel's caches of names and inodes are worth more than their memory.
+_MANY_FILES: Final = 100_000
+_FILES_PER_SEGMENT: Final = 3
 
 
-def swappiness(facts: Facts, _workload: Workload, _name: str) -> Target:
+def swappiness(facts: Facts, _workload: Workload, _target: str) -> Target:
+    """1; 0 is as good on a host without swap"""
     if facts.swaps is not None and not facts.swaps:
         return Target(1, "1 (0 is as good while there is no swap)", also=(0,), note="no effect now: no swap is active")
     return Target(1, "1: swap only to avoid running out of memory")
 
 
-def dirty_background_bytes(facts: Facts, workload: Workload, _name: str) -> Target | NotApplicable:
+def swap_devices(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
+    """none, where what is swapped out fits into half of the available memory"""
+    if facts.container is not None:
+        return NotApplicable("swap belongs to the host of this container")
+    swapped_bytes = sum(swap.used_bytes for swap in facts.swaps or ())
+    available = facts.memory.available_bytes
+    if swapped_bytes and (available is None or swapped_bytes > available // 2):
+        room = "an unknown amount" if available is None else format_bytes(available)
+        return NotApplicable(
+            f"{format_bytes(swapped_bytes)} are swapped out and {room} is available to read them back into: "
+            "give the host memory first"
+        )
+    return Target("none", "none: no broker page should ever have to be read back from a disk")
+
+
+def dirty_background_bytes(facts: Facts, workload: Workload, _target: str) -> Target | NotApplicable:
+    """1.5 s × write speed of the data disks, between 64 MiB and 5 % of available memory"""
     usable = facts.memory.usable_bytes
     if usable is None:
-        return NotApplicable(facts.unknown.get("memory.available_bytes", "available memory is not known"))
+        return unknown(facts, "memory.available_bytes", "available memory is not known")
     rate, rate_text = _disks_write_rate(facts, workload)
     return Target(
         _dirty_background_bytes(rate, usable),
@@ -32,10 +52,11 @@ def dirty_background_bytes(facts: Facts, workload: Workload, _name: str) -> Targ
     )
 
 
-def dirty_bytes(facts: Facts, workload: Workload, _name: str) -> Target | NotApplicable:
+def dirty_bytes(facts: Facts, workload: Workload, _target: str) -> Target | NotApplicable:
+    """8 s × write speed of the data disks, between 4 × the background limit and 40 % of available memory"""
     usable = facts.memory.usable_bytes
     if usable is None:
-        return NotApplicable(facts.unknown.get("memory.available_bytes", "available memory is not known"))
+        return unknown(facts, "memory.available_bytes", "available memory is not known")
     rate, rate_text = _disks_write_rate(facts, workload)
     background = _dirty_background_bytes(rate, usable)
     return Target(
@@ -45,9 +66,58 @@ def dirty_bytes(facts: Facts, workload: Workload, _name: str) -> Target | NotApp
     )
 
 
-def max_map_count(_facts: Facts, workload: Workload, _name: str) -> Target:
+def max_map_count(_facts: Facts, workload: Workload, _target: str) -> Target:
+    """the larger of 262144 and 1.5 × 2 index files × segments"""
     maps = 3 * workload.segments
     return Target(max(262_144, maps), f"262144, 1.5 × 2 index files × {workload.segments} segments = {maps}")
+
+
+def min_free_kbytes(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
+    """0.5 % of memory, between 64 MiB and 1 GiB, but never more than 3 % of memory"""
+    total = facts.memory.total_bytes
+    if total is None:
+        return unknown(facts, "memory.total_bytes", "the size of memory is not known")
+    wanted = min(max(0.005 * total, 64 * MIB), GIB, 0.03 * total)
+    return Target(
+        _whole_mib(wanted) // 1024,
+        f"0.5 % of {format_bytes(total)} = {format_bytes(0.005 * total)}, between 64 MiB and 1 GiB, "
+        f"at most {format_bytes(0.03 * total)} (3 %)",
+    )
+
+
+def watermark_scale_factor(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
+    """50 (0.5 % of memory) above 64 GiB of memory; below, what the host has"""
+    total = facts.memory.total_bytes
+    if total is None:
+        return unknown(facts, "memory.total_bytes", "the size of memory is not known")
+    if total <= 64 * GIB:
+        return NotApplicable(f"{format_bytes(total)} of memory: up to 64 GiB the kernel's 10 (0.1 %) is enough")
+    return Target(50, f"50, as {format_bytes(total)} are more than 64 GiB: {format_bytes(0.005 * total)} of room")
+
+
+def vfs_cache_pressure(_facts: Facts, workload: Workload, _target: str) -> Target:
+    """100, the kernel's default; 50 with more than 100000 files"""
+    files = _FILES_PER_SEGMENT * workload.segments
+    counted = f"{_FILES_PER_SEGMENT} files × {workload.segments} segments = {files}"
+    if files > _MANY_FILES:
+        return Target(50, f"50, as {counted} are more than {_MANY_FILES}")
+    return Target(100, f"100, as {counted} are no more than {_MANY_FILES}", also=(50,))
+
+
+def numa_balancing(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
+    """0 on a host with several memory nodes"""
+    if not facts.numa_nodes:
+        return unknown(facts, "numa_nodes", "the memory nodes are not known")
+    if len(facts.numa_nodes) == 1:
+        return NotApplicable("one memory node: there is nothing to balance")
+    return Target(0, f"0 with {len(facts.numa_nodes)} memory nodes")
+
+
+def observe_swap(facts: Facts, _target: str) -> Observation:
+    if facts.swaps is None:
+        return Observation(None, facts.unknown.get("swaps", "swap is not known"))
+    text = ", ".join(f"{swap.device} {format_bytes(swap.size_bytes)}" for swap in facts.swaps) or "none"
+    return Observation(text, text)
 
 
 def _disks_write_rate(facts: Facts, workload: Workload) -> tuple[int, str]:
