@@ -10,15 +10,14 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import PurePosixPath
 from typing import Any, Final
 
 from .catalogue import KNOBS
-from .check import sysctl_path
+from .check import evaluate, render, sysctl_path, value_of
 from .errors import TuningError
 from .facts import Facts
 from .hostfiles import HostFiles
-from .profiles import Profile, Setting
+from .profiles import Profile, knobs_of, wishes_of
 from .workload import Workload
 
 SCHEMA: Final = "tuning.profile-journal/1"
@@ -51,20 +50,28 @@ def plan_profile(profile: Profile, facts: Facts, workload: Workload) -> list[Cha
     """What the profile means on this host; writes nothing. Raises TuningError that names what cannot be set."""
     changes: list[Change] = []
     problems: list[str] = []
-    for setting in profile.settings(facts, workload):
-        for path in _paths(facts.files, setting):
-            before = value_of(facts.files.read(path).text or "")
-            change = Change(path, before, setting.value)
-            if before == "":
-                problems.append(f"{change.name} is not there")
-            elif before != setting.value:
-                if (read_only := facts.read_only_mount(path)) is not None:
-                    problems.append(f"{change.name}: {read_only} is mounted read-only here")
-                elif not os.access(facts.files.locate(path), os.W_OK):
-                    problems.append(f"{change.name} is not writable by this user")
-            changes.append(change)
-            if (twin := _TWINS.get(path)) is not None and before != setting.value:
-                changes.append(Change(twin, value_of(facts.files.read(twin).text or ""), "0"))
+    wishes = wishes_of(profile)
+    knobs = {knob.id: knob for knob in knobs_of(profile) if knob.mechanism in ("sysctl", "sysfs")}
+    for report in evaluate(facts, workload, knobs.values()):
+        wish = wishes.get(report.id)
+        path = knobs[report.id].path.format(target=report.target)
+        before = value_of(facts.files.read(path).text or "")
+        if report.state not in ("ok", "differs") or report.recommended is None:
+            if wish is not None and not wish.where_present:
+                problems.append(f"{report.id}: {report.note}")
+            continue
+        after = render(knobs[report.id], report.recommended, before) if report.state == "differs" else before
+        change = Change(path, before, after)
+        if before != after:
+            if (read_only := facts.read_only_mount(path)) is not None:
+                problems.append(f"{change.name}: {read_only} is mounted read-only here")
+            elif not os.access(facts.files.locate(path), os.W_OK):
+                problems.append(f"{change.name} is not writable by this user")
+        elif wish is None:
+            continue
+        changes.append(change)
+        if (twin := _TWINS.get(path)) is not None and before != after:
+            changes.append(Change(twin, value_of(facts.files.read(twin).text or ""), "0"))
     if problems:
         raise TuningError(f"host profile {profile.name} cannot be applied: {'; '.join(problems)}")
     return changes
@@ -130,25 +137,6 @@ def recover(files: HostFiles, journal: str = JOURNAL) -> list[Change]:
             f"the run of process {owner['pid']} holds host profile {document['profile']} just now; wait for its end"
         )
     return roll_back(files, journal)
-
-
-def value_of(text: str) -> str:
-    """What a file of settings says: the chosen word where it lists all, else its text with single blanks."""
-    words = text.split()
-    chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
-    return chosen[0] if chosen else " ".join(words)
-
-
-def _paths(files: HostFiles, setting: Setting) -> Iterator[str]:
-    path = PurePosixPath(setting.path)
-    star = next((part for part in path.parts if "*" in part), None)
-    if star is None:
-        found = [setting.path]
-    else:
-        folder, rest = setting.path.split(star)
-        names = [name for name in files.names(folder) if PurePosixPath(name).match(star)]
-        found = [folder + name + rest for name in names]
-    yield from (name for name in found if files.exists(name) or not setting.where_present)
 
 
 def _restore(files: HostFiles, changes: Sequence[Change]) -> Iterator[str]:

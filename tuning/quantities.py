@@ -56,6 +56,29 @@ def _parse(text: str, units: dict[str, int] | dict[str, float], wanted: str) -> 
     return value
 
 
+def parse_value(text: str, unit: str) -> int | str:
+    """A knob's value as the kernel counts it, from a number as the kernel writes it or one with its unit (`256MiB`)."""
+    words = " ".join(str(text).split())
+    if not unit:
+        return words
+    try:
+        return int(words)
+    except ValueError:
+        pass
+    match unit:
+        case "bytes":
+            return parse_bytes(words)
+        case "KiB":
+            return parse_bytes(words) // 1024
+        case "centiseconds":
+            return round(parse_duration_ms(words) / 10)
+        case "microseconds":
+            return round(parse_duration_ms(words) * 1000)
+        case "percent":
+            return parse_count(words.removesuffix("%").strip())
+    return parse_count(words)
+
+
 def format_bytes(count: float) -> str:
     """Binary units with three digits: `512 B`, `128 MiB`, `4.65 GiB`."""
     return _scaled(count, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))

@@ -1,194 +1,119 @@
-"""Host profiles on trees that are no host: what is written is read back, and what was there comes back."""
+"""What profiles want, how they build on each other, and what they come to on trees that are no host."""
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.tuning.host_tree import make_host, write
-from tuning.check import sysctl_path
+from tuning.catalogue import KNOBS
+from tuning.check import KnobReport, evaluate, sysctl_path
 from tuning.errors import TuningError
-from tuning.facts import Facts, collect
+from tuning.facts import collect
 from tuning.fingerprint import fingerprint
-from tuning.hostfiles import HostFiles
-from tuning.profile_session import (
-    JOURNAL,
-    Change,
-    apply_profile,
-    differing,
-    plan_profile,
-    recover,
-    roll_back,
-    value_of,
-)
-from tuning.profiles import PROFILES, Profile, Setting, find_profile
+from tuning.profiles import PROFILES, Profile, ad_hoc, find_profile, knobs_of, momentary, wishes_of
 from tuning.workload import Workload
 
-DIRTY_BYTES, DIRTY_RATIO = sysctl_path("vm.dirty_bytes"), sysctl_path("vm.dirty_ratio")
-PAIRS = (("vm.dirty_bytes", "vm.dirty_ratio"), ("vm.dirty_background_bytes", "vm.dirty_background_ratio"))
-EXTRA = {"vm.dirty_writeback_centisecs": "500", "vm.dirty_expire_centisecs": "3000", "vm.stat_interval": "1"}
+MIB = 2**20
+FLUSHING = {"vm.dirty_writeback_centisecs": "500", "vm.dirty_expire_centisecs": "3000"}
 
 
-class KernelFiles(HostFiles):
-    """A tree that does what a kernel does: one of a pair zeroes the other, and `stubborn` files keep their value."""
-
-    stubborn: tuple[str, ...] = ()
-
-    def write_setting(self, path: str, text: str) -> None:
-        if path in self.stubborn:
-            return
-        pairs = {sysctl_path(one): sysctl_path(other) for one, other in PAIRS}
-        pairs |= {other: one for one, other in pairs.items()}
-        if path in pairs:
-            assert text != "0", "the kernel takes no 0 for either of the two"
-            super().write_setting(pairs[path], "0")
-        super().write_setting(path, text)
+def _reports(tmp_path: Path, profile: Profile, **host: Any) -> dict[str, KnobReport]:
+    facts = collect(make_host(tmp_path, sysctls={**FLUSHING, **host}))
+    return {report.id: report for report in evaluate(facts, Workload(data_dirs=("/data",)), knobs_of(profile))}
 
 
-def profile_of(*settings: Setting) -> Profile:
-    return Profile("p", "", lambda _facts, _workload: iter(settings))
+def test_every_wish_is_about_a_knob_that_there_is_and_no_trade() -> None:
+    known = {knob.id: knob for knob in KNOBS}
+    wishes = {knob_id for profile in PROFILES for knob_id in profile.wishes}
+    assert wishes <= set(known)
+    assert not [knob_id for knob_id in wishes if known[knob_id].only_if_named]
+    assert not [knob_id for knob_id in wishes if known[knob_id].mechanism == "advice"]
+    for profile in PROFILES:
+        for knob_id, wish in profile.wishes.items():
+            assert wish.reason
+            assert isinstance(wish.value, int) == bool(known[knob_id].unit), knob_id
 
 
-def planned(facts: Facts, *settings: tuple[str, str]) -> list[Change]:
-    profile = profile_of(*(Setting(sysctl_path(key), value, "") for key, value in settings))
-    return plan_profile(profile, facts, Workload())
+def test_names_are_unique_and_what_is_extended_is_there() -> None:
+    names = [name for profile in PROFILES for name in (profile.name, *profile.aliases)]
+    assert len(names) == len(set(names))
+    for profile in PROFILES:
+        assert wishes_of(profile) or profile.everything
+    assert find_profile("as-the-notes-say") is find_profile("notes")
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    root = make_host(tmp_path, sysctls=EXTRA)
-    write(root, f"/proc/{os.getpid()}/stat", (Path("/proc/self/stat")).read_text())
-    return root
+def test_the_notes_figure_is_set_exactly(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, find_profile("notes"), **{"net.core.rmem_max": "600000000"})
+    rmem = reports["net.core.rmem_max"]
+    assert (rmem.recommended, rmem.state) == (524_288_000, "differs")
+    assert rmem.formula == "500 MiB (profile notes)"
+    assert set(reports) == set(find_profile("notes").wishes)
 
 
-def values(root: Path) -> dict[str, str]:
-    return {str(path): path.read_text() for path in sorted((root / "proc/sys").rglob("*")) if path.is_file()}
+def test_a_profile_takes_the_rest_from_the_one_it_extends(tmp_path: Path) -> None:
+    durable, recommended = knobs_of(find_profile("durable")), knobs_of(find_profile("recommended"))
+    assert [knob.id for knob in durable] == [knob.id for knob in recommended] == [knob.id for knob in KNOBS]
+    reports = _reports(tmp_path, find_profile("durable"))
+    assert reports["vm.dirty_bytes"].recommended == 512 * MIB
+    assert reports["vm.swappiness"].recommended == 1
 
 
-@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
-def test_every_profile_is_applied_held_and_taken_back(root: Path, profile: Profile) -> None:
-    files, before = KernelFiles(root), values(root)
-    changes = plan_profile(profile, collect(root), Workload())
-    assert changes
-    apply_profile(files, profile.name, changes)
-    assert values(root) != before
-    assert differing(files, changes) == []
-    assert {change.path for change in roll_back(files)} == {
-        change.path for change in changes if change.before != change.after
-    }
-    assert values(root) == before
-    assert not files.exists(JOURNAL)
-    assert roll_back(files) == []
+def test_only_raising_and_only_lowering(tmp_path: Path) -> None:
+    huge = str(64 * MIB)
+    reports = _reports(tmp_path, find_profile("throughput"), **{"net.core.rmem_max": huge})
+    assert (reports["net.core.rmem_max"].state, reports["net.core.rmem_max"].recommended) == ("ok", 64 * MIB)
+    assert reports["net.core.wmem_max"].recommended == 16 * MIB
+    tight = {"vm.dirty_bytes": str(100 * MIB), "vm.dirty_ratio": "0"}
+    reports = _reports(tmp_path / "tight", find_profile("durable"), **tight)
+    assert (reports["vm.dirty_bytes"].state, reports["vm.dirty_bytes"].recommended) == ("ok", 100 * MIB)
+    assert reports["vm.dirty_bytes"].formula == "min(current 100 MiB, 512 MiB (profile durable))"
 
 
-def test_of_a_pair_the_one_that_was_set_comes_back(root: Path) -> None:
-    files = KernelFiles(root)
-    changes = planned(collect(root), ("vm.dirty_bytes", "1000000"))
-    assert [(change.name, change.before, change.after) for change in changes] == [
-        ("vm.dirty_bytes", "0", "1000000"),
-        ("vm.dirty_ratio", "20", "0"),
-    ]
-    apply_profile(files, "p", changes)
-    assert (files.read(DIRTY_BYTES).text, files.read(DIRTY_RATIO).text) == ("1000000", "0")
-    roll_back(files)
-    assert (files.read(DIRTY_BYTES).text, files.read(DIRTY_RATIO).text) == ("0", "20")
+def test_a_single_setting_is_a_profile_of_its_own_or_laid_over_another(tmp_path: Path) -> None:
+    alone = ad_hoc({"vm.dirty_bytes": "256MiB", "vm.swappiness": "recommended", "thp.enabled": "never"})
+    assert alone.name == "settings"
+    reports = _reports(tmp_path / "alone", alone)
+    assert [reports[knob_id].recommended for knob_id in alone.wishes] == [256 * MIB, 1, "never"]
+    over = ad_hoc({"vm.swappiness": "7"}, over="notes")
+    assert over.name == "notes+settings"
+    reports = _reports(tmp_path / "over", over)
+    assert (reports["vm.swappiness"].recommended, reports["net.core.rmem_max"].recommended) == (7, 524_288_000)
 
 
-def test_a_value_that_somebody_changed_meanwhile_is_told(root: Path) -> None:
-    files = KernelFiles(root)
-    changes = planned(collect(root), ("vm.swappiness", "1"))
-    apply_profile(files, "p", changes)
-    files.write_setting(sysctl_path("vm.swappiness"), "33")
-    assert differing(files, changes) == ["vm.swappiness is '33'"]
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"vm.swapiness": "1"}, r"unknown knob 'vm\.swapiness'; did you mean vm\.swappiness\?"),
+        ({"swap.devices": "none"}, r"swap\.devices cannot be set for a while: "),
+        ({"unit.limit_nofile": "5"}, r"unit\.limit_nofile cannot be set for a while: a service unit takes it when"),
+        ({"vm.dirty_bytes": "lots"}, r"vm\.dirty_bytes: 'lots' is not a size"),
+        ({"vm.dirty_bytes": "5 MB/s"}, r"vm\.dirty_bytes: '5 MB/s' is not a size"),
+    ],
+)
+def test_single_settings_that_cannot_be(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(TuningError, match=f"^{message}"):
+        ad_hoc(settings)
 
 
-def test_what_does_not_take_effect_leaves_nothing_behind(root: Path) -> None:
-    files, before = KernelFiles(root), values(root)
-    files.stubborn = (sysctl_path("vm.max_map_count"),)
-    changes = planned(collect(root), ("vm.swappiness", "1"), ("vm.max_map_count", "99999"))
-    with pytest.raises(TuningError, match=r"^host profile p cannot be applied: vm\.max_map_count: .*had no effect"):
-        apply_profile(files, "p", changes)
-    assert values(root) == before
-    assert not files.exists(JOURNAL)
-
-
-def test_what_a_killed_run_left_is_taken_back_and_a_living_one_is_left_alone(root: Path) -> None:
-    files, before = KernelFiles(root), values(root)
-    changes = planned(collect(root), ("vm.swappiness", "1"))
-    apply_profile(files, "p", changes)
-    with pytest.raises(TuningError, match=rf"^the run of process {os.getpid()} holds host profile p just now"):
-        recover(files)
-    (root / f"proc/{os.getpid()}/stat").unlink()
-    assert [change.name for change in recover(files)] == ["vm.swappiness"]
-    assert values(root) == before
-    assert recover(files) == []
-
-
-def test_after_a_reboot_there_is_nothing_to_restore(root: Path) -> None:
-    files = KernelFiles(root)
-    apply_profile(files, "p", planned(collect(root), ("vm.swappiness", "1")))
-    write(root, "/proc/sys/kernel/random/boot_id", "another\n")
-    write(root, sysctl_path("vm.swappiness"), "47\n")
-    roll_back(files)
-    assert files.read(sysctl_path("vm.swappiness")).text == "47"
-    assert not files.exists(JOURNAL)
-
-
-def test_what_cannot_be_restored_keeps_the_journal(root: Path) -> None:
-    files = KernelFiles(root)
-    apply_profile(files, "p", planned(collect(root), ("vm.swappiness", "1")))
-    files.stubborn = (sysctl_path("vm.swappiness"),)
-    with pytest.raises(TuningError, match=rf"vm\.swappiness.*the values to restore are in {JOURNAL}$"):
-        roll_back(files)
-    assert files.exists(JOURNAL)
-
-
-def test_a_journal_that_is_none_is_not_trusted(root: Path) -> None:
-    write(root, JOURNAL, "{}\n")
-    with pytest.raises(TuningError, match=r"host-profile\.json is not a readable journal"):
-        recover(KernelFiles(root))
-
-
-def test_a_host_that_lets_nothing_be_set_is_one_line_before_anything_is_written(tmp_path: Path) -> None:
-    root = make_host(tmp_path, read_only_proc_sys=True, sysctls={"net.core.rmem_max": None, **EXTRA})
-    with pytest.raises(TuningError) as error:
-        plan_profile(find_profile("notes"), collect(root), Workload())
-    assert str(error.value) == (
-        "host profile notes cannot be applied: net.core.rmem_max is not there; "
-        "vm.swappiness: /proc/sys is mounted read-only here; "
-        "vm.dirty_writeback_centisecs: /proc/sys is mounted read-only here; "
-        "vm.dirty_expire_centisecs: /proc/sys is mounted read-only here"
-    )
-    # What already is as wanted needs no writing.
-    assert planned(collect(root), ("vm.swappiness", "60"))
-
-
-def test_settings_of_every_processor_and_none_where_there_are_none(root: Path) -> None:
-    setting = Setting("/sys/cpufreq/policy*/scaling_governor", "performance", "", where_present=True)
-    assert plan_profile(profile_of(setting), collect(root), Workload()) == []
-    for number in (0, 4):
-        write(root, f"/sys/cpufreq/policy{number}/scaling_governor", "powersave\n")
-    changes = plan_profile(profile_of(setting), collect(root), Workload())
-    assert [change.path for change in changes] == [
-        "/sys/cpufreq/policy0/scaling_governor",
-        "/sys/cpufreq/policy4/scaling_governor",
-    ]
+def test_what_needs_a_restart_is_not_for_a_moment() -> None:
+    ids = {knob.id for knob in momentary(KNOBS)}
+    assert {"vm.swappiness", "disk.scheduler", "mount.noatime"} <= ids
+    assert not {"swap.devices", "unit.limit_nofile"} & ids
 
 
 def test_a_misspelt_profile() -> None:
     with pytest.raises(TuningError, match=r"^no host profile is called 'note'; did you mean notes\? \(known: recomm"):
         find_profile("note")
+    with pytest.raises(TuningError, match=r"^no host profile is called 'duarble'; did you mean durable\?"):
+        ad_hoc({}, over="duarble")
 
 
-def test_values_are_compared_without_their_dress() -> None:
-    assert value_of("4096\t131072  6291456\n") == "4096 131072 6291456"
-    assert value_of("always [madvise] never\n") == "madvise"
-
-
-def test_the_fingerprint_is_of_the_settings_alone(root: Path) -> None:
+def test_the_fingerprint_is_of_the_settings_alone(tmp_path: Path) -> None:
+    root = make_host(tmp_path)
     one, listed = fingerprint(collect(root))
     assert listed["vm.swappiness"] == "60"
     meminfo = (root / "proc/meminfo").read_text()
