@@ -1,4 +1,4 @@
-"""Sets of CPUs as the kernel writes them, and which ones are near a device."""
+"""Sets of numbers as the kernel writes them, and which CPUs are near a device."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from ..facts import Facts
 
 
-def format_cpu_list(cpus: Iterable[int]) -> str:
-    """`0-3,8`, as in smp_affinity_list."""
+def format_ranges(numbers: Iterable[int]) -> str:
+    """`0-3,8`, as the kernel writes CPUs in smp_affinity_list and ports in ip_local_reserved_ports."""
     runs: list[list[int]] = []
-    for cpu in sorted(set(cpus)):
-        if runs and cpu == runs[-1][1] + 1:
-            runs[-1][1] = cpu
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
         else:
-            runs.append([cpu, cpu])
+            runs.append([number, number])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 

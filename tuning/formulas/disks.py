@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..facts import BlockDevice, Facts
+from ..facts import BlockDevice, Facts, Medium
 from ..model import NotApplicable, Target
 from ..workload import Workload
 from .common import MEDIUM_NAMES
@@ -28,12 +28,13 @@ def disk_scheduler(facts: Facts, _workload: Workload, name: str) -> Target | Not
         return disk
     if not disk.schedulers:
         return NotApplicable("it has no scheduler to choose")
-    if disk.medium is None:
+    medium = medium_of(facts, disk)
+    if medium is None:
         return NotApplicable("a virtual disk hides its medium, so the kernel's choice stays")
-    wanted = _scheduler_for(disk)
+    wanted = "mq-deadline" if medium == "hdd" else "none"
     if wanted not in disk.schedulers:
         return NotApplicable(f"this kernel offers only {', '.join(disk.schedulers)}")
-    return Target(wanted, f"{wanted} for an {MEDIUM_NAMES[disk.medium]}")
+    return Target(wanted, f"{wanted} for an {MEDIUM_NAMES[medium]}")
 
 
 def merging(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
@@ -49,7 +50,7 @@ def read_ahead(facts: Facts, workload: Workload, name: str) -> Target | NotAppli
         return _no_such_disk(name)
     if device.name not in _mounted_devices(facts, workload):
         return NotApplicable("the RAID or LVM device above it decides what is read ahead")
-    media = {disk.medium for disk in _disks_below(facts, device)}
+    media = {medium_of(facts, disk) for disk in _disks_below(facts, device)}
     if media == {"hdd"}:
         return Target(_HDD_READ_AHEAD_KB, f"{_HDD_READ_AHEAD_KB} KiB for an HDD: a seek costs as much as 1 MB read")
     medium = MEDIUM_NAMES[media.pop()] if len(media) == 1 else "a mixture of media"
@@ -65,9 +66,10 @@ def requests(facts: Facts, _workload: Workload, name: str) -> Target | NotApplic
     disk = _queueing_disk(facts, name)
     if isinstance(disk, NotApplicable):
         return disk
-    if disk.medium != "hdd":
-        return NotApplicable(f"the driver's own figure stays on {MEDIUM_NAMES[disk.medium]}")
-    if _scheduler_for(disk) not in disk.schedulers and disk.scheduler == "none":
+    medium = medium_of(facts, disk)
+    if medium != "hdd":
+        return NotApplicable(f"the driver's own figure stays on {MEDIUM_NAMES[medium]}")
+    if set(disk.schedulers) <= {"none"}:
         return NotApplicable("without a scheduler the queue of the device itself is the limit")
     return Target(_HDD_REQUESTS, f"{_HDD_REQUESTS}: enough for mq-deadline to put in order")
 
@@ -112,8 +114,9 @@ def completion_affinity(facts: Facts, _workload: Workload, name: str) -> Target 
     disk = _queueing_disk(facts, name)
     if isinstance(disk, NotApplicable):
         return disk
-    if disk.medium != "nvme":
-        return NotApplicable(f"the kernel's choice stays on {MEDIUM_NAMES[disk.medium]}")
+    medium = medium_of(facts, disk)
+    if medium != "nvme":
+        return NotApplicable(f"the kernel's choice stays on {MEDIUM_NAMES[medium]}")
     if facts.cpu_count is None:
         return NotApplicable(facts.unknown.get("cpu_count", "the number of CPUs is not known"))
     if facts.cpu_count < _MANY_CPUS:
@@ -149,8 +152,9 @@ def _no_such_disk(name: str) -> NotApplicable:
     return NotApplicable(f"there is no disk {name}" if name else "no local disk found under the data directories")
 
 
-def _scheduler_for(disk: BlockDevice) -> str:
-    return "mq-deadline" if disk.medium == "hdd" else "none"
+def medium_of(facts: Facts, disk: BlockDevice) -> Medium | None:
+    """What the disk is made of; None in a virtual machine whose hypervisor presents whatever it has as spinning."""
+    return None if facts.virtual_machine and disk.medium == "hdd" else disk.medium
 
 
 def _mounted_devices(facts: Facts, workload: Workload) -> list[str]:

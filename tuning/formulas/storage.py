@@ -84,7 +84,7 @@ def observe_delayed_allocation(facts: Facts, directory: str) -> Observation:
 
 
 def buffer_heads(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
-    """nothing: current kernels ignore the option."""
+    """Nothing: current kernels ignore the option."""
     mount = _disk_mount(facts, directory, _EXTENDED_FILESYSTEMS)
     if isinstance(mount, NotApplicable):
         return mount
@@ -159,7 +159,7 @@ def observe_fstab_source(facts: Facts, directory: str) -> Observation:
 
 
 def filesystem_type(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
-    """Ext4 or XFS."""
+    """ext4 or XFS."""
     mount = _disk_mount(facts, directory)
     if isinstance(mount, NotApplicable):
         return mount

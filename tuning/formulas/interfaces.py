@@ -1,0 +1,207 @@
+"""Values for network interfaces: how their queues and interrupts are spread over CPUs.
+
+Every interface with hardware of its own is asked, each member of a bond too. What a driver or irqbalance has spread
+already stays as it is: another spreading would be no better.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Final
+
+from ..facts import Facts
+from ..facts.model import Interrupt, NetworkInterface
+from ..model import NotApplicable, Observation, Target
+from ..workload import Workload
+from .cpus import cpus_near, format_cpu_mask, format_ranges, parse_cpu_mask
+from .targets import queue_of, tuned_interfaces
+
+_FLOW_ENTRIES: Final = 32_768
+_JUMBO_MTU: Final = 9000
+# How drivers name the interrupt of a queue, with its number: eth0-TxRx-3, ens5-Tx-Rx-0, mlx5_comp3@pci:…,
+# virtio2-input.0. Their other interrupts (config, async, event, control) carry no packets.
+_QUEUE_INTERRUPT: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?:tx-?rx|rx-?tx|rx|tx|input|output|comp|queue|fp|q)[-._ ]?(\d+)", re.IGNORECASE
+)
+
+
+def receive_steering(facts: Facts, _workload: Workload, target: str) -> Target | NotApplicable:
+    """All CPUs near the interface where it has fewer receive queues than these; none where there is a queue for each."""
+    found = queue_of(facts, target)
+    if found is None:
+        return _no_such_queue(target)
+    interface, queue = found
+    cpus = cpus_near(facts, interface.numa_node)
+    present = interface.rps_cpus.get(queue)
+    obstacle = _one_cpu(cpus) or (None if present is not None else NotApplicable("this kernel steers no packets (RPS)"))
+    if obstacle is not None:
+        return obstacle
+    queues = len(interface.rx_queues)
+    wanted = cpus if _fewer_queues_than_cpus(facts, interface) else ()
+    count = f"{queues} receive queue{'s' if queues > 1 else ''} of {interface.name}"
+    text = f"{count} for {len(cpus)} CPUs: " + (f"CPUs {format_ranges(cpus)}" if wanted else "a queue for each, no RPS")
+    # Somebody's own choice of CPUs is as good as all of them, where there have to be any.
+    also = (present,) if wanted and present and parse_cpu_mask(present) else ()
+    return Target(format_cpu_mask(wanted, like=present or ""), text, also=also)
+
+
+def flow_table(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:
+    """32768 where an interface has fewer receive queues than CPUs; never less than there is."""
+    steered = [each.name for each in tuned_interfaces(facts) if _fewer_queues_than_cpus(facts, each)]
+    if not steered:
+        return NotApplicable("no interface has fewer receive queues than CPUs, so that none needs packets steered")
+    return Target(_FLOW_ENTRIES, f"{_FLOW_ENTRIES} flows, for {', '.join(steered)}")
+
+
+def flows_of_queue(facts: Facts, _workload: Workload, target: str) -> Target | NotApplicable:
+    """32768 by the number of receive queues, as a power of two; never less than there is."""
+    found = queue_of(facts, target)
+    if found is None:
+        return _no_such_queue(target)
+    interface, queue = found
+    if queue not in interface.rps_flow_cnt:
+        return NotApplicable("this kernel steers no flows (RFS)")
+    if not _fewer_queues_than_cpus(facts, interface):
+        return NotApplicable("a receive queue for each CPU: flows need no steering")
+    queues = len(interface.rx_queues)
+    # The kernel rounds what is written up to a power of two, and a value that reads back different looks like drift.
+    value = 1 << (-(-_FLOW_ENTRIES // queues) - 1).bit_length()
+    return Target(value, f"{_FLOW_ENTRIES} flows / {queues} queues, as a power of two")
+
+
+def transmit_steering(facts: Facts, _workload: Workload, target: str) -> Target | NotApplicable:
+    """Each CPU sends through one queue, which it shares with as few others as possible."""
+    found = queue_of(facts, target)
+    if found is None:
+        return _no_such_queue(target)
+    interface, queue = found
+    if len(interface.tx_queues) < 2:
+        return NotApplicable(f"{interface.name} has one transmit queue")
+    present = interface.xps_cpus.get(queue)
+    cpus = facts.cpus_online
+    obstacle = _one_cpu(cpus) or (None if present is not None else NotApplicable("this kernel or driver has no XPS"))
+    if obstacle is not None:
+        return obstacle
+    masks = [parse_cpu_mask(interface.xps_cpus.get(each, "")) for each in interface.tx_queues]
+    users = Counter(cpu for mask in masks for cpu in mask)
+    if all(masks[: len(cpus)]) and all(users[cpu] == 1 for cpu in cpus):
+        return Target(present or "", "as the driver spread the CPUs: each has one queue")
+    number = interface.tx_queues.index(queue)
+    mine = [cpu for position, cpu in enumerate(cpus) if position % len(interface.tx_queues) == number]
+    if not mine:
+        return NotApplicable(f"{len(cpus)} CPUs do not need all of {len(interface.tx_queues)} queues")
+    return Target(
+        format_cpu_mask(mine, like=present or ""),
+        f"CPUs {format_ranges(mine)}: {len(cpus)} CPUs over {len(interface.tx_queues)} transmit queues",
+    )
+
+
+def interrupt_affinity(facts: Facts, _workload: Workload, target: str) -> Target | NotApplicable:
+    """Queue n of an interface on the nth CPU near it; as it is where every CPU has its share already."""
+    interface = next((each for each in tuned_interfaces(facts) if target in map(str, each.irqs)), None)
+    interrupt = facts.interrupts.get(int(target)) if target.isdecimal() else None
+    if interface is None or interrupt is None:
+        return NotApplicable(f"no network interface has an interrupt {target}".rstrip())
+    queue = _queue_number(interrupt)
+    if queue is None:
+        return NotApplicable(f"{interrupt.name or 'it'} carries no packets of a queue")
+    cpus = cpus_near(facts, interface.numa_node)
+    if (obstacle := _one_cpu(cpus)) is not None:
+        return obstacle
+    if any(competitor.name == "irqbalance" for competitor in facts.competitors):
+        return NotApplicable(f"irqbalance runs and would move it back; ban it first: --banirq={target}")
+    present = interrupt.affinity
+    if present is not None and _well_spread(facts, interface, cpus):
+        return Target(format_ranges(present), f"as it is: the queues of {interface.name} are spread over CPUs already")
+    cpu = cpus[(_first_place(facts, interface) + queue) % len(cpus)]
+    return Target(
+        str(cpu), f"queue {queue} of {interface.name} on CPU {cpu}, of {format_ranges(cpus)} near the interface"
+    )
+
+
+def channels(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
+    """As many receive queues as CPUs near the interface."""
+    interface = facts.network_interfaces.get(name)
+    if interface is None or not interface.rx_queues:
+        return NotApplicable(f"no queues are known of {name}" if name else "no network interface of its own hardware")
+    cpus = cpus_near(facts, interface.numa_node)
+    if (obstacle := _one_cpu(cpus)) is not None:
+        return obstacle
+    if interface.kind == "virtio" and len(interface.rx_queues) < len(cpus):
+        return NotApplicable(
+            f"the hypervisor gave {name} {len(interface.rx_queues)} for {len(cpus)} CPUs: ask there for more queues"
+        )
+    return Target(
+        len(cpus),
+        f"{len(cpus)} CPUs near {name}",
+        note=f"ethtool -l {name} tells how many it can have; changing it takes the link down for a moment",
+    )
+
+
+def observe_channels(facts: Facts, name: str) -> Observation:
+    interface = facts.network_interfaces.get(name)
+    if interface is None or not interface.rx_queues:
+        return Observation(None, f"no queues are known of {name}" if name else "no network interface is known")
+    return Observation(len(interface.rx_queues), f"{len(interface.rx_queues)} receive queues")
+
+
+def jumbo_frames(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
+    """9000, only where every hop is proved to carry it."""
+    interface = facts.network_interfaces.get(name)
+    if interface is None or interface.mtu is None:
+        return NotApplicable(f"the MTU of {name} is not known" if name else "no network interface of its own hardware")
+    if interface.mtu >= _JUMBO_MTU:
+        return Target(interface.mtu, f"{interface.mtu}, as it is")
+    return NotApplicable(
+        f"{interface.mtu} stays; {_JUMBO_MTU} only once every hop is proved to carry it: "
+        f"ping -M do -s {_JUMBO_MTU - 28} PEER"
+    )
+
+
+def _fewer_queues_than_cpus(facts: Facts, interface: NetworkInterface) -> bool:
+    return 0 < len(interface.rx_queues) < len(cpus_near(facts, interface.numa_node))
+
+
+def _no_such_queue(target: str) -> NotApplicable:
+    return NotApplicable(f"there is no queue {target}" if target else "no network interface of its own hardware")
+
+
+def _one_cpu(cpus: tuple[int, ...]) -> NotApplicable | None:
+    if not cpus:
+        return NotApplicable("the CPUs of this host are not known")
+    return NotApplicable(f"CPU {cpus[0]} is the only one there is") if len(cpus) == 1 else None
+
+
+def _queue_number(interrupt: Interrupt) -> int | None:
+    found = _QUEUE_INTERRUPT.findall(interrupt.name)
+    return int(found[-1]) if found else None
+
+
+def _queue_interrupts(facts: Facts, interface: NetworkInterface) -> list[tuple[int, Interrupt]]:
+    """Queue numbers and their interrupts; sending and receiving of one queue may have one each."""
+    known = (facts.interrupts[number] for number in interface.irqs if number in facts.interrupts)
+    return [(queue, each) for each in known if (queue := _queue_number(each)) is not None]
+
+
+def _well_spread(facts: Facts, interface: NetworkInterface, cpus: tuple[int, ...]) -> bool:
+    """No CPU near the interface serves more queues than it must, and no other serves any."""
+    queues_of_cpu: dict[int, set[int]] = {}
+    interrupts = _queue_interrupts(facts, interface)
+    for queue, interrupt in interrupts:
+        serving = interrupt.effective_affinity or interrupt.affinity or ()
+        if len(serving) != 1 or serving[0] not in cpus:
+            return False
+        queues_of_cpu.setdefault(serving[0], set()).add(queue)
+    fair_share = -(-len({queue for queue, _ in interrupts}) // len(cpus))
+    return all(len(queues) <= fair_share for queues in queues_of_cpu.values())
+
+
+def _first_place(facts: Facts, interface: NetworkInterface) -> int:
+    """Where its queues begin, so that several interfaces (a bond's members) do not all begin on one CPU."""
+    place = 0
+    for other in tuned_interfaces(facts):
+        if other.name == interface.name:
+            break
+        place += len({queue for queue, _ in _queue_interrupts(facts, other)})
+    return place
