@@ -7,10 +7,33 @@ In order: `sysctl.KEY=` of the kernel's command line; sysctl.d(5) as systemd-sys
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Final
 
+from ..errors import TuningError
 from ..hostfiles import HostFiles
+from . import tuned
+from .sysctl_d import PAIRED_KEYS, dotted, parse_lines
+
+# sysctl.d(5), and sysctl(8) of procps-ng 4: of files of one name the one in the earliest directory counts.
+_DIRECTORIES: Final = (
+    "/etc/sysctl.d",
+    "/run/sysctl.d",
+    "/usr/local/lib/sysctl.d",
+    "/usr/lib/sysctl.d",
+    "/lib/sysctl.d",
+)
+_DIRECTORIES_OF_TUNED: Final = ("/run/sysctl.d", "/etc/sysctl.d")
+_SYSCTL_CONF: Final = "/etc/sysctl.conf"
+_SYSTEMD_SYSCTL: Final = ("/usr/lib/systemd/systemd-sysctl", "/lib/systemd/systemd-sysctl", "/run/systemd/system")
+_RC_LOCAL: Final = ("/etc/rc.local", "/etc/rc.d/rc.local")
+_GLOB: Final = re.compile(r"[*?[]")
+_SYSCTL_COMMAND: Final = re.compile(r"""\bsysctl\s+(?:-\S+\s+)*["']?(?P<key>[a-z0-9_./-]+)=(?P<value>[^"';&|#]*)""")
+_ECHO: Final = re.compile(r"""\becho\s+["']?(?P<value>[^"'>]*?)["']?\s*>\s*/proc/sys/(?P<key>[a-z0-9_./-]+)""")
 
 
 @dataclass(frozen=True)
@@ -21,12 +44,16 @@ class Assignment:
     value: str
     path: str
     line: int
+    """Counted from 1; 0 where there are no lines."""
     reader: str
     """Who applies it: kernel, systemd-sysctl, sysctl --system, TuneD, rc.local."""
 
     @property
     def where(self) -> str:
         return f"{self.path}:{self.line}" if self.line else self.path
+
+    def __str__(self) -> str:
+        return f"{self.where} sets {self.key} = {self.value} ({self.reader})"
 
 
 @dataclass(frozen=True)
@@ -37,17 +64,149 @@ class Boot:
 
     def chain(self, key: str) -> tuple[Assignment, ...]:
         """Whatever sets the key, or the other member of its pair, in order; the last one wins."""
-        raise NotImplementedError
+        keys = {key, PAIRED_KEYS.get(key, key)}
+        found = [item for wanted in keys for item in self._by_key.get(wanted, ())]
+        # The kernel takes no 0 for a member of a pair: such a line changes nothing.
+        found = [item for item in found if not (item.key in PAIRED_KEYS and item.value == "0")]
+        return tuple(self.assignments[number] for number in sorted(self._number[item] for item in found))
 
     def winner(self, key: str) -> Assignment | None:
         """None when nothing sets it: the kernel's default stays. Its key is the pair's other one where that wins."""
-        raise NotImplementedError
+        return self.chain(key)[-1] if self.chain(key) else None
 
     def explain(self, key: str) -> list[str]:
         """A line for each place that sets the key, the winner last."""
-        raise NotImplementedError
+        chain = self.chain(key)
+        if not chain:
+            return [f"no file sets {key} at boot: the kernel's default stays"]
+        return [str(item) for item in chain[:-1]] + [f"{chain[-1]}: it wins at boot"]
+
+    def settings(self) -> dict[str, str]:
+        """Key to value when all is done; of a pair only the member that is in force."""
+        return {key: winner.value for key in self._by_key if (winner := self.winner(key)) and winner.key == key}
+
+    @cached_property
+    def _by_key(self) -> dict[str, list[Assignment]]:
+        found: dict[str, list[Assignment]] = {}
+        for item in self.assignments:
+            found.setdefault(item.key, []).append(item)
+        return found
+
+    @cached_property
+    def _number(self) -> dict[Assignment, int]:
+        return {item: number for number, item in enumerate(self.assignments)}
 
 
-def simulate_boot(files: HostFiles, without: Collection[str] = ()) -> Boot:
-    """What the next boot would set, by the files as they are. `without`: paths that are taken for absent."""
-    raise NotImplementedError
+def simulate_boot(files: HostFiles, texts: Mapping[str, str | None] | None = None) -> Boot:
+    """What the next boot would set, by the files as they are; by `texts` for paths that it names, None for no file."""
+    view = _View(files, texts or {})
+    with_systemd = any(files.exists(path) for path in _SYSTEMD_SYSCTL)
+    made = list(_kernel_command_line(files))
+    if with_systemd:
+        made += _explicit_before_patterns(files, view.lines(view.by_name(_DIRECTORIES), "systemd-sysctl"))
+    else:
+        # sysctl(8) reads /etc/sysctl.conf last, whatever the other files are called.
+        paths = [*view.by_name(_DIRECTORIES), _SYSCTL_CONF]
+        made += _explicit_before_patterns(files, view.lines(paths, "sysctl --system"))
+    profile = tuned.active_profile(files)
+    if profile is not None:
+        made += [Assignment(line.key, line.value, line.path, line.number, "TuneD") for line in profile.sysctls]
+        if profile.reapply_sysctl and profile.sysctls:
+            # TuneD looks into fewer directories than systemd does (its plugin_sysctl).
+            paths = [*view.by_name(_DIRECTORIES_OF_TUNED), _SYSCTL_CONF]
+            made += view.lines(paths, "TuneD, reapply_sysctl")
+    made += _boot_scripts(files, view)
+    return Boot(tuple(_values_resolved(made)))
+
+
+@dataclass(frozen=True)
+class _View:
+    """The files of a host with some replaced by other texts."""
+
+    files: HostFiles
+    texts: Mapping[str, str | None]
+
+    def by_name(self, directories: Iterable[str]) -> list[str]:
+        """Files of sysctl.d in the order of their names; of one name, that in the earliest directory."""
+        found: dict[str, str] = {}
+        for directory in directories:
+            names = set(self.files.names(directory))
+            for path, text in self.texts.items():
+                if path.rpartition("/")[0] == directory:
+                    name = path.rpartition("/")[2]
+                    names = names | {name} if text is not None else names - {name}
+            for name in names:
+                if name.endswith(".conf"):
+                    found.setdefault(name, f"{directory}/{name}")
+        return [found[name] for name in sorted(found)]
+
+    def lines(self, paths: Iterable[str], reader: str) -> Iterator[Assignment]:
+        for path in paths:
+            for line in parse_lines(self.text(path)):
+                yield Assignment(line.key, line.value, path, line.number, reader)
+
+    def text(self, path: str) -> str:
+        """Empty for a file that cannot be read. A link to an absolute path is followed below the root."""
+        if path in self.texts:
+            return self.texts[path] or ""
+        link = self.files.link(path)
+        if link is not None and link.startswith("/"):
+            path = link
+        try:
+            return (self.files.read_verbatim(path) if path != "/dev/null" else None) or ""
+        except TuningError:
+            return ""
+
+
+def _explicit_before_patterns(files: HostFiles, lines: Iterable[Assignment]) -> Iterator[Assignment]:
+    """Patterns (`net.ipv4.conf.*.rp_filter`) as systemd-sysctl expands them: a key that is named itself goes before."""
+    everything = list(lines)
+    named = {item.key for item in everything}
+    for item in everything:
+        if not _GLOB.search(item.key):
+            yield item
+            continue
+        for key in _matching(files, item.key):
+            if key not in named:
+                yield Assignment(key, item.value, item.path, item.line, item.reader)
+
+
+def _matching(files: HostFiles, pattern: str) -> Iterator[str]:
+    """Keys below /proc/sys that fit a dotted pattern."""
+    found = [""]
+    for part in (part.replace("/", ".") for part in pattern.split(".")):
+        names = [(above, name) for above in found for name in files.names(f"/proc/sys{above}")]
+        found = [f"{above}/{name}" for above, name in names if fnmatchcase(name, part)]
+    yield from (path[1:].translate(str.maketrans("/.", "./")) for path in found)
+
+
+def _kernel_command_line(files: HostFiles) -> Iterator[Assignment]:
+    for word in (files.read("/proc/cmdline").text or "").split():
+        name, equals, value = word.partition("=")
+        if equals and name.startswith(("sysctl.", "sysctl/")):
+            yield Assignment(dotted(name[len("sysctl.") :]), value, "/proc/cmdline", 0, "kernel")
+
+
+def _boot_scripts(files: HostFiles, view: _View) -> Iterator[Assignment]:
+    for path in _RC_LOCAL:
+        if files.link(path) is not None:
+            continue  # one of the two is often a link to the other
+        for number, line in enumerate(view.text(path).splitlines(), start=1):
+            command = line.partition("#")[0]
+            for match in (_SYSCTL_COMMAND.search(command), _ECHO.search(command)):
+                if match:
+                    key = dotted(match["key"]) if match.re is _SYSCTL_COMMAND else match["key"].replace("/", ".")
+                    yield Assignment(key, " ".join(match["value"].split()), path, number, "rc.local")
+
+
+def _values_resolved(made: Sequence[Assignment]) -> Iterator[Assignment]:
+    """TuneD's `>N` (raise only) and `<N` (lower only) with what they come to after the assignments before them."""
+    last: dict[str, str] = {}
+    for item in made:
+        if item.value[:1] in ("<", ">") and item.value[1:].strip().isdecimal():
+            bound, before = int(item.value[1:]), last.get(item.key, "")
+            if before.isdecimal():
+                bound = (max if item.value[0] == ">" else min)(bound, int(before))
+            item = Assignment(item.key, str(bound), item.path, item.line, item.reader)
+        last[item.key] = item.value
+        yield item

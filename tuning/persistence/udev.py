@@ -30,8 +30,9 @@ def disk_match(name: str, udev: Mapping[str, str]) -> str:
 
 
 def interface_match(name: str, udev: Mapping[str, str]) -> str:
+    """Likewise of a network interface. It is renamed after it was added, which is an event of its own: a move."""
     identity = _identity(name, {key: value for key, value in udev.items() if key == "ID_PATH"})
-    return f'ACTION=="add|change", SUBSYSTEM=="net", {identity}'
+    return f'ACTION=="add|change|move", SUBSYSTEM=="net", {identity}'
 
 
 def parse_rules(text: str) -> dict[tuple[str, str], str]:

@@ -1,0 +1,27 @@
+"""What turns swap on at boot besides /etc/fstab and .swap units: zram-generator and dphys-swapfile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from . import HEADER
+
+# Its drop-ins are read in the order of their names, whatever directory they are in: later ones win.
+ZRAM_FILE: Final = "/etc/systemd/zram-generator.conf.d/90-highwater.conf"
+DPHYS_SERVICE: Final = "dphys-swapfile.service"
+_SECTION: Final = re.compile(r"^\s*\[(zram\d+)\]\s*$", re.MULTILINE)
+
+
+def zram_devices(text: str) -> list[str]:
+    """The devices that a file of zram-generator.conf(5) sets up, `zram0` and so on."""
+    return list(dict.fromkeys(_SECTION.findall(text)))
+
+
+def without_zram(present: str | None, devices: Iterable[str]) -> str | None:
+    """Our drop-in with these devices turned off: no host has less memory than a host-memory-limit of 0."""
+    names = sorted({*zram_devices(present or ""), *devices}, key=lambda name: int(name.removeprefix("zram")))
+    if not names:
+        return None
+    return HEADER + "".join(f"\n[{name}]\nhost-memory-limit = 0\n" for name in names)

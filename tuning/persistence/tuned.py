@@ -1,0 +1,94 @@
+"""The active profile of TuneD as its files tell it: it sets kernel settings after the boot's own files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from ..hostfiles import HostFiles
+from .sysctl_d import dotted
+
+_ACTIVE: Final = "/etc/tuned/active_profile"
+_MAIN: Final = "/etc/tuned/tuned-main.conf"
+# Before and since TuneD 2.23; the administrator's own before those that are shipped.
+_PROFILE_DIRECTORIES: Final = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
+_ENABLED: Final = "/etc/systemd/system/multi-user.target.wants"
+_FALSE: Final = frozenset({"0", "false", "no", "off"})
+_ASSIGNMENT: Final = re.compile(r"\s*([^\s=#;\[][^=]*?)\s*=\s*(.*?)\s*$")
+_DEEPEST_INCLUDE: Final = 16
+
+
+@dataclass(frozen=True)
+class ProfileLine:
+    section: str
+    key: str
+    value: str
+    path: str
+    number: int
+
+
+@dataclass(frozen=True)
+class ActiveProfile:
+    name: str
+    reapply_sysctl: bool
+    """TuneD applies sysctl.d once more after its own settings, so that those files win (its default)."""
+    lines: tuple[ProfileLine, ...]
+    """Of the profile and of those that it includes, included ones first."""
+
+    @property
+    def sysctls(self) -> tuple[ProfileLine, ...]:
+        return tuple(line for line in self.lines if line.section == "sysctl")
+
+    @property
+    def others(self) -> Mapping[tuple[str, str], ProfileLine]:
+        """By section and option (`vm`, `transparent_hugepages`): what it sets besides, the last of each."""
+        return MappingProxyType({(line.section, line.key): line for line in self.lines if line.section != "sysctl"})
+
+
+def active_profile(files: HostFiles) -> ActiveProfile | None:
+    """None without TuneD, without a profile, or where its service is not started at boot."""
+    names = (files.read(_ACTIVE).text or "").split()
+    if not names or "tuned.service" not in files.names(_ENABLED):
+        return None
+    lines = tuple(line for name in names for line in _profile(files, name, 0))
+    return ActiveProfile(" ".join(names), _reapplies(files), lines)
+
+
+def _reapplies(files: HostFiles) -> bool:
+    for _, _, key, value in _numbered(files.read(_MAIN).text or ""):
+        if key == "reapply_sysctl":
+            return value.lower() not in _FALSE
+    return True
+
+
+def _profile(files: HostFiles, name: str, depth: int) -> Iterator[ProfileLine]:
+    paths = [f"{directory}/{name}/tuned.conf" for directory in _PROFILE_DIRECTORIES]
+    path = next((path for path in paths if files.exists(path)), None)
+    if path is None or depth > _DEEPEST_INCLUDE or "/" in name:
+        return
+    text = files.locate(path).read_text(encoding="utf-8", errors="replace")
+    own = list(_sections(text, path))
+    for line in own:
+        if line.section == "main" and line.key == "include":
+            for included in re.split(r"[\s,;]+", line.value):
+                yield from _profile(files, included.removeprefix("-"), depth + 1)
+    yield from own
+
+
+def _sections(text: str, path: str) -> Iterator[ProfileLine]:
+    for section, number, key, value in _numbered(text):
+        key = dotted(key) if section == "sysctl" else key
+        yield ProfileLine(section, key, " ".join(value.split()), path, number)
+
+
+def _numbered(text: str) -> Iterator[tuple[str, int, str, str]]:
+    section = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if stripped.startswith("[") and stripped.endswith("]"):
+            section = stripped[1:-1]
+        elif match := _ASSIGNMENT.fullmatch(line):
+            yield section, number, match[1], match[2].strip("\"'")

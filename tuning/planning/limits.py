@@ -1,0 +1,166 @@
+"""What units and logins may use: drop-ins of systemd for the one, limits.d for the other. Neither reaches the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from ..check import sysctl_path
+from ..errors import TuningError
+from ..model import Value
+from ..persistence import limits_d, systemd
+from ..steps import SettingStep
+from .draft import Chosen, Draft
+
+# systemd's own default hard limit since version 240; a lower one would take something away.
+_SYSTEMD_NOFILE_HARD: Final = 524_288
+_NOFILE: Final = "LimitNOFILE"
+_UNLIMITED: Final = ("infinity", "unlimited", "-1")
+
+
+def plan_units(draft: Draft, chosen: Sequence[Chosen]) -> None:
+    """Raises TuningError for a bad name, and for a file limit above `fs.nr_open`: the unit would not start."""
+    if chosen and not draft.facts.files.exists("/etc/systemd"):
+        for item in chosen:
+            _refuse(draft, item, f"{item.knob.id} cannot be set for {item.report.target}: this host has no systemd")
+        return
+    for item in chosen:
+        unit, name = item.report.target, item.knob.unit_property
+        systemd.check_unit(unit)
+        path = systemd.drop_in(unit)
+        present = systemd.parse_drop_in(draft.text(path) or "").get("Service", {}).get(name)
+        if item.report.state == "ok":
+            continue
+        wanted = _unit_value(draft, item, name, present)
+        if wanted is None:
+            continue
+        if wanted == present:
+            draft.warnings.append(_overridden(draft, unit, name, path))
+            continue
+        text = systemd.with_settings(draft.text(path), "Service", {name: wanted})
+        draft.put(path, text, f"limits and weights of {unit}")
+        draft.pending.append(f"{name}={wanted} of {unit}: when it is next started")
+
+
+def plan_logins(draft: Draft, chosen: Sequence[Chosen]) -> None:
+    """Raises TuningError for a bad domain, and for a file limit above `fs.nr_open`: nobody could log in."""
+    domains = draft.options.login_domains
+    for domain in domains:
+        limits_d.check_domain(domain)
+    if not chosen:
+        return
+    if not domains:
+        for item in chosen:
+            if item.knob.id in draft.options.named:
+                raise TuningError(f"{item.knob.id}: name the logins it is for, such as --login '*'")
+        return
+    if not draft.facts.files.exists("/etc/security"):
+        for item in chosen:
+            _refuse(draft, item, f"{item.knob.id} cannot be set for logins: this host has no pam_limits")
+        return
+    present = limits_d.parse_limits(draft.text(limits_d.MANAGED_FILE) or "")
+    wanted: dict[limits_d.Entry, limits_d.Limits] = {}
+    for item in chosen:
+        name = item.knob.id.removeprefix("login.")
+        for domain in domains:
+            entry = limits_d.Entry(domain, name)
+            limits = _login_limits(draft, item, name, present.get(entry))
+            if limits is not None and limits != present.get(entry):
+                wanted[entry] = limits
+    if wanted:
+        text = limits_d.with_limits(draft.text(limits_d.MANAGED_FILE), wanted)
+        draft.put(limits_d.MANAGED_FILE, text, f"limits of logins: {', '.join(domains)}")
+        draft.pending.append(f"limits of {', '.join(domains)}: at the next login")
+
+
+def _unit_value(draft: Draft, item: Chosen, name: str, present: str | None) -> str | None:
+    """The text of a property; None when it cannot be given here."""
+    recommended = item.report.recommended
+    assert recommended is not None
+    if name != _NOFILE:
+        return _at_least(item, present, str(recommended))
+    ceiling = _ceiling(draft, item, recommended)
+    if ceiling is None:
+        return None
+    match = re.fullmatch(r"(\d+)(?::(\d+))?", present or "")
+    soft, hard = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    soft = max(soft, int(recommended))
+    hard = max(soft, hard, _SYSTEMD_NOFILE_HARD)
+    return f"{min(soft, ceiling)}:{min(hard, ceiling)}"
+
+
+def _overridden(draft: Draft, unit: str, name: str, ours: str) -> str:
+    """Our drop-in says it, and yet it is not so: another that is read later says otherwise."""
+    files = draft.facts.files
+    drop_ins = draft.facts.unit(unit).drop_ins
+    later = [path for path in drop_ins if path.rpartition("/")[2] > ours.rpartition("/")[2]]
+    for path in reversed(later):
+        if name in systemd.parse_drop_in(files.read(path).text or "").get("Service", {}):
+            return f"{path} sets {name} after {ours}: it wins; remove that line"
+    return f"{ours} sets {name} of {unit}, and another file wins over it: systemctl cat {unit} shows which"
+
+
+def _login_limits(draft: Draft, item: Chosen, name: str, present: limits_d.Limits | None) -> limits_d.Limits | None:
+    recommended = item.report.recommended
+    assert recommended is not None
+    if str(recommended) in _UNLIMITED:
+        return limits_d.Limits("unlimited", "unlimited")
+    ceiling = _ceiling(draft, item, recommended) if name == "nofile" else None
+    if name == "nofile" and ceiling is None:
+        return None
+    # limits.conf(5) counts memory in KiB.
+    value = int(recommended) // 1024 if item.knob.unit == "bytes" else int(recommended)
+    if item.report.state == "ok" and present is None:
+        return None
+    before = [int(text) if text.isdecimal() else 0 for text in (present or limits_d.Limits("0", "0"))]
+    if present is not None and "unlimited" in present and name != "nofile":
+        return present
+    soft = max(before[0], value)
+    # A login's present hard limit may be higher than ours: writing less would take it away.
+    present_hard = draft.facts.nofile_hard or 0 if name == "nofile" else 0
+    hard = max(soft, before[1], present_hard, _SYSTEMD_NOFILE_HARD if name == "nofile" else 0)
+    if ceiling is not None:
+        soft, hard = min(soft, ceiling), min(hard, ceiling)
+    return limits_d.Limits(str(soft), str(hard))
+
+
+def _at_least(item: Chosen, present: str | None, wanted: str) -> str:
+    """What our own file has already, where it is higher and the knob only raises."""
+    if item.knob.comparison != "at_least" or present is None:
+        return wanted
+    if present in _UNLIMITED:
+        return present
+    return str(max(int(present), int(wanted))) if present.isdecimal() and wanted.isdecimal() else wanted
+
+
+def _ceiling(draft: Draft, item: Chosen, wanted: Value) -> int | None:
+    """The highest file limit that can be given here; None, with a warning, when that is less than what is wanted."""
+    nr_open = _nr_open_after(draft)
+    granted = draft.facts.nofile_hard if draft.facts.can_raise_limits is False else None
+    ceiling = min((bound for bound in (nr_open, granted) if bound is not None), default=2**30)
+    if int(wanted) > ceiling:
+        bound = (
+            f"fs.nr_open {nr_open} allows; choose the knob fs.nr_open as well"
+            if ceiling == nr_open
+            else (f"the hard limit of {granted} here, which this system may not raise")
+        )
+        _refuse(draft, item, f"{item.knob.id} {wanted} is more than {bound}")
+        return None
+    return ceiling
+
+
+def _nr_open_after(draft: Draft) -> int | None:
+    path = sysctl_path("fs.nr_open")
+    for step in draft.live:
+        if isinstance(step, SettingStep) and step.path == path:
+            return int(step.after)
+    text = draft.facts.files.read(path).text
+    return int(text) if text and text.isdecimal() else None
+
+
+def _refuse(draft: Draft, item: Chosen, why: str) -> None:
+    """Raises TuningError for a knob that was named; leaves another out with a warning."""
+    if item.knob.id in draft.options.named:
+        raise TuningError(why)
+    draft.warnings.append(f"left as it is: {why}")

@@ -1,0 +1,187 @@
+"""Settings of /proc/sys and /sys: the writes to the running kernel, and the lines that make them again at boot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from ..catalogue import KNOBS
+from ..check import render, report_on, sysctl_path, value_of
+from ..facts import Facts
+from ..hostfiles import HostFiles, Reading
+from ..model import Knob
+from ..persistence import sysctl_d, tmpfiles, udev
+from ..persistence.precedence import Assignment, Boot, simulate_boot
+from ..steps import SettingStep
+from .draft import Chosen, Draft
+
+_DISKS: Final = "/sys/block/"
+_INTERFACES: Final = "/sys/class/net/"
+
+
+def plan(draft: Draft, chosen: Sequence[Chosen]) -> None:
+    """Raises TuningError when one of our files cannot be read."""
+    draft.live += [_step(draft.facts, item) for item in chosen if item.report.state == "differs"]
+    if not draft.options.keep:
+        return
+    _keep_sysctls(draft, [item for item in chosen if item.knob.persistence == "sysctl.d"])
+    _keep_on_devices(draft, [item for item in chosen if item.knob.persistence == "udev rule"])
+    _keep_on_host(draft, [item for item in chosen if item.knob.persistence == "tmpfiles.d"])
+    for item in chosen:
+        kept = item.knob.persistence in ("sysctl.d", "udev rule", "tmpfiles.d")
+        if item.report.state == "differs" and not kept:
+            draft.pending.append(f"{_name(item)} lasts until the next boot: no file of this program keeps it")
+
+
+def path_of(item: Chosen) -> str:
+    return item.knob.path.format(target=item.report.target)
+
+
+def wanted_text(facts: Facts, item: Chosen) -> str:
+    """What to write, with the numbers of the file that the knob does not govern kept."""
+    assert item.report.recommended is not None
+    return render(item.knob, item.report.recommended, value_of(facts.files.read(path_of(item)).text or ""))
+
+
+def _step(facts: Facts, item: Chosen) -> SettingStep:
+    path = path_of(item)
+    twin = sysctl_path(item.knob.twin) if item.knob.twin else None
+    return SettingStep(
+        knob_id=item.knob.id,
+        target=item.report.target,
+        path=path,
+        before=value_of(facts.files.read(path).text or ""),
+        after=wanted_text(facts, item),
+        twin_path=twin,
+        twin_before=value_of(facts.files.read(twin).text or "") if twin else None,
+    )
+
+
+def _keep_sysctls(draft: Draft, chosen: Sequence[Chosen]) -> None:
+    ours = sysctl_d.MANAGED_FILE
+    present = sysctl_d.parse_settings(draft.text(ours) or "")
+    without_us = simulate_boot(draft.facts.files, {ours: None})
+    lines: dict[str, str] = {}
+    for item in chosen:
+        key, twin = item.knob.id, item.knob.twin
+        if key in present and _good_with(draft, item, {key: present[key]}):
+            if twin in present:
+                lines[key] = present[key]  # written once more, so that the other member of the pair goes
+        elif key in present or not _good_at_boot(draft, item, without_us, present.get(twin or "")):
+            lines[key] = wanted_text(draft.facts, item)
+    if lines:
+        comments = {knob.id: f"{knob.title}. Why: highwater tune explain {knob.id}" for knob in KNOBS}
+        draft.put(ours, sysctl_d.with_settings(draft.text(ours), lines, comments), "kernel settings at boot")
+    boot = simulate_boot(draft.facts.files, {ours: draft.text(ours)})
+    for item in chosen:
+        winner = boot.winner(item.knob.id)
+        if winner is not None and winner.path != ours and not _good_with(draft, item, {winner.key: winner.value}):
+            draft.warnings.append(overridden(winner))
+
+
+def _good_with(draft: Draft, item: Chosen, settings: Mapping[str, str]) -> bool:
+    """Whether the knob would be as recommended once these sysctls are set (a pair's other member is then 0)."""
+    read = _reader(draft.facts, {sysctl_path(key): value for key, value in settings.items()}, item.knob)
+    return _judged(draft, item, read)
+
+
+def _good_at_boot(draft: Draft, item: Chosen, boot: Boot, twin_of_ours: str | None) -> bool:
+    """Whether a boot without a line of ours makes the knob as recommended: by another file, or by the kernel's default.
+
+    The default is what was there before our first change; without such a record, what is there now.
+    """
+    if twin_of_ours is not None and item.knob.twin is not None:
+        return _good_with(draft, item, {item.knob.twin: twin_of_ours})
+    winner = boot.winner(item.knob.id)
+    if winner is not None:
+        return _good_with(draft, item, {winner.key: winner.value})
+    originals = draft.options.originals
+
+    def read(path: str) -> Reading:
+        return Reading(originals[path]) if path in originals else draft.facts.files.read(path)
+
+    return _judged(draft, item, read)
+
+
+def _judged(draft: Draft, item: Chosen, read: Callable[[str], Reading]) -> bool:
+    accepted = draft.options.accepted
+    report = report_on(item.knob, draft.facts, draft.workload, item.report.target, read, accepted)
+    return report.state == "ok"
+
+
+def _reader(facts: Facts, texts: Mapping[str, str], knob: Knob) -> Callable[[str], Reading]:
+    pair = [sysctl_path(key) for key in (knob.id, knob.twin) if key]
+
+    def read(path: str) -> Reading:
+        if path in texts:
+            return Reading(texts[path])
+        return Reading("0") if knob.twin and path in pair else facts.files.read(path)
+
+    return read
+
+
+def overridden(winner: Assignment) -> str:
+    return (
+        f"{winner.where} sets {winner.key} = {winner.value} ({winner.reader}) after {sysctl_d.MANAGED_FILE}: "
+        "it wins at the next boot; remove that line"
+    )
+
+
+def _keep_on_devices(draft: Draft, chosen: Sequence[Chosen]) -> None:
+    present = udev.parse_rules(draft.text(udev.MANAGED_FILE) or "")
+    rules: list[udev.Rule] = []
+    for item in chosen:
+        match, attribute = device_rule(draft.facts, path_of(item))
+        if _line_needed(draft, item, present.get((match, attribute))):
+            rules.append(udev.Rule(match, attribute, wanted_text(draft.facts, item)))
+    if rules:
+        text = udev.with_rules(draft.text(udev.MANAGED_FILE), rules)
+        draft.put(udev.MANAGED_FILE, text, "settings of devices whenever they appear")
+
+
+def _keep_on_host(draft: Draft, chosen: Sequence[Chosen]) -> None:
+    present = tmpfiles.parse_writes(draft.text(tmpfiles.MANAGED_FILE) or "")
+    writes = {
+        path_of(item): wanted_text(draft.facts, item)
+        for item in chosen
+        if _line_needed(draft, item, present.get(path_of(item)))
+    }
+    if writes:
+        text = tmpfiles.with_writes(draft.text(tmpfiles.MANAGED_FILE), writes)
+        draft.put(tmpfiles.MANAGED_FILE, text, "settings of /sys at boot")
+
+
+def _line_needed(draft: Draft, item: Chosen, present: str | None) -> bool:
+    """Whether our file needs a line for a setting of /sys that has `present` there now."""
+    path = path_of(item)
+    if present is None:
+        present = draft.options.originals.get(path)
+        if present is None:
+            return item.report.state == "differs"
+    text = present
+
+    def read(name: str) -> Reading:
+        return Reading(text) if name == path else draft.facts.files.read(name)
+
+    return not _judged(draft, item, read)
+
+
+def device_rule(facts: Facts, path: str) -> tuple[str, str]:
+    """The udev match of the device that a path of /sys belongs to, and the path below the device."""
+    folder = _INTERFACES if path.startswith(_INTERFACES) else _DISKS
+    name, _, attribute = path.removeprefix(folder).partition("/")
+    if folder == _INTERFACES:
+        return udev.interface_match(name, _udev_of_interface(facts.files, name)), attribute
+    device = facts.block_device(name)
+    return udev.disk_match(name, device.udev if device else {}), attribute
+
+
+def _udev_of_interface(files: HostFiles, name: str) -> dict[str, str]:
+    """What udev's database has of a network interface, in which it is `n` and its index."""
+    index = files.read(f"/sys/class/net/{name}/ifindex").text
+    lines = (files.read(f"/run/udev/data/n{index}").text or "").splitlines()
+    return dict(line[2:].split("=", 1) for line in lines if line.startswith("E:") and "=" in line)
+
+
+def _name(item: Chosen) -> str:
+    return f"{item.knob.id} of {item.report.target}" if item.report.target else item.knob.id
