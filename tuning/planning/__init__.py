@@ -48,7 +48,8 @@ def make_plan(facts: Facts, workload: Workload, knobs: Sequence[Knob], options: 
         raise TuningError("; ".join([*problems, "leave out what this host cannot set (--skip)"]))
     settings.plan(draft, [item for item in chosen if item.knob.mechanism in ("sysctl", "sysfs")])
     mounts.plan(draft, [item for item in chosen if item.knob.mechanism == "mount"])
-    swap.plan(draft, [item for item in chosen if item.knob.mechanism == "swap"])
+    if not options.keep_swap:
+        swap.plan(draft, [item for item in chosen if item.knob.mechanism == "swap"])
     if options.keep:
         without_swap = any(isinstance(step, SwapOffStep) for step in draft.live)
         units = [item for item in chosen if item.knob.mechanism == "unit"]

@@ -23,6 +23,7 @@ class PlanOptions:
     accepted: ids of the knobs whose trade (of durability, of safety) somebody accepted by name; others are left alone.
     keep: also over a reboot; without it the running system alone is changed, as a benchmark does for a while.
     login_domains: users, @groups or * of limits.conf(5) for the knobs of logins.
+    keep_swap: leave swap on; the knob unit.memory_swap_max keeps the workload's units out of it instead.
     originals: texts of settings from before our first change, by path, as `engine.originals` tells them: what is good
     only because of us needs its line.
     """
@@ -31,6 +32,7 @@ class PlanOptions:
     accepted: frozenset[str] = frozenset()
     keep: bool = True
     login_domains: tuple[str, ...] = ()
+    keep_swap: bool = False
     originals: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
 

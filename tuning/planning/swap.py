@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 from ..facts import Swap, SwapSource
 from ..persistence import fstab, swap, systemd
 from ..steps import SwapOffStep
