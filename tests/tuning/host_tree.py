@@ -63,7 +63,7 @@ def make_host(
     write(root, "/proc/cpuinfo", "processor : 0\nmodel name : Example CPU\nflags : fpu tsc\n")
     write(root, "/proc/self/cgroup", "0::/\n")
     write(root, "/proc/self/limits", f"Limit Soft Hard Units\nMax open files {nofile[0]} {nofile[1]} files\n")
-    write(root, "/proc/self/status", f"Name: cat\nCapBnd: {capabilities}\n")
+    write(root, "/proc/self/status", f"Name: cat\nCapEff: {capabilities}\nCapBnd: {capabilities}\n")
     write(root, "/proc/sys/kernel/osrelease", f"{kernel}\n")
     write(root, "/proc/sys/kernel/random/boot_id", "0c1a3a6e-0000-4000-8000-000000000001\n")
     for key, value in {**SYSCTLS, **(sysctls or {})}.items():

@@ -85,7 +85,7 @@ def collect_from(files: HostFiles) -> Facts:
     processors = read_processors(reader)
     group = read_control_group(reader, mounts)
     release, version = read_kernel(reader)
-    effective_capabilities, can_raise_limits = read_capabilities(reader)
+    effective_capabilities, bounding_capabilities = read_capabilities(reader)
     namespaces = read_namespaces(reader)
     interrupt_names = read_interrupt_names(reader)
     interfaces = read_network_interfaces(reader, interrupt_names)
@@ -114,7 +114,7 @@ def collect_from(files: HostFiles) -> Facts:
         tcp_ext=read_tcp_ext(reader),
         limits=read_limits(reader),
         effective_capabilities=effective_capabilities,
-        can_raise_limits=can_raise_limits,
+        bounding_capabilities=bounding_capabilities,
         control_group=group,
         namespaces=namespaces,
         container=read_container(reader, namespaces),

@@ -34,6 +34,7 @@ InterfaceKind = Literal["physical", "virtio", "bond", "bridge", "vlan", "veth", 
 SwapForm = Literal["fstab", "systemd", "zram-generator", "dphys-swapfile"]
 CgroupVersion = Literal["v1", "v2", "hybrid"]
 
+_CAP_SYS_RESOURCE: Final = 24
 # The kernel's own views, which say nothing about where a log can be kept.
 _PSEUDO_FILESYSTEMS: Final = frozenset(
     {"autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs"}
@@ -286,8 +287,8 @@ class Facts:
     """Of this process: nofile, nproc, memlock (bytes)."""
     effective_capabilities: int | None = None
     """CapEff of this process, a bit for each of capabilities(7)."""
-    can_raise_limits: bool | None = None
-    """Whether root can have CAP_SYS_RESOURCE here; without it (many containers) no hard limit can be raised."""
+    bounding_capabilities: int | None = None
+    """CapBnd: what root can have here at all."""
     control_group: ControlGroup = ControlGroup()
     namespaces: Namespaces = Namespaces()
     container: str | None = None
@@ -300,6 +301,13 @@ class Facts:
     @property
     def cpu_count(self) -> int | None:
         return len(self.cpus_online) or None
+
+    @property
+    def can_raise_limits(self) -> bool | None:
+        """Whether root can have CAP_SYS_RESOURCE here; without it (many containers) no hard limit can be raised."""
+        if self.bounding_capabilities is None:
+            return None
+        return bool(self.bounding_capabilities >> _CAP_SYS_RESOURCE & 1)
 
     @property
     def cgroup_version(self) -> CgroupVersion | None:

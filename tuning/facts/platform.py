@@ -12,7 +12,6 @@ from .units import Limit, parse_limits
 # Inode numbers of the namespaces that the kernel itself makes: PROC_*_INIT_INO of include/linux/proc_ns.h.
 _INITIAL_PID: Final = "pid:[4026531836]"
 _INITIAL_USER: Final = "user:[4026531837]"
-CAP_SYS_RESOURCE: Final = 24
 # Debian has a folder of libraries per architecture.
 _SYSTEMD_LIBRARIES: Final = (
     "/usr/lib/systemd",
@@ -66,14 +65,11 @@ def read_limits(reader: Reader) -> dict[str, Limit]:
     return limits
 
 
-def read_capabilities(reader: Reader) -> tuple[int | None, bool | None]:
-    """Effective capabilities of this process as bits, and whether root can have CAP_SYS_RESOURCE here."""
-    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", reader.optional("/proc/self/status") or "", re.MULTILINE)
-    bounding = reader.match("can_raise_limits", "/proc/self/status", r"^CapBnd:\s*([0-9a-f]+)$")
-    return (
-        int(effective[1], 16) if effective else None,
-        bool(int(bounding, 16) >> CAP_SYS_RESOURCE & 1) if bounding else None,
-    )
+def read_capabilities(reader: Reader) -> tuple[int | None, int | None]:
+    """The effective and the bounding set of this process, a bit for each of capabilities(7)."""
+    effective = reader.match("effective_capabilities", "/proc/self/status", r"^CapEff:\s*([0-9a-f]+)$")
+    bounding = reader.match("bounding_capabilities", "/proc/self/status", r"^CapBnd:\s*([0-9a-f]+)$")
+    return int(effective, 16) if effective else None, int(bounding, 16) if bounding else None
 
 
 def read_namespaces(reader: Reader) -> Namespaces:
