@@ -5,22 +5,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ..errors import TuningError, nearest_match
 from ..model import Knob
-from . import disks, kernel, limits, memory, network, processor, storage
+from . import disks, kernel, limits, memory, network, processor, storage, units
 
 KNOBS: Final[tuple[Knob, ...]] = (
     *memory.KNOBS,
     *limits.KNOBS,
+    *units.KNOBS,
     *network.KNOBS,
     *storage.KNOBS,
     *disks.KNOBS,
     *processor.KNOBS,
     *kernel.KNOBS,
 )
+
+ROWS: Final[Mapping[int, tuple[str, ...]]] = {
+    **memory.ROWS,
+    **limits.ROWS,
+    **units.ROWS,
+    **kernel.ROWS,
+}
+"""The settings of a broker's host that were surveyed, by number, and the knobs that each became."""
 
 _BY_ID: Final = {knob.id: knob for knob in KNOBS}
 

@@ -46,4 +46,56 @@ SAPTUNE: Final = Source("SUSE, saptune (SAP Note 2382421)", "https://github.com/
 SYSTEMD_EXEC: Final = Source(
     "systemd.exec(5)", "https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html"
 )
+KERNEL_KERNEL: Final = Source(
+    "Linux kernel: /proc/sys/kernel", "https://docs.kernel.org/admin-guide/sysctl/kernel.html"
+)
+KERNEL_KSM: Final = Source("Linux kernel: Kernel Samepage Merging", "https://docs.kernel.org/admin-guide/mm/ksm.html")
+KERNEL_CGROUP: Final = Source("Linux kernel: Control Group v2", "https://docs.kernel.org/admin-guide/cgroup-v2.html")
+KERNEL_MEMORY_POLICY: Final = Source(
+    "Linux kernel: NUMA Memory Policy", "https://docs.kernel.org/admin-guide/mm/numa_memory_policy.html"
+)
+KERNEL_SCALING: Final = Source(
+    "Linux kernel: Scaling in the Linux Networking Stack", "https://docs.kernel.org/networking/scaling.html"
+)
+SYSTEMD_RESOURCES: Final = Source(
+    "systemd.resource-control(5)",
+    "https://www.freedesktop.org/software/systemd/man/latest/systemd.resource-control.html",
+)
+PAM_LIMITS: Final = Source("limits.conf(5)", "https://man7.org/linux/man-pages/man5/limits.conf.5.html")
+CORE: Final = Source("core(5)", "https://man7.org/linux/man-pages/man5/core.5.html")
+IO_URING_REGISTER: Final = Source(
+    "io_uring_register(2)", "https://man7.org/linux/man-pages/man2/io_uring_register.2.html"
+)
+ELASTIC_SWAP: Final = Source(
+    "Elasticsearch 8.17: Disable swapping",
+    "https://www.elastic.co/guide/en/elasticsearch/reference/8.17/setup-configuration-memory.html",
+)
+ELASTIC_THREADS: Final = Source(
+    "Elasticsearch 8.17: Maximum number of threads check",
+    "https://www.elastic.co/guide/en/elasticsearch/reference/8.17/max-number-threads-check.html",
+)
+DATASTAX: Final = Source(
+    "DataStax, Apache Cassandra 2.0: Recommended production settings",
+    "https://docs.datastax.com/en/cassandra/2.0/cassandra/install/installRecommendSettings.html",
+)
+SCYLLA: Final = Source(
+    "ScyllaDB, sysctl.d of the package", "https://github.com/scylladb/scylladb/tree/master/dist/common/sysctl.d"
+)
+MONGODB_THP: Final = Source(
+    "MongoDB 8.0: TCMalloc performance", "https://www.mongodb.com/docs/manual/administration/tcmalloc-performance/"
+)
+MONGODB_NOTES: Final = Source(
+    "MongoDB: Production notes", "https://www.mongodb.com/docs/manual/administration/production-notes/"
+)
+REDPANDA_ANSIBLE: Final = Source(
+    "Redpanda, Ansible collection, role sysctl_setup",
+    "https://github.com/redpanda-data/redpanda-ansible-collection/tree/main/roles/sysctl_setup",
+)
+FEDORA_MAP_COUNT: Final = Source(
+    "Fedora 39 change: vm.max_map_count", "https://fedoraproject.org/wiki/Changes/IncreaseVmMaxMapCount"
+)
+SAPTUNE_HANA: Final = Source(
+    "SUSE, saptune (SAP Note 2684254)",
+    "https://github.com/SUSE/saptune/blob/main/ospackage/usr/share/saptune/notes/2684254",
+)
 KAFKA_NOTES: Final = Source("Apache Kafka lecture notes behind this project", "")
