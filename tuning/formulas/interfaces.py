@@ -22,12 +22,12 @@ _JUMBO_MTU: Final = 9000
 # How drivers name the interrupt of a queue, with its number: eth0-TxRx-3, ens5-Tx-Rx-0, mlx5_comp3@pci:…,
 # virtio2-input.0. Their other interrupts (config, async, event, control) carry no packets.
 _QUEUE_INTERRUPT: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?:tx-?rx|rx-?tx|rx|tx|input|output|comp|queue|fp|q)[-._ ]?(\d+)", re.IGNORECASE
+    r"(?<![a-z0-9])(?:tx-?rx|rx-?tx|rx|tx|input|output|comp|queue|fp|q)[-._ ]?(\d+)", re.IGNORECASE
 )
 
 
 def receive_steering(facts: Facts, _workload: Workload, target: str) -> Target | NotApplicable:
-    """All CPUs near the interface where it has fewer receive queues than these; none where there is a queue for each."""
+    """All CPUs near the interface where it has fewer receive queues than these; none where each has a queue."""
     found = queue_of(facts, target)
     if found is None:
         return _no_such_queue(target)
