@@ -99,3 +99,64 @@ SAPTUNE_HANA: Final = Source(
     "https://github.com/SUSE/saptune/blob/main/ospackage/usr/share/saptune/notes/2684254",
 )
 KAFKA_NOTES: Final = Source("Apache Kafka lecture notes behind this project", "")
+
+# Storage, disks, network and processors
+KERNEL_XFS: Final = Source("Linux kernel: XFS", "https://docs.kernel.org/admin-guide/xfs.html")
+KERNEL_BLOCK: Final = Source(
+    "Linux kernel ABI: /sys/block", "https://www.kernel.org/doc/Documentation/ABI/stable/sysfs-block"
+)
+KERNEL_BDI: Final = Source(
+    "Linux kernel ABI: /sys/class/bdi", "https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-bdi"
+)
+KERNEL_SCALING: Final = Source(
+    "Linux kernel: Scaling in the Linux Networking Stack", "https://docs.kernel.org/networking/scaling.html"
+)
+KERNEL_CONNTRACK: Final = Source(
+    "Linux kernel: /proc/sys/net/netfilter", "https://docs.kernel.org/networking/nf_conntrack-sysctl.html"
+)
+KERNEL_IRQ: Final = Source("Linux kernel: SMP IRQ affinity", "https://docs.kernel.org/core-api/irq/irq-affinity.html")
+KERNEL_CPUFREQ: Final = Source(
+    "Linux kernel: CPU Performance Scaling", "https://docs.kernel.org/admin-guide/pm/cpufreq.html"
+)
+KERNEL_CPUIDLE: Final = Source(
+    "Linux kernel: CPU Idle Time Management", "https://docs.kernel.org/admin-guide/pm/cpuidle.html"
+)
+KERNEL_TIMEKEEPING: Final = Source(
+    "Linux kernel: Clock sources, clock events, sched_clock() and delay timers",
+    "https://docs.kernel.org/timers/timekeeping.html",
+)
+KERNEL_PARAMETERS: Final = Source(
+    "Linux kernel: command-line parameters", "https://docs.kernel.org/admin-guide/kernel-parameters.html"
+)
+KERNEL_TW_RECYCLE: Final = Source(
+    "Linux commit 4396e46187ca: tcp_tw_recycle removed",
+    "https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/commit/"
+    "?id=4396e46187ca5070219b81773c4e65088dac50cc",
+)
+KERNEL_SCHED_DEBUG: Final = Source(
+    "Linux commit 8a99b6833c88: scheduler sysctls moved to debugfs",
+    "https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/commit/"
+    "?id=8a99b6833c884fa0e7919030d93fecedc69fc625",
+)
+MKE2FS: Final = Source("mke2fs(8)", "https://man7.org/linux/man-pages/man8/mke2fs.8.html")
+FSTAB: Final = Source("fstab(5)", "https://man7.org/linux/man-pages/man5/fstab.5.html")
+FSTRIM: Final = Source("fstrim(8)", "https://man7.org/linux/man-pages/man8/fstrim.8.html")
+ETHTOOL: Final = Source("ethtool(8)", "https://man7.org/linux/man-pages/man8/ethtool.8.html")
+TCP_MANUAL: Final = Source("tcp(7)", "https://man7.org/linux/man-pages/man7/tcp.7.html")
+ALLEGRO: Final = Source(
+    "Allegro: Unlocking Kafka's Potential: Tackling Tail Latency with eBPF",
+    "https://blog.allegro.tech/2024/03/kafka-performance-analysis.html",
+)
+PERFTUNE: Final = Source(
+    "ScyllaDB, Seastar's perftune.py", "https://github.com/scylladb/seastar/blob/master/scripts/perftune.py"
+)
+PYPERF: Final = Source("pyperf: Tune the system for benchmarks", "https://pyperf.readthedocs.io/en/latest/system.html")
+IRQBALANCE: Final = Source("irqbalance", "https://github.com/Irqbalance/irqbalance")
+BPFTUNE: Final = Source("Oracle, bpftune", "https://github.com/oracle/bpftune")
+REDPANDA_ANSIBLE: Final = Source(
+    "Redpanda, Ansible collection", "https://github.com/redpanda-data/redpanda-ansible-collection"
+)
+ELASTIC_RETRIES: Final = Source(
+    "Elasticsearch 8.17: TCP retransmission timeout",
+    "https://www.elastic.co/guide/en/elasticsearch/reference/8.17/system-config-tcpretries.html",
+)
