@@ -1,14 +1,123 @@
-"""Knobs of file systems and their mounts."""
+"""Knobs of file systems and their mounts, for each data directory.
+
+The value of a mount knob is the mount option itself.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from ..formulas import storage as formulas
-from ..model import Authority, Knob
+from ..model import Authority, Knob, Lifetime
 from . import capability, sources
 
 KNOBS: Final[tuple[Knob, ...]] = (
+    Knob(
+        id="storage.layout",
+        title="How the data directories lie on disks",
+        group="storage",
+        mechanism="advice",
+        path="lsblk",
+        unit="",
+        scope="mount",
+        comparison="equal",
+        recommend=formulas.storage_layout,
+        reason="Replication keeps the copies already; RAID pays for them again with every write.",
+        detail="With one directory for each disk a broker loses the partitions of one disk when that disk fails, and "
+        "others have their copies. RAID 5 and 6 read before they write, RAID 0 and volumes over several disks lose "
+        "everything with any one of them, and a rebuild takes the disks' time for hours. RAID 10 is the choice where "
+        "a single big volume is needed.",
+        authorities=(
+            Authority(
+                "Apache Kafka", "directories on disks of their own; RAID costs write throughput", sources.KAFKA_OS
+            ),
+        ),
+        sources=(sources.KAFKA_OS,),
+        risk="high",
+        risk_text="Partitions are spread over the disks by number, not by size: one disk can fill before the others.",
+        persistence="file system",
+        capability=capability.MAKE,
+        observe=formulas.observe_layout,
+    ),
+    Knob(
+        id="filesystem.type",
+        title="File system of the data directories",
+        group="storage",
+        mechanism="advice",
+        path="/proc/self/mountinfo",
+        unit="",
+        scope="mount",
+        comparison="equal",
+        recommend=formulas.filesystem_type,
+        reason="A file system that copies on write, or a network between, takes from a log what its pattern gives.",
+        detail="Both ext4 and XFS append to preallocated extents with little journal traffic. Those who measured both "
+        "under Kafka found XFS to have the shorter tails: its journal does not hold up writers while it commits. ext4 "
+        "with fast commits comes close. The difference depends on kernel and load, so compare on a spare disk.",
+        authorities=(
+            Authority("Apache Kafka", "XFS: 160 ms of local time, ext4 at best 250 ms", sources.KAFKA_OS),
+            Authority("Allegro", "XFS: 82 % fewer slow produce requests than with ext4", sources.ALLEGRO),
+            Authority("Redpanda rpk check", "XFS", sources.REDPANDA),
+            Authority("TiUP", "ext4 or XFS", sources.TIUP),
+        ),
+        sources=(sources.KAFKA_OS, sources.ALLEGRO, sources.KERNEL_EXT4, sources.KERNEL_XFS),
+        risk="high",
+        risk_text="Changing it means making a new file system: what is on the disk is gone.",
+        persistence="file system",
+        capability=capability.MAKE,
+        observe=formulas.observe_filesystem_type,
+    ),
+    Knob(
+        id="filesystem.mkfs_options",
+        title="Options with which an ext4 file system is made",
+        group="storage",
+        mechanism="advice",
+        path="dumpe2fs -h DEVICE",
+        unit="",
+        scope="mount",
+        comparison="equal",
+        recommend=formulas.mkfs_options,
+        reason="5 % of each disk is kept for root, and the journal writes more than it has to.",
+        detail="-m 0 gives the blocks reserved for root back, which a disk of segments does not need; fast_commit "
+        "(Linux 5.10) logs small changes of metadata in short form; stride and stripe_width align writes with a RAID's "
+        "chunks. For a benchmark -E lazy_itable_init=0,lazy_journal_init=0 finishes the making at once instead of in "
+        "the background of the first hours. tune2fs can set -m 0 and fast_commit on an unmounted file system later.",
+        authorities=(
+            Authority("mke2fs default", "5 % reserved, no fast_commit", sources.MKE2FS),
+            Authority("Apache Kafka", "fast_commit", sources.KAFKA_OS),
+        ),
+        sources=(sources.MKE2FS, sources.KERNEL_EXT4, sources.KAFKA_OS),
+        risk="high",
+        risk_text="mkfs destroys what is on the device; a kernel older than 5.10 cannot recover a fast commit.",
+        persistence="file system",
+        capability=capability.MAKE,
+        observe=formulas.observe_mkfs_options,
+    ),
+    Knob(
+        id="mount.fstab_source",
+        title="How /etc/fstab names the data disk",
+        group="storage",
+        mechanism="mount",
+        path="/etc/fstab",
+        unit="",
+        scope="mount",
+        comparison="equal",
+        recommend=formulas.fstab_source,
+        reason="Disks are named in the order they are found: after a reboot sdb may be another one.",
+        detail="A UUID belongs to the file system itself. Beside it x-systemd.device-timeout= says how long a boot "
+        "waits for a slow disk; nofail has no place on a data disk, as a broker would start on the empty directory "
+        "below the mount point and fetch everything again.",
+        authorities=(
+            Authority("fstab(5)", "UUID= or LABEL=", sources.FSTAB),
+            Authority("Redpanda Ansible collection", "UUID=", sources.REDPANDA_ANSIBLE),
+        ),
+        sources=(sources.FSTAB,),
+        risk="high",
+        risk_text="A wrong line in /etc/fstab can stop the next boot.",
+        persistence="fstab",
+        capability=capability.MOUNT,
+        only_if_named="a line that somebody wrote is replaced, and a mistake in it stops the next boot",
+        observe=formulas.observe_fstab_source,
+    ),
     Knob(
         id="mount.noatime",
         title="No access times on the data directory's mount",
@@ -32,5 +141,167 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk_text="Programs that look for files by last use find none.",
         persistence="fstab",
         capability=capability.MOUNT,
+        observe=formulas.observe_atime,
+    ),
+    Knob(
+        id="mount.discard",
+        title="No discarding of blocks with every deletion",
+        group="storage",
+        mechanism="mount",
+        path="/proc/self/mountinfo",
+        unit="",
+        scope="mount",
+        comparison="equal",
+        recommend=formulas.mount_discard,
+        reason="Retention deletes a gigabyte at a time; telling the device of it at once stalls what is written then.",
+        detail="The device is told in one go, when there is little to do, by fstrim.timer. Virtual disks that give "
+        "space back to their host may want discard all the same: then the stalls are the price.",
+        authorities=(
+            Authority("kernel default", "nodiscard", sources.KERNEL_EXT4),
+            Authority("Linux kernel: XFS", "fstrim instead, as discard can cost much", sources.KERNEL_XFS),
+            Authority("Redpanda rpk", "fstrim.timer", sources.REDPANDA),
+        ),
+        sources=(sources.KERNEL_XFS, sources.KERNEL_EXT4, sources.FSTRIM),
+        risk="low",
+        risk_text="Without fstrim.timer a flash device slows down as it loses sight of its free blocks.",
+        persistence="fstab",
+        capability=capability.MOUNT,
+        observe=formulas.observe_discard,
+    ),
+    Knob(
+        id="mount.delalloc",
+        title="Delayed allocation of ext4",
+        group="storage",
+        mechanism="mount",
+        path="/proc/self/mountinfo",
+        unit="",
+        scope="mount",
+        comparison="equal",
+        recommend=formulas.delayed_allocation,
+        reason="Without it blocks are chosen write by write, and a segment lies on the disk in pieces.",
+        detail="It is ext4's default: blocks are chosen when data is written back, in large extents. Advice for "
+        "databases that write small synced pages turns it off; a log gains from it, at the price of some jitter.",
+        authorities=(
+            Authority("kernel default", "delalloc", sources.KERNEL_EXT4),
+            Authority("Apache Kafka", "delalloc", sources.KAFKA_OS),
+            Authority("TiUP", "nodelalloc", sources.TIUP),
+        ),
+        sources=(sources.KAFKA_OS, sources.KERNEL_EXT4),
+        risk="low",
+        risk_text="What was written and not yet synced is lost at a power cut, as with any page cache.",
+        persistence="fstab",
+        capability=capability.MOUNT,
+        observe=formulas.observe_delayed_allocation,
+    ),
+    Knob(
+        id="mount.barrier",
+        title="Flushes of the disk's cache by the file system",
+        group="storage",
+        mechanism="mount",
+        path="/proc/self/mountinfo",
+        unit="",
+        scope="mount",
+        comparison="equal",
+        recommend=formulas.write_barrier,
+        reason="Without flushes a power cut loses what was synced, and can damage the file system itself.",
+        detail="nobarrier is safe only where every cache below outlives a power cut, and there the flush costs next to "
+        "nothing anyway. XFS has had no such option since Linux 4.19, and mounting it with one fails.",
+        authorities=(
+            Authority("kernel default", "barrier", sources.KERNEL_EXT4),
+            Authority("SAP Notes for SLES 15", "no barrier options on XFS", sources.SAPTUNE),
+        ),
+        sources=(sources.KERNEL_EXT4, sources.KERNEL_XFS),
+        risk="critical",
+        risk_text="On a controller that takes flushes literally, syncing becomes as slow as the disk is.",
+        persistence="fstab",
+        capability=capability.MOUNT,
+        observe=formulas.observe_barrier,
+    ),
+    Knob(
+        id="mount.data_writeback",
+        title="ext4 without an order between data and metadata",
+        group="storage",
+        mechanism="mount",
+        path="/proc/self/mountinfo",
+        unit="",
+        scope="mount",
+        comparison="equal",
+        recommend=formulas.data_writeback,
+        reason="With data=ordered a commit of the journal waits for data to reach the disk, and writers wait for it.",
+        detail="Kafka checks the unflushed end of its logs after a crash, so that it can bear wrong bytes there; other "
+        "files on the same mount cannot. fast_commit and XFS shorten the same waits without the trade.",
+        authorities=(
+            Authority("kernel default", "data=ordered", sources.KERNEL_EXT4),
+            Authority("Apache Kafka", "data=writeback, unsafe when several brokers fail at once", sources.KAFKA_OS),
+        ),
+        sources=(sources.KAFKA_OS, sources.KERNEL_EXT4),
+        risk="high",
+        risk_text="After a crash files may hold old blocks of other files in their new part.",
+        persistence="fstab",
+        capability=capability.MOUNT,
+        only_if_named="durability: after a crash files may hold old blocks of other files in their new part",
+        observe=formulas.observe_data_mode,
+    ),
+    Knob(
+        id="mount.commit",
+        title="How often ext4 commits its journal",
+        group="storage",
+        mechanism="mount",
+        path="/proc/self/mountinfo",
+        unit="",
+        scope="mount",
+        comparison="equal",
+        recommend=formulas.journal_commit,
+        reason="Every commit holds up writers for a moment; the default has one every 5 s.",
+        detail="What was synced is safe whatever the interval. It bounds only how much of what nobody synced, the "
+        "creation of segments included, a crash takes.",
+        authorities=(
+            Authority("kernel default", "commit=5", sources.KERNEL_EXT4),
+            Authority("Apache Kafka", "higher for throughput, lower for less loss", sources.KAFKA_OS),
+        ),
+        sources=(sources.KERNEL_EXT4, sources.KAFKA_OS),
+        risk="medium",
+        risk_text="A crash costs up to that many seconds of metadata that nobody synced.",
+        persistence="fstab",
+        capability=capability.MOUNT,
+        only_if_named="durability: a crash may cost 30 s of unsynced metadata instead of 5",
+        observe=formulas.observe_commit,
+    ),
+    Knob(
+        id="mount.nobh",
+        title="ext4 without buffer heads",
+        group="storage",
+        mechanism="advice",
+        path="/proc/self/mountinfo",
+        unit="",
+        scope="mount",
+        comparison="equal",
+        recommend=formulas.buffer_heads,
+        reason="Copied from tuning guide to tuning guide, and without any effect.",
+        detail="The option left ordering to the page cache in data=writeback mode. Kernels still accept the word, so "
+        "that old fstab lines mount, and do nothing with it.",
+        authorities=(Authority("Apache Kafka, older documentation", "nobh", sources.KAFKA_OS),),
+        sources=(sources.KERNEL_EXT4,),
+        risk="low",
+        risk_text="None: it does nothing.",
+        persistence="nothing",
+        capability=capability.MOUNT,
+        # fs/ext4/super.c has it among the removed options from 3.4 on at the latest.
+        lifetime=Lifetime(removed=(3, 4), text="ext4 accepts the word and ignores it; leave it out of /etc/fstab"),
+        observe=formulas.observe_buffer_heads,
     ),
 )
+
+ROWS: Final[dict[int, tuple[str, ...]]] = {
+    28: ("filesystem.type",),
+    29: ("filesystem.mkfs_options",),
+    30: ("mount.noatime",),
+    31: ("mount.data_writeback",),
+    32: ("mount.commit",),
+    33: ("mount.delalloc",),
+    34: ("mount.nobh",),
+    35: ("mount.barrier",),
+    36: ("mount.discard",),
+    37: ("mount.fstab_source",),
+    38: ("storage.layout",),
+}
