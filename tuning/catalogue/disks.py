@@ -99,7 +99,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         "kernel refuses more. Choosing another scheduler sets this back to the default.",
         authorities=(
             Authority(
-                "kernel default", "by the driver; with a scheduler twice the device's depth", sources.KERNEL_BLOCK
+                "kernel default", "by the driver; twice the device's depth with a scheduler", sources.KERNEL_BLOCK
             ),
             Authority("saptune", "as configured (NRREQ)", sources.SAPTUNE),
         ),

@@ -27,11 +27,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         "others have their copies. RAID 5 and 6 read before they write, RAID 0 and volumes over several disks lose "
         "everything with any one of them, and a rebuild takes the disks' time for hours. RAID 10 is the choice where "
         "a single big volume is needed.",
-        authorities=(
-            Authority(
-                "Apache Kafka", "directories on disks of their own; RAID costs write throughput", sources.KAFKA_OS
-            ),
-        ),
+        authorities=(Authority("Apache Kafka", "a disk for each; RAID costs write throughput", sources.KAFKA_OS),),
         sources=(sources.KAFKA_OS,),
         risk="high",
         risk_text="Partitions are spread over the disks by number, not by size: one disk can fill before the others.",
