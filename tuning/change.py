@@ -21,7 +21,7 @@ from .record import Record
 from .sysctl_files import MANAGED_FILE, later_settings, parse_settings, render_settings
 from .workload import Workload
 
-CHANGEABLE: Final = tuple(knob.id for knob in KNOBS if knob.mechanism in ("sysctl", "unit"))
+CHANGEABLE: Final = tuple(knob.id for knob in KNOBS if knob.mechanism == "sysctl" or knob.id == "unit.limit_nofile")
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def make_plan(
     settings = [_setting_change(knob, report, files) for knob, report in sysctls if report.state == "differs"]
     wanted = _wanted_sysctl_file(facts, workload, sysctls, record)
     for knob in knobs:
-        if knob.mechanism == "unit":
+        if knob.id == "unit.limit_nofile":
             nr_open = _nr_open_after(facts, settings)
             wanted |= plan_limit_files(knob, facts, workload, units, login_domains, nr_open)
     file_changes = [FileChange(path, files.read_verbatim(path), text) for path, text in wanted.items()]

@@ -31,7 +31,21 @@ SYSCTLS: Mapping[str, str] = {
     "vm.dirty_background_ratio": "10",
     "vm.dirty_bytes": "0",
     "vm.dirty_ratio": "20",
+    "vm.dirty_expire_centisecs": "3000",
+    "vm.dirty_writeback_centisecs": "500",
     "vm.max_map_count": "65530",
+    "vm.min_free_kbytes": "67584",
+    "vm.watermark_scale_factor": "10",
+    "vm.vfs_cache_pressure": "100",
+    "vm.zone_reclaim_mode": "0",
+    "vm.overcommit_memory": "0",
+    "kernel.numa_balancing": "0",
+    "kernel.core_pattern": "|/usr/lib/systemd/systemd-coredump %P",
+    "kernel.panic_on_oops": "0",
+    "kernel.pid_max": "4194304",
+    "kernel.threads-max": "513000",
+    "fs.aio-max-nr": "65536",
+    "fs.aio-nr": "0",
     "fs.file-max": "9223372036854775807",
     "fs.nr_open": "1048576",
     "net.core.rmem_max": "212992",
@@ -78,6 +92,12 @@ def make_host(
     write(root, "/proc/net/netstat", "TcpExt: ListenOverflows ListenDrops\nTcpExt: 0 0\n")
     write(root, "/sys/class/net/lo/mtu", "65536\n")
     write(root, "/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+    write(
+        root,
+        "/sys/kernel/mm/transparent_hugepage/defrag",
+        "always defer defer+madvise [madvise] never\n",
+    )
+    write(root, "/sys/kernel/mm/ksm/run", "0\n")
     write(root, "/etc/os-release", 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n')
     for directory in ("etc/sysctl.d", "etc/systemd/system", "etc/security/limits.d"):
         (root / directory).mkdir(parents=True)
