@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Final, Literal
 
-if TYPE_CHECKING:
-    from .facts import Facts
-    from .model import Knob
-    from .runner import Runner
-    from .workload import Workload
+from . import probes
+from .check import KnobReport, evaluate
+from .facts import Facts
+from .model import Knob, NotApplicable
+from .persistence import limits_d, tmpfiles, tuned, udev
+from .persistence.precedence import Boot, simulate_boot
+from .planning.judging import Judge
+from .planning.mounts import FSTAB_SOURCE, kept_options, needs_word
+from .planning.settings import device_rule
+from .probes import Seen
+from .runner import Runner
+from .workload import Workload
 
 State = Literal[
     "effective",
-    "failed",  # written or kept as expected, but not in effect; or not as expected at all
-    "pending",  # takes effect when a unit restarts, a file system is mounted again, or at the next boot
+    "failed",  # not as expected, or written and not in effect, or undone at the next boot
+    "pending",  # takes effect when a unit restarts, a file system is mounted again, or at the next login
     "unknown",  # cannot be seen from here
     "not_applicable",
 ]
+_CHECKED_ONLY: Final = "checked, but never set by this program"
 
 
 @dataclass(frozen=True)
@@ -41,9 +50,187 @@ class Effect:
     footnotes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        raise NotImplementedError
+        return dataclasses.asdict(self)
 
 
-def verify(facts: Facts, workload: Workload, knobs: Sequence[Knob], runner: Runner) -> list[Effect]:
-    """One row per knob and target. The runner is asked for `systemctl show` where systemd runs; nothing is changed."""
-    raise NotImplementedError
+@dataclass(frozen=True)
+class _Outlook:
+    """What the next boot makes of a setting. `good` None: no file says anything."""
+
+    good: bool | None
+    text: str = ""
+
+
+def verify(
+    facts: Facts,
+    workload: Workload,
+    knobs: Sequence[Knob],
+    runner: Runner,
+    *,
+    accepted: frozenset[str] = frozenset(),
+) -> list[Effect]:
+    """One row per knob and target; nothing is changed. `facts` are to be collected after what is verified.
+
+    accepted: ids of the knobs whose trade somebody accepted by name; others are not applicable here.
+    runner: asked for `systemctl show` where systemd runs.
+    """
+    by_id = {knob.id: knob for knob in knobs}
+    boot = simulate_boot(facts.files)
+    stale_units = _units_to_be_read_again(facts, workload, runner)
+    rows: list[Effect] = []
+    for report in evaluate(facts, workload, knobs, named=accepted):
+        judge = Judge(facts, workload, by_id[report.id], report.target, accepted)
+        rows.append(_row(judge, report, boot, stale_units))
+    return rows
+
+
+def _row(judge: Judge, report: KnobReport, boot: Boot, stale_units: frozenset[str]) -> Effect:
+    if report.state in ("not_applicable", "obsolete", "left_alone"):
+        return _effect(report, "not_applicable", note=report.note)
+    if report.state == "unknown":
+        return _effect(report, "unknown", note=report.note)
+    if report.mechanism == "advice":
+        state: State = "effective" if report.state == "ok" else "not_applicable"
+        return _effect(report, state, Seen(report.current_text, judge.knob.path), note=_CHECKED_ONLY)
+    if report.state == "differs":
+        note = report.obstacle or ""
+        return _effect(report, "failed", Seen(report.current_text, judge.knob.path), _outlook(judge, boot), note=note)
+    if report.mechanism == "unit":
+        return _unit_row(judge, report, stale_units)
+    if report.mechanism == "login":
+        return _login_row(judge, report)
+    return _setting_row(judge, report, boot)
+
+
+def _setting_row(judge: Judge, report: KnobReport, boot: Boot) -> Effect:
+    """A setting, mount or swap that is as expected by its own file: is it elsewhere, and after a boot?"""
+    outlook = _outlook(judge, boot)
+    seen = probes.probe(judge.facts, judge.workload, report)
+    if seen is None:
+        path = judge.knob.path.format(target=report.target)
+        seen = Seen(report.current_text, path)
+    if seen.fault:
+        state: State = "pending" if seen.until else "failed"
+        return _effect(report, state, seen, outlook, note=seen.fault)
+    if outlook.good is False:
+        return _effect(report, "failed", seen, outlook, note="undone at the next boot")
+    return _effect(report, "effective", seen, outlook, note=seen.note)
+
+
+def _unit_row(judge: Judge, report: KnobReport, stale_units: frozenset[str]) -> Effect:
+    """What the processes of the unit have; it may be started before the file that says so."""
+    unit = judge.facts.unit(report.target)
+    found = [probes.of_instance(judge.facts, judge.knob.unit_property, instance) for instance in unit.instances]
+    ours = f"{report.current_text} by {', '.join(unit.drop_ins[-1:]) or unit.path or 'default'}"
+    outlook = _Outlook(True, ours)
+    if report.target in stale_units:
+        note = "systemd has not read its files again: systemctl daemon-reload"
+        return _effect(report, "pending", _joined(found), outlook, note=note)
+    seen = [item for item in found if item is not None and item.value is not None]
+    if not unit.instances:
+        return _effect(report, "pending", Seen("not running"), outlook, note="takes effect when the unit is started")
+    if not seen:
+        return _effect(report, "unknown", _joined(found), outlook, note="the running unit does not show it")
+    late = [item for item in seen if item.value is not None and not judge.value(item.value)]
+    if not late:
+        return _effect(report, "effective", _joined(found), outlook)
+    if all(probes.older_than_files(judge.facts, item.pid, unit.drop_ins) for item in late):
+        note = f"{', '.join(item.name for item in late)} started before the file said so: restart it"
+        return _effect(report, "pending", _joined(late), outlook, note=note)
+    note = "its file is older than the process, and yet not in effect"
+    return _effect(report, "failed", _joined(late), outlook, note=note)
+
+
+def _login_row(judge: Judge, report: KnobReport) -> Effect:
+    """Only a new login shows it; this session may be one."""
+    name = report.id.removeprefix("login.")
+    entries = limits_d.parse_limits(judge.facts.files.read(limits_d.MANAGED_FILE).text or "")
+    kept = ", ".join(f"{entry.domain} {soft}:{hard}" for entry, (soft, hard) in entries.items() if entry.item == name)
+    outlook = _Outlook(None, f"{kept} by {limits_d.MANAGED_FILE}" if kept else "")
+    limit = judge.facts.limits.get(name)
+    if limit is None:
+        return _effect(report, "unknown", outlook=outlook, note="the limits of this session are not known")
+    value = "infinity" if limit.soft is None else limit.soft
+    seen = Seen(f"{value} in this session", "/proc/self/limits")
+    if judge.value(value):
+        return _effect(report, "effective", seen, outlook)
+    return _effect(report, "pending", seen, outlook, note="takes effect at the next login")
+
+
+def _outlook(judge: Judge, boot: Boot) -> _Outlook:
+    """What is kept over a reboot, of any mechanism."""
+    files, knob, target = judge.facts.files, judge.knob, judge.target
+    path = knob.path.format(target=target)
+    if knob.mechanism == "mount":
+        return _outlook_of_mount(judge)
+    if knob.mechanism == "swap":
+        sources = [source for source in judge.facts.swap_sources if not source.masked]
+        text = ", ".join(f"{source.path} turns {source.device or 'swap'} on" for source in sources)
+        return _Outlook(not sources, text or "nothing turns swap on")
+    if knob.mechanism == "sysctl":
+        winner = boot.winner(knob.id)
+        return _Outlook(None) if winner is None else _Outlook(judge.sysctls({winner.key: winner.value}), str(winner))
+    profile = tuned.active_profile(files)
+    line = profile.sets(knob.id, path) if profile else None
+    if line is not None:
+        return _Outlook(judge.texts({path: line.value}), f"{line.path}:{line.number} sets {line.value} (TuneD)")
+    if knob.persistence == "tmpfiles.d":
+        value = tmpfiles.parse_writes(files.read(tmpfiles.MANAGED_FILE).text or "").get(path)
+        managed = tmpfiles.MANAGED_FILE
+    elif knob.persistence == "udev rule":
+        value = udev.parse_rules(files.read(udev.MANAGED_FILE).text or "").get(device_rule(judge.facts, path))
+        managed = udev.MANAGED_FILE
+    else:
+        return _Outlook(None)
+    return _Outlook(None) if value is None else _Outlook(judge.texts({path: value}), f"{managed} sets {value}")
+
+
+def _outlook_of_mount(judge: Judge) -> _Outlook:
+    mount = judge.facts.mount_of(judge.target)
+    wanted = judge.knob.recommend(judge.facts, judge.workload, judge.target)
+    kept = kept_options(judge.facts.files.read_verbatim, mount) if mount else None
+    if kept is None or isinstance(wanted, NotApplicable) or judge.knob.id == FSTAB_SOURCE:
+        return _Outlook(None)
+    return _Outlook(
+        not needs_word(kept.options, str(wanted.value)), f"{kept.path} mounts with {','.join(kept.options)}"
+    )
+
+
+def _units_to_be_read_again(facts: Facts, workload: Workload, runner: Runner) -> frozenset[str]:
+    """Units whose files changed since systemd read them; a template is asked for by its instances."""
+    if runner.absent or not facts.systemd.running:
+        return frozenset()
+    stale: set[str] = set()
+    for unit in workload.units:
+        names = [instance.name for instance in facts.unit(unit).instances]
+        for name in names:
+            done = runner.run(("systemctl", "show", "--property=NeedDaemonReload", name))
+            if done.status == 0 and "NeedDaemonReload=yes" in done.stdout:
+                stale.add(unit)
+    return frozenset(stale)
+
+
+def _joined(found: Sequence[Seen | None]) -> Seen:
+    present = [item for item in found if item is not None]
+    return Seen(", ".join(item.text for item in present), ", ".join(dict.fromkeys(item.by for item in present)))
+
+
+def _effect(
+    report: KnobReport,
+    state: State,
+    seen: Seen | None = None,
+    outlook: _Outlook | None = None,
+    *,
+    note: str = "",
+) -> Effect:
+    return Effect(
+        parameter=report.id,
+        target=report.target,
+        expected=report.recommended_text,
+        actual=report.current_text,
+        effective=seen.text if seen else "",
+        at_boot=outlook.text if outlook else "",
+        seen_by=seen.by if seen else "",
+        state=state,
+        footnotes=tuple(text for text in (note, report.binding if state == "effective" else "") if text),
+    )

@@ -12,7 +12,9 @@ from .reading import Reader
 from .units import UNIT_DIRECTORIES, is_masked
 
 _GENERATED: Final = ("/run/systemd/generator", "/run/systemd/generator.late")
-_ZRAM_DIRECTORIES: Final = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
+_ZRAM_FILES: Final = tuple(
+    f"{directory}/systemd/zram-generator.conf" for directory in ("/etc", "/run", "/usr/local/lib", "/usr/lib")
+)
 _DPHYS: Final = "/etc/dphys-swapfile"
 
 
@@ -66,20 +68,30 @@ def _in_units(reader: Reader) -> Iterator[SwapSource]:
 
 
 def _in_zram_generator(reader: Reader) -> Iterator[SwapSource]:
-    """A section per device; without a mount point it is swap. Only the first directory's file counts."""
-    for directory in _ZRAM_DIRECTORIES:
-        path = f"{directory}/zram-generator.conf"
-        text = reader.optional(path)
-        if text is None and reader.files.link(path) is None:
-            continue
-        if not text:
-            yield SwapSource("zram-generator", path, "", masked=True)
-            return
-        for name, body in re.findall(r"^\[(zram\d+)\]\s*$([^\[]*)", text, re.MULTILINE):
-            if not re.search(r"^\s*mount-point\s*=\s*\S", body, re.MULTILINE):
-                off = re.search(r"^\s*zram-size\s*=\s*0\s*$", body, re.MULTILINE) is not None
-                yield SwapSource("zram-generator", path, f"/dev/{name}", masked=off)
-        return
+    """A section per device; without a mount point it is swap.
+
+    Only the first directory's main file counts, and it goes before the drop-ins of all directories, in their order.
+    """
+    main = next((path for path in _ZRAM_FILES if reader.optional(path) is not None or reader.files.link(path)), None)
+    drop_ins: dict[str, str] = {}
+    for path in _ZRAM_FILES:
+        for name in reader.files.names(f"{path}.d"):
+            if name.endswith(".conf"):
+                drop_ins.setdefault(name, f"{path}.d/{name}")
+    paths = [*([main] if main else []), *(drop_ins[name] for name in sorted(drop_ins))]
+    settings: dict[str, dict[str, str]] = {}
+    source: dict[str, str] = {}
+    for path in paths:
+        for name, body in re.findall(r"^\[(zram\d+)\]\s*$([^\[]*)", reader.optional(path) or "", re.MULTILINE):
+            source.setdefault(name, path)
+            settings.setdefault(name, {}).update(re.findall(r"^\s*([a-z-]+)\s*=\s*(.*?)\s*$", body, re.MULTILINE))
+    if main is not None and not source:
+        yield SwapSource("zram-generator", main, "", masked=True)
+    for name, values in settings.items():
+        if not values.get("mount-point"):
+            # No host has less memory than nothing, which is what the second of the two asks for.
+            off = values.get("zram-size") == "0" or values.get("host-memory-limit") == "0"
+            yield SwapSource("zram-generator", source[name], f"/dev/{name}", masked=off)
 
 
 def _in_dphys(reader: Reader) -> Iterator[SwapSource]:

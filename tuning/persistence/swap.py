@@ -11,6 +11,8 @@ from . import HEADER
 # Its drop-ins are read in the order of their names, whatever directory they are in: later ones win.
 ZRAM_FILE: Final = "/etc/systemd/zram-generator.conf.d/90-highwater.conf"
 DPHYS_SERVICE: Final = "dphys-swapfile.service"
+# Of zram-tools (Debian) and of Ubuntu's zram-config.
+ZRAM_SERVICES: Final = ("zramswap.service", "zram-config.service")
 _SECTION: Final = re.compile(r"^\s*\[(zram\d+)\]\s*$", re.MULTILINE)
 
 

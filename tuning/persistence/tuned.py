@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from ..hostfiles import HostFiles
@@ -18,6 +17,14 @@ _PROFILE_DIRECTORIES: Final = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tu
 _ENABLED: Final = "/etc/systemd/system/multi-user.target.wants"
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 _ASSIGNMENT: Final = re.compile(r"\s*([^\s=#;\[][^=]*?)\s*=\s*(.*?)\s*$")
+_OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "thp.enabled": ("vm", "transparent_hugepages"),
+    "thp.defrag": ("vm", "transparent_hugepage.defrag"),
+    "cpu.governor": ("cpu", "governor"),
+    "cpu.boost": ("cpu", "boost"),
+    "disk.scheduler": ("disk", "elevator"),
+    "disk.read_ahead_kb": ("disk", "readahead"),
+}
 _DEEPEST_INCLUDE: Final = 16
 
 
@@ -42,10 +49,11 @@ class ActiveProfile:
     def sysctls(self) -> tuple[ProfileLine, ...]:
         return tuple(line for line in self.lines if line.section == "sysctl")
 
-    @property
-    def others(self) -> Mapping[tuple[str, str], ProfileLine]:
-        """By section and option (`vm`, `transparent_hugepages`): what it sets besides, the last of each."""
-        return MappingProxyType({(line.section, line.key): line for line in self.lines if line.section != "sysctl"})
+    def sets(self, knob_id: str, path: str) -> ProfileLine | None:
+        """The line that governs a setting of /sys, by an option of one of TuneD's plugins or by its path."""
+        option = _OPTIONS.get(knob_id, ("", ""))
+        found = [line for line in self.lines if (line.section, line.key) in (option, ("sysfs", path))]
+        return found[-1] if found else None
 
 
 def active_profile(files: HostFiles) -> ActiveProfile | None:
@@ -81,6 +89,8 @@ def _profile(files: HostFiles, name: str, depth: int) -> Iterator[ProfileLine]:
 def _sections(text: str, path: str) -> Iterator[ProfileLine]:
     for section, number, key, value in _numbered(text):
         key = dotted(key) if section == "sysctl" else key
+        if section == "disk" and key == "readahead":
+            value = value.lstrip(">").strip()  # raises only, which is what the knob does too
         yield ProfileLine(section, key, " ".join(value.split()), path, number)
 
 

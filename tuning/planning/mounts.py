@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ..facts import Mount
@@ -10,7 +11,7 @@ from ..persistence import fstab, systemd
 from ..steps import RemountStep
 from .draft import Chosen, Draft
 
-_SOURCE: Final = "mount.fstab_source"
+FSTAB_SOURCE: Final = "mount.fstab_source"
 # Options of which a mount has one; a name that ends in = stands for every value.
 _FAMILIES: Final = (
     ("noatime", "relatime", "strictatime", "atime"),
@@ -41,8 +42,8 @@ def plan(draft: Draft, chosen: Sequence[Chosen]) -> None:
         mount = draft.facts.mount_of(item.report.target)
         if mount is None:
             continue
-        if item.knob.id == _SOURCE:
-            if draft.options.keep and _SOURCE in draft.options.named | draft.options.accepted:
+        if item.knob.id == FSTAB_SOURCE:
+            if draft.options.keep and FSTAB_SOURCE in draft.options.named | draft.options.accepted:
                 _plan_source(draft, mount, item)
             continue
         by_mount.setdefault(mount.mount_point, (mount, {}))[1].setdefault(str(item.report.recommended), item)
@@ -67,34 +68,27 @@ def _remount(draft: Draft, mount: Mount, items: Mapping[str, Chosen]) -> None:
 
 
 def _keep(draft: Draft, mount: Mount, items: Mapping[str, Chosen]) -> None:
-    text = draft.text(fstab.PATH) or ""
-    entry = fstab.find_mount(text, mount.mount_point)
-    if entry is not None:
-        options = entry.options
-        for wanted in items:
-            if _needs_word(options, wanted):
-                options = fstab.changed_options(options, wanted, _family(wanted))
-        if options != entry.options:
-            draft.put(fstab.PATH, fstab.with_options(text, entry, options), _why(mount, items))
-        return
-    unit = f"{systemd.escape_path(mount.mount_point)}.mount"
-    present = _unit_options(draft, unit)
-    if present is None:
+    kept = kept_options(draft.text, mount)
+    if kept is None:
         words = ",".join(wanted for wanted, item in items.items() if item.report.state == "differs")
         if words:
             draft.warnings.append(
-                f"neither /etc/fstab nor a mount unit mounts {mount.mount_point}: {words} lasts until it is next "
+                f"neither {fstab.PATH} nor a mount unit mounts {mount.mount_point}: {words} lasts until it is next "
                 "mounted; say so where it is mounted"
             )
         return
-    options = present
+    options = kept.options
     for wanted in items:
-        if _needs_word(options, wanted):
+        if needs_word(options, wanted):
             options = fstab.changed_options(options, wanted, _family(wanted))
-    if options != present:
-        path = systemd.drop_in(unit)
-        text_of_unit = systemd.with_settings(draft.text(path), "Mount", {"Options": ",".join(options)})
-        draft.put(path, text_of_unit, _why(mount, items))
+    if options == kept.options:
+        return
+    why = f"{mount.mount_point} is mounted with {','.join(items)}"
+    text = draft.text(kept.path)
+    if kept.entry is not None:
+        draft.put(kept.path, fstab.with_options(text or "", kept.entry, options), why)
+    else:
+        draft.put(kept.path, systemd.with_settings(text, "Mount", {"Options": ",".join(options)}), why)
 
 
 def _plan_source(draft: Draft, mount: Mount, item: Chosen) -> None:
@@ -107,7 +101,32 @@ def _plan_source(draft: Draft, mount: Mount, item: Chosen) -> None:
         )
 
 
-def _needs_word(options: tuple[str, ...], wanted: str) -> bool:
+@dataclass(frozen=True)
+class Kept:
+    """What mounts a file system at boot: the file to edit for it, and its options by the files as they are."""
+
+    path: str
+    options: tuple[str, ...]
+    entry: fstab.Entry | None
+    """The line of fstab; None for the drop-in of a mount unit."""
+
+
+def kept_options(read: Callable[[str], str | None], mount: Mount) -> Kept | None:
+    """None when neither fstab nor a mount unit mounts it. Raises TuningError when fstab mounts the place twice."""
+    entry = fstab.find_mount(read(fstab.PATH) or "", mount.mount_point)
+    if entry is not None:
+        return Kept(fstab.PATH, entry.options, entry)
+    unit = f"{systemd.escape_path(mount.mount_point)}.mount"
+    text = next((found for path in _UNITS if (found := read(f"{path}/{unit}")) is not None), None)
+    if text is None:
+        return None
+    drop_in = systemd.drop_in(unit)
+    ours = systemd.parse_drop_in(read(drop_in) or "").get("Mount", {}).get("Options")
+    options = ours or systemd.parse_drop_in(text).get("Mount", {}).get("Options", "defaults")
+    return Kept(drop_in, tuple(options.split(",")), None)
+
+
+def needs_word(options: tuple[str, ...], wanted: str) -> bool:
     """Whether these options of a file would mount without `wanted`."""
     if wanted in options or (wanted == "barrier" and "barrier=1" in options):
         return False
@@ -119,18 +138,3 @@ def _family(option: str) -> tuple[str, ...]:
         if any(option.startswith(name) if name.endswith("=") else option == name for name in family):
             return family
     return ()
-
-
-def _unit_options(draft: Draft, unit: str) -> tuple[str, ...] | None:
-    """Options of a mount unit by its file and our drop-in; None without such a unit."""
-    files = draft.facts.files
-    text = next((found for path in _UNITS if (found := files.read(f"{path}/{unit}").text) is not None), None)
-    if text is None:
-        return None
-    ours = systemd.parse_drop_in(draft.text(systemd.drop_in(unit)) or "").get("Mount", {})
-    options = ours.get("Options") or systemd.parse_drop_in(text).get("Mount", {}).get("Options", "defaults")
-    return tuple(options.split(","))
-
-
-def _why(mount: Mount, items: Mapping[str, Chosen]) -> str:
-    return f"{','.join(items)} for {mount.mount_point}"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from ..catalogue import KNOBS
-from ..check import render, report_on, sysctl_path, value_of
+from ..check import render, sysctl_path, value_of
 from ..facts import Facts
-from ..hostfiles import HostFiles, Reading
-from ..model import Knob
-from ..persistence import sysctl_d, tmpfiles, udev
+from ..hostfiles import HostFiles
+from ..persistence import sysctl_d, tmpfiles, tuned, udev
 from ..persistence.precedence import Assignment, Boot, simulate_boot
 from ..steps import SettingStep
 from .draft import Chosen, Draft
+from .judging import Judge
 
 _DISKS: Final = "/sys/block/"
 _INTERFACES: Final = "/sys/class/net/"
@@ -27,6 +27,14 @@ def plan(draft: Draft, chosen: Sequence[Chosen]) -> None:
     _keep_sysctls(draft, [item for item in chosen if item.knob.persistence == "sysctl.d"])
     _keep_on_devices(draft, [item for item in chosen if item.knob.persistence == "udev rule"])
     _keep_on_host(draft, [item for item in chosen if item.knob.persistence == "tmpfiles.d"])
+    profile = tuned.active_profile(draft.facts.files)
+    for item in chosen:
+        line = profile.sets(item.knob.id, path_of(item)) if profile else None
+        if profile and line and not _judge(draft, item).texts({path_of(item): line.value}):
+            draft.warnings.append(
+                f"{line.path}:{line.number}: TuneD's profile {profile.name} sets {line.key} = {line.value} whenever it "
+                f"starts, which undoes {_name(item)}"
+            )
     for item in chosen:
         kept = item.knob.persistence in ("sysctl.d", "udev rule", "tmpfiles.d")
         if item.report.state == "differs" and not kept:
@@ -64,7 +72,7 @@ def _keep_sysctls(draft: Draft, chosen: Sequence[Chosen]) -> None:
     lines: dict[str, str] = {}
     for item in chosen:
         key, twin = item.knob.id, item.knob.twin
-        if key in present and _good_with(draft, item, {key: present[key]}):
+        if key in present and _judge(draft, item).sysctls({key: present[key]}):
             if twin in present:
                 lines[key] = present[key]  # written once more, so that the other member of the pair goes
         elif key in present or not _good_at_boot(draft, item, without_us, present.get(twin or "")):
@@ -75,14 +83,12 @@ def _keep_sysctls(draft: Draft, chosen: Sequence[Chosen]) -> None:
     boot = simulate_boot(draft.facts.files, {ours: draft.text(ours)})
     for item in chosen:
         winner = boot.winner(item.knob.id)
-        if winner is not None and winner.path != ours and not _good_with(draft, item, {winner.key: winner.value}):
+        if winner is not None and winner.path != ours and not _judge(draft, item).sysctls({winner.key: winner.value}):
             draft.warnings.append(overridden(winner))
 
 
-def _good_with(draft: Draft, item: Chosen, settings: Mapping[str, str]) -> bool:
-    """Whether the knob would be as recommended once these sysctls are set (a pair's other member is then 0)."""
-    read = _reader(draft.facts, {sysctl_path(key): value for key, value in settings.items()}, item.knob)
-    return _judged(draft, item, read)
+def _judge(draft: Draft, item: Chosen) -> Judge:
+    return Judge(draft.facts, draft.workload, item.knob, item.report.target, draft.options.accepted)
 
 
 def _good_at_boot(draft: Draft, item: Chosen, boot: Boot, twin_of_ours: str | None) -> bool:
@@ -90,34 +96,11 @@ def _good_at_boot(draft: Draft, item: Chosen, boot: Boot, twin_of_ours: str | No
 
     The default is what was there before our first change; without such a record, what is there now.
     """
+    judge = _judge(draft, item)
     if twin_of_ours is not None and item.knob.twin is not None:
-        return _good_with(draft, item, {item.knob.twin: twin_of_ours})
+        return judge.sysctls({item.knob.twin: twin_of_ours})
     winner = boot.winner(item.knob.id)
-    if winner is not None:
-        return _good_with(draft, item, {winner.key: winner.value})
-    originals = draft.options.originals
-
-    def read(path: str) -> Reading:
-        return Reading(originals[path]) if path in originals else draft.facts.files.read(path)
-
-    return _judged(draft, item, read)
-
-
-def _judged(draft: Draft, item: Chosen, read: Callable[[str], Reading]) -> bool:
-    accepted = draft.options.accepted
-    report = report_on(item.knob, draft.facts, draft.workload, item.report.target, read, accepted)
-    return report.state == "ok"
-
-
-def _reader(facts: Facts, texts: Mapping[str, str], knob: Knob) -> Callable[[str], Reading]:
-    pair = [sysctl_path(key) for key in (knob.id, knob.twin) if key]
-
-    def read(path: str) -> Reading:
-        if path in texts:
-            return Reading(texts[path])
-        return Reading("0") if knob.twin and path in pair else facts.files.read(path)
-
-    return read
+    return judge.sysctls({winner.key: winner.value}) if winner else judge.texts(draft.options.originals)
 
 
 def overridden(winner: Assignment) -> str:
@@ -158,12 +141,7 @@ def _line_needed(draft: Draft, item: Chosen, present: str | None) -> bool:
         present = draft.options.originals.get(path)
         if present is None:
             return item.report.state == "differs"
-    text = present
-
-    def read(name: str) -> Reading:
-        return Reading(text) if name == path else draft.facts.files.read(name)
-
-    return not _judged(draft, item, read)
+    return not _judge(draft, item).texts({path: present})
 
 
 def device_rule(facts: Facts, path: str) -> tuple[str, str]:

@@ -25,7 +25,10 @@ def _off_at_boot(draft: Draft) -> None:
     for source in sources:
         _turn_off(draft, source)
     for device in draft.facts.swaps or ():
-        _warn_if_unexplained(draft, device, sources)
+        if device.device.startswith("/dev/zram") and all(source.form != "zram-generator" for source in sources):
+            _mask_service_of_zram(draft, device)
+        elif not sources:
+            _mask_what_systemd_found(draft, device)
 
 
 def _turn_off(draft: Draft, source: SwapSource) -> None:
@@ -39,17 +42,26 @@ def _turn_off(draft: Draft, source: SwapSource) -> None:
         devices = swap.zram_devices(draft.facts.files.read(source.path).text or "")
         drop_in = swap.without_zram(draft.text(swap.ZRAM_FILE), devices)
         draft.put(swap.ZRAM_FILE, drop_in, "no swap in compressed memory at boot")
-        draft.pending.append("the memory of zram devices is free when they are removed: at the next boot")
     else:
         draft.put(systemd.mask(swap.DPHYS_SERVICE), "", f"{swap.DPHYS_SERVICE} is masked: no swap at boot")
 
 
-def _warn_if_unexplained(draft: Draft, device: Swap, sources: Sequence[SwapSource]) -> None:
-    """A swap partition that nothing names is turned on by systemd-gpt-auto-generator, or by a script."""
-    if sources:
+def _mask_service_of_zram(draft: Draft, device: Swap) -> None:
+    units = [unit for unit in swap.ZRAM_SERVICES if draft.facts.unit(unit).path is not None]
+    for unit in units:
+        draft.put(systemd.mask(unit), "", f"{unit} is masked: no swap in compressed memory at boot")
+    if not units:
+        draft.warnings.append(_unexplained(device))
+
+
+def _mask_what_systemd_found(draft: Draft, device: Swap) -> None:
+    """A swap partition that no file names is one that systemd-gpt-auto-generator knows by its partition type."""
+    if device.kind != "partition" or draft.facts.systemd.version is None:
+        draft.warnings.append(_unexplained(device))
         return
-    if device.kind == "partition" and draft.facts.systemd.version is not None:
-        unit = f"{systemd.escape_path(device.device)}.swap"
-        draft.put(systemd.mask(unit), "", f"{unit} is masked: systemd finds swap partitions by itself")
-        return
-    draft.warnings.append(f"no file was found that turns {device.device} on at boot; look for it after the next one")
+    unit = f"{systemd.escape_path(device.device)}.swap"
+    draft.put(systemd.mask(unit), "", f"{unit} is masked: systemd finds swap partitions by itself")
+
+
+def _unexplained(device: Swap) -> str:
+    return f"no file was found that turns {device.device} on at boot: look for it after the next one"

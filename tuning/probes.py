@@ -1,0 +1,201 @@
+"""Where the effect of a setting can be seen, beside the file that holds it. Reads, never writes.
+
+What a process has comes from /proc/PID and its control group; what the kernel makes of a setting from its counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from .check import KnobReport
+from .facts import Facts
+from .facts.units import Instance
+from .model import Value
+from .quantities import format_bytes
+from .workload import Workload
+
+_PAGE_BYTES: Final = 4096
+# The kernel counts in whole pages, and takes away what is reserved.
+_ROUNDING_PAGES: Final = 2
+_CLOCK_TICKS_PER_S: Final = 100  # USER_HZ of every architecture that Linux runs on today
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is in effect, and where that was seen."""
+
+    text: str
+    by: str = ""
+    value: Value | None = None
+    """Of what a process has: for judging."""
+    fault: str = ""
+    """Why it is not as the setting's file says; empty when it is."""
+    until: bool = False
+    """The fault goes away by itself when something is started again."""
+    note: str = ""
+    name: str = ""
+    pid: int = 0
+
+
+Probe = Callable[[Facts, Workload, KnobReport], Seen | None]
+
+
+def probe(facts: Facts, workload: Workload, report: KnobReport) -> Seen | None:
+    """The effect of a setting on the host; None where nothing but its own file shows it."""
+    find = _PROBES.get(report.id)
+    return find(facts, workload, report) if find else None
+
+
+def of_instance(facts: Facts, name: str, instance: Instance) -> Seen | None:
+    """What a running unit has of a property, by its main process and its control group; None when nothing shows it."""
+    pid = instance.main_pid
+    if name in _LIMITS:
+        limit = instance.limits.get(_LIMITS[name])
+        if limit is None:
+            return None
+        soft, hard = ("infinity" if bound is None else bound for bound in limit)
+        return Seen(f"{soft}:{hard} in {instance.name}", f"/proc/{pid}/limits", soft, name=instance.name, pid=pid)
+    if name == "OOMScoreAdjust":
+        value = instance.oom_score_adjust
+        text = f"{value} in {instance.name}"
+        return None if value is None else Seen(text, f"/proc/{pid}/oom_score_adj", value, name=instance.name, pid=pid)
+    if name == "CPUAffinity":
+        return _field(facts, instance, "Cpus_allowed_list")
+    if name in _GROUP_FILES:
+        return _group_file(facts, instance, _GROUP_FILES[name])
+    return None
+
+
+def older_than_files(facts: Facts, pid: int, paths: Sequence[str]) -> bool:
+    """Whether a process was started before the newest of these files was written; True when that cannot be told."""
+    files = facts.files
+    stat = (files.read(f"/proc/{pid}/stat").text or "").rpartition(")")[2].split()
+    boot = next((line for line in (files.read("/proc/stat").text or "").splitlines() if line.startswith("btime ")), "")
+    if len(stat) < 20 or not boot:
+        return True
+    started = int(boot.split()[1]) + int(stat[19]) / _CLOCK_TICKS_PER_S
+    written = [files.locate(path).stat().st_mtime for path in paths if files.exists(path)]
+    return not written or started < max(written)
+
+
+def _dirty_threshold(counter: str) -> Probe:
+    def find(facts: Facts, _workload: Workload, report: KnobReport) -> Seen | None:
+        lines = (facts.files.read("/proc/vmstat").text or "").splitlines()
+        pages = dict(line.split() for line in lines if len(line.split()) == 2).get(counter)
+        if pages is None or not isinstance(report.current, int):
+            return None
+        page_bytes = facts.memory.page_bytes or _PAGE_BYTES
+        effective = int(pages) * page_bytes
+        by = f"/proc/vmstat {counter}"
+        # A percentage is of memory that comes and goes; only a limit in bytes can be held to.
+        in_bytes = facts.files.read(f"/proc/sys/{report.id.replace('.', '/')}").text not in (None, "0")
+        if in_bytes and abs(effective - report.current) > _ROUNDING_PAGES * page_bytes:
+            fault = f"the kernel goes by {format_bytes(effective)} and not by the {report.current_text} that are set"
+            return Seen(format_bytes(effective), by, fault=fault)
+        return Seen(format_bytes(effective), by)
+
+    return find
+
+
+def _file_handles(facts: Facts, _workload: Workload, _report: KnobReport) -> Seen | None:
+    numbers = (facts.files.read("/proc/sys/fs/file-nr").text or "").split()
+    if len(numbers) != 3:
+        return None
+    return Seen(numbers[2], "/proc/sys/fs/file-nr", note=f"{numbers[0]} are in use")
+
+
+def _swaps(facts: Facts, _workload: Workload, _report: KnobReport) -> Seen | None:
+    if facts.swaps is None:
+        return None
+    return Seen(", ".join(swap.device for swap in facts.swaps) or "none", "/proc/swaps")
+
+
+def _atime(facts: Facts, workload: Workload, report: KnobReport) -> Seen | None:
+    """The broker's own view: a unit with a mount namespace of its own keeps the options it was started with."""
+    mount = facts.mount_of(report.target)
+    if mount is None:
+        return None
+    for instance in (instance for unit in workload.units for instance in facts.unit(unit).instances):
+        by = f"/proc/{instance.main_pid}/mountinfo"
+        options = _options_in(facts.files.read(by).text or "", mount.mount_point)
+        if options is not None and report.recommended not in options:
+            fault = f"{instance.name} has a mount namespace of its own, without {report.recommended}: restart it"
+            return Seen(",".join(options), by, fault=fault, until=True)
+    return Seen(",".join(mount.options), "/proc/self/mountinfo")
+
+
+def _read_ahead(facts: Facts, _workload: Workload, report: KnobReport) -> Seen | None:
+    """What the page cache goes by is the backing device's figure, not the queue's."""
+    device = facts.block_device(report.target)
+    text = facts.files.read(f"/sys/class/bdi/{device.device_number}/read_ahead_kb").text if device else None
+    if device is None or text is None:
+        return None
+    by = f"/sys/class/bdi/{device.device_number}/read_ahead_kb"
+    fault = "" if text == str(report.current) else f"the page cache reads {text} KiB ahead"
+    return Seen(f"{text} KiB", by, fault=fault)
+
+
+def _interrupt(facts: Facts, _workload: Workload, report: KnobReport) -> Seen | None:
+    """What the interrupt controller made of the affinity; irqbalance writes the same file and may come later."""
+    interrupt = facts.interrupts.get(int(report.target)) if report.target.isdecimal() else None
+    if interrupt is None or interrupt.effective_affinity is None or interrupt.affinity is None:
+        return None
+    cpus = ",".join(map(str, interrupt.effective_affinity))
+    by = f"/proc/irq/{report.target}/effective_affinity_list"
+    if not set(interrupt.effective_affinity) <= set(interrupt.affinity):
+        return Seen(cpus, by, fault=f"processor {cpus} takes it, which smp_affinity_list does not name")
+    rival = next((rival for rival in facts.competitors if rival.name == "irqbalance"), None)
+    return Seen(cpus, by, note=f"irqbalance is here ({rival.path}) and may move it" if rival else "")
+
+
+def _options_in(mountinfo: str, mount_point: str) -> tuple[str, ...] | None:
+    """Options of a mount itself, without its superblock's, by a text of /proc/PID/mountinfo."""
+    found = [fields[5] for line in mountinfo.splitlines() if (fields := line.split())[4:5] == [mount_point]]
+    return tuple(found[-1].split(",")) if found else None
+
+
+def _field(facts: Facts, instance: Instance, name: str) -> Seen | None:
+    by = f"/proc/{instance.main_pid}/status"
+    for line in (facts.files.read(by).text or "").splitlines():
+        key, _, text = line.partition(":")
+        if key == name:
+            value = text.strip()
+            return Seen(f"{value} in {instance.name}", by, value, name=instance.name, pid=instance.main_pid)
+    return None
+
+
+def _group_file(facts: Facts, instance: Instance, name: str) -> Seen | None:
+    lines = (facts.files.read(f"/proc/{instance.main_pid}/cgroup").text or "").splitlines()
+    group = next((line[len("0::") :] for line in lines if line.startswith("0::")), None)
+    if group is None:
+        return None
+    by = f"/sys/fs/cgroup{group}/{name}"
+    text = facts.files.read(by).text
+    if text is None:
+        return None
+    word = text.split()[-1] if text else ""  # io.weight reads `default 500`
+    value: Value = "infinity" if word == "max" else int(word) if word.isdecimal() else word
+    return Seen(f"{value} in {instance.name}", by, value, name=instance.name, pid=instance.main_pid)
+
+
+_LIMITS: Final[Mapping[str, str]] = {"LimitNOFILE": "nofile", "LimitNPROC": "nproc", "LimitMEMLOCK": "memlock"}
+_GROUP_FILES: Final[Mapping[str, str]] = {
+    "TasksMax": "pids.max",
+    "MemoryLow": "memory.low",
+    "MemoryHigh": "memory.high",
+    "MemoryMax": "memory.max",
+    "MemorySwapMax": "memory.swap.max",
+    "IOWeight": "io.weight",
+    "CPUWeight": "cpu.weight",
+}
+_PROBES: Final[Mapping[str, Probe]] = {
+    "vm.dirty_bytes": _dirty_threshold("nr_dirty_threshold"),
+    "vm.dirty_background_bytes": _dirty_threshold("nr_dirty_background_threshold"),
+    "fs.file-max": _file_handles,
+    "swap.devices": _swaps,
+    "mount.noatime": _atime,
+    "disk.read_ahead_kb": _read_ahead,
+    "irq.affinity": _interrupt,
+}
