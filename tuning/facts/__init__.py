@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..hostfiles import HostFiles
+from .captured import files_of
 from .competitors import read_competitors
 from .control_groups import read_control_group
 from .disks import read_block_devices
@@ -75,8 +76,11 @@ __all__ = [
 
 
 def collect(root: Path = Path("/")) -> Facts:
-    """Read the facts of the host whose files are below `root` (a captured tree works as well as `/`)."""
-    return collect_from(HostFiles(root))
+    """Read the facts of the host whose files are below `root` (a captured tree works as well as `/`).
+
+    Raises TuningError for a captured tree whose marker is damaged, and for nothing else.
+    """
+    return collect_from(files_of(root))
 
 
 def collect_from(files: HostFiles) -> Facts:

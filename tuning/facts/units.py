@@ -22,6 +22,10 @@ UNIT_DIRECTORIES: Final = (
 )
 # Where systemd keeps the control groups of services: version 2, then its own hierarchy of version 1.
 _SERVICE_GROUPS: Final = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
+# The settings that facts tell of; commands and environments, which may hold secrets, are not among them.
+RESOURCE_SETTING: Final = re.compile(
+    r"(?:Limit|Memory|CPU|IO|Tasks|OOM|NUMA)\w+|Allowed(?:CPUs|MemoryNodes)|Nice|Slice|Type|Delegate"
+)
 _LIMIT_NAMES: Final = {"Max open files": "nofile", "Max processes": "nproc", "Max locked memory": "memlock"}
 
 
@@ -53,7 +57,7 @@ class Unit:
     drop_ins: tuple[str, ...] = ()
     """In the order in which they are read: later ones win."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """The [Service] settings that are in force by the files, last one of each: LimitNOFILE, MemoryHigh, …"""
+    """What [Service] says of resources, by the files, last one of each: LimitNOFILE, MemoryHigh, …"""
     instances: tuple[Instance, ...] = ()
 
 
@@ -140,7 +144,8 @@ def _service_settings(text: str) -> list[tuple[str, str]]:
             section = stripped
         elif section == "[Service]" and "=" in stripped and stripped[0] not in "#;":
             key, _, value = stripped.partition("=")
-            settings.append((key.strip(), value.strip()))
+            if RESOURCE_SETTING.fullmatch(key.strip()):
+                settings.append((key.strip(), value.strip()))
     return settings
 
 
