@@ -160,7 +160,7 @@ class Knob:
     @property
     def formula_in_words(self) -> str:
         """What is recommended on any host: the docstring of the formula, which has no host's numbers in it."""
-        return (self.recommend.__doc__ or "").strip()
+        return (self.recommend.__doc__ or "").strip().rstrip(".")
 
     @property
     def unit_property(self) -> str:

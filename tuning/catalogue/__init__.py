@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from ..errors import TuningError, nearest_match
 from ..model import Knob
-from . import disks, kernel, limits, memory, network, processor, storage, units
+from . import disks, export, kernel, limits, memory, network, processor, storage, units
 
 KNOBS: Final[tuple[Knob, ...]] = (
     *memory.KNOBS,
@@ -27,9 +27,13 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     **memory.ROWS,
     **limits.ROWS,
     **units.ROWS,
+    **storage.ROWS,
+    **disks.ROWS,
     **kernel.ROWS,
 }
 """The settings of a broker's host that were surveyed, by number, and the knobs that each became."""
+ROWS_LEFT_OUT: Final[Mapping[int, str]] = {}
+"""The settings that became no knob, and why."""
 
 _BY_ID: Final = {knob.id: knob for knob in KNOBS}
 
@@ -48,3 +52,8 @@ def select_knobs(chosen: Iterable[str], skipped: Iterable[str] = ()) -> tuple[Kn
         wanted |= set(_BY_ID) if knob_id == "all" else {find_knob(knob_id).id}
     unwanted = {find_knob(knob_id).id for knob_id in skipped}
     return tuple(knob for knob in KNOBS if knob.id in wanted - unwanted)
+
+
+def as_json() -> dict[str, Any]:
+    """The catalogue as plain data; every entry has the form of `tuning/schemas/knob.schema.json`."""
+    return export.as_json(KNOBS)
