@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from .resources import remount_options
 from .steps import CommandStep, FileStep, Resource, State, Step
 
 SAVED: Final = "/var/lib/highwater/tuning/by-script"
@@ -249,7 +250,7 @@ def _change(move: Move, mounts: Mapping[str, str]) -> Iterator[str]:
         else:
             yield _call("remove_file", name)
     elif kind == "mount":
-        yield _remount(name, move.after, mounts)
+        yield _remount(name, move.before, move.after, mounts)
     elif kind == "swap":
         yield _swap(name, move.after)
 
@@ -266,7 +267,7 @@ def _undo(move: Move, mounts: Mapping[str, str]) -> Iterator[str]:
         elif move.before:
             yield _call("put_file_back", name, _mode(move.before, move.mode), move.before["text"])
     elif kind == "mount":
-        yield _remount(name, move.before, mounts)
+        yield _remount(name, move.after, move.before, mounts)
     elif kind == "swap":
         yield _swap(name, move.before)
 
@@ -281,10 +282,11 @@ def _mode(state: State, otherwise: int) -> str:
     return (state or {}).get("mode") or f"{otherwise:o}"
 
 
-def _remount(mount_point: str, state: State, mounts: Mapping[str, str]) -> str:
-    options = (state or {}).get("options", "")
+def _remount(mount_point: str, now: State, wanted: State, mounts: Mapping[str, str]) -> str:
+    present, options = ((state or {}).get("options", "").split(",") for state in (now, wanted))
     source = mounts.get(mount_point)
-    return _call("on_host", "mount", "-o", f"remount,{options}", *([source] if source else []), mount_point)
+    words = ",".join(["remount", *remount_options(present, options)])
+    return _call("on_host", "mount", "-o", words, *([source] if source else []), mount_point)
 
 
 def _swap(device: str, state: State) -> str:

@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import typer
 
-from . import check, explain, profiles, rollback
+from . import apply, check, explain, facts, listing, plan, profiles, rollback, schema, sizing, status, verify
 from .exit_codes import SUMMARY
 
 app = typer.Typer(
     no_args_is_help=True,
     help=f"What this host is, what it should be and why, the change, its proof and the way back.\n\n{SUMMARY}",
 )
-for verb in (check.check, explain.explain, profiles.profiles, rollback.rollback):
+app.command("list")(listing.list_knobs)
+for verb in (
+    facts.facts,
+    check.check,
+    plan.plan,
+    apply.apply,
+    verify.verify,
+    status.status,
+    rollback.rollback,
+    explain.explain,
+    profiles.profiles,
+    sizing.sizing,
+    schema.schema,
+):
     app.command()(verb)
+
+DOCUMENTS: Final[dict[str, type]] = {
+    "list": listing.ListDocument,
+    "facts": facts.FactsDocument,
+    "check": check.CheckDocument,
+    "plan": plan.PlanDocument,
+    "apply": apply.ApplyDocument,
+    "verify": verify.VerifyDocument,
+    "status": status.StatusDocument,
+    "rollback": rollback.RollbackDocument,
+    "explain": explain.ExplainDocument,
+    "profiles": profiles.ProfilesDocument,
+    "sizing": sizing.SizingDocument,
+}
+"""Of each verb that has --json: what it prints."""

@@ -2,75 +2,136 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Final
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
 
 import typer
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
-from tuning.check import KnobReport, evaluate
-
+from ..check import KnobReport, evaluate
+from ..facts import Facts
+from ..fingerprint import fingerprint
+from ..trades import durability_trades
+from .documents import as_text
 from .exit_codes import DIFFERS
-from .options import DataDirOption, JsonOption, RootOption, WorkloadOption, facts_of, mistakes_in_one_line, workload_of
-from .printing import STATE_WORDS, console, describe_host, row
+from .options import (
+    THIS_HOST,
+    AcceptRiskOption,
+    BrokerConfigOption,
+    DataDirOption,
+    JsonOption,
+    OnlyOption,
+    RootOption,
+    SkipOption,
+    UnitOption,
+    WorkloadOption,
+    accepted_risks,
+    chosen_knobs,
+    facts_of,
+    mistakes_in_one_line,
+    workload_of,
+)
+from .printing import (
+    STATE_WORDS,
+    Rows,
+    console,
+    describe_host,
+    merged,
+    print_asks,
+    print_lines,
+    sentences,
+    targets_text,
+)
 
-SCHEMA: Final = "tuning.check/1"
 _HEADER: Final = ("knob", "current", "recommended", "state")
-_WIDEST_COLUMN: Final = 28
+_WORTH_A_ROW: Final = ("differs", "unknown")
+
+
+@dataclass(frozen=True)
+class CheckDocument:
+    facts: Facts
+    knobs: tuple[KnobReport, ...]
+    fingerprint: str
+    """SHA-256 over the host-wide settings of the catalogue; hosts that are set alike have the same."""
+    durability_trades: tuple[str, ...]
+    schema: Literal["tuning.check/1"] = "tuning.check/1"
 
 
 def check(
-    root: RootOption = Path("/"),
+    only: OnlyOption = None,
+    skip: SkipOption = None,
+    accept_risk: AcceptRiskOption = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="A row with its reason for every knob, also where well.")
+    ] = False,
+    root: RootOption = THIS_HOST,
     data_dir: DataDirOption = None,
     workload: WorkloadOption = None,
+    broker_config: BrokerConfigOption = None,
+    unit: UnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare this host with the recommendations; changes nothing.
 
-    Exit code: 0 everything is as recommended or cannot be told, 1 something differs, 2 wrong usage.
+    Exit codes: 0 everything is as recommended or cannot be told, 1 something differs, 2 a mistake in the call.
     """
     with mistakes_in_one_line():
-        inputs = workload_of(data_dir, workload)
+        inputs = workload_of(data_dir, workload, broker_config, unit)
+        knobs = chosen_knobs(only, skip)
+        named = accepted_risks(accept_risk)
         facts = facts_of(root)
-    reports = evaluate(facts, inputs)
+        reports = evaluate(facts, inputs, knobs, named=named)
+    trades = tuple(str(trade) for trade in durability_trades(facts, inputs.data_dirs))
     if as_json:
-        document = {"schema": SCHEMA, "facts": facts.as_json(), "knobs": [report.as_json() for report in reports]}
-        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        typer.echo(as_text(CheckDocument(facts, tuple(reports), fingerprint(facts)[0], trades)))
     else:
         out = console()
         out.print(describe_host(facts), end="\n\n")
-        _print_reports(out, reports)
+        _print_rows(out, [report for report in reports if every or report.state in _WORTH_A_ROW])
+        _print_the_rest(out, [report for report in reports if not every and report.state not in _WORTH_A_ROW])
+        print_asks(out, reports)
+        print_lines(out, "Durability that this host trades away", trades, "red")
         out.print(_summary(reports))
     if any(report.state == "differs" for report in reports):
         raise typer.Exit(DIFFERS)
 
 
-def _print_reports(out: Console, reports: list[KnobReport]) -> None:
-    """A row of four columns per knob with the reason under it, so that it reads as well at 80 columns as at 160."""
-    rows = [(report.id, report.current_text, report.recommended_text) for report in reports]
-    widths = [min(_WIDEST_COLUMN, max(map(len, column))) for column in zip(_HEADER[:3], *rows, strict=True)]
-    out.print(row(widths, *(Text(title, style="bold") for title in _HEADER)))
-    for report, cells in zip(reports, rows, strict=True):
-        label, _, style = STATE_WORDS[report.state]
-        out.print(row(widths, *map(Text, cells), Text(label, style=style)))
-        out.print(Padding(Text(_why(report), style="dim"), (0, 0, 0, 2)))
+def _print_rows(out: Console, reports: list[KnobReport]) -> None:
+    """A row for each knob with the reason under it, what is the same for several disks or queues told once."""
+    if not reports:
+        return
+    shown = merged(reports)
+    cells = [(one.id, one.current_text, one.recommended_text, STATE_WORDS[one.state][0]) for one, _ in shown]
+    rows = Rows(out, _HEADER, cells)
+    for (report, targets), (*texts, state) in zip(shown, cells, strict=True):
+        style = STATE_WORDS[report.state][2]
+        rows.print([*map(Text, texts), Text(state, style=style)], _why(report, targets))
+    out.print()
 
 
-def _why(report: KnobReport) -> str:
+def _print_the_rest(out: Console, reports: list[KnobReport]) -> None:
+    for state, (_, words, style) in STATE_WORDS.items():
+        ids = dict.fromkeys(report.id for report in reports if report.state == state)
+        print_lines(out, words[0].upper() + words[1:], [", ".join(ids)] if ids else [], style)
+
+
+def _why(report: KnobReport, targets: tuple[str, ...]) -> str:
     if report.state in ("unknown", "not_applicable"):
         why = report.note
     else:
-        why = report.reason + (f" {report.note[0].upper()}{report.note[1:]}." if report.note else "")
-    return f"{report.target}: {why}" if report.target else why
+        why = sentences((report.reason, report.note, report.binding, report.overridden_by))
+    return f"{targets_text(targets)}: {why}" if targets else why
 
 
 def _summary(reports: list[KnobReport]) -> Text:
     counts = {state: sum(report.state == state for report in reports) for state in STATE_WORDS}
-    text = Text("\n" + ", ".join(f"{count} {STATE_WORDS[state][1]}" for state, count in counts.items() if count))
+    text = Text(", ".join(f"{count} {STATE_WORDS[state][1]}" for state, count in counts.items() if count))
     differing = next((report.id for report in reports if report.state == "differs"), None)
     if differing:
-        text.append(f"\nHow a value is reckoned, and who says so: highwater tune explain {differing}", style="dim")
+        text.append(
+            f"\nHow a value is reckoned, and who says so: highwater tune explain {differing}\n"
+            "What would be changed: highwater tune plan",
+            style="dim",
+        )
     return text

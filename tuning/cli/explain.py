@@ -2,56 +2,154 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
 
 import typer
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from tuning.catalogue import find_knob
-from tuning.model import Knob
-from tuning.check import KnobReport, evaluate
+from ..catalogue import find_knob
+from ..check import KnobReport, evaluate
+from ..holdings import Held, in_words, status
+from ..hostfiles import HostFiles
+from ..model import Comparison, Knob
+from ..persistence.precedence import Boot, simulate_boot
+from ..proofs import Proof, proof_lines, proofs_of, read_proofs
+from ..steps import SettingStep
+from .documents import as_text
+from .options import (
+    THIS_HOST,
+    BrokerConfigOption,
+    DataDirOption,
+    JsonOption,
+    RootOption,
+    UnitOption,
+    WorkloadOption,
+    facts_of,
+    mistakes_in_one_line,
+    workload_of,
+)
+from .printing import STATE_WORDS, console, merged, print_lines, print_pairs, targets_text
 
-from .options import DataDirOption, RootOption, WorkloadOption, facts_of, mistakes_in_one_line, workload_of
-from .printing import STATE_WORDS, console, print_pairs
+_ACCEPTED: Final[dict[Comparison, str]] = {
+    "equal": "exactly",
+    "at_least": "at least; a higher value is never lowered",
+    "at_most": "at most; a lower value is never raised",
+    "about": "within a factor 1.5",
+}
+
+
+@dataclass(frozen=True)
+class ExplainDocument:
+    id: str
+    title: str
+    detail: str
+    accepted: str
+    path: str
+    formula_in_words: str
+    here: tuple[KnobReport, ...]
+    boot: tuple[str, ...]
+    """Every place that sets it at boot, the one that wins last."""
+    ours: tuple[str, ...]
+    """What apply changed of it."""
+    proofs: tuple[Proof, ...]
+    """What was measured of it on this host, the newest first."""
+    schema: Literal["tuning.explain/1"] = "tuning.explain/1"
 
 
 def explain(
-    knob_id: Annotated[str, typer.Argument(metavar="KNOB", help="As `highwater tune check` names it.")],
-    root: RootOption = Path("/"),
+    knob_id: Annotated[str, typer.Argument(metavar="KNOB", help="As `highwater tune list` names it.")],
+    root: RootOption = THIS_HOST,
     data_dir: DataDirOption = None,
     workload: WorkloadOption = None,
+    broker_config: BrokerConfigOption = None,
+    unit: UnitOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Say what a knob does, what it should be on this host and how that was reckoned, who says so, and the risk.
+    """Say what a knob does, what it should be on this host and how that was reckoned, who says what, what stands in the
+    way, which file wins at boot, and what was proved here.
 
-    Exit code: 0, or 2 for an unknown knob.
+    Exit codes: 0, or 2 for an unknown knob or another mistake in the call.
     """
     with mistakes_in_one_line():
         knob = find_knob(knob_id)
-        inputs = workload_of(data_dir, workload)
+        inputs = workload_of(data_dir, workload, broker_config, unit)
         facts = facts_of(root)
+        reports = evaluate(facts, inputs, [knob])
+        boot = tuple(_boot_lines(knob, simulate_boot(facts.files)))
+        ours = tuple(_ours(knob, facts.files))
+        proofs = tuple(proofs_of(knob.id, read_proofs(facts.files)))
+    if as_json:
+        document = ExplainDocument(
+            id=knob.id,
+            title=knob.title,
+            detail=knob.detail,
+            accepted=_ACCEPTED[knob.comparison],
+            path=knob.path,
+            formula_in_words=knob.formula_in_words,
+            here=tuple(reports),
+            boot=boot,
+            ours=ours,
+            proofs=proofs,
+        )
+        typer.echo(as_text(document))
+        return
     out = console()
     out.print(Text(f"{knob.id}: {knob.title}", style="bold"))
     out.print(Padding(f"{knob.reason} {knob.detail}", (0, 0, 1, 2)))
-    for report in evaluate(facts, inputs, [knob]):
-        _print_here(out, report)
+    for report, targets in merged(reports):
+        _print_here(out, report, targets)
+    print_lines(out, "At boot, the last one wins", boot)
+    print_lines(out, "Changed by us", ours)
+    _print_proofs(out, knob, proofs)
     _print_everywhere(out, knob)
 
 
-def _print_here(out: Console, report: KnobReport) -> None:
+def _boot_lines(knob: Knob, boot: Boot) -> list[str]:
+    return boot.explain(knob.id) if knob.mechanism == "sysctl" else []
+
+
+def _ours(knob: Knob, files: HostFiles) -> list[str]:
+    found = status(files)
+    everything = (*found.session_held, *found.held)
+    return [
+        _held_text(held) for held in everything if isinstance(held.step, SettingStep) and held.step.knob_id == knob.id
+    ]
+
+
+def _held_text(held: Held) -> str:
+    before, ours, now = (in_words(held.resource, state) for state in (held.original, held.ours, held.now))
+    text = f"{held.resource}: {before} before us, {ours} by us"
+    return text if held.standing == "in_force" else f"{text}, {now} now"
+
+
+def _print_here(out: Console, report: KnobReport, targets: Sequence[str]) -> None:
     print_pairs(
         out,
-        f"Here, on {report.target}" if report.target else "Here",
+        f"Here, on {targets_text(targets)}" if targets else "Here",
         [
             ("current", report.current_text),
             ("recommended", report.recommended_text),
             ("reckoned", report.formula),
             ("state", STATE_WORDS[report.state][0]),
-            ("note", "; ".join(dict.fromkeys(part for part in (report.note, report.obstacle) if part))),
+            ("note", report.note),
+            ("no effect until", report.binding),
+            ("in the way", report.obstacle if report.obstacle not in report.note else ""),
+            ("to ask for", report.ask),
+            ("another file wins", report.overridden_by),
         ],
     )
+
+
+def _print_proofs(out: Console, knob: Knob, proofs: Sequence[Proof]) -> None:
+    if not proofs:
+        print_lines(out, "Proof", [f"not proved on this host: highwater tune prove {knob.id}"])
+    for proof in proofs:
+        first, *rest = proof_lines(proof)
+        print_lines(out, f"Proof: {first}", rest)
 
 
 def _print_everywhere(out: Console, knob: Knob) -> None:
@@ -60,23 +158,18 @@ def _print_everywhere(out: Console, knob: Knob) -> None:
         "What others recommend",
         [(authority.who, f"{authority.value}  [{authority.source.title}]") for authority in knob.authorities],
     )
-    rule = {
-        "equal": "exactly",
-        "at_least": "at least; a higher value is never lowered",
-        "at_most": "at most; a lower value is never raised",
-        "about": "within a factor 1.5",
-    }
-    print_pairs(
-        out,
-        "About the knob",
-        [
-            ("accepted", rule[knob.comparison]),
-            ("risk", f"{knob.risk}: {knob.risk_text}"),
-            ("reaches", knob.scope),
-            ("file", knob.path),
-            ("kept in", knob.persistence),
-        ],
-    )
+    pairs: list[tuple[str, Any]] = [
+        ("formula", knob.formula_in_words),
+        ("accepted", _ACCEPTED[knob.comparison]),
+        ("risk", f"{knob.risk}: {knob.risk_text}"),
+        ("only if named", knob.only_if_named),
+        ("life", knob.lifetime.text),
+        ("reaches", knob.scope),
+        ("who may set it", knob.capability),
+        ("told by", knob.path),
+        ("kept in", knob.persistence),
+    ]
+    print_pairs(out, "About the knob", pairs)
     out.print(Text("Sources", style="bold"))
     for source in knob.sources:
         out.print(Padding(source.title, (0, 0, 0, 2)))

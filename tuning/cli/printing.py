@@ -10,17 +10,21 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tuning.check import State
-from tuning.facts import Facts
-from tuning.quantities import format_bytes
+from ..check import KnobReport, State
+from ..facts import Facts
+from ..quantities import format_bytes
 
 # In a row, in a summary, colour.
 STATE_WORDS: Final[dict[State, tuple[str, str, str]]] = {
     "ok": ("ok", "ok", "green"),
     "differs": ("differs", "differ", "yellow"),
     "unknown": ("unknown", "unknown", "magenta"),
+    "left_alone": ("left alone", "left alone unless named", "cyan"),
+    "obsolete": ("obsolete", "obsolete", "dim"),
     "not_applicable": ("n/a", "not applicable", "dim"),
 }
+_WIDEST_COLUMN: Final = 28
+_MOST_TARGETS: Final = 6
 
 
 def console() -> Console:
@@ -44,14 +48,51 @@ def describe_host(facts: Facts) -> Text:
     return Text(", ".join(parts), style="dim")
 
 
-def row(widths: Sequence[int], *cells: Text) -> Table:
-    """Columns of these widths, whose texts are folded, and one more that is not."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for width in widths:
-        table.add_column(width=width, overflow="fold")
-    table.add_column(no_wrap=True)
-    table.add_row(*cells)
-    return table
+def sentences(texts: Iterable[str]) -> str:
+    """Texts as sentences, each once; a name at the beginning, such as vm.swappiness, stays as it is written."""
+    return " ".join(f"{_capitalised(text.removesuffix('.'))}." for text in dict.fromkeys(texts) if text)
+
+
+def targets_text(targets: Sequence[str]) -> str:
+    """`sda, sdb` or `sda, sdb, … and 198 more`; empty for the whole host."""
+    shown = ", ".join(targets[:_MOST_TARGETS])
+    more = len(targets) - _MOST_TARGETS
+    return f"{shown}, … and {more} more" if more > 0 else shown
+
+
+def merged(reports: Iterable[KnobReport]) -> list[tuple[KnobReport, tuple[str, ...]]]:
+    """Reports that differ only in what they are about, as one with all their targets."""
+    found: dict[tuple[object, ...], tuple[KnobReport, list[str]]] = {}
+    for report in reports:
+        key = (report.id, report.state, report.current_text, report.recommended_text, report.note)
+        found.setdefault(key, (report, []))[1].append(report.target)
+    return [(report, tuple(target for target in targets if target)) for report, targets in found.values()]
+
+
+class Rows:
+    """Rows of columns as wide as their texts need, up to a limit, whatever is printed between the rows.
+
+    So that they read as well at 80 columns as at 160: what is long is folded, and sentences go below their row.
+    """
+
+    def __init__(self, out: Console, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        self._out = out
+        columns = zip(header, *rows, strict=True)
+        *widths, self._last = (min(_WIDEST_COLUMN, max(map(len, column))) for column in columns)
+        room = max(30, out.width - self._last - 2 * len(widths))
+        while sum(widths) > room:
+            widths[widths.index(max(widths))] -= 1
+        self._widths = widths
+        self.print([Text(title, style="bold") for title in header])
+
+    def print(self, cells: Sequence[Text], below: str = "") -> None:
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for width in (*self._widths, self._last):
+            table.add_column(width=width, overflow="fold")
+        table.add_row(*cells)
+        self._out.print(table)
+        if below:
+            self._out.print(Padding(Text(below, style="dim"), (0, 0, 0, 2)))
 
 
 def print_pairs(out: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:
@@ -66,3 +107,25 @@ def print_pairs(out: Console, title: str, rows: Iterable[tuple[str, str]]) -> No
         table.add_row(name, Text(text))
     out.print(Text(title, style="bold"))
     out.print(Padding(table, (0, 0, 1, 2)))
+
+
+def print_lines(out: Console, title: str, lines: Iterable[str], style: str = "") -> None:
+    """A title and under it lines that are folded with an indent; nothing for no lines."""
+    told = list(lines)
+    if not told:
+        return
+    out.print(Text(title, style=f"bold {style}"))
+    for line in told:
+        out.print(Padding(Text(line), (0, 0, 0, 2)))
+    out.print()
+
+
+def _capitalised(text: str) -> str:
+    first = text.split(maxsplit=1)[0]
+    return text[0].upper() + text[1:] if first.rstrip(",:;").isalpha() else text
+
+
+def print_asks(out: Console, reports: Iterable[KnobReport]) -> None:
+    """What cannot be changed from here, as requests to whoever runs the host below."""
+    asks = dict.fromkeys(report.ask for report in reports if report.state == "differs" and report.ask)
+    print_lines(out, "To ask the platform team for", asks, "yellow")

@@ -2,36 +2,106 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
+import typer
+from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from tuning.errors import TuningError
-from tuning.workload import Workload
+from ..check import KnobReport, evaluate
+from ..profiles import PROFILES, Profile, Wish, find_profile, knobs_of, wishes_of
+from .documents import as_text
+from .options import THIS_HOST, DataDirOption, JsonOption, RootOption, facts_of, mistakes_in_one_line, workload_of
+from .printing import STATE_WORDS, console, merged, targets_text
 
-from .options import RootOption, facts_of, mistakes_in_one_line
-from .printing import console
+
+@dataclass(frozen=True)
+class WishRow:
+    knob: str
+    target: str
+    wanted: str
+    now: str
+    state: str
+    reason: str
 
 
-def profiles(root: RootOption = Path("/")) -> None:
-    """List the host profiles that a workload file can name (host.profile), and what they would set here.
+@dataclass(frozen=True)
+class ProfileRow:
+    name: str
+    aliases: tuple[str, ...]
+    purpose: str
+    extends: str | None
+    everything: bool
+    """Beside its own wishes it wants every knob as it is recommended."""
+    wishes: tuple[WishRow, ...]
+    """Of its own and of the profiles it extends."""
 
-    Exit code: 0.
+
+@dataclass(frozen=True)
+class ProfilesDocument:
+    profiles: tuple[ProfileRow, ...]
+    schema: Literal["tuning.profiles/1"] = "tuning.profiles/1"
+
+
+def profiles(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only this profile.")] = None,
+    root: RootOption = THIS_HOST,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the profiles that plan and apply (--profile) and a workload file (host.profile) can name.
+
+    Exit codes: 0, or 2 for a mistake in the call.
     """
-    from tuning.profile_session import plan_profile
-    from tuning.profiles import PROFILES
-
     with mistakes_in_one_line():
+        chosen = PROFILES if name is None else (find_profile(name),)
+        inputs = workload_of(data_dir, None)
         facts = facts_of(root)
+        found = []
+        for profile in chosen:
+            wishes = wishes_of(profile)
+            knobs = [knob for knob in knobs_of(profile) if knob.id in wishes]
+            found.append((profile, wishes, evaluate(facts, inputs, knobs)))
+    if as_json:
+        typer.echo(as_text(ProfilesDocument(tuple(_profile_row(*one) for one in found))))
+        return
     out = console()
-    for profile in PROFILES:
-        out.print(Text.assemble((profile.name, "bold"), f": {profile.purpose}"))
-        try:
-            changes = plan_profile(profile, facts, Workload())
-        except TuningError as error:
-            out.print(Padding(Text(str(error), style="yellow"), (0, 0, 0, 2)))
-            continue
-        for change in changes:
-            what = f"{change.before} → {change.after}" if change.before != change.after else f"{change.after} already"
-            out.print(Padding(f"{change.name}: {what}", (0, 0, 0, 2)))
+    for profile, wishes, reports in found:
+        _print_title(out, profile)
+        for report, targets in merged(reports):
+            what = f"{report.id} of {targets_text(targets)}" if targets else report.id
+            out.print(Padding(Text.assemble(f"{what}: ", _outcome(report)), (0, 0, 0, 2)))
+            out.print(Padding(Text(wishes[report.id].reason, style="dim"), (0, 0, 0, 4)))
+        out.print()
+
+
+def _print_title(out: Console, profile: Profile) -> None:
+    out.print(Text.assemble((profile.name, "bold"), f": {profile.purpose}"))
+    also = [
+        f"lies over {profile.extends}" if profile.extends else "",
+        "every knob as recommended" if profile.everything else "",
+        f"also called {', '.join(profile.aliases)}" if profile.aliases else "",
+    ]
+    if any(also):
+        out.print(Padding(Text("; ".join(text for text in also if text), style="dim"), (0, 0, 0, 2)))
+
+
+def _outcome(report: KnobReport) -> str:
+    if report.state == "ok":
+        return f"{report.current_text} already"
+    if report.state == "differs":
+        return f"{report.current_text} → {report.recommended_text}"
+    return f"{STATE_WORDS[report.state][0]}: {report.note}"
+
+
+def _profile_row(profile: Profile, wishes: Mapping[str, Wish], reports: list[KnobReport]) -> ProfileRow:
+    rows = tuple(
+        WishRow(
+            one.id, one.target, one.recommended_text, one.current_text, one.state, wishes[one.id].reason or one.reason
+        )
+        for one in reports
+    )
+    return ProfileRow(profile.name, profile.aliases, profile.purpose, profile.extends, profile.everything, rows)

@@ -1,24 +1,75 @@
-"""`highwater tune rollback`: take back what is ours."""
+"""`highwater tune rollback`: take back what is ours, and leave alone what somebody else changed since."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import typer
 
-from .options import RootOption, facts_of, mistakes_in_one_line
+from .. import rollback as way_back
+from ..runner import runner_for
+from .documents import as_text
+from .exit_codes import CHANGED_IN_PART, DIFFERS
+from .held import HeldRow, row_of
+from .options import (
+    THIS_HOST,
+    JsonOption,
+    RootOption,
+    ScriptOption,
+    facts_of,
+    mistakes_in_one_line,
+    refuse_what_cannot_change,
+)
+from .printing import console, print_lines
+from .scripts import script_of_rollback
 
 
-def rollback(root: RootOption = Path("/")) -> None:
-    """Take back the host profile that a killed benchmark left in force.
+@dataclass(frozen=True)
+class RollbackDocument:
+    dry_run: bool
+    restored: tuple[HeldRow, ...]
+    kept: tuple[HeldRow, ...]
+    """Changed by somebody else since, and left as it is."""
+    problems: tuple[str, ...]
+    """Could not be restored; the journal stays."""
+    schema: Literal["tuning.rollback/1"] = "tuning.rollback/1"
 
-    Exit code: 0 restored or nothing to restore, 2 the host cannot be restored or a living run holds the profile.
+
+def rollback(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be put back, and do nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Put back also what somebody else changed since.")] = False,
+    root: RootOption = THIS_HOST,
+    script: ScriptOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Put back what was here before apply, and before a benchmark that was killed with a profile in force.
+
+    Exit codes: 0 everything is back, or there is nothing to put back; 1 later changes of somebody else were left alone;
+    2 a damaged journal, or a benchmark that lives holds the host, and nothing was changed; 3 something could not be put
+    back, and the journal stays; 130 interrupted, and the same command goes on.
     """
-    from tuning.profile_session import recover
-
     with mistakes_in_one_line():
-        restored = [change for change in recover(facts_of(root).files) if change.before != change.after]
-    for change in restored:
-        typer.echo(f"{change.name} = {change.before}")
-    if not restored:
-        typer.echo("no host profile is in force")
+        facts = facts_of(root)
+        if not (dry_run or script):
+            refuse_what_cannot_change(root)
+        result = way_back.rollback(facts.files, runner_for(root), force=force, dry_run=dry_run or script)
+    if script:
+        typer.echo(script_of_rollback(facts, result), nl=False)
+        return
+    if as_json:
+        restored, kept = tuple(map(row_of, result.restored)), tuple(map(row_of, result.kept))
+        typer.echo(as_text(RollbackDocument(dry_run, restored, kept, result.problems)))
+    else:
+        out = console()
+        title = "Would be put back" if dry_run else "Put back"
+        print_lines(out, title, (held.describe() for held in result.restored), "green")
+        title = "Left alone, as somebody changed it since (--force puts it back too)"
+        print_lines(out, title, (held.describe() for held in result.kept), "yellow")
+        print_lines(out, "Not put back", result.problems, "red")
+        if not (result.restored or result.kept or result.problems):
+            out.print("nothing of ours is in force")
+    if result.problems:
+        raise typer.Exit(CHANGED_IN_PART)
+    if result.kept:
+        raise typer.Exit(DIFFERS)

@@ -1,0 +1,126 @@
+"""`highwater tune apply`: make the host as wanted, with a way back."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import typer
+
+from .. import engine
+from ..errors import TuningError
+from ..journal import Owner
+from ..rollback import recover
+from ..runner import runner_for
+from .changes import count_text, print_notes, print_plan
+from .documents import as_text
+from .exit_codes import REFUSED
+from .options import (
+    THIS_HOST,
+    AcceptRiskOption,
+    BrokerConfigOption,
+    DataDirOption,
+    JsonOption,
+    KeepSwapOption,
+    LoginOption,
+    NowOnlyOption,
+    OnlyOption,
+    ProfileOption,
+    RootOption,
+    ScriptOption,
+    SkipOption,
+    UnitOption,
+    WorkloadOption,
+    mistakes_in_one_line,
+    refuse_what_cannot_change,
+)
+from .planned import Wanted, wanted_of
+from .printing import console, describe_host, print_lines
+from .scripts import script_of_plan
+
+
+@dataclass(frozen=True)
+class ApplyDocument:
+    done: tuple[str, ...]
+    skipped: tuple[str, ...]
+    """Commands that a tree below another root has no system for."""
+    pending: tuple[str, ...]
+    warnings: tuple[str, ...]
+    schema: Literal["tuning.apply/1"] = "tuning.apply/1"
+
+
+def apply(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    profile: ProfileOption = "recommended",
+    only: OnlyOption = None,
+    skip: SkipOption = None,
+    accept_risk: AcceptRiskOption = None,
+    now_only: NowOnlyOption = False,
+    keep_swap: KeepSwapOption = False,
+    login: LoginOption = None,
+    root: RootOption = THIS_HOST,
+    data_dir: DataDirOption = None,
+    workload: WorkloadOption = None,
+    broker_config: BrokerConfigOption = None,
+    unit: UnitOption = None,
+    script: ScriptOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the changes of the plan: journal, write, read back. All of them are in force afterwards, or none.
+
+    Exit codes: 0 done, or nothing to do; 2 a mistake in the call, or refused or failed with nothing changed; 3 failed
+    part-way with the way back in the journal (highwater tune rollback); 130 interrupted.
+    """
+    with mistakes_in_one_line():
+        wanted = wanted_of(
+            root=root,
+            profile=profile,
+            only=only,
+            skip=skip,
+            accept_risk=accept_risk,
+            data_dir=data_dir,
+            workload=workload,
+            broker_config=broker_config,
+            unit=unit,
+            login=login,
+            keep_swap=keep_swap,
+            now_only=now_only,
+        )
+        if script:
+            typer.echo(script_of_plan(wanted.facts, wanted.plan()), nl=False)
+            return
+        refuse_what_cannot_change(root)
+        if not yes and (as_json or not sys.stdin.isatty()):
+            raise TuningError("apply asks before it changes anything, and nobody can answer here; add --yes")
+        _apply(wanted, ask=not yes, as_json=as_json)
+
+
+def _apply(wanted: Wanted, *, ask: bool, as_json: bool) -> None:
+    files = wanted.facts.files
+    runner = runner_for(files.root)
+    recover(files, runner)
+    plan = wanted.plan()
+    out = console()
+    if not as_json:
+        out.print(describe_host(wanted.facts), end="\n\n")
+    if plan.changes_anything:
+        if not as_json:
+            print_plan(out, plan)
+        if ask and not typer.confirm(f"Change {count_text(plan.steps)}?"):
+            out.print("nothing was changed")
+            raise typer.Exit(REFUSED)
+        applied = engine.apply(files, runner, plan, Owner.this_process(files, "highwater tune apply"))
+    else:
+        applied = engine.Applied((), ())
+        if not as_json:
+            print_notes(out, plan)
+    if as_json:
+        typer.echo(as_text(ApplyDocument(applied.done, applied.skipped, plan.pending, plan.warnings)))
+        return
+    print_lines(out, "Done", applied.done, "green")
+    print_lines(out, "Not run", applied.skipped)
+    if plan.changes_anything:
+        out.print("Whether it took effect: highwater tune verify. The way back: highwater tune rollback.")
+    else:
+        out.print("nothing to change")

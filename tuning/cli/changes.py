@@ -1,0 +1,117 @@
+"""A plan as people and programs see it: a row for each change, a unified diff for each file, and what it waits for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.text import Text
+
+from ..steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, Step, SwapOffStep, setting_name
+from .printing import Rows, print_asks, print_lines
+
+
+@dataclass(frozen=True)
+class Change:
+    kind: str
+    """setting, file, mount, swap or command."""
+    what: str
+    """The setting's name, the file's path, the mount point, the swap device or the command."""
+    before: str | None
+    """None: it is not there yet."""
+    after: str | None
+    """None: it will not be there any more."""
+    knob: str
+    target: str
+    why: str
+
+
+@dataclass(frozen=True)
+class FileDiff:
+    path: str
+    diff: str
+    """Unified."""
+
+
+def changes_of(steps: Sequence[Step]) -> tuple[Change, ...]:
+    return tuple(_change(step) for step in steps)
+
+
+def diffs_of(steps: Sequence[Step]) -> tuple[FileDiff, ...]:
+    return tuple(
+        FileDiff(step.path, unified_diff(step.path, step.before, step.after))
+        for step in steps
+        if isinstance(step, FileStep)
+    )
+
+
+def unified_diff(path: str, before: str | None, after: str | None) -> str:
+    """As `diff -u`; /dev/null stands for a file that is not there."""
+    texts = ((before or "").splitlines(keepends=True), (after or "").splitlines(keepends=True))
+    names = ("/dev/null" if before is None else path, "/dev/null" if after is None else path)
+    lines = difflib.unified_diff(*texts, *names)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def print_plan(out: Console, plan: Plan) -> None:
+    """What would change now, then what the files would become, then what to know of it."""
+    rows = changes_of(plan.steps)
+    live = [row for row in rows if row.kind in ("setting", "mount", "swap")]
+    if live:
+        table = Rows(
+            out, ("now", "before", "after"), ((row.what, row.before or "", row.after or "none") for row in live)
+        )
+        for row in live:
+            below = " ".join(part for part in (row.knob if row.knob != row.what else "", row.target) if part)
+            table.print([Text(row.what), Text(row.before or ""), Text(row.after or "none", style="green")], below)
+        out.print()
+    for file in diffs_of(plan.steps):
+        print_diff(out, file.diff)
+    commands = [f"{row.what}: {row.why}" if row.why else row.what for row in rows if row.kind == "command"]
+    print_lines(out, "Commands", commands)
+    print_notes(out, plan)
+
+
+def print_diff(out: Console, diff: str) -> None:
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    for line in diff.splitlines():
+        header = line.startswith(("+++", "---"))
+        out.print(Text(line, style="bold" if header else styles.get(line[:1], "")), soft_wrap=True)
+    out.print()
+
+
+def print_notes(out: Console, plan: Plan) -> None:
+    print_lines(out, "Waits for a restart or a reboot", plan.pending)
+    print_lines(out, "Warnings", plan.warnings, "yellow")
+    print_asks(out, plan.reports)
+
+
+def count_text(steps: Sequence[Step]) -> str:
+    """`3 settings, 2 files`; what a plan would change, in a phrase."""
+    counted = (
+        (SettingStep, "setting", "settings"),
+        (FileStep, "file", "files"),
+        (RemountStep, "mount", "mounts"),
+        (SwapOffStep, "swap device", "swap devices"),
+    )
+    found = ((sum(isinstance(step, kind) for step in steps), one, several) for kind, one, several in counted)
+    return ", ".join(f"{count} {one if count == 1 else several}" for count, one, several in found if count)
+
+
+def _change(step: Step) -> Change:
+    match step:
+        case SettingStep():
+            name = setting_name(step.path)
+            return Change(step.form, name, step.before, step.after, step.knob_id, step.target, "")
+        case FileStep():
+            return Change(step.form, step.path, step.before, step.after, "", "", step.why)
+        case RemountStep():
+            gone = [option for option in step.before_options if option not in step.after_options]
+            new = [option for option in step.after_options if option not in step.before_options]
+            return Change(step.form, step.mount_point, ",".join(gone), ",".join(new), "", "", "")
+        case SwapOffStep():
+            return Change(step.form, step.device, "in use", None, "swap.devices", "", "")
+        case CommandStep():
+            return Change(step.form, " ".join(step.argv), None, None, "", "", step.why)

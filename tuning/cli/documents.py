@@ -1,0 +1,73 @@
+"""What `--json` prints: dataclasses, one per verb, and the JSON Schemas that follow from their types.
+
+They are shipped in tuning/schemas/; a test holds them to the dataclasses. `highwater tune schema VERB` prints one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+FOLDER: Final = Path(__file__).parent.parent / "schemas"
+_PRIMITIVES: Final[dict[Any, dict[str, Any]]] = {
+    Any: {},
+    types.NoneType: {"type": "null"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    str: {"type": "string"},
+}
+
+
+def as_text(document: Any) -> str:
+    """A document, which is a dataclass whose field `schema` names its kind, as JSON text."""
+    return json.dumps(_plain(document), indent=2, ensure_ascii=False)
+
+
+def json_schema(document: type) -> dict[str, Any]:
+    """The JSON Schema of a document's class; its title is what the field `schema` holds."""
+    (kind,) = get_args(get_type_hints(document)["schema"])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": kind} | _schema(document)
+
+
+def shipped_schema_path(kind: str) -> Path:
+    """Where the schema of `tuning.VERB/1` is kept."""
+    return FOLDER / f"{kind.removeprefix('tuning.').partition('/')[0]}.schema.json"
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list, frozenset)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _schema(annotation: Any) -> dict[str, Any]:
+    if annotation in _PRIMITIVES:
+        return dict(_PRIMITIVES[annotation])
+    if dataclasses.is_dataclass(annotation):
+        hints = get_type_hints(annotation)
+        names = [item.name for item in dataclasses.fields(annotation)]
+        return {
+            "type": "object",
+            "properties": {name: _schema(hints[name]) for name in names},
+            "required": names,
+            "additionalProperties": False,
+        }
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return {"enum": list(arguments)} if len(arguments) > 1 else {"const": arguments[0]}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_schema(argument) for argument in arguments]}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": _schema(arguments[1])}
+    if isinstance(origin, type) and issubclass(origin, (Sequence, frozenset)):
+        return {"type": "array", "items": _schema(arguments[0])}
+    raise TypeError(f"no JSON Schema for {annotation}")

@@ -1,0 +1,75 @@
+"""What of ours is in force, as people and programs see it: each thing before us, by us and now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from ..holdings import Held, in_words
+from ..steps import SettingStep
+from ..three_way import Standing
+from .changes import unified_diff
+from .printing import Rows, print_lines
+
+STANDING_WORDS: Final[dict[Standing, tuple[str, str]]] = {
+    "in_force": ("in force", "green"),
+    "back": ("back already", "yellow"),
+    "drifted": ("changed since", "yellow"),
+    "gone": ("gone", "red"),
+}
+
+
+@dataclass(frozen=True)
+class HeldRow:
+    what: str
+    kind: str
+    """setting, file, mount or swap."""
+    knob: str
+    """Of a setting."""
+    target: str
+    original: dict[str, str] | None
+    """How it was before us, by the names of its parts; null: it was not there."""
+    ours: dict[str, str] | None
+    now: dict[str, str] | None
+    restored: dict[str, str] | None
+    """What a rollback makes of it."""
+    standing: Standing
+    kept: bool
+    """A rollback leaves it alone, as somebody else changed it since."""
+
+
+def row_of(held: Held) -> HeldRow:
+    step = held.step
+    knob, target = (step.knob_id, step.target) if isinstance(step, SettingStep) else ("", "")
+    what = str(held.resource)
+    return HeldRow(
+        what, step.form, knob, target, held.original, held.ours, held.now, held.restored, held.standing, held.kept
+    )
+
+
+def print_held(out: Console, held: Sequence[Held]) -> None:
+    """A row for each; of a file that somebody edited since, the edit too."""
+    if not held:
+        return
+    cells = [
+        (
+            str(one.resource),
+            in_words(one.resource, one.original),
+            in_words(one.resource, one.now),
+            STANDING_WORDS[one.standing][0],
+        )
+        for one in held
+    ]
+    rows = Rows(out, ("what", "before us", "now", "state"), cells)
+    for one, (*texts, word) in zip(held, cells, strict=True):
+        is_file = one.resource.kind == "file"
+        below = f"by us: {in_words(one.resource, one.ours)}" if one.standing != "in_force" and not is_file else ""
+        rows.print([*map(Text, texts), Text(word, style=STANDING_WORDS[one.standing][1])], below)
+        if is_file and one.standing == "drifted":
+            ours, now = (state["text"] if state else None for state in (one.ours, one.now))
+            print_lines(out, "", unified_diff(str(one.resource), ours, now).splitlines())
+    out.print()

@@ -1,0 +1,97 @@
+"""`highwater tune plan`: what would have to change, and nothing of it done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import typer
+
+from .changes import Change, FileDiff, changes_of, count_text, diffs_of, print_notes, print_plan
+from .documents import as_text
+from .exit_codes import DIFFERS
+from .options import (
+    THIS_HOST,
+    AcceptRiskOption,
+    BrokerConfigOption,
+    DataDirOption,
+    JsonOption,
+    KeepSwapOption,
+    LoginOption,
+    NowOnlyOption,
+    OnlyOption,
+    ProfileOption,
+    RootOption,
+    ScriptOption,
+    SkipOption,
+    UnitOption,
+    WorkloadOption,
+    mistakes_in_one_line,
+)
+from .planned import wanted_of
+from .printing import console, describe_host
+from .scripts import script_of_plan
+
+
+@dataclass(frozen=True)
+class PlanDocument:
+    changes: tuple[Change, ...]
+    """In the order in which they would be made."""
+    files: tuple[FileDiff, ...]
+    pending: tuple[str, ...]
+    warnings: tuple[str, ...]
+    schema: Literal["tuning.plan/1"] = "tuning.plan/1"
+
+
+def plan(
+    profile: ProfileOption = "recommended",
+    only: OnlyOption = None,
+    skip: SkipOption = None,
+    accept_risk: AcceptRiskOption = None,
+    now_only: NowOnlyOption = False,
+    keep_swap: KeepSwapOption = False,
+    login: LoginOption = None,
+    root: RootOption = THIS_HOST,
+    data_dir: DataDirOption = None,
+    workload: WorkloadOption = None,
+    broker_config: BrokerConfigOption = None,
+    unit: UnitOption = None,
+    script: ScriptOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what apply would change, now and in which files; changes nothing.
+
+    Exit codes: 0 nothing would change, 1 something would, 2 a mistake in the call.
+    """
+    with mistakes_in_one_line():
+        wanted = wanted_of(
+            root=root,
+            profile=profile,
+            only=only,
+            skip=skip,
+            accept_risk=accept_risk,
+            data_dir=data_dir,
+            workload=workload,
+            broker_config=broker_config,
+            unit=unit,
+            login=login,
+            keep_swap=keep_swap,
+            now_only=now_only,
+        )
+        made = wanted.plan()
+    if script:
+        typer.echo(script_of_plan(wanted.facts, made), nl=False)
+    elif as_json:
+        document = PlanDocument(changes_of(made.steps), diffs_of(made.steps), made.pending, made.warnings)
+        typer.echo(as_text(document))
+    else:
+        out = console()
+        out.print(describe_host(wanted.facts), end="\n\n")
+        if made.changes_anything:
+            print_plan(out, made)
+            out.print(f"{count_text(made.steps)} would change; to do it: highwater tune apply")
+        else:
+            print_notes(out, made)
+            out.print("nothing would change")
+    if made.changes_anything:
+        raise typer.Exit(DIFFERS)

@@ -1,0 +1,68 @@
+"""How plan, apply and verify come to know what is wanted: the same options, host, profile and knobs for all three."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import TuningError
+from ..facts import Facts
+from ..holdings import originals
+from ..model import Knob
+from ..planning import PlanOptions, make_plan
+from ..profiles import find_profile, knobs_of
+from ..steps import Plan
+from ..workload import Workload
+from .options import accepted_risks, chosen_knobs, facts_of, workload_of
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A host, and what somebody wants of it."""
+
+    facts: Facts
+    workload: Workload
+    knobs: tuple[Knob, ...]
+    options: PlanOptions
+
+    @property
+    def is_this_host(self) -> bool:
+        return self.facts.files.root == Path("/")
+
+    def plan(self) -> Plan:
+        return make_plan(self.facts, self.workload, self.knobs, self.options)
+
+
+def wanted_of(
+    *,
+    root: Path,
+    profile: str,
+    only: list[str] | None,
+    skip: list[str] | None,
+    accept_risk: list[str] | None,
+    data_dir: list[str] | None,
+    workload: list[str] | None,
+    broker_config: Path | None,
+    unit: list[str] | None,
+    login: list[str] | None = None,
+    keep_swap: bool = False,
+    now_only: bool = False,
+) -> Wanted:
+    """Raises TuningError for whatever of this is a mistake, and for a damaged journal."""
+    inputs = workload_of(data_dir, workload, broker_config, unit)
+    chosen = chosen_knobs(only, skip)
+    accepted = accepted_risks(accept_risk)
+    knobs = knobs_of(find_profile(profile), chosen)
+    if not knobs:
+        ids = ", ".join(knob.id for knob in chosen)
+        raise TuningError(f"profile {profile} says nothing of {ids}; name another profile or another knob")
+    facts = facts_of(root)
+    options = PlanOptions(
+        named=frozenset(only or ()),
+        accepted=accepted,
+        keep=not now_only,
+        login_domains=tuple(login or ()),
+        keep_swap=keep_swap,
+        originals=originals(facts.files),
+    )
+    return Wanted(facts, inputs, knobs, options)

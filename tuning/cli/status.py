@@ -1,0 +1,88 @@
+"""`highwater tune status`: what of ours is in force, what somebody changed since, and what did not come to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from .. import holdings
+from ..trades import durability_trades
+from .documents import as_text
+from .exit_codes import DIFFERS
+from .held import STANDING_WORDS, HeldRow, print_held, row_of
+from .options import THIS_HOST, DataDirOption, JsonOption, RootOption, facts_of, mistakes_in_one_line, workload_of
+from .printing import console, describe_host, print_lines
+
+
+@dataclass(frozen=True)
+class StatusDocument:
+    applied_by: str | None
+    applied_utc: str
+    booted_since: bool
+    interrupted: str
+    held: tuple[HeldRow, ...]
+    session: str | None
+    """The benchmark that has a profile in force."""
+    session_lives: bool
+    session_held: tuple[HeldRow, ...]
+    durability_trades: tuple[str, ...]
+    schema: Literal["tuning.status/1"] = "tuning.status/1"
+
+
+def status(root: RootOption = THIS_HOST, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """Say what of ours is in force, what was changed since by somebody else, and what was interrupted.
+
+    Exit codes: 0 nothing of ours is here or all of it is in force, 1 something is not, or was interrupted; 2 a damaged
+    journal or a mistake in the call.
+    """
+    with mistakes_in_one_line():
+        inputs = workload_of(data_dir, None)
+        facts = facts_of(root)
+        found = holdings.status(facts.files)
+    trades = tuple(str(trade) for trade in durability_trades(facts, inputs.data_dirs))
+    if as_json:
+        typer.echo(
+            as_text(
+                StatusDocument(
+                    applied_by=found.owner.name if found.owner else None,
+                    applied_utc=found.applied_utc,
+                    booted_since=found.booted_since,
+                    interrupted=found.interrupted,
+                    held=tuple(map(row_of, found.held)),
+                    session=found.session.name if found.session else None,
+                    session_lives=found.session_lives,
+                    session_held=tuple(map(row_of, found.session_held)),
+                    durability_trades=trades,
+                )
+            )
+        )
+    else:
+        out = console()
+        out.print(describe_host(facts), end="\n\n")
+        _print_status(out, found)
+        print_lines(out, "Durability that this host trades away", trades, "red")
+    if found.interrupted or any(held.standing != "in_force" for held in found.held):
+        raise typer.Exit(DIFFERS)
+
+
+def _print_status(out: Console, found: holdings.Status) -> None:
+    if found.interrupted:
+        print_lines(out, "Interrupted", [found.interrupted], "red")
+    if found.session is not None:
+        alive = "is running" if found.session_lives else "is no more; highwater tune rollback takes it back"
+        out.print(f"A benchmark has {found.session.name} in force: process {found.session.pid} {alive}")
+        print_held(out, found.session_held)
+    if found.owner is None:
+        out.print("nothing of ours is in force")
+        return
+    booted = "; this host was booted since" if found.booted_since else ""
+    out.print(f"Applied at {found.applied_utc} by {found.owner.name}{booted}")
+    out.print()
+    print_held(out, found.held)
+    counts = {standing: sum(held.standing == standing for held in found.held) for standing in STANDING_WORDS}
+    out.print(", ".join(f"{count} {STANDING_WORDS[standing][0]}" for standing, count in counts.items() if count))
+    out.print(Text("The way back: highwater tune rollback", style="dim"))
