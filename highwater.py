@@ -17,6 +17,8 @@ ROOMS: Final = {
     "report": ("reports.cli", "report"),
     "tune": ("tuning.cli", "app"),
 }
+# Verbs that one room brings to another's commands: the two do not know each other.
+GUESTS: Final = {"tune": {"prove": ("bench.commands.prove", "prove")}}
 
 
 class _Rooms(TyperGroup):
@@ -32,12 +34,19 @@ class _Rooms(TyperGroup):
         found = getattr(import_module(module), name)
         if isinstance(found, typer.Typer):
             command: Any = typer.main.get_group(found)
-        else:
-            alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            alone.command()(found)
-            command = typer.main.get_command(alone)
-        command.name = cmd_name
-        return command
+            for verb, (guest_module, guest) in GUESTS.get(cmd_name, {}).items():
+                command.add_command(_alone(getattr(import_module(guest_module), guest), verb))
+            command.name = cmd_name
+            return command
+        return _alone(found, cmd_name)
+
+
+def _alone(function: Any, name: str) -> Any:
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(function)
+    command = typer.main.get_command(app)
+    command.name = name
+    return command
 
 
 app = typer.Typer(

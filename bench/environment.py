@@ -65,6 +65,7 @@ def describe_environment(
 ) -> Environment:
     """`storage_paths` are where the systems under test keep their logs: mount and disk knobs are judged there."""
     workload = Workload(data_dirs=tuple(sorted({str(path.resolve()) for path in storage_paths})))
+    tuning_fingerprint, tuning_settings = fingerprint(facts)
     return Environment(
         facts={
             **facts.as_json(),
@@ -73,7 +74,8 @@ def describe_environment(
             "load_average": list(os.getloadavg()),
             "cpus_allowed": len(os.sched_getaffinity(0)),
             "settings": _settings(facts),
-            "tuning_fingerprint": fingerprint(facts)[0],
+            "tuning_fingerprint": tuning_fingerprint,
+            "tuning_settings": tuning_settings,
             "sysctl": {name: _read(facts, "/proc/sys/" + name.replace(".", "/")) for name in _SYSCTLS},
             "versions": versions(launcher_versions),
         },

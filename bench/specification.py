@@ -33,7 +33,7 @@ _NOT_IN_A_VARIANT: Final = ("schema", "name", "trials", "include", "variants", "
 _AXIS_SECTIONS: Final = (
     "topics", "producers", "consumers", "records", "load", "phases", "checks", "system", "storage", "host"
 )  # fmt: skip
-_PROPERTY_MAPPINGS: Final = ("client", "config")
+_PROPERTY_MAPPINGS: Final = ("client", "config", "settings")
 _COMMON_AXES: Final = tuple(
     f"producers.client.{name}" for name in ("acks", "batch.size", "compression.type", "linger.ms")
 )

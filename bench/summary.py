@@ -75,6 +75,8 @@ class TrialRecord:
     host_profile: HostProfileUse | None
     host_profile_faults: Sequence[Reason]
     tuning_fingerprint: str
+    durability_trades: Sequence[str] = ()
+    """What stood against crash safety while it ran (`tuning.trades`)."""
     doubts: Sequence[Reason] = ()
     """What was found before the trial that its verdict must know."""
     ceiling_per_s: float | None = None
@@ -132,6 +134,7 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         system=record.system,
         host_profile=record.host_profile,
         tuning_fingerprint=record.tuning_fingerprint,
+        durability_trades=list(record.durability_trades),
         verdict=judge(evidence, workload.validity),
     )
     return summary.model_copy(update={"slo": slo_results(workload, summary)})

@@ -13,7 +13,7 @@ from reports.blocks import Block, Column, Field, Paragraph, Row, Section, Table
 from reports.cells import Run
 from reports.overview import STATE_TONES
 from reports.phases import skipped_sentences
-from reports.quantity import plural, significant
+from reports.quantity import as_sentence, plural, significant
 from reports.storage import emulated_targets, emulation_text
 
 Tone = Literal["good", "warn", "bad"]
@@ -160,6 +160,7 @@ def _notes(run: Run) -> list[str]:
         notes.append(ended[manifest.status])
     if emulated := emulated_targets(run):
         notes.append(emulation_text(emulated))
+    notes += [as_sentence(note) for note in run.result.durability_notes()]
     if any(t.summary.generator.oversubscribed for t in run.result.trials):
         notes.append("More load tasks than cores: the load generator competed with itself, and latencies include that.")
     return notes

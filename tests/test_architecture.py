@@ -34,6 +34,7 @@ SANS_IO = (
     "bench/compare.py",
     "bench/gate.py",
     "bench/metrics.py",
+    "bench/prove/judging.py",
     "bench/search.py",
     "bench/statistics.py",
     "bench/verdict.py",

@@ -1,114 +1,235 @@
-"""Carries a plan out, and takes it back: preflight, journal, write, read back; three-way rollback; status.
+"""Carries a plan out, whole or not at all: preflight, journal, write, read back.
 
-Either all of a plan is in force or none of it: when a change fails, those before it are taken back at once. A process
-that is killed leaves a journal from which the next run goes on or goes back.
+When a change fails, those before it are taken back at once. A process that is killed leaves a journal, from which the
+next apply goes on, or a rollback goes back. `tuning.rollback` is the way back, `tuning.holdings` what is in force.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import NoReturn
 
+from .errors import PartlyChangedError, TuningError
+from .holdings import Held, Status, differing, interrupted, originals, status, undo_commands
 from .hostfiles import HostFiles
-from .journal import APPLIED, SESSION, Owner
+from .journal import APPLIED, Change, Journal, Ledger, Owner, Run, alone, read_boot_id, session_of
+from .resources import Resources
+from .rollback import Rollback, recover, rollback
 from .runner import Runner
-from .steps import Plan, Resource, State, Step
+from .steps import CommandStep, FileStep, Plan, RemountStep, ResourceStep, State, SwapOffStep, conflicts
+from .three_way import same
+
+__all__ = [
+    "Applied",
+    "Held",
+    "Owner",
+    "Rollback",
+    "Status",
+    "apply",
+    "differing",
+    "interrupted",
+    "originals",
+    "recover",
+    "rollback",
+    "status",
+]
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What an apply did, a line each. `skipped`: commands that a captured tree has no system for."""
+    """What an apply did, a line each. `skipped`: what a captured tree has no running system for."""
 
     done: tuple[str, ...]
     skipped: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Rollback:
-    """What a rollback did, a line each."""
-
-    restored: tuple[str, ...]
-    kept: tuple[str, ...]
-    """Changed by somebody else since, and left as it is."""
-    problems: tuple[str, ...]
-    """Could not be restored; the journal stays."""
-
-
-@dataclass(frozen=True)
-class Held:
-    """Something that we changed, three ways."""
-
-    resource: Resource
-    knob_id: str
-    target: str
-    original: State
-    ours: State
-    now: State
-    standing: Literal["ours", "original", "changed since", "gone"]
-
-
-@dataclass(frozen=True)
-class Status:
-    """What of ours is in force, from the journals alone."""
-
-    owner: Owner | None
-    """Of the last apply; None when nothing is applied."""
-    applied_utc: str
-    booted_since: bool
-    interrupted: str
-    """What a run that did not come to its end left, and the way out; empty when there is none."""
-    held: tuple[Held, ...]
-    session: Owner | None
-    """Of a benchmark that has a profile in force."""
-    session_lives: bool
-    session_held: tuple[Held, ...]
-
-
 def apply(files: HostFiles, runner: Runner, plan: Plan, owner: Owner, journal: str = APPLIED) -> Applied:
-    """Make the host as planned. An apply that was killed is gone on with by making a plan again and applying that.
+    """Make the host as planned. An apply that was killed is gone on with by planning again and applying that plan.
 
-    Raises TuningError when nothing was changed, or everything was taken back again; PartlyChangedError when the host is
+    Raises TuningError when nothing was changed, or everything was put back again; PartlyChangedError when the host is
     left between the two, with the journal holding the way back.
     """
-    raise NotImplementedError
+    if not plan.steps and not interrupted(files, journal):
+        return Applied((), ())
+    if problems := list(conflicts(plan.steps)):
+        raise TuningError(f"this plan cannot be carried out: {'; '.join(problems)}")
+    with alone(files):
+        refuse_beside_a_session(files)
+        return _Transaction(files, runner, Journal(files, journal)).apply(plan, owner)
 
 
-def rollback(
-    files: HostFiles,
-    runner: Runner,
-    *,
-    journals: Sequence[str] = (SESSION, APPLIED),
-    force: bool = False,
-    dry_run: bool = False,
-) -> Rollback:
-    """Put back what the journals say, the last change first. `force`: also over later edits of somebody else.
-
-    Raises TuningError, with nothing changed, when a journal is damaged or the session's process still lives.
-    """
-    raise NotImplementedError
+def refuse_beside_a_session(files: HostFiles) -> None:
+    """Raises TuningError when a benchmark has a profile in force, or was killed and left it so."""
+    owner, lives = session_of(files)
+    if owner is None:
+        return
+    if lives:
+        raise TuningError(f"the run of process {owner.pid} holds host profile {owner.name} just now; wait for its end")
+    raise TuningError(
+        f"a run that was killed left host profile {owner.name} in force; take it back first: highwater tune rollback"
+    )
 
 
-def recover(files: HostFiles, runner: Runner) -> Rollback:
-    """Take back the session of a process that is no more. Raises TuningError when it lives."""
-    raise NotImplementedError
+class _Transaction:
+    def __init__(self, files: HostFiles, runner: Runner, journal: Journal) -> None:
+        self._files = files
+        self._runner = runner
+        self._journal = journal
+        self._resources = Resources(files, runner)
+
+    def apply(self, plan: Plan, owner: Owner) -> Applied:
+        ledger = self._journal.read()
+        skipped = tuple(f"{step.describe()}: {self._runner.absent}" for step in plan.steps if self._is_skipped(step))
+        changes = (*self._preflight(plan), *self._left_to_do(ledger, plan))
+        if not changes:
+            if ledger.unfinished is not None:
+                self._write_end()
+            return Applied((), skipped)
+        self._announce(changes, owner)
+        started = 0
+        try:
+            for number, change in enumerate(changes):
+                started = number + 1
+                self._make(change)
+                self._journal.done(number)
+            self._journal.end()
+        except (TuningError, OSError, KeyboardInterrupt) as error:
+            self._give_up(error, changes[:started], was_empty=ledger.is_empty)
+        return Applied(tuple(change.step.describe() for change in changes), skipped)
+
+    def _is_skipped(self, step: object) -> bool:
+        return bool(self._runner.absent) and isinstance(step, CommandStep | RemountStep | SwapOffStep)
+
+    def _preflight(self, plan: Plan) -> list[Change]:
+        """What there is to do, with what is there before it. Raises TuningError that names all that is against it."""
+        changes: list[Change] = []
+        problems: list[str] = []
+        for step in plan.steps:
+            if self._is_skipped(step):
+                continue
+            if isinstance(step, CommandStep):
+                changes.append(Change(step, None, None))
+                continue
+            try:
+                now = self._resources.read(step.resource)
+                problem = self._objection(step, now)
+            except TuningError as error:
+                problem = str(error)
+            if problem:
+                problems.append(problem)
+            elif not same(step.resource, now, step.states[1]):
+                changes.append(_change(step, now, self._files))
+        if problems:
+            raise TuningError(f"{'; '.join(problems)}; nothing was changed")
+        return changes
+
+    def _objection(self, step: ResourceStep, now: State) -> str:
+        before, after = step.states
+        if same(step.resource, now, after):
+            return ""
+        if now is None and before is not None:
+            return f"{step.resource} is not there"
+        if not same(step.resource, now, before):
+            return f"{step.resource} was changed since this was planned; plan again"
+        return self._resources.obstacle(step.resource, after)
+
+    def _left_to_do(self, ledger: Ledger, plan: Plan) -> Iterator[Change]:
+        """Commands that a run which was killed had announced and not come to: what they are for is done by now."""
+        run = ledger.unfinished
+        if run is None or self._runner.absent:
+            return
+        for number, change in enumerate(run.changes):
+            if isinstance(change.step, CommandStep) and number not in run.done and change.step not in plan.steps:
+                yield change
+
+    def _announce(self, changes: Sequence[Change], owner: Owner) -> None:
+        run = Run(
+            owner=owner,
+            boot_id=read_boot_id(self._files),
+            utc=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            kernel=self._files.read("/proc/sys/kernel/osrelease").text or "",
+            changes=tuple(changes),
+        )
+        try:
+            self._journal.begin(run)
+        except OSError as error:
+            with suppress(OSError):
+                self._journal.retract()
+            raise TuningError(
+                f"the journal {self._journal.path} cannot be written ({error.strerror or error}); nothing was changed"
+            ) from error
+
+    def _make(self, change: Change) -> None:
+        if isinstance(change.step, CommandStep):
+            done = self._runner.run(change.step.argv)
+            if done.status != 0:
+                raise TuningError(f"`{' '.join(change.step.argv)}` failed: {done.complaint}")
+        else:
+            self._resources.bring(change.step.resource, change.after, change.before)
+
+    def _write_end(self) -> None:
+        try:
+            self._journal.end()
+        except OSError as error:
+            raise TuningError(f"{self._journal.path} cannot be written ({error.strerror or error})") from error
+
+    def _give_up(self, error: BaseException, changes: Sequence[Change], *, was_empty: bool) -> NoReturn:
+        """Put back what was changed, the last change first. Raises what the caller is to know."""
+        text = _in_one_line(error, self._journal.path)
+        problems = [problem for change in reversed(changes) for problem in self._put_back(change, changes[-1])]
+        commands = [change.step for change in changes if isinstance(change.step, CommandStep)]
+        for argv in undo_commands(commands):
+            done = self._runner.run(argv)
+            if done.status != 0:
+                problems.append(f"`{' '.join(argv)}` failed: {done.complaint}")
+        if not problems:
+            try:
+                self._journal.remove() if was_empty else self._journal.cancelled()
+            except OSError as failure:
+                problems.append(f"{self._journal.path} cannot be written ({failure.strerror or failure})")
+        if problems:
+            raise PartlyChangedError(
+                f"{text}; not everything could be put back: {'; '.join(problems)}; go on with `highwater tune rollback`"
+            ) from error
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        raise TuningError(f"{text}; everything was put back as it was") from error
+
+    def _put_back(self, change: Change, failed: Change) -> Iterator[str]:
+        if isinstance(change.step, CommandStep):
+            return
+        resource = change.step.resource
+        try:
+            now = self._resources.read(resource)
+            is_there = now is not None or resource.kind == "file"
+            # Whatever the failed change left, it is ours; anything else that is not as we made it is somebody else's.
+            is_ours = change is failed or same(resource, now, change.after)
+            if is_there and is_ours and now != change.before:
+                self._resources.bring(resource, change.before, now)
+            for folder in reversed(change.folders):
+                self._files.remove_folder_if_empty(folder)
+        except TuningError as error:
+            yield str(error)
+        except OSError as error:
+            yield f"{resource}: {error.strerror or error}"
 
 
-def status(files: HostFiles) -> Status:
-    """Raises TuningError when a journal is damaged."""
-    raise NotImplementedError
+def _change(step: ResourceStep, now: State, files: HostFiles) -> Change:
+    """As it is announced: a file that is there keeps its mode and owner, folders that are not there are made."""
+    after = step.states[1]
+    if not isinstance(step, FileStep):
+        return Change(step, now, after)
+    if after is not None:
+        after = {**now, **after} if now is not None else {**after, "mode": f"{step.mode:o}"}
+    return Change(step, now, after, files.missing_folders(step.path))
 
 
-def interrupted(files: HostFiles) -> str:
-    """What a run that did not come to its end left, and the way out; empty when there is none."""
-    raise NotImplementedError
-
-
-def originals(files: HostFiles) -> dict[str, str]:
-    """Of every setting that is ours: its path, and its text before us. For judging what a host is without us."""
-    raise NotImplementedError
-
-
-def differing(files: HostFiles, steps: Iterable[Step]) -> list[str]:
-    """The settings that do not have the value of these steps just now, as `name is 'value'`."""
-    raise NotImplementedError
+def _in_one_line(error: BaseException, journal: str) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, OSError):
+        return f"{journal} cannot be written ({error.strerror or error})"
+    return str(error)

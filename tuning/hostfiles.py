@@ -30,6 +30,7 @@ class Attributes:
     mode: int
     user_id: int
     group_id: int
+    size_bytes: int
 
 
 class HostFiles:
@@ -87,7 +88,13 @@ class HostFiles:
             found = self.locate(path).lstat()
         except OSError:
             return None
-        return Attributes(stat.S_ISREG(found.st_mode), stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+        return Attributes(
+            regular=stat.S_ISREG(found.st_mode),
+            mode=stat.S_IMODE(found.st_mode),
+            user_id=found.st_uid,
+            group_id=found.st_gid,
+            size_bytes=found.st_size,
+        )
 
     def missing_folders(self, path: str) -> tuple[str, ...]:
         """The folders above `path` that are not there, the outermost first."""

@@ -17,15 +17,10 @@ from tuning.check import KnobReport, evaluate
 from tuning.errors import TuningError
 from tuning.facts import Facts
 from tuning.model import Knob, Value
-from tuning.quantities import format_value, parse_bytes
+from tuning.profiles import AS_RECOMMENDED, ad_hoc
+from tuning.quantities import format_value, parse_value
 from tuning.workload import Workload as HostWorkload
 
-_UNPROVABLE_MECHANISMS: Final = {
-    "swap": "turning swap off moves pages of everything that runs, and a trial cannot undo that",
-    "unit": "it is of a systemd unit, and the broker that is measured is started without one",
-    "login": "it reaches new logins only, and no trial logs in",
-    "advice": "it is checked and never changed by this program",
-}
 _UNPROVABLE_PERSISTENCES: Final = {
     "boot line": "it takes a boot",
     "file system": "it is fixed when a file system is made",
@@ -35,8 +30,6 @@ _UNPROVABLE_SCOPES: Final = dict.fromkeys(
     "the load runs over loopback, which has no network interface; measure from another host with kind: external",
 )
 _KERNEL_DEFAULT: Final = "kernel default"
-RECOMMENDED: Final = "recommended"
-"""In the place of a value: each target of the knob gets its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +113,11 @@ def whatever_differs(facts: Facts, inputs: HostWorkload) -> tuple[list[Subject],
 
 def why_not(knob: Knob, accepted: Iterable[str] = ()) -> str | None:
     """Why no trial can change it; None when one can."""
-    reason = (
-        _UNPROVABLE_MECHANISMS.get(knob.mechanism)
-        or _UNPROVABLE_PERSISTENCES.get(knob.persistence)
-        or _UNPROVABLE_SCOPES.get(knob.scope)
-    )
+    reason = _UNPROVABLE_PERSISTENCES.get(knob.persistence) or _UNPROVABLE_SCOPES.get(knob.scope)
+    try:
+        ad_hoc({knob.id: AS_RECOMMENDED})
+    except TuningError as error:
+        reason = reason or str(error).removeprefix(f"{knob.id} ")
     if reason is None and knob.only_if_named and knob.id not in accepted:
         return f"{knob.only_if_named}; the trials would put this host at that risk: --accept-risk {knob.id}"
     return reason
@@ -149,9 +142,9 @@ def _change(knob: Knob, reports: Sequence[KnobReport], off: str | None, on: str 
             notes = _listed(report.note for report in known if report.note)
             return Unprovable(knob.id, f"no value is recommended ({notes}); give one: {knob.id}=VALUE")
         values = {report.recommended for report in wanted}
-        on = str(values.pop()) if len(values) == 1 else RECOMMENDED
+        on = str(values.pop()) if len(values) == 1 else AS_RECOMMENDED  # each target gets its own
         on_text = _listed(report.recommended_text for report in wanted)
-    is_so = all(report.state == "ok" for report in known) if on == RECOMMENDED else _is(knob, on, present)
+    is_so = all(report.state == "ok" for report in known) if on_text else _is(knob, on, present)
     if is_so:
         if off is None and (off := _kernel_default(knob, present)) is None:
             return Unprovable(
@@ -186,13 +179,10 @@ def _text(knob: Knob, text: str) -> str:
 
 def _value(knob: Knob, text: str) -> Value:
     """Raises UsageError for a text that is no value of the knob."""
-    if knob.unit == "":
-        return text
     try:
-        return int(text) if re.fullmatch(r"-?\d+", text) else parse_bytes(text) if knob.unit == "bytes" else int(text)
-    except (TuningError, ValueError):
-        hint = " or a size such as 256MiB" if knob.unit == "bytes" else ""
-        raise UsageError(f"{knob.id}: {text!r} is not a whole number{hint}") from None
+        return parse_value(text, knob.unit)
+    except TuningError as error:
+        raise UsageError(f"{knob.id}: {error}") from None
 
 
 def _parts(text: str) -> list[str]:

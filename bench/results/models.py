@@ -215,6 +215,9 @@ class TrialSummary(Model):
     writeback: WritebackUse | None = None
     host_profile: HostProfileUse | None = None
     tuning_fingerprint: str | None = Field(default=None, description="SHA-256 of the host's settings that tuning knows")
+    durability_trades: list[str] = Field(
+        default=[], description="settings in force that trade crash safety for speed, each with what it may cost"
+    )
     storage: StorageTarget
     system: SystemFacts
     slo: list[SloResult] = Field(default=[])

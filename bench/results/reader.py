@@ -144,6 +144,19 @@ class RunResult:
                 order[trial.summary.cell].append(trial)
         return order
 
+    def durability_notes(self) -> list[str]:
+        """A line for every trade of crash safety for speed that was in force, with the cells that it concerns."""
+        found: dict[str, list[str]] = {}
+        measured = {cell: trials for cell, trials in self.cells().items() if trials}
+        for cell, trials in measured.items():
+            for trade in dict.fromkeys(text for trial in trials for text in trial.summary.durability_trades):
+                found.setdefault(trade, []).append(cell)
+        everywhere = list(measured)
+        return [
+            f"durability traded away{'' if cells == everywhere else ' in ' + ', '.join(cells)}: {trade}"
+            for trade, cells in found.items()
+        ]
+
     def a_a_pairs(self) -> list[tuple[TrialResult, TrialResult]]:
         """Finished A/A pairs: a measured trial, and its twin of the same cell in the same block."""
         measured = {(t.summary.cell, t.summary.block): t for t in self.trials if t.summary.role == "measure"}

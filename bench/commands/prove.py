@@ -1,0 +1,260 @@
+"""`highwater tune prove`; the front door mounts it among the verbs of tune. Imports are late so that --help is fast."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bench.commands.common import AsJson, Launcher, Quiet, Seed, SparkMaster, one_line_errors, pairs_of
+from bench.launchers import LauncherKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.agenda import FinishedCells
+    from bench.plan import Plan
+    from bench.prove.proving import Execute, Round
+    from bench.prove.subjects import Subject, Unprovable
+    from bench.results import Manifest
+    from tuning.facts import Facts
+    from tuning.proofs import Proof
+
+
+def prove(
+    knobs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KNOB[=[OFF:]ON][+KNOB…]…]",
+            help="What to prove; whatever differs from the recommendation here, when left out. "
+            "KNOB: as the host is against what is recommended; KNOB=60:1: these values; KNOB+KNOB: changed together.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for the results; new or empty.")] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the broker keeps its log: that disk and mount are meant."),
+    ] = None,
+    pairs: Annotated[int, typer.Option(min=5, max=100, help="How often each is measured off and on.")] = 8,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.1, help="As many pairs as fit into so much time, instead of --pairs.")
+    ] = None,
+    workload: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Measure with this load instead of the one made for the knob.")
+    ] = None,
+    workload_inputs: Annotated[
+        list[str] | None,
+        typer.Option("-w", metavar="KEY=VALUE", help="Input of the recommendation, as of `highwater tune check`."),
+    ] = None,
+    accept_risk: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KNOB", help="Prove this knob although it puts the host at risk meanwhile."),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show what would be measured and how long; change nothing.")
+    ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Say at the end how to put in force what is worth keeping.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a Markdown page of what was proved.")
+    ] = None,
+    launcher: Launcher = LauncherKind.PROCESS,
+    master: SparkMaster = None,
+    seed: Seed = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what settings do on this very host: off and on in turn, with intervals, and a verdict for each.
+
+    The host is as it was afterwards, whatever ends the run; after kill -9: highwater tune rollback. What was proved is
+    kept in /var/lib/highwater/tuning/proofs.json, and `highwater tune explain KNOB` shows it.
+
+    Exit codes: 0 a verdict for each; 1 something stayed inconclusive; 2 a mistake in the call, or refused with nothing
+    changed; 3 the broker or the host failed meanwhile; 130 interrupted.
+    """
+    with one_line_errors():
+        from bench.errors import UsageError
+        from bench.prove import proving
+        from tuning.errors import TuningError
+        from tuning.facts import collect
+        from tuning.proofs import keep_proofs
+
+        facts = collect()
+        try:
+            subjects, others = _subjects(knobs or [], facts, data_dir, workload_inputs, accept_risk)
+            if not subjects:
+                why = "; ".join(f"{item.knob_id}: {item.reason}" for item in others)
+                raise UsageError(
+                    f"nothing differs here that trials could say something about{f' ({why})' if why else ''}"
+                )
+            rounds = proving.make_rounds(subjects, data_dir, pairs, minutes=minutes, workload_file=workload, seed=seed)
+            if plan:
+                _show_plan(rounds, others, as_json=as_json)
+                return
+            if out is None:
+                raise UsageError("name a directory for the results with --out DIR (or look first: --plan)")
+            if out.exists() and any(out.iterdir()):
+                raise UsageError(f"{out} is not empty; name a new directory with --out")
+            proofs, statuses = [], []
+            for item, proved, manifest in proving.prove(
+                rounds, out, _execute(launcher, master, quiet), minutes=minutes
+            ):
+                statuses.append(manifest.status)
+                proofs += proved
+                if manifest.status == "done":
+                    keep_proofs(facts.files, proved)
+                if not (quiet or as_json):
+                    _tell(item, proved)
+        except TuningError as error:
+            raise UsageError(str(error)) from None
+        if report is not None:
+            _write_page(report, proofs, facts)
+        if as_json:
+            _print_json(proofs)
+        elif keep:
+            _say_how_to_keep(proofs)
+        raise typer.Exit(_exit_code(proofs, statuses))
+
+
+def _subjects(
+    knobs: Sequence[str],
+    facts: Facts,
+    data_dir: Path | None,
+    workload_inputs: list[str] | None,
+    accept_risk: list[str] | None,
+) -> tuple[list[Subject], list[Unprovable]]:
+    import tempfile
+
+    from bench.prove.subjects import subject_named, whatever_differs
+    from tuning.workload import parse_workload
+
+    log_directory = str((data_dir or Path(tempfile.gettempdir())).absolute())
+    inputs = parse_workload({**pairs_of(workload_inputs, "-w"), "data_dirs": [log_directory]})
+    if not knobs:
+        return whatever_differs(facts, inputs)
+    return [subject_named(text, facts, inputs, accept_risk or ()) for text in knobs], []
+
+
+def _execute(kind: LauncherKind, master: str | None, quiet: bool) -> Execute:
+    from bench.commands.run import observer_of
+    from bench.execution import LauncherChoice, run_plan
+
+    def execute(plan: Plan, directory: Path, finished_cells: FinishedCells | None) -> Manifest:
+        return run_plan(
+            plan,
+            directory,
+            launcher=LauncherChoice(kind, master),
+            observer=observer_of(plan, quiet),
+            finished_cells=finished_cells,
+        )
+
+    return execute
+
+
+def _show_plan(rounds: Sequence[Round], others: Sequence[Unprovable], *, as_json: bool) -> None:
+    import json
+
+    from bench.prove.proving import duration_s
+    from bench.units import human_duration
+
+    if as_json:
+        document = {
+            "duration_s": duration_s(rounds),
+            "rounds": [
+                {
+                    "load": item.load,
+                    "pairs": item.pairs,
+                    "trials": len(item.plan.trials),
+                    "duration_s": item.plan.duration_s,
+                    "subjects": [
+                        {"subject": sides.subject.name, "off": sides.off, "on": sides.on} for sides in item.sides
+                    ],
+                }
+                for item in rounds
+            ],
+            "not_proved": [{"knob": item.knob_id, "reason": item.reason} for item in others],
+        }
+        typer.echo(json.dumps(document, indent=2))
+        return
+    for item in rounds:
+        took = human_duration(item.plan.duration_s)
+        typer.echo(f"{item.load}: {item.pairs} pairs, {len(item.plan.trials)} trials, about {took}")
+        for sides in item.sides:
+            for change in sides.subject.changes:
+                typer.echo(f"  {change.knob.id}: {change.off_text} → {change.on_text}")
+                if change.binding:
+                    typer.echo(f"    {change.binding}")
+    for other in others:
+        typer.echo(f"not proved: {other.knob_id}: {other.reason}")
+    typer.echo(f"about {human_duration(duration_s(rounds))} in all; each pair is measured in a block of random order")
+
+
+def _tell(item: Round, proofs: Sequence[Proof]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from bench.prove.page import HEADER, change_text, row
+    from tuning.proofs import VERDICT_TEXTS
+
+    console = Console(highlight=False)
+    styles = {"better": "green", "worse": "red", "differs": "yellow"}
+    verdict_styles = {"keep": "green", "revert": "red", "no_effect": "cyan", "inconclusive": "yellow"}
+    for proof in proofs:
+        console.print(f"\n[bold]{escape(change_text(proof))}[/]  ({item.load}, {proof.pairs_valid} valid pairs)")
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+        for position, column in enumerate(HEADER):
+            table.add_column(column, justify="left" if position in (0, len(HEADER) - 1) else "right", overflow="fold")
+        for effect in proof.effects:
+            *cells, outcome = row(effect)
+            style = styles.get(effect.outcome)
+            shown = f"[{style}]{outcome}[/]" if style else outcome
+            table.add_row(*map(escape, cells), shown, style="bold" if effect.decides else None)
+        console.print(table)
+        for trade in proof.durability_trades:
+            console.print(f"durability traded away meanwhile: {escape(trade)}", style="yellow", soft_wrap=True)
+        style = verdict_styles[proof.verdict]
+        console.print(f"[bold {style}]{VERDICT_TEXTS[proof.verdict]}[/]: {escape(proof.text)}", soft_wrap=True)
+    if proofs:
+        console.print(f"report: highwater report {escape(shlex.quote(proofs[0].results))}", soft_wrap=True)
+
+
+def _print_json(proofs: Sequence[Proof]) -> None:
+    import json
+
+    from tuning.proofs import SCHEMA, as_json
+
+    document = {"schema": SCHEMA, "proofs": [as_json(proof) for proof in proofs]}
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _write_page(path: Path, proofs: Sequence[Proof], facts: Facts) -> None:
+    from bench.prove.page import markdown
+
+    named = (facts.cpu_model, facts.cpu_count and f"{facts.cpu_count} CPUs", facts.kernel_release)
+    host = ", ".join(str(part) for part in named if part)
+    path.write_text(markdown(proofs, shlex.join(["highwater", *sys.argv[1:]]), host), "utf-8")
+
+
+def _say_how_to_keep(proofs: Sequence[Proof]) -> None:
+    kept = [setting.knob for proof in proofs if proof.verdict == "keep" for setting in proof.settings]
+    if kept:
+        only = " ".join(f"--only {shlex.quote(knob)}" for knob in dict.fromkeys(kept))
+        typer.echo(f"worth keeping; in force with: highwater tune apply {only}")
+    else:
+        typer.echo("nothing was worth keeping")
+
+
+def _exit_code(proofs: Sequence[Proof], statuses: Sequence[str]) -> int:
+    from bench.exit_codes import EXIT_INTERRUPTED
+    from tuning.cli.exit_codes import AS_WANTED, CHANGED_IN_PART, DIFFERS
+
+    if "interrupted" in statuses:
+        return EXIT_INTERRUPTED
+    if "failed" in statuses:
+        return CHANGED_IN_PART
+    return DIFFERS if any(proof.verdict == "inconclusive" for proof in proofs) else AS_WANTED

@@ -1,0 +1,192 @@
+"""Carries proofs out: subjects that need the same load are cells of one run, and share its trials of the host as it is.
+
+The trials are run by whatever `Execute` is given, so that this is tested without a broker. What comes of a run is read
+from its result directory, and from nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from bench import environment_key
+from bench.agenda import FinishedCells
+from bench.errors import UsageError
+from bench.layers import read_with_includes
+from bench.plan import Plan, make_plan
+from bench.prove.judging import judge_cells
+from bench.prove.loads import load_file, load_for
+from bench.prove.subjects import Subject
+from bench.results import Manifest, RunResult, TrialSummary
+from bench.specification import VARIANT, Specification, specify
+from bench.statistics import LEAST_FOR_INTERVAL
+from tuning.proofs import Proof, ProvedSetting
+
+AS_IT_IS: Final = "as-it-is"
+PROVED_STORAGE: Final = "proved"
+MOST_PAIRS: Final = 30
+
+
+class Execute(Protocol):
+    """Runs a plan and writes a result directory."""
+
+    def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells | None, /) -> Manifest: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The variants of one subject: which settings its trials have off and on."""
+
+    subject: Subject
+    off: str
+    on: str
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One run: the subjects of one load."""
+
+    load: str
+    sides: tuple[Sides, ...]
+    plan: Plan
+
+    @property
+    def pairs(self) -> int:
+        return self.plan.trials[-1].plan.block
+
+
+def make_rounds(
+    subjects: Sequence[Subject],
+    data_dir: Path | None,
+    pairs: int,
+    *,
+    minutes: float | None = None,
+    workload_file: Path | None = None,
+    seed: int | None = None,
+) -> list[Round]:
+    """All that is run. `minutes`: as many pairs as fit; raises UsageError when that is too few to say anything."""
+    by_load: dict[Path, list[Subject]] = {}
+    for subject in subjects:
+        by_load.setdefault(workload_file or load_file(load_for(subject)), []).append(subject)
+    if minutes is not None:
+        pairs = _pairs_within(minutes, [_round(path, found, data_dir, 1, seed) for path, found in by_load.items()])
+    return [_round(path, found, data_dir, pairs, seed) for path, found in by_load.items()]
+
+
+def duration_s(rounds: Iterable[Round]) -> int:
+    return sum(item.plan.duration_s for item in rounds)
+
+
+def prove(
+    rounds: Sequence[Round], out: Path, execute: Execute, *, minutes: float | None = None
+) -> Iterable[tuple[Round, list[Proof], Manifest]]:
+    """Run one round after the other, and yield what each of them proved as soon as it is over.
+
+    minutes: a round that takes longer than its share begins no block more once it has enough of them to say something.
+    """
+    whole_s = duration_s(rounds)
+    for item in rounds:
+        share_s = None if minutes is None else 60 * minutes * item.plan.duration_s / whole_s
+        directory = out / item.load if len(rounds) > 1 else out
+        manifest = execute(item.plan, directory, None if share_s is None else until(time.monotonic() + share_s))
+        yield item, proofs_of_run(RunResult(directory), item.sides), manifest
+        if manifest.status == "interrupted":
+            return
+
+
+def proofs_of_run(result: RunResult, sides: Iterable[Sides]) -> list[Proof]:
+    """What follows from a result directory, subject by subject."""
+    summaries = [trial.summary for trial in result.trials]
+    cells = {trial.factors[VARIANT]: trial.cell for trial in result.manifest.trials}
+    return [_proof(result, summaries, item, cells[item.off], cells[item.on]) for item in sides]
+
+
+def until(deadline_s: float, now: Callable[[], float] = time.monotonic) -> FinishedCells:
+    """For a run, asked before each block: whether the time is over. What the trials say has no part in it."""
+
+    def finished(summaries: Sequence[TrialSummary]) -> Mapping[str, str]:
+        blocks = {summary.block for summary in summaries}
+        if now() < deadline_s or len(blocks) < LEAST_FOR_INTERVAL:
+            return {}
+        return {summary.cell: f"the time was over after {len(blocks)} blocks" for summary in summaries}
+
+    return finished
+
+
+def _round(path: Path, subjects: Sequence[Subject], data_dir: Path | None, pairs: int, seed: int | None) -> Round:
+    document = read_with_includes(path)
+    if document.data.get("variants") or document.data.get("matrix"):
+        raise UsageError(
+            f"{path}: has cells of its own (variants, matrix); a proof's cells are its settings, off and on"
+        )
+    variants: dict[str, Any] = {AS_IT_IS: {}}
+    sides = []
+    for subject in subjects:
+        off, on = (_variant(variants, settings) for settings in (subject.off, subject.on))
+        sides.append(Sides(subject, off, on))
+    if not any(AS_IT_IS in (item.off, item.on) for item in sides):
+        del variants[AS_IT_IS]
+    document.data["variants"] = variants
+    trials = document.data.get("trials") or {}
+    kept = {key: value for key, value in trials.items() if key != "stop_when"} if isinstance(trials, dict) else {}
+    document.data["trials"] = kept | {"n": pairs, "a_a": True}
+    if data_dir is not None:
+        storage = document.data.setdefault("storage", {})
+        storage["targets"] = {PROVED_STORAGE: {"path": str(data_dir)}}
+        storage["target"] = PROVED_STORAGE
+    specification: Specification = specify(document, path)
+    return Round(specification.workload.name, tuple(sides), make_plan(specification, seed))
+
+
+def _variant(variants: dict[str, Any], settings: Mapping[str, str]) -> str:
+    if not settings:
+        return AS_IT_IS
+    name = "+".join(f"{knob}={value}" for knob, value in settings.items())
+    variants[name] = {"host": {"settings": dict(settings)}}
+    return name
+
+
+def _pairs_within(minutes: float, single: Sequence[Round]) -> int:
+    """`single`: the rounds with one block each, from which those of more follow."""
+    longer = [replace(item, plan=make_plan(_with_pairs(item.plan.specification, 2), item.plan.seed)) for item in single]
+    block_s = duration_s(longer) - duration_s(single)
+    fixed_s = duration_s(single) - block_s
+    pairs = min(MOST_PAIRS, int((60 * minutes - fixed_s) // block_s))
+    if pairs < LEAST_FOR_INTERVAL:
+        least = (fixed_s + LEAST_FOR_INTERVAL * block_s) / 60
+        raise UsageError(
+            f"--minutes {minutes:g}: {LEAST_FOR_INTERVAL} pairs of each are the least that say anything and take about "
+            f"{least:.1f} minutes; give more, or name fewer knobs"
+        )
+    return pairs
+
+
+def _with_pairs(specification: Specification, pairs: int) -> Specification:
+    trials = specification.workload.trials.model_copy(update={"n": pairs})
+    return replace(specification, workload=specification.workload.model_copy(update={"trials": trials}))
+
+
+def _proof(result: RunResult, summaries: Sequence[TrialSummary], sides: Sides, off: str, on: str) -> Proof:
+    found = judge_cells(summaries, result.manifest.trials, off, on, result.manifest.seed)
+    with_it = [summary for summary in summaries if summary.cell == on]
+    storages = {s.storage.name: s.storage for s in summaries if s.cell in (off, on)}
+    trades = dict.fromkeys(trade for summary in with_it for trade in summary.durability_trades)
+    return Proof(
+        settings=tuple(ProvedSetting(c.knob.id, c.off_text, c.on_text) for c in sides.subject.changes),
+        verdict=found.verdict,
+        text=found.text,
+        effects=found.effects,
+        workload=result.manifest.name,
+        storage="; ".join(f"{s.path} ({s.device or 'no disk'}, {s.filesystem})" for s in storages.values()),
+        pairs=found.pairs,
+        pairs_valid=found.pairs_valid,
+        a_a_pairs=found.a_a_pairs,
+        environment=environment_key.key_of(result).name,
+        measured_utc=result.manifest.finished_utc or result.manifest.created_utc,
+        results=str(result.directory.resolve()),
+        cells=(off, on),
+        durability_trades=tuple(trades),
+    )

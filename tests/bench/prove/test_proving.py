@@ -1,0 +1,164 @@
+"""From subjects to runs, from a run's result directory to proofs, with a stand-in for what runs trials."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from bench.agenda import BlockAgenda, FinishedCells, Outcome, Skipped
+from bench.errors import UsageError
+from bench.plan import Plan
+from bench.prove import loads
+from bench.prove.proving import AS_IT_IS, duration_s, make_rounds, proofs_of_run, prove, until
+from bench.prove.subjects import Change, Subject
+from bench.results import Environment, Manifest, ResultWriter, RunResult, RunStatus
+from bench.specification import load_specification
+from tests.bench.summaries import summary
+from tuning.catalogue import KNOBS, find_knob
+
+
+def subject(knob: str, off: str | None, on: str | None) -> Subject:
+    return Subject((Change(find_knob(knob), off, on, off or "as it is", on or "as it is"),))
+
+
+SWAPPINESS = subject("vm.swappiness", None, "1")
+BACKGROUND = subject("vm.dirty_background_bytes", None, "64MiB")
+SOMAXCONN = subject("net.core.somaxconn", "128", None)
+READ_AHEAD = subject("disk.read_ahead_kb", "64", "4096")
+
+
+class Runner:
+    """Writes a result directory of a plan; trials with `slow` in force take half as long again."""
+
+    def __init__(self, slow: str = "", status: RunStatus = "done") -> None:
+        self.slow = slow
+        self.status: RunStatus = status
+        self.directories: list[Path] = []
+
+    def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells | None) -> Manifest:
+        self.directories.append(out)
+        chance = random.Random(1)
+        writer = ResultWriter(out)
+        agenda = BlockAgenda(plan, finished_cells)
+        outcomes: list[Outcome] = []
+        while (step := agenda.next(outcomes)) is not None:
+            if isinstance(step, Skipped):
+                outcomes.append(Outcome(step.planned.plan.model_copy(update={"status": "skipped"}), None))
+                continue
+            settings = step.cell.workload.host.settings
+            p99_ns = round((6e6 if self.slow in settings else 4e6) * (1 + chance.gauss(0, 0.01)))
+            found = summary(
+                step.plan.block,
+                step.plan.factors,
+                p99_ns=p99_ns,
+                role=step.plan.role,
+                trial_id=step.plan.trial_id,
+                durability_trades=["commit=60 on /data: 60 s"] if settings else [],
+            )
+            outcomes.append(Outcome(step.plan.model_copy(update={"status": "done"}), found))
+            writer.write_trial(found, [], [])
+        workload = plan.specification.workload
+        manifest = Manifest(
+            name=workload.name,
+            purpose="",
+            for_measurement=True,
+            created_utc="2026-01-01T00:00:00Z",
+            finished_utc="2026-01-01T00:01:00Z",
+            status=self.status,
+            exit_code=0,
+            workload=workload.as_document(),
+            workload_sha256=plan.specification.sha256,
+            workload_file="w.yaml",
+            argv=[],
+            cwd="/",
+            git=None,
+            seed=plan.seed,
+            axes=plan.specification.axes,
+            trials=[outcome.plan for outcome in outcomes],
+            versions={},
+        )
+        writer.write_environment(Environment(facts={}, tuning=[]))
+        writer.write_manifest(manifest)
+        return manifest
+
+
+def test_every_knob_has_a_load_and_every_load_loads() -> None:
+    assert {loads.load_for(Subject((Change(knob, None, "1", "", ""),))) for knob in KNOBS} == set(loads.LOADS)
+    for name in loads.LOADS:
+        workload = load_specification(loads.load_file(name)).workload
+        assert workload.name == name
+        assert not workload.variants
+        assert not workload.matrix
+
+
+def test_subjects_of_one_load_share_the_host_as_it_is(tmp_path: Path) -> None:
+    writes, connections = make_rounds([SWAPPINESS, SOMAXCONN, BACKGROUND], tmp_path, 8, seed=1)
+    assert (writes.load, connections.load) == (loads.WRITES, loads.CONNECTIONS)
+    workloads = {cell.factors["variant"]: cell.workload for cell in writes.plan.specification.cells}
+    assert list(workloads) == [AS_IT_IS, "vm.swappiness=1", "vm.dirty_background_bytes=64MiB"]
+    assert workloads[AS_IT_IS].host.is_left_alone
+    assert workloads["vm.swappiness=1"].host.settings == {"vm.swappiness": "1"}
+    assert {workload.storage.target for workload in workloads.values()} == {"proved"}
+    assert [(item.off, item.on) for item in connections.sides] == [("net.core.somaxconn=128", AS_IT_IS)]
+    assert len(writes.plan.trials) == 8 * 4, "a twin in each block"
+    assert writes.pairs == 8
+
+
+def test_where_nothing_is_measured_as_it_is_no_trial_is_spent_on_it() -> None:
+    (reads,) = make_rounds([READ_AHEAD], None, 5, seed=1)
+    assert [cell.factors["variant"] for cell in reads.plan.specification.cells] == [
+        "disk.read_ahead_kb=64",
+        "disk.read_ahead_kb=4096",
+    ]
+
+
+def test_minutes_are_as_many_pairs_as_fit_or_too_few_and_then_one_line() -> None:
+    subjects = [SWAPPINESS, SOMAXCONN, READ_AHEAD]
+    rounds = make_rounds(subjects, None, 8, minutes=25, seed=1)
+    assert len({item.pairs for item in rounds}) == 1
+    assert 5 <= rounds[0].pairs <= 30
+    assert 20 * 60 < duration_s(rounds) <= 25 * 60 or rounds[0].pairs == 30
+    with pytest.raises(
+        UsageError, match=r"^--minutes 1: 5 pairs of each are the least .* give more, or name fewer knobs$"
+    ):
+        make_rounds(subjects, None, 8, minutes=1, seed=1)
+
+
+def test_the_time_ends_a_round_between_blocks_and_never_before_it_can_say_something() -> None:
+    over = until(10.0, now=lambda: 11.0)
+    assert over([summary(block) for block in range(1, 5)]) == {}
+    assert over([summary(block) for block in range(1, 6)]) == {"base": "the time was over after 5 blocks"}
+    assert until(10.0, now=lambda: 9.0)([summary(block) for block in range(1, 9)]) == {}
+
+
+def test_a_workload_with_cells_of_its_own_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(loads.load_file(loads.CPU).read_text() + "matrix: {consumers.groups: [0, 1]}\n")
+    with pytest.raises(UsageError, match=r"has cells of its own \(variants, matrix\)"):
+        make_rounds([SWAPPINESS], None, 5, workload_file=path)
+
+
+def test_what_was_proved_is_read_from_the_result_directory(tmp_path: Path) -> None:
+    rounds = make_rounds([SWAPPINESS, BACKGROUND], None, 8, seed=1)
+    runner = Runner(slow="vm.swappiness")
+    ((item, (swappiness, background), _),) = prove(rounds, tmp_path / "out", runner)
+    assert runner.directories == [tmp_path / "out"], "one round needs no folder of its own"
+    assert (swappiness.subject, swappiness.verdict, background.verdict) == ("vm.swappiness", "revert", "no_effect")
+    assert (swappiness.cells, swappiness.pairs_valid) == (("variant=as-it-is", "variant=vm.swappiness=1"), 8)
+    assert swappiness.durability_trades == ("commit=60 on /data: 60 s",)
+    assert proofs_of_run(RunResult(tmp_path / "out"), item.sides) == [swappiness, background]
+
+
+def test_of_a_host_that_is_so_already_the_ratio_is_that_of_the_setting(tmp_path: Path) -> None:
+    rounds = make_rounds([SOMAXCONN], None, 8, seed=1)
+    ((_, (proof,), _),) = prove(rounds, tmp_path / "out", Runner(slow="net.core.somaxconn"))
+    assert proof.verdict == "keep"
+    assert proof.text.startswith("better: produce.p99 −34.1 %"), "on is how the host is; off was slower"
+
+
+def test_an_interruption_ends_it_with_what_was_proved_before(tmp_path: Path) -> None:
+    rounds = make_rounds([SWAPPINESS, SOMAXCONN], None, 5, seed=1)
+    done = list(prove(rounds, tmp_path / "out", Runner(status="interrupted")))
+    assert [manifest.status for _, _, manifest in done] == ["interrupted"]

@@ -1,0 +1,563 @@
+"""The engine on trees that are no host: whole or not at all, and back again from wherever a process was killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tuning.fake_kernel import FakeKernel, FakeRunner, KilledError, reboot, whole_tree
+from tests.tuning.host_tree import make_host, sysctl_path, write
+from tuning import engine
+from tuning.errors import PartlyChangedError, TuningError
+from tuning.journal import APPLIED, FOLDER, SESSION, Owner
+from tuning.runner import CapturedTreeRunner
+from tuning.steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, Step, SwapOffStep
+
+SWAPPINESS = sysctl_path("vm.swappiness")
+DIRTY_BYTES, DIRTY_RATIO = sysctl_path("vm.dirty_bytes"), sysctl_path("vm.dirty_ratio")
+TCP_RMEM = sysctl_path("net.ipv4.tcp_rmem")
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+SYSCTL_FILE = "/etc/sysctl.d/90-highwater.conf"
+DROP_IN = "/etc/systemd/system/highwater-broker@.service.d/90-highwater.conf"
+FSTAB = "/etc/fstab"
+FSTAB_TEXT = "# the root\nUUID=1 / ext4 defaults 0 1\nUUID=2 /data ext4 defaults 0 2\n/dev/sdb1 none swap sw 0 0\n"
+OWNER = Owner("highwater tune apply", 999999, "12345")
+
+swappiness = SettingStep("vm.swappiness", "", SWAPPINESS, "60", "1")
+dirty = SettingStep("vm.dirty_bytes", "", DIRTY_BYTES, "0", "1000000000", DIRTY_RATIO, "20")
+tcp_rmem = SettingStep("net.ipv4.tcp_rmem", "", TCP_RMEM, "4096 131072 6291456", "4096 131072 25000000")
+thp = SettingStep("thp.enabled", "", THP, "madvise", "never")
+sysctl_file = FileStep(SYSCTL_FILE, None, "vm.swappiness = 1\n")
+drop_in = FileStep(DROP_IN, None, "[Service]\nLimitNOFILE=100000\n")
+fstab = FileStep(FSTAB, FSTAB_TEXT, FSTAB_TEXT.replace("/data ext4 defaults", "/data ext4 noatime"))
+old_file = FileStep("/etc/sysctl.d/10-old.conf", "vm.swappiness = 10\n", None)
+remount = RemountStep("/data", ("rw", "relatime"), ("rw", "noatime"))
+swap_off = SwapOffStep("/dev/sdb1", "partition", -2)
+reload = CommandStep(("systemctl", "daemon-reload"), ("systemctl", "daemon-reload"), "units have a new drop-in")
+EVERYTHING = Plan((dirty, swappiness, tcp_rmem, thp, sysctl_file, drop_in, fstab, old_file, reload, remount, swap_off))
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return host(tmp_path / "host")
+
+
+def host(root: Path) -> Path:
+    make_host(root, swaps="/dev/sdb1 partition 1048576 0 -2\n")
+    write(root, FSTAB, FSTAB_TEXT).chmod(0o640)
+    write(root, "/etc/sysctl.d/10-old.conf", "vm.swappiness = 10\n")
+    write(root, "/dev/sdb1", "")
+    (root / "var/lib").mkdir(parents=True)
+    return root
+
+
+def apply(kernel: FakeKernel, *steps: Step, runner: FakeRunner | None = None, journal: str = APPLIED) -> engine.Applied:
+    return engine.apply(kernel, runner or FakeRunner(kernel), Plan(steps), OWNER, journal)
+
+
+def roll_back(kernel: FakeKernel, *, force: bool = False) -> engine.Rollback:
+    return engine.rollback(kernel, FakeRunner(kernel), force=force)
+
+
+def test_all_of_a_plan_is_done_in_its_order_and_taken_back_in_reverse(root: Path) -> None:
+    before, kernel = whole_tree(root), FakeKernel(root)
+    runner = FakeRunner(kernel)
+    done = engine.apply(kernel, runner, EVERYTHING, OWNER)
+    assert done.skipped == ()
+    assert len(done.done) == len(EVERYTHING.steps)
+    assert kernel.read(SWAPPINESS).text == "1"
+    assert (kernel.read(DIRTY_BYTES).text, kernel.read(DIRTY_RATIO).text) == ("1000000000", "0")
+    assert kernel.read(TCP_RMEM).text == "4096\t131072\t25000000"
+    assert kernel.read(THP).text == "always madvise [never]"
+    assert (root / FSTAB[1:]).read_text() == fstab.after
+    assert (root / FSTAB[1:]).stat().st_mode & 0o777 == 0o640, "a file that is edited keeps its mode"
+    assert "/data rw,noatime " in (root / "proc/self/mountinfo").read_text()
+    assert "/dev/sdb1" not in (root / "proc/swaps").read_text()
+    assert runner.commands == [
+        "systemctl daemon-reload",
+        "mount -o remount,rw,noatime /dev/sda1 /data",
+        "swapoff /dev/sdb1",
+    ]
+    back = roll_back(kernel)
+    assert [held.resource.names[0] for held in back.restored][:3] == ["/dev/sdb1", "/data", "/etc/sysctl.d/10-old.conf"]
+    assert (back.kept, back.problems) == ((), ())
+    assert whole_tree(root) == before
+    assert roll_back(kernel) == engine.Rollback()
+
+
+def test_every_change_is_announced_before_the_first_is_made(root: Path) -> None:
+    kernel = FakeKernel(root)
+    engine.apply(kernel, FakeRunner(kernel), EVERYTHING, OWNER)
+    first_append = kernel.operations.index(f"append {APPLIED}")
+    assert all(operation.startswith("mkdir /var/lib/highwater") for operation in kernel.operations[:first_append])
+    (begin, *_) = (root / APPLIED[1:]).read_text().splitlines()
+    for step in EVERYTHING.steps:
+        assert isinstance(step, CommandStep) or all(f'"{name}"' in begin for name in step.resource.names)
+
+
+def test_a_plan_that_is_in_force_changes_nothing_and_leaves_nothing(root: Path) -> None:
+    kernel = FakeKernel(root)
+    assert apply(kernel) == engine.Applied((), ())
+    kernel.write_setting(SWAPPINESS, "1")
+    before = whole_tree(root)
+    assert apply(kernel, swappiness).done == ()
+    assert whole_tree(root) == before
+
+
+@pytest.mark.parametrize("half_way", [False, True])
+@pytest.mark.parametrize("after", ["roll back", "roll back after a boot", "apply again"])
+def test_killed_at_any_operation_of_an_apply(tmp_path: Path, after: str, half_way: bool) -> None:
+    original = host(tmp_path / "original")
+    before = whole_tree(original)
+    for root, complete in killed_at_every_operation(tmp_path, original, half_way, _apply_everything):
+        kernel = FakeKernel(root)
+        if after == "roll back after a boot":
+            reboot(root, before)
+        if after == "apply again":
+            engine.apply(kernel, FakeRunner(kernel), EVERYTHING, OWNER)
+            assert without_journal(root) == complete
+            assert engine.interrupted(kernel) == ""
+            assert engine.apply(kernel, FakeRunner(kernel), EVERYTHING, OWNER) == engine.Applied((), ())
+        back = roll_back(kernel)
+        assert (back.kept, back.problems) == ((), ())
+        assert without_boot(whole_tree(root)) == without_boot(before)
+
+
+@pytest.mark.parametrize("half_way", [False, True])
+def test_killed_at_any_operation_of_a_rollback(tmp_path: Path, half_way: bool) -> None:
+    original = host(tmp_path / "original")
+    before = whole_tree(original)
+    _apply_everything(FakeKernel(original))
+    for root, _ in killed_at_every_operation(tmp_path, original, half_way, roll_back):
+        kernel = FakeKernel(root)
+        back = roll_back(kernel)
+        assert (back.kept, back.problems) == ((), ())
+        assert whole_tree(root) == before
+
+
+@pytest.mark.parametrize("half_way", [False, True])
+def test_killed_while_a_failed_apply_is_taken_back(tmp_path: Path, half_way: bool) -> None:
+    original = host(tmp_path / "original")
+    before = whole_tree(original)
+
+    def fail(kernel: FakeKernel) -> None:
+        with pytest.raises(TuningError):
+            engine.apply(kernel, FakeRunner(kernel, failing=frozenset({"swapoff"})), EVERYTHING, OWNER)
+
+    for root, complete in killed_at_every_operation(tmp_path, original, half_way, fail):
+        assert complete == before
+        roll_back(FakeKernel(root))
+        assert whole_tree(root) == before
+
+
+def _apply_everything(kernel: FakeKernel) -> None:
+    engine.apply(kernel, FakeRunner(kernel), EVERYTHING, OWNER)
+
+
+def killed_at_every_operation(
+    folder: Path, original: Path, half_way: bool, work: object
+) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A copy of the tree for each operation at which the process may die, and what an undisturbed run makes of it."""
+    assert callable(work)
+    undisturbed = FakeKernel(copy_of(original, folder / "undisturbed"))
+    work(undisturbed)
+    complete = without_journal(undisturbed.root)
+    assert len(undisturbed.operations) > len(EVERYTHING.steps)
+    for number in range(1, len(undisturbed.operations) + 1):
+        kernel = FakeKernel(copy_of(original, folder / str(number)))
+        kernel.die_at, kernel.die_half_way = number, half_way
+        with pytest.raises(KilledError):
+            work(kernel)
+        yield kernel.root, complete
+
+
+def copy_of(original: Path, copy: Path) -> Path:
+    shutil.copytree(original, copy, symlinks=True)
+    return copy
+
+
+def without_journal(root: Path) -> dict[str, str]:
+    return {path: text for path, text in whole_tree(root).items() if not path.startswith("var/lib/highwater")}
+
+
+def without_boot(tree: dict[str, str]) -> dict[str, str]:
+    return {path: text for path, text in tree.items() if not path.endswith("boot_id")}
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.EINVAL, r"vm\.swappiness: the kernel refuses '1' \(Invalid argument\); everything was put back"),
+        (errno.EPERM, r"vm\.swappiness: the kernel refuses '1' \(Operation not permitted\); run as root"),
+        (
+            errno.EROFS,
+            r"vm\.swappiness: .* \(Read-only file system\); it is read-only here; change it on the host below",
+        ),
+        (errno.ENODEV, r"vm\.swappiness: .* \(No such device\); it is no longer there; everything was put back"),
+    ],
+)
+def test_a_refused_write_takes_back_what_was_done_before(root: Path, number: int, message: str) -> None:
+    before, kernel = whole_tree(root), FakeKernel(root)
+    kernel.refused = {SWAPPINESS: number}
+    with pytest.raises(TuningError, match=message) as caught:
+        apply(kernel, dirty, fstab, drop_in, swappiness)
+    assert not isinstance(caught.value, PartlyChangedError)
+    assert "\n" not in str(caught.value)
+    assert whole_tree(root) == before
+
+
+def test_an_ignored_write_is_noticed(root: Path) -> None:
+    before, kernel = whole_tree(root), FakeKernel(root)
+    kernel.ignored = {SWAPPINESS}
+    with pytest.raises(
+        TuningError, match=r"^vm\.swappiness: the write of '1' had no effect, it reads '60'; everything"
+    ):
+        apply(kernel, dirty, swappiness)
+    assert whole_tree(root) == before
+
+
+def test_a_value_below_two_pages_is_noticed(root: Path) -> None:
+    before, kernel = whole_tree(root), FakeKernel(root)
+    with pytest.raises(TuningError, match=r"^vm\.dirty_bytes: the write of '4096' had no effect, it reads '0'"):
+        apply(kernel, dataclasses.replace(dirty, after="4096"))
+    assert whole_tree(root) == before
+
+
+def test_a_device_that_goes_while_it_is_tuned(root: Path) -> None:
+    write(root, "/sys/block/sda/queue/nr_requests", "64\n")
+    kernel = FakeKernel(root)
+    kernel.vanishing = {"/sys/block/sda/queue/nr_requests"}
+    step = SettingStep("disk.nr_requests", "sda", "/sys/block/sda/queue/nr_requests", "64", "256")
+    with pytest.raises(TuningError, match=r"nr_requests: it went away while it was being set to '256'; everything was"):
+        apply(kernel, swappiness, step)
+    assert kernel.read(SWAPPINESS).text == "60"
+    assert not kernel.exists(FOLDER)
+
+
+def test_a_device_that_went_later_needs_no_restoring(root: Path) -> None:
+    write(root, "/sys/block/sda/queue/nr_requests", "64\n")
+    kernel = FakeKernel(root)
+    apply(kernel, swappiness, SettingStep("disk.nr_requests", "sda", "/sys/block/sda/queue/nr_requests", "64", "256"))
+    (root / "sys/block/sda/queue/nr_requests").unlink()
+    assert [held.standing for held in engine.status(kernel).held] == ["in_force", "gone"]
+    back = roll_back(kernel)
+    assert [held.describe() for held in back.restored] == ["vm.swappiness: 1 -> 60"]
+    assert (back.kept, back.problems, kernel.exists(FOLDER)) == ((), (), False)
+
+
+def test_what_is_not_there_or_not_as_planned_stops_everything(root: Path) -> None:
+    kernel = FakeKernel(root)
+    kernel.write_setting(SWAPPINESS, "33")
+    (root / THP[1:]).unlink()
+    write(root, FSTAB, FSTAB_TEXT + "# more\n")
+    before = whole_tree(root)
+    with pytest.raises(TuningError) as caught:
+        apply(kernel, dirty, swappiness, thp, fstab)
+    assert str(caught.value) == (
+        f"vm.swappiness was changed since this was planned; plan again; {THP} is not there; "
+        "/etc/fstab was changed since this was planned; plan again; nothing was changed"
+    )
+    assert whole_tree(root) == before
+
+
+@pytest.mark.parametrize(("full", "program"), [("/var/lib/highwater", "the journal"), ("/etc/sysctl.d", SYSCTL_FILE)])
+def test_a_full_file_system_changes_nothing(root: Path, full: str, program: str) -> None:
+    before, kernel = whole_tree(root), FakeKernel(root)
+    kernel.full = (full,)
+    with pytest.raises(TuningError, match=rf"^{program}.* cannot be written \(No space left on device\)"):
+        apply(kernel, swappiness, sysctl_file)
+    assert whole_tree(root) == before
+
+
+def test_a_command_that_fails_takes_everything_back(root: Path) -> None:
+    before, kernel = whole_tree(root), FakeKernel(root)
+    with pytest.raises(TuningError, match=r"^/dev/sdb1: `swapoff /dev/sdb1` failed: swapoff: it did not work; everyth"):
+        apply(kernel, swappiness, remount, swap_off, runner=FakeRunner(kernel, failing=frozenset({"swapoff"})))
+    assert whole_tree(root) == before
+
+
+def test_what_cannot_be_put_back_is_told_with_the_way_back(root: Path) -> None:
+    before, kernel = whole_tree(root), FakeKernel(root)
+    runner = FakeRunner(kernel, failing=frozenset({"systemctl"}))
+    with pytest.raises(
+        PartlyChangedError, match=r"`systemctl daemon-reload` failed: .*go on with `highwater tune roll"
+    ):
+        apply(kernel, drop_in, reload, runner=runner)
+    assert "ended after 1 of 2 changes" in engine.interrupted(kernel)
+    assert roll_back(kernel).problems == ()
+    assert whole_tree(root) == before
+
+
+def test_an_interrupt_takes_everything_back(root: Path) -> None:
+    before, kernel = whole_tree(root), FakeKernel(root)
+
+    class Interrupted(FakeRunner):
+        def run(self, argv: object) -> object:  # type: ignore[override]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        apply(kernel, swappiness, fstab, remount, runner=Interrupted(kernel))
+    assert whole_tree(root) == before
+
+
+def test_a_second_apply_that_fails_goes_back_to_the_first(root: Path) -> None:
+    before, kernel = whole_tree(root), FakeKernel(root)
+    apply(kernel, swappiness, sysctl_file)
+    first = without_journal(root)
+    again = dataclasses.replace(swappiness, before="1", after="2")
+    more = FileStep(SYSCTL_FILE, "vm.swappiness = 1\n", "vm.swappiness = 2\n")
+    kernel.refused = {DIRTY_BYTES: errno.EINVAL}
+    with pytest.raises(TuningError, match="everything was put back"):
+        apply(kernel, again, more, dirty)
+    assert without_journal(root) == first
+    assert engine.interrupted(kernel) == ""
+    assert [held.standing for held in engine.status(kernel).held] == ["in_force", "in_force"]
+    roll_back(kernel)
+    assert whole_tree(root) == before
+
+
+def test_the_first_original_is_kept_over_several_applies(root: Path) -> None:
+    before, kernel = whole_tree(root), FakeKernel(root)
+    apply(kernel, swappiness, sysctl_file)
+    apply(kernel, dataclasses.replace(swappiness, before="1", after="5"), dirty)
+    assert engine.originals(kernel) == {SWAPPINESS: "60", SYSCTL_FILE: None, DIRTY_BYTES: "0", DIRTY_RATIO: "20"}
+    roll_back(kernel)
+    assert whole_tree(root) == before
+
+
+def test_somebodys_value_between_two_applies_is_what_comes_back(root: Path) -> None:
+    kernel = FakeKernel(root)
+    apply(kernel, swappiness, fstab)
+    kernel.write_setting(SWAPPINESS, "30")
+    edited = str(fstab.after) + "tmpfs /scratch tmpfs defaults 0 0\n"
+    write(root, FSTAB, edited)
+    apply(kernel, dataclasses.replace(swappiness, before="30"), FileStep(FSTAB, edited, "# ours\n" + edited))
+    roll_back(kernel)
+    assert kernel.read(SWAPPINESS).text == "30"
+    assert (root / FSTAB[1:]).read_text() == FSTAB_TEXT + "tmpfs /scratch tmpfs defaults 0 0\n"
+
+
+def test_a_later_value_of_somebody_else_stays_unless_forced(root: Path) -> None:
+    kernel = FakeKernel(root)
+    apply(kernel, dirty, swappiness)
+    kernel.write_setting(SWAPPINESS, "40")
+    preview = engine.rollback(kernel, FakeRunner(kernel), dry_run=True)
+    back = roll_back(kernel)
+    assert preview == back
+    assert [held.describe() for held in back.kept] == [
+        "vm.swappiness was changed since: it is 40, it was made 1, and was 60 before"
+    ]
+    assert [held.describe() for held in back.restored] == [
+        "vm.dirty_bytes and vm.dirty_ratio: vm.dirty_bytes = 1000000000 -> vm.dirty_ratio = 20"
+    ]
+    assert kernel.read(SWAPPINESS).text == "40"
+    assert engine.interrupted(kernel) == ""
+    assert [held.standing for held in engine.status(kernel).held] == ["drifted"]
+    forced = roll_back(kernel, force=True)
+    assert [held.describe() for held in forced.restored] == ["vm.swappiness: 40 -> 60"]
+    assert kernel.read(SWAPPINESS).text == "60"
+    assert not kernel.exists(FOLDER)
+
+
+def test_lines_that_others_added_stay_and_ours_go(root: Path) -> None:
+    kernel = FakeKernel(root)
+    apply(kernel, fstab, sysctl_file, drop_in)
+    write(root, FSTAB, str(fstab.after) + "tmpfs /scratch tmpfs defaults 0 0\n")
+    write(root, SYSCTL_FILE, "# the night shift\nkernel.panic = 10\n" + str(sysctl_file.after))
+    back = roll_back(kernel)
+    assert (root / FSTAB[1:]).read_text() == FSTAB_TEXT + "tmpfs /scratch tmpfs defaults 0 0\n"
+    assert (root / SYSCTL_FILE[1:]).read_text() == "# the night shift\nkernel.panic = 10\n"
+    assert not (root / DROP_IN[1:]).parent.exists()
+    assert [held.describe() for held in back.restored] == [
+        f"remove {DROP_IN}",
+        f"restore {SYSCTL_FILE}, keeping later edits",
+        "restore /etc/fstab, keeping later edits",
+    ]
+    assert not kernel.exists(FOLDER)
+
+
+def test_an_edit_of_the_very_line_that_we_edited_stays(root: Path) -> None:
+    kernel = FakeKernel(root)
+    apply(kernel, fstab)
+    text = str(fstab.after).replace("noatime", "noatime,nofail")
+    write(root, FSTAB, text)
+    back = roll_back(kernel)
+    assert ([held.resource.names for held in back.kept], back.restored) == ([(FSTAB,)], ())
+    assert (root / FSTAB[1:]).read_text() == text
+    assert kernel.exists(APPLIED)
+
+
+def test_a_file_that_somebody_removed_stays_removed(root: Path) -> None:
+    kernel = FakeKernel(root)
+    apply(kernel, sysctl_file, fstab)
+    (root / SYSCTL_FILE[1:]).unlink()
+    (root / FSTAB[1:]).unlink()
+    back = roll_back(kernel)
+    assert [held.resource.names for held in back.kept] == [(FSTAB,)]
+    assert not kernel.exists(SYSCTL_FILE)
+    roll_back(kernel, force=True)
+    assert (root / FSTAB[1:]).read_text() == FSTAB_TEXT
+    assert not kernel.exists(FOLDER)
+
+
+def test_options_of_a_mount_that_others_changed_stay(root: Path) -> None:
+    kernel = FakeKernel(root)
+    apply(kernel, remount)
+    table = root / "proc/self/mountinfo"
+    table.write_text(table.read_text().replace("rw,noatime", "rw,nosuid,noatime"))
+    assert roll_back(kernel).kept == ()
+    assert "/data rw,nosuid,relatime " in table.read_text()
+
+
+def test_after_a_boot_the_files_go_and_settings_are_as_the_boot_made_them(root: Path) -> None:
+    kernel = FakeKernel(root)
+    apply(kernel, swappiness, dirty, sysctl_file, remount, swap_off)
+    write(root, "/proc/sys/kernel/random/boot_id", "another\n")
+    write(root, SWAPPINESS, "47\n")
+    assert engine.status(kernel).booted_since
+    back = roll_back(kernel)
+    assert (back.kept, back.problems) == ((), ())
+    assert kernel.read(SWAPPINESS).text == "47", "somebody else's boot setting"
+    assert kernel.read(DIRTY_RATIO).text == "20", "our file had set it"
+    assert not kernel.exists(SYSCTL_FILE)
+    assert not kernel.exists(FOLDER)
+
+
+def test_a_priority_that_was_asked_for_comes_back(root: Path) -> None:
+    write(root, "/proc/swaps", "Filename Type Size Used Priority\n/dev/sdb1 partition 1048576 0 7\n")
+    kernel = FakeKernel(root)
+    apply(kernel, dataclasses.replace(swap_off, priority=7))
+    roll_back(kernel)
+    assert kernel.read("/proc/swaps").text == "Filename Type Size Used Priority\n/dev/sdb1 partition 1048576 0 7"
+
+
+def test_swap_that_does_not_fit_into_memory_is_left_alone(root: Path) -> None:
+    write(root, "/proc/swaps", "Filename Type Size Used Priority\n/dev/sdb1 partition 90000000 60000000 -2\n")
+    before, kernel = whole_tree(root), FakeKernel(root)
+    with pytest.raises(TuningError, match=r"^/dev/sdb1 holds 57\.2 GiB and only 57\.6 GiB of memory is available"):
+        apply(kernel, swappiness, swap_off)
+    assert whole_tree(root) == before
+
+
+def test_a_captured_tree_has_no_running_system(root: Path) -> None:
+    kernel, runner = FakeKernel(root), CapturedTreeRunner()
+    done = engine.apply(kernel, runner, EVERYTHING, OWNER)
+    assert done.skipped == tuple(f"{step.describe()}: not on a captured tree" for step in (reload, remount, swap_off))
+    assert len(done.done) == len(EVERYTHING.steps) - 3
+    assert engine.rollback(kernel, runner).problems == ()
+
+
+def test_a_link_out_of_a_captured_tree_is_not_followed(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (root / "etc/sysctl.d/10-old.conf").unlink()
+    (root / "etc/sysctl.d").rmdir()
+    (root / "etc/sysctl.d").symlink_to(tmp_path / "outside")
+    kernel = FakeKernel(root)
+    with pytest.raises(TuningError, match=r"leads out of the captured tree.*everything was put back as it was$"):
+        apply(kernel, sysctl_file)
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_a_link_is_no_file_to_edit(root: Path) -> None:
+    (root / FSTAB[1:]).rename(root / "etc/fstab.real")
+    (root / FSTAB[1:]).symlink_to("fstab.real")
+    with pytest.raises(TuningError, match=r"^/etc/fstab is a link or no regular file; .*; nothing was changed$"):
+        apply(FakeKernel(root), fstab)
+
+
+def test_two_runs_never_change_a_host_at_once(root: Path) -> None:
+    kernel = FakeKernel(root)
+    apply(kernel, swappiness)
+    with kernel.lock_folder(FOLDER):
+        for attempt in (lambda: apply(kernel, dirty), lambda: roll_back(kernel)):
+            with pytest.raises(TuningError, match=r"^another process is changing this host's settings; try again"):
+                attempt()
+    roll_back(kernel)
+
+
+def test_a_session_is_respected_while_its_process_lives_and_taken_back_after(root: Path) -> None:
+    before, kernel = whole_tree(root), FakeKernel(root)
+    stat = write(root, f"/proc/{os.getpid()}/stat", Path("/proc/self/stat").read_text())
+    apply(kernel, dirty)
+    applied = without_journal(root)
+    owner = Owner.this_process(kernel, "notes")
+    assert owner.lives(kernel)
+    engine.apply(kernel, FakeRunner(kernel), Plan((swappiness,)), owner, SESSION)
+    living = rf"^the run of process {os.getpid()} holds host profile notes just now; wait for its end$"
+    for attempt in (lambda: apply(kernel, tcp_rmem), lambda: roll_back(kernel), lambda: recover(kernel)):
+        with pytest.raises(TuningError, match=living):
+            attempt()
+    assert engine.status(kernel).session_lives
+    engine.rollback(kernel, FakeRunner(kernel), journals=(SESSION,), owner=owner)
+    assert without_journal(root) == applied
+    engine.apply(kernel, FakeRunner(kernel), Plan((swappiness,)), owner, SESSION)
+    stat.unlink()
+    stat.parent.rmdir()
+    with pytest.raises(TuningError, match=r"^a run that was killed left host profile notes in force; take it back"):
+        apply(kernel, tcp_rmem)
+    assert [held.describe() for held in recover(kernel).restored] == ["vm.swappiness: 1 -> 60"]
+    engine.apply(kernel, FakeRunner(kernel), Plan((swappiness,)), owner, SESSION)
+    assert [held.resource.names[0] for held in roll_back(kernel).restored] == [SWAPPINESS, DIRTY_BYTES]
+    assert whole_tree(root) == before
+
+
+def recover(kernel: FakeKernel) -> engine.Rollback:
+    return engine.recover(kernel, FakeRunner(kernel))
+
+
+def test_a_session_is_over_with_its_boot(root: Path) -> None:
+    kernel = FakeKernel(root)
+    apply(kernel, swappiness, journal=SESSION)
+    write(root, "/proc/sys/kernel/random/boot_id", "another\n")
+    assert recover(kernel).restored == ()
+    assert kernel.read(SWAPPINESS).text == "1", "whoever set it at boot meant it"
+    assert not kernel.exists(FOLDER)
+
+
+def test_settings_that_do_not_hold_are_named(root: Path) -> None:
+    kernel = FakeKernel(root)
+    apply(kernel, dirty, swappiness, thp)
+    assert engine.differing(kernel, (dirty, swappiness, thp)) == []
+    kernel.write_setting(SWAPPINESS, "33")
+    kernel.write_setting(DIRTY_RATIO, "10")
+    assert engine.differing(kernel, (dirty, swappiness, thp)) == [
+        "vm.dirty_bytes is '0'",
+        "vm.dirty_ratio is '10'",
+        "vm.swappiness is '33'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ((swappiness, swappiness), r"vm\.swappiness would be changed twice \(vm\.swappiness: 60 -> 1; "),
+        (
+            (dirty, SettingStep("", "", DIRTY_RATIO, "20", "5", DIRTY_BYTES, "0")),
+            r"vm\.dirty_bytes would be changed tw",
+        ),
+        ((dataclasses.replace(swappiness, after="60"),), r"vm\.swappiness would stay as it is"),
+        (
+            (dataclasses.replace(dirty, before="5", after="0"),),
+            r"vm\.dirty_bytes: the kernel takes no 0 for it; set vm",
+        ),
+        ((FileStep("/dev/sdb1", None, "x"),), r"/dev/sdb1 is not below /etc: tuning writes no other files, and no dev"),
+        ((FileStep("/etc/../dev/sdb1", None, "x"),), r"/etc/\.\./dev/sdb1 is not below /etc"),
+        ((CommandStep(("mkfs.ext4", "/dev/sdb1"), (), ""),), r"mkfs\.ext4 is not among the programs that tuning runs"),
+    ],
+)
+def test_a_plan_that_makes_no_sense(root: Path, steps: tuple[Step, ...], message: str) -> None:
+    before = whole_tree(root)
+    with pytest.raises(TuningError, match=f"^this plan cannot be carried out: {message}"):
+        apply(FakeKernel(root), *steps)
+    assert whole_tree(root) == before

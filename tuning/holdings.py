@@ -1,0 +1,173 @@
+"""What of ours is in force on a host: the journals' changes against what is there now. Reads, never writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from .errors import TuningError
+from .hostfiles import HostFiles
+from .journal import APPLIED, SESSION, Holding, Journal, Owner, read_boot_id, session_of
+from .resources import Resources
+from .runner import CapturedTreeRunner
+from .steps import CommandStep, Resource, ResourceStep, SettingStep, State, Step, setting_name
+from .three_way import Standing, compare, meaning
+
+# A boot makes these anew: what they are then is how this host comes up, and nobody's later edit.
+_OF_ONE_BOOT: Final = frozenset({"setting", "mount", "swap"})
+
+
+@dataclass(frozen=True)
+class Held:
+    """Something that we changed, three ways."""
+
+    step: ResourceStep
+    """The last one that changed it."""
+    original: State
+    ours: State
+    now: State
+    standing: Standing
+    restored: State
+    """What a rollback makes of it."""
+    kept: bool
+    """Somebody else's change cannot be told from ours, so that a rollback leaves it alone."""
+    folders: tuple[str, ...] = ()
+    """Made for its file, the outermost first."""
+    trouble: str = ""
+    """Why it cannot be looked at."""
+
+    @property
+    def resource(self) -> Resource:
+        return self.step.resource
+
+    @property
+    def needs_restoring(self) -> bool:
+        return self.restored != self.now and not self.kept
+
+    def describe(self) -> str:
+        """One line: what a rollback does to it, or why it does not."""
+        if self.trouble:
+            return self.trouble
+        now, ours, original = (in_words(self.resource, state) for state in (self.now, self.ours, self.original))
+        if self.kept:
+            return f"{self.resource} was changed since: it is {now}, it was made {ours}, and was {original} before"
+        if not self.needs_restoring:
+            return f"{self.resource} is {now}" + (", as before us" if self.standing == "back" else "")
+        if self.resource.kind == "file":
+            verb = "remove" if self.restored is None else "create" if self.now is None else "restore"
+            return f"{verb} {self.resource}" + (", keeping later edits" if self.standing == "drifted" else "")
+        return f"{self.resource}: {now} -> {in_words(self.resource, self.restored)}"
+
+
+@dataclass(frozen=True)
+class Status:
+    """What of ours is in force."""
+
+    owner: Owner | None
+    """Of the last apply; None when nothing is applied."""
+    applied_utc: str
+    booted_since: bool
+    interrupted: str
+    """What a run that did not come to its end left, and the way out; empty when there is none."""
+    held: tuple[Held, ...]
+    session: Owner | None
+    """Of a benchmark that put a profile in force."""
+    session_lives: bool
+    session_held: tuple[Held, ...]
+
+
+def status(files: HostFiles) -> Status:
+    """Raises TuningError when a journal is damaged."""
+    runs = Journal(files, APPLIED).read().runs
+    session, session_lives = session_of(files)
+    return Status(
+        owner=runs[-1].owner if runs else None,
+        applied_utc=runs[-1].utc if runs else "",
+        booted_since=bool(runs) and runs[-1].boot_id != read_boot_id(files),
+        interrupted=interrupted(files),
+        held=tuple(held_things(files, APPLIED)),
+        session=session,
+        session_lives=session_lives,
+        session_held=tuple(held_things(files, SESSION)),
+    )
+
+
+def held_things(files: HostFiles, journal: str) -> Iterator[Held]:
+    """In the order of their first change."""
+    resources, boot_id = Resources(files, CapturedTreeRunner()), read_boot_id(files)
+    for holding in Journal(files, journal).read().holdings:
+        yield look_at(resources, holding, boot_id, lasts=journal == APPLIED)
+
+
+def look_at(resources: Resources, holding: Holding, boot_id: str, *, lasts: bool) -> Held:
+    """lasts: whether the change was made to last over a reboot. What was not is gone with the boot it was made in."""
+    try:
+        now = resources.read(holding.resource)
+    except TuningError as error:
+        return Held(
+            holding.step, holding.original, holding.ours[0], None, "drifted", None, kept=True, trouble=str(error)
+        )
+    found = compare(holding.resource, holding.original, holding.ours, now)
+    restored, kept = found.restored, found.standing == "drifted" and not found.separable
+    if holding.resource.kind in _OF_ONE_BOOT and holding.boot_id != boot_id and (kept or not lasts):
+        restored, kept = now, False
+    if found.standing in ("back", "gone"):
+        restored = now
+    return Held(
+        holding.step, holding.original, holding.ours[0], now, found.standing, restored, kept, folders=holding.folders
+    )
+
+
+def interrupted(files: HostFiles, journal: str = APPLIED) -> str:
+    """What a run that did not come to its end left, and the way out; empty when there is none."""
+    run = Journal(files, journal).read().unfinished
+    if run is None:
+        return ""
+    if run.boot_id == read_boot_id(files) and run.owner.lives(files):
+        return f"process {run.owner.pid} ({run.owner.name}) is at work just now"
+    return (
+        f"{run.owner.name} of {run.utc} ended after {len(run.done)} of {len(run.changes)} changes; go on with "
+        "`highwater tune apply`, or go back with `highwater tune rollback`"
+    )
+
+
+def originals(files: HostFiles) -> dict[str, str | None]:
+    """Of every setting and file that is ours: its path, and its text before us. What a host is without us."""
+    return {
+        path: holding.original.get(path if holding.resource.kind == "setting" else "text") if holding.original else None
+        for holding in Journal(files, APPLIED).read().holdings
+        if holding.resource.kind in ("setting", "file")
+        for path in holding.resource.names
+    }
+
+
+def differing(files: HostFiles, steps: Iterable[Step]) -> list[str]:
+    """The settings that do not have the value of these steps just now, as `name is 'value'`."""
+    wanted = {
+        path: text for step in steps if isinstance(step, SettingStep) for path, text in (step.states[1] or {}).items()
+    }
+    found = ((path, text, meaning(path, files.read(path).text or "")) for path, text in wanted.items())
+    return [f"{setting_name(path)} is {now!r}" for path, text, now in found if now != meaning(path, text)]
+
+
+def in_words(resource: Resource, state: State) -> str:
+    if state is None:
+        return "not there"
+    if resource.kind == "file":
+        return f"a file of {len(state['text'].splitlines())} lines"
+    if resource.kind == "mount":
+        return state["options"]
+    if resource.kind == "swap":
+        return "in use" if state["in_use"] == "yes" else "not in use"
+    # Of a pair, the member that is set tells.
+    telling = [(path, text) for path, text in state.items() if len(state) == 1 or text != "0"] or list(state.items())[
+        :1
+    ]
+    if len(state) == 1:
+        return meaning(*telling[0])
+    return " and ".join(f"{setting_name(path)} = {meaning(path, text)}" for path, text in telling)
+
+
+def undo_commands(commands: Iterable[CommandStep]) -> list[tuple[str, ...]]:
+    return list(dict.fromkeys(command.undo_argv for command in commands if command.undo_argv))

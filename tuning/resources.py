@@ -1,0 +1,225 @@
+"""The things of a host that steps change: how each is read, and brought from one state to another and read back."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Final
+
+from .errors import TuningError
+from .facts.filesystems import read_mounts
+from .facts.reading import Reader, parse_kibibytes
+from .facts.swap import read_swaps
+from .hostfiles import HostFiles
+from .quantities import format_bytes
+from .runner import Runner
+from .steps import Resource, State, setting_name
+from .three_way import meaning, same
+
+# Of mount(8): what the superblock and the mount carry as flags. A remount that does not name one turns it off.
+_FLAGS: Final = frozenset(
+    {"ro", "rw", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime", "nosymfollow"}
+    | {"sync", "dirsync", "mand", "lazytime"}
+)
+# How an option of a file system that was given is taken back, where it is not by naming the one that was there before.
+_OPPOSITES: Final = {
+    "noatime": "strictatime",
+    "relatime": "strictatime",
+    "nodiratime": "diratime",
+    "lazytime": "nolazytime",
+    "discard": "nodiscard",
+    "nodiscard": "discard",
+    "nodelalloc": "delalloc",
+    "delalloc": "nodelalloc",
+    "nobarrier": "barrier",
+    "barrier": "nobarrier",
+    "nouser_xattr": "user_xattr",
+}
+_DEFAULT_VALUES: Final = {"commit": "0", "stripe": "0", "max_batch_time": "15000", "min_batch_time": "0"}
+_WAYS_OUT: Final = {
+    errno.EPERM: "run as root, or ask whoever runs the host below",
+    errno.EACCES: "run as root, or ask whoever runs the host below",
+    errno.EROFS: "it is read-only here; change it on the host below",
+    errno.ENOENT: "it is no longer there",
+    errno.ENODEV: "it is no longer there",
+    errno.ENXIO: "it is no longer there",
+    errno.ENOSPC: "make room on that file system",
+}
+
+
+class Resources:
+    """Reads and changes the resources of one host. All errors are TuningErrors of one line that name the resource."""
+
+    def __init__(self, files: HostFiles, runner: Runner) -> None:
+        self._files = files
+        self._runner = runner
+
+    def read(self, resource: Resource) -> State:
+        """Its present state. Raises TuningError for a file that is not to be edited."""
+        readers: dict[str, Callable[[Resource], State]] = {
+            "setting": self._read_setting,
+            "file": self._read_file,
+            "mount": self._read_mount,
+            "swap": self._read_swap,
+        }
+        return readers[resource.kind](resource)
+
+    def bring(self, resource: Resource, wanted: State, now: State) -> None:
+        """Change it from `now` to `wanted` and read back. Raises TuningError when that had no effect."""
+        changers: dict[str, Callable[[Resource, State, State], None]] = {
+            "setting": self._write_setting,
+            "file": self._write_file,
+            "mount": self._remount,
+            "swap": self._switch_swap,
+        }
+        changers[resource.kind](resource, wanted, now)
+        found = self.read(resource)
+        if not same(resource, found, wanted):
+            raise TuningError(_without_effect(resource, wanted, found))
+
+    def obstacle(self, resource: Resource, wanted: State) -> str:
+        """What stands in the way of a change that would be dangerous to try; empty when nothing is known to."""
+        if resource.kind != "swap" or wanted is None or wanted["in_use"] == "yes":
+            return ""
+        used = sum(swap.used_bytes for swap in read_swaps(Reader(self._files)) or () if swap.device in resource.names)
+        available = parse_kibibytes(self._files.read("/proc/meminfo").text or "", "MemAvailable")
+        if available is None or used <= available // 2:
+            return ""
+        return (
+            f"{resource} holds {format_bytes(used)} and only {format_bytes(available)} of memory is available: "
+            "taking it out of use could end processes; stop something first"
+        )
+
+    def _read_setting(self, resource: Resource) -> State:
+        texts = {path: self._files.read(path).text for path in resource.names}
+        present = {path: _undressed(path, text) for path, text in texts.items() if text is not None}
+        return present if len(present) == len(texts) else None
+
+    def _read_file(self, resource: Resource) -> State:
+        (path,) = resource.names
+        attributes = self._files.attributes(path)
+        if attributes is None:
+            return None
+        if not attributes.regular:
+            raise TuningError(f"{path} is a link or no regular file; put a regular file in its place, or leave it out")
+        return {
+            "text": self._files.read_verbatim(path) or "",
+            "mode": f"{attributes.mode:o}",
+            "user": str(attributes.user_id),
+            "group": str(attributes.group_id),
+        }
+
+    def _read_mount(self, resource: Resource) -> State:
+        (mount_point,) = resource.names
+        found = [mount for mount in read_mounts(Reader(self._files)) if mount.mount_point == mount_point]
+        return {"options": ",".join(found[-1].options), "source": found[-1].source} if found else None
+
+    def _read_swap(self, resource: Resource) -> State:
+        (device,) = resource.names
+        for swap in read_swaps(Reader(self._files)) or ():
+            if swap.device == device:
+                return {"in_use": "yes", "priority": str(swap.priority)}
+        return {"in_use": "no"} if self._files.exists(device) else None
+
+    def _write_setting(self, resource: Resource, wanted: State, now: State) -> None:
+        if wanted is None or now is None:
+            raise TuningError(f"{resource} is no longer there")
+        for path in _members_to_write(wanted, now):
+            try:
+                self._files.write_setting(path, wanted[path])
+            except OSError as error:
+                raise TuningError(_refusal(setting_name(path), wanted[path], error)) from error
+
+    def _write_file(self, resource: Resource, wanted: State, now: State) -> None:
+        (path,) = resource.names
+        try:
+            if wanted is None:
+                self._files.remove_file(path)
+            else:
+                owner = (int(wanted["user"]), int(wanted["group"])) if "user" in wanted else None
+                self._files.replace_file(path, wanted["text"], int(wanted.get("mode", "644"), 8), owner)
+        except OSError as error:
+            way_out = _WAYS_OUT.get(error.errno or 0, "see what is wrong with that file system")
+            raise TuningError(f"{path} cannot be written ({error.strerror or error}); {way_out}") from error
+
+    def _remount(self, resource: Resource, wanted: State, now: State) -> None:
+        if wanted is None or now is None:
+            raise TuningError(f"{resource} is no longer mounted")
+        (mount_point,) = resource.names
+        options = remount_options(now["options"].split(","), wanted["options"].split(","))
+        # With both the source and the place given, mount(8) does not mix in what fstab says.
+        self._run(resource, ("mount", "-o", ",".join(["remount", *options]), now["source"], mount_point))
+
+    def _switch_swap(self, resource: Resource, wanted: State, now: State) -> None:
+        (device,) = resource.names
+        if wanted is None or now is None:
+            raise TuningError(f"{device} is no longer there")
+        if wanted["in_use"] == "no":
+            self._run(resource, ("swapoff", device))
+            return
+        priority = int(wanted.get("priority", "-1"))
+        # The kernel gives out negative priorities by itself, in the order in which devices come.
+        self._run(resource, ("swapon", *(("-p", str(priority)) if priority >= 0 else ()), device))
+
+    def _run(self, resource: Resource, argv: tuple[str, ...]) -> None:
+        if self._runner.absent:
+            raise TuningError(f"{resource}: {argv[0]} is not run: {self._runner.absent}")
+        done = self._runner.run(argv)
+        if done.status != 0:
+            raise TuningError(f"{resource}: `{' '.join(argv)}` failed: {done.complaint}")
+
+
+def remount_options(present: list[str], wanted: list[str]) -> list[str]:
+    """What to give to a remount so that `present` becomes `wanted`: the flags that stay, what is new, and the opposite
+    of what goes. Options of the file system itself that are not named stay as they are.
+    """
+    new = [option for option in wanted if option not in present]
+    new_names = {option.partition("=")[0] for option in new}
+    atime_is_told = {"noatime", "relatime", "strictatime", "atime"} & set(wanted)
+    opposites = []
+    for option in present:
+        name, has_value, _ = option.partition("=")
+        if option in wanted or name in new_names or (name in ("noatime", "relatime") and atime_is_told):
+            continue
+        if has_value and name in _DEFAULT_VALUES:
+            opposites.append(f"{name}={_DEFAULT_VALUES[name]}")
+        elif name in _OPPOSITES:
+            opposites.append(_OPPOSITES[name])
+    return [*(option for option in wanted if option in _FLAGS and option in present), *new, *opposites]
+
+
+def _undressed(path: str, text: str) -> str:
+    """As it could be written back: a list of choices becomes the chosen one, all else stays as the kernel shows it."""
+    return meaning(path, text) if "[" in text else text
+
+
+def _members_to_write(wanted: dict[str, str], now: dict[str, str]) -> list[str]:
+    """Of a pair, the member that is not 0: writing it makes the kernel set the other one to 0.
+
+    Where both are to be 0, which only a percentage takes, that one.
+    """
+    if len(wanted) == 1:
+        return list(wanted)
+    telling = [path for path, text in wanted.items() if text != "0"]
+    return telling or [path for path in wanted if path.endswith("ratio") and now.get(path) != "0"]
+
+
+def _refusal(name: str, value: str, error: OSError) -> str:
+    reason = error.strerror or str(error)
+    way_out = _WAYS_OUT.get(error.errno or 0, "")
+    return f"{name}: the kernel refuses {value!r} ({reason})" + (f"; {way_out}" if way_out else "")
+
+
+def _without_effect(resource: Resource, wanted: State, found: State) -> str:
+    if resource.kind == "setting" and wanted is not None:
+        for path in resource.names:
+            text = found[path] if found else None
+            if text is None:
+                return f"{setting_name(path)}: it went away while it was being set to {wanted[path]!r}"
+            if meaning(path, text) != meaning(path, wanted[path]):
+                name, value = setting_name(path), wanted[path]
+                return f"{name}: the write of {value!r} had no effect, it reads {text!r}"
+    if resource.kind == "mount" and wanted is not None:
+        options = found["options"] if found else "not mounted"
+        return f"{resource}: the remount with {wanted['options']} had no effect, it is {options}"
+    return f"{resource}: the change had no effect"

@@ -1,0 +1,137 @@
+"""The way back: every change that the journals hold is put back, the last one first, unless somebody changed it since.
+
+A rollback that is killed is gone on with by the next one: what is back already needs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from .errors import TuningError
+from .holdings import Held, look_at, undo_commands
+from .hostfiles import HostFiles
+from .journal import APPLIED, FOLDER, SESSION, Journal, Owner, alone, read_boot_id, remove_empty_folders, session_of
+from .resources import Resources
+from .runner import Runner
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """What a rollback did, or would do."""
+
+    restored: tuple[Held, ...] = ()
+    kept: tuple[Held, ...] = ()
+    """Left as somebody else made it; their journal stays, so that they can still be restored by force."""
+    problems: tuple[str, ...] = ()
+    """What could not be restored, a line each; the journal stays."""
+    commands: tuple[tuple[str, ...], ...] = ()
+    """What was run at the end so that files take effect."""
+
+    def __add__(self, other: Rollback) -> Rollback:
+        return Rollback(
+            self.restored + other.restored,
+            self.kept + other.kept,
+            self.problems + other.problems,
+            self.commands + other.commands,
+        )
+
+
+def rollback(
+    files: HostFiles,
+    runner: Runner,
+    *,
+    journals: Sequence[str] = (SESSION, APPLIED),
+    owner: Owner | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+) -> Rollback:
+    """Put back what the journals say. With nothing in them, there is nothing to do.
+
+    owner: whose session it is, when its own process ends it. force: also over later edits of somebody else. dry_run:
+    only say what would be done. Raises TuningError, with nothing changed, when a journal is damaged or the session's
+    process still lives.
+    """
+    if not files.exists(FOLDER):
+        if not dry_run:
+            remove_empty_folders(files)
+        return Rollback()
+    if dry_run:
+        return _roll_back_all(files, runner, journals, owner, force=force, dry_run=True)
+    with alone(files):
+        return _roll_back_all(files, runner, journals, owner, force=force, dry_run=False)
+
+
+def recover(files: HostFiles, runner: Runner) -> Rollback:
+    """Take back the session of a process that is no more. Raises TuningError when it lives."""
+    return rollback(files, runner, journals=(SESSION,))
+
+
+def _roll_back_all(
+    files: HostFiles, runner: Runner, journals: Sequence[str], owner: Owner | None, *, force: bool, dry_run: bool
+) -> Rollback:
+    holder, lives = session_of(files)
+    if holder is not None and lives and holder != owner:
+        raise TuningError(
+            f"the run of process {holder.pid} holds host profile {holder.name} just now; wait for its end"
+        )
+    for journal in journals:
+        Journal(files, journal).read()
+    done = Rollback()
+    for journal in journals:
+        done += _roll_back(files, runner, journal, force=force, dry_run=dry_run)
+    return done
+
+
+def _roll_back(files: HostFiles, runner: Runner, path: str, *, force: bool, dry_run: bool) -> Rollback:
+    journal, resources = Journal(files, path), Resources(files, runner)
+    ledger, boot_id = journal.read(), read_boot_id(files)
+    restored: list[Held] = []
+    kept: list[Held] = []
+    problems: list[str] = []
+    for holding in reversed(ledger.holdings):
+        if holding.resource.kind == "file" and not dry_run:
+            files.discard_temporary(holding.resource.names[0])
+        held = look_at(resources, holding, boot_id, lasts=path == APPLIED)
+        if held.kept and force and not held.trouble:
+            held = replace(held, restored=held.original, kept=False)
+        if held.kept:
+            kept.append(held)
+            continue
+        if not dry_run:
+            try:
+                if held.needs_restoring:
+                    resources.bring(held.resource, held.restored, held.now)
+                for folder in reversed(held.folders):
+                    files.remove_folder_if_empty(folder)
+            except (TuningError, OSError) as error:
+                problems.append(str(error))
+                continue
+            # Without this line, the next rollback finds out by looking.
+            with suppress(OSError):
+                journal.restored(held.resource)
+        if held.needs_restoring:
+            restored.append(held)
+    commands = () if runner.absent else tuple(undo_commands(ledger.commands))
+    if not dry_run:
+        problems += _run_all(runner, commands)
+        problems += _close(journal, keep=bool(kept or problems))
+    return Rollback(tuple(restored), tuple(kept), tuple(problems), commands)
+
+
+def _run_all(runner: Runner, commands: Sequence[tuple[str, ...]]) -> list[str]:
+    completed = [(argv, runner.run(argv)) for argv in commands]
+    return [f"`{' '.join(argv)}` failed: {done.complaint}" for argv, done in completed if done.status != 0]
+
+
+def _close(journal: Journal, *, keep: bool) -> list[str]:
+    """Remove the journal, or mark its last run as one that nobody has to go on with."""
+    try:
+        if not keep:
+            journal.remove()
+        elif journal.read().unfinished is not None:
+            journal.end()
+    except OSError as error:
+        return [f"{journal.path} cannot be written ({error.strerror or error})"]
+    return []
