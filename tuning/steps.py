@@ -184,9 +184,12 @@ def as_json(step: Step) -> dict[str, Any]:
 
 def from_json(document: Mapping[str, Any]) -> Step:
     """The step that `as_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
-    fields = dict(document)
-    step = _FORMS[fields.pop("step")]
-    return step(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+    step = _FORMS[document["step"]]
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
+    }
+    del fields["step"]
+    return step(**fields)
 
 
 def conflicts(steps: Sequence[Step]) -> Iterator[str]:
@@ -204,7 +207,7 @@ def conflicts(steps: Sequence[Step]) -> Iterator[str]:
         if isinstance(step, SettingStep) and step.twin_path is not None and step.after == "0":
             twin = setting_name(step.twin_path)
             yield f"{setting_name(step.path)}: the kernel takes no 0 for it; set {twin} instead, which makes it 0"
-        if isinstance(step, FileStep) and not step.path.startswith("/etc/"):
+        if isinstance(step, FileStep) and (not step.path.startswith("/etc/") or ".." in step.path.split("/")):
             yield f"{step.path} is not below /etc: tuning writes no other files, and no devices"
         for name in step.resource.names:
             key = f"{step.form} {name}"

@@ -125,7 +125,7 @@ class FakeKernel(HostFiles):
 
 @dataclass
 class FakeRunner:
-    """mount, swapon and swapoff act on the tree's tables; other commands only succeed. `failing`: programs that do not."""
+    """mount, swapon and swapoff act on the tree's tables, other commands only succeed; not those that are `failing`."""
 
     kernel: FakeKernel
     failing: frozenset[str] = frozenset()
