@@ -24,10 +24,15 @@ def write(directory: Path) -> None:
     write_atomically(directory / FILE_NAME, "".join(lines))
 
 
-def disagreements(directory: Path) -> Iterator[str]:
-    """One line for each file that is not what it was when the run ended. Nothing for a directory without digests."""
+def disagreements(directory: Path, *, ended: bool) -> Iterator[str]:
+    """One line for each file that is not what it was when the run ended.
+
+    ended: the run says that it came to its end, and so has written digests; one that was killed has none to compare.
+    """
     path = directory / FILE_NAME
     if not path.is_file():
+        if ended:
+            yield f"{FILE_NAME}: is missing, and a run that has ended writes it: what was changed since cannot be told"
         return
     stored: dict[str, str] = {}
     for number, line in enumerate(path.read_text("utf-8", errors="replace").splitlines(), start=1):

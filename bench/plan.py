@@ -16,10 +16,11 @@ from bench.results import TrialPlan, TrialRole
 from bench.specification import Cell, Specification
 from bench.workload import LoadStep, Workload
 
-# What a trial costs beside its load: broker start, topic, Spark stage, drain, counting. Measured on two shared cores.
-TRIAL_OVERHEAD_S = 4
+# What a trial costs beside its load: broker start, topic, Spark stage, drain, counting. Measured on two shared cores:
+# 1.1 to 1.8 s.
+TRIAL_OVERHEAD_S = 2
 # Starting Spark, once per run.
-RUN_OVERHEAD_S = 12
+RUN_OVERHEAD_S = 10
 # fio on one target, before the first trial and after the last; the quick one is of runs whose figures are not quoted.
 PROBES_S = 12
 QUICK_PROBES_S = 5

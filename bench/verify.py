@@ -26,7 +26,7 @@ from bench.results.files import parse_file
 
 def disagreements(result: RunResult) -> Iterator[str]:
     """One line for everything that contradicts itself. Raises ResultDirectoryError for what cannot be read at all."""
-    yield from checksums.disagreements(result.directory)
+    yield from checksums.disagreements(result.directory, ended=result.manifest.status == "done")
     yield from _unreadable(result.probes, result.search, result.gate)
     for planned in result.manifest.trials:
         finished = any(trial.summary.trial_id == planned.trial_id for trial in result.trials)

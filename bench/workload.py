@@ -18,7 +18,7 @@ from bench.errors import UsageError
 from bench.metrics import metric
 from bench.slo import Bound
 from bench.workload_faults import Fault, check_faults
-from bench.workload_rules import check_consumers, check_external, check_producers
+from bench.workload_rules import check_consumers, check_external, check_figures, check_producers
 from bench.workload_values import (
     NO_PROFILE,
     TEMPORARY_TARGET,
@@ -504,6 +504,7 @@ class Workload(Part):
             )
         check_external(self)
         check_consumers(self)
+        check_figures(self)
         check_producers(self)
         check_faults(self)
         return self

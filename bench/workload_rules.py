@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from bench import units
@@ -56,6 +57,46 @@ def check_consumers(workload: Workload) -> None:
         raise KeyFaultError("consumers", "start", text="needs consumers, and there are none")
     if workload.checks.delivery == "exactly_once" and not consumers.count:
         raise KeyFaultError("checks", "delivery", text="exactly_once is found out by consumers, and there are none")
+
+
+# What only some workloads have figures of: the beginning of a metric's name, what makes the figure, how to get it.
+_NEEDED: Final[tuple[tuple[str, Callable[[Workload], object], str], ...]] = (
+    ("e2e.", lambda workload: workload.consumers.count, "consumers, and there are none"),
+    ("consume.", lambda workload: workload.consumers.count, "consumers, and there are none"),
+    ("lag.", lambda workload: workload.consumers.count, "consumers, and there are none"),
+    (
+        "backlog.",
+        lambda workload: workload.consumers.start != "with_load",
+        "consumers that find a backlog (consumers.start)",
+    ),
+    ("txn.", lambda workload: workload.producers.transactions, "producers.transactions"),
+    ("recovery.", lambda workload: workload.faults, "faults"),
+)
+
+
+def check_figures(workload: Workload) -> None:
+    """Raises KeyFaultError for a decision that waits for a figure which no trial of this workload can have."""
+    stop = workload.trials.stop_when
+    for name in workload.slo:
+        if (lacking := _lacking(workload, name)) is not None:
+            raise KeyFaultError("slo", name, text=f"needs {lacking}")
+    if stop is not None:
+        if (lacking := _lacking(workload, stop.of)) is not None:
+            raise KeyFaultError("trials", "stop_when", "of", text=f"{stop.of} needs {lacking}")
+        if stop.min > workload.trials.n:
+            raise KeyFaultError(
+                "trials",
+                "stop_when",
+                "min",
+                text=f"{stop.min} trials before a decision, and trials.n is {workload.trials.n}",
+            )
+
+
+def _lacking(workload: Workload, metric_name: str) -> str | None:
+    for prefix, found, lacking in _NEEDED:
+        if metric_name.startswith(prefix) and not found(workload):
+            return lacking
+    return None
 
 
 def check_producers(workload: Workload) -> None:

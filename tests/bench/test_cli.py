@@ -187,7 +187,8 @@ def test_verify_finds_what_contradicts_itself(finished: Path) -> None:
     (second / "hist" / "send_delay.hlog").unlink()
     result = call("verify", finished)
     assert result.exit_code == 4
-    lines = result.stderr.splitlines()
+    digests, *lines = result.stderr.splitlines()
+    assert digests.startswith("checksums.sha256: is missing")
     assert lines[0].startswith(f"{first.name}: produce_response: summary and histogram log disagree: p99 1 is 1")
     assert lines[1].startswith(f"{second.name}: send_delay: the histogram log cannot be read: ")
     assert lines[2] == f"{second.name}: acked: windows add up to 300, the summary says 301"

@@ -211,6 +211,27 @@ from tests.bench.test_specification import complaint, document, read
             'w.yaml:6: trials.stop_when.of: e2e.p9 is no metric; did you mean "e2e.p99"?',
         ),
         (
+            {"trials": "{n: 4, stop_when: {ci_halfwidth: 2%, min: 5}}"},
+            "w.yaml:6: trials.stop_when.min: 5 trials before a decision, and trials.n is 4",
+        ),
+        (
+            {"consumers": "{groups: 0}", "slo": "{e2e.p99: <20ms}"},
+            "w.yaml:7: slo.e2e.p99: needs consumers, and there are none",
+        ),
+        (
+            {"slo": "{txn.commit.p99: <20ms}"},
+            "w.yaml:6: slo.txn.commit.p99: needs producers.transactions",
+        ),
+        (
+            {"slo": "{recovery.no_ack_s: <2}"},
+            "w.yaml:6: slo.recovery.no_ack_s: needs faults",
+        ),
+        (
+            {"trials": "{n: 9, stop_when: {ci_halfwidth: 2%, of: backlog.drain_bytes_per_s}}"},
+            "w.yaml:6: trials.stop_when.of: backlog.drain_bytes_per_s needs consumers that find a backlog "
+            "(consumers.start)",
+        ),
+        (
             {"purpose": '"two\\nlines"'},
             r"w.yaml:6: purpose: 'two\nlines' does not match ^[^\x00-\x1f\x7f]*$",
         ),
