@@ -109,11 +109,6 @@ def commented_out(text: str, entries: Iterable[Entry]) -> str:
     return text
 
 
-def uncommented(text: str) -> str:
-    """The file with every line in force again that `commented_out` turned off."""
-    return "".join(line.removeprefix(MARK) for line in _lines(text))
-
-
 def _lines(text: str) -> list[str]:
     """Lines with their ends, split where the C library does: at line feeds alone."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
