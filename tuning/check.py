@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from .binding import what_binds
 from .catalogue import KNOBS
 from .facts import Facts
+from .facts.capabilities import capability
 from .formulas.targets import targets_of
 from .hostfiles import Reading
 from .model import (
@@ -27,6 +28,8 @@ from .model import (
     Unit,
     Value,
 )
+from .persistence.precedence import Boot, simulate_boot
+from .persistence.sysctl_d import MANAGED_FILE
 from .quantities import format_bytes, format_value
 from .workload import Workload
 
@@ -120,11 +123,14 @@ def evaluate(
     or planned values can be judged too.
     """
     inputs = workload or Workload()
-    return [
-        report
-        for knob in knobs
-        for report in _reports_on(knob, facts, inputs, targets_of(knob.scope, facts, inputs), named, read)
-    ]
+    boot = simulate_boot(facts.files) if read is None else None
+    reports = []
+    for knob in knobs:
+        targets = targets_of(knob.scope, facts, inputs)
+        if not targets:
+            reports.append(_without_target(knob))
+        reports += [report_on(knob, facts, inputs, target, read, named, boot) for target in targets]
+    return reports
 
 
 def report_on(
@@ -134,8 +140,9 @@ def report_on(
     target: str = "",
     read: ReadFile | None = None,
     named: frozenset[str] = frozenset(),
+    boot: Boot | None = None,
 ) -> KnobReport:
-    """Evaluate one knob at one target; `read` and `named` as in `evaluate`."""
+    """Evaluate one knob at one target; `read` and `named` as in `evaluate`. Without `boot` nothing overrides it."""
     observed = observe(knob, facts, target, read or facts.files.read)
     wanted = knob.recommend(facts, workload, target)
     if (fate := _fate(knob, facts)) is not None:
@@ -148,7 +155,7 @@ def report_on(
             knob,
             target,
             observed,
-            state="left_alone" if _only_for_those_who_name_it(knob, named) else "unknown",
+            state="unknown",
             recommended=recommended,
             formula=formula,
             note=observed.text,
@@ -166,7 +173,7 @@ def report_on(
             note=trade,
             trade_in_force=good,
         )
-    obstacle, ask = ("", "") if good else _obstacle(knob, facts, target, wanted)
+    obstacle, ask, remark = ("", "", "") if good else _capability(knob, facts, target, recommended)
     binding = what_binds(knob.id, facts, workload, target, observed.value, recommended)
     return _report(
         knob,
@@ -175,10 +182,11 @@ def report_on(
         state="ok" if good else "differs",
         recommended=recommended,
         formula=formula,
-        note="; ".join(text for text in (wanted.note, _unknown_lifetime(knob, facts), obstacle) if text),
+        note="; ".join(text for text in (wanted.note, _unknown_lifetime(knob, facts), obstacle, remark) if text),
         binding=binding,
         obstacle=obstacle,
         ask=ask,
+        overridden_by=_overridden_by(knob, facts, wanted, boot),
         trade_in_force=good and bool(knob.only_if_named),
     )
 
@@ -187,8 +195,6 @@ def observe(knob: Knob, facts: Facts, target: str, read: ReadFile) -> Observatio
     """The knob's present value, through `read` where a file holds it."""
     if knob.observe is not None:
         return knob.observe(facts, target)
-    if knob.mechanism in ("swap", "unit", "mount"):
-        return _observe_facts(knob, facts, target)
     path = knob.path.format(target=target)
     if not path.startswith("/"):
         return Observation(None, f"told by: {path}")
@@ -228,21 +234,9 @@ def sysctl_path(key: str) -> str:
     return "/proc/sys/" + key.replace(".", "/")
 
 
-def _reports_on(
-    knob: Knob,
-    facts: Facts,
-    workload: Workload,
-    targets: Iterable[str],
-    named: frozenset[str],
-    read: ReadFile | None,
-) -> Iterator[KnobReport]:
-    nothing_there = True
-    for target in targets:
-        nothing_there = False
-        yield report_on(knob, facts, workload, target, read, named)
-    if nothing_there:
-        why = _NO_TARGET.get(knob.scope, "there is nothing here that it is about")
-        yield _report(knob, "", Observation(None, why), state="not_applicable", note=why)
+def _without_target(knob: Knob) -> KnobReport:
+    why = _NO_TARGET.get(knob.scope, "there is nothing here that it is about")
+    return _report(knob, "", Observation(None, why), state="not_applicable", note=why)
 
 
 def _report(
@@ -258,6 +252,7 @@ def _report(
     obstacle: str = "",
     ask: str = "",
     obsolete: str = "",
+    overridden_by: str = "",
     trade_in_force: bool = False,
 ) -> KnobReport:
     return KnobReport(
@@ -283,7 +278,7 @@ def _report(
         obsolete=obsolete if state == "obsolete" else "",
         only_if_named=knob.only_if_named,
         trade_in_force=trade_in_force,
-        overridden_by="",
+        overridden_by=overridden_by,
         risk=knob.risk,
         persistence=knob.persistence,
         capability=knob.capability,
@@ -349,22 +344,28 @@ def _acceptable(knob: Knob, wanted: Target, value: Value) -> bool:
     return False
 
 
-def _obstacle(knob: Knob, facts: Facts, target: str, wanted: Target) -> tuple[str, str]:
-    where = f"this container ({facts.container})" if facts.container else "this system"
-    if knob.mechanism == "unit":
-        hard = facts.nofile_hard
-        if facts.can_raise_limits is not False or hard is None or not isinstance(wanted.value, int):
-            return "", ""
-        if hard >= wanted.value:
-            return "", ""
-        why = f"the hard limit is {hard}, and {where} has no CAP_SYS_RESOURCE"
-        return f"cannot be raised here: {why}; change it on the host below", ""
-    read_only = (
-        facts.read_only_mount(knob.path.format(target=target)) if knob.mechanism in ("sysctl", "sysfs") else None
-    )
-    if read_only is None:
-        return "", ""
-    return f"cannot be changed here: {read_only} is mounted read-only in {where}; change it on the host below", ""
+def _capability(knob: Knob, facts: Facts, target: str, recommended: Value) -> tuple[str, str, str]:
+    """What stands in the way of the change, what to ask for then, and what to know where nothing does."""
+    if knob.mechanism == "advice":
+        return "", "", ""
+    found = capability(facts, knob, target, str(recommended))
+    if found.can:
+        return "", "", found.why
+    return f"cannot be changed here: {found.why}", found.ask, ""
+
+
+def _overridden_by(knob: Knob, facts: Facts, wanted: Target, boot: Boot | None) -> str:
+    """The file of others that sets the key to something worse at the next boot; empty when none does."""
+    winner = boot.winner(knob.id) if boot is not None and knob.mechanism == "sysctl" else None
+    if winner is None or winner.path == MANAGED_FILE:
+        return ""
+    pair = {knob.id, knob.twin} - {None, winner.key} if knob.twin else set()
+    texts = {sysctl_path(str(key)): "0" for key in pair} | {sysctl_path(winner.key): winner.value}
+    read = facts.files.read
+    at_boot = observe(knob, facts, "", lambda path: Reading(texts[path]) if path in texts else read(path))
+    if at_boot.value is None or _acceptable(knob, wanted, at_boot.value):
+        return ""
+    return str(winner)
 
 
 def _why_unreadable(knob: Knob, facts: Facts, reason: str) -> str:
@@ -373,23 +374,6 @@ def _why_unreadable(knob: Knob, facts: Facts, reason: str) -> str:
     if "does not exist" in reason and facts.kernel_release:
         return f"{reason} on kernel {facts.kernel_release}"
     return reason
-
-
-def _observe_facts(knob: Knob, facts: Facts, target: str) -> Observation:
-    if knob.mechanism == "swap":
-        if facts.swaps is None:
-            return Observation(None, facts.unknown.get("swaps", "swap is not known"))
-        text = ", ".join(f"{swap.device} {format_bytes(swap.size_bytes)}" for swap in facts.swaps) or "none"
-        return Observation(text, text)
-    if knob.mechanism == "unit":
-        if facts.nofile_soft is None:
-            return Observation(None, facts.unknown.get("nofile", "the limit is not known"))
-        return Observation(facts.nofile_soft, f"{facts.nofile_soft} (hard {facts.nofile_hard})")
-    mount = facts.mount_of(target)
-    if mount is None:
-        return Observation(None, facts.unknown.get("mounts", f"no mount holds {target}"))
-    chosen = next((option for option in ("noatime", "relatime") if option in mount.options), "strictatime")
-    return Observation(chosen, chosen)
 
 
 def _observe_percentage(knob: Knob, twin: str, facts: Facts, read: ReadFile) -> Observation:

@@ -21,7 +21,7 @@ _BYTE_UNITS: Final = {
     "TiB": 2**40,
 }
 _BIT_RATE_UNITS: Final = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9}
-_DURATION_UNITS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 60e3, "h": 3600e3, "d": 86_400e3}
+_DURATION_UNITS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 60e3, "min": 60e3, "h": 3600e3, "d": 86_400e3}
 _NUMBER_AND_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z/]*)")
 
 
@@ -91,6 +91,18 @@ def format_byte_rate(bytes_per_s: float) -> str:
 
 def format_bit_rate(bits_per_s: float) -> str:
     return _scaled(bits_per_s, 1000, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"))
+
+
+def format_duration(seconds: float) -> str:
+    """Two units at most, the smaller one whole: `45 s`, `2 min 30 s`, `7 d`; below ten seconds with two digits."""
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    whole = round(seconds)
+    for size, unit, below, unit_below in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            many, rest = divmod(whole, size)
+            return f"{many} {unit}" + (f" {rest // below} {unit_below}" if rest >= below else "")
+    return f"{whole} s"
 
 
 def format_value(value: int | str, unit: str) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tuning.host_tree import GIB, Disk, make_host
+from tests.tuning.host_tree import GIB, Disk, make_host, write
+from tuning.catalogue import find_knob
 from tuning.check import KnobReport, evaluate
 from tuning.facts import collect
+from tuning.formulas.common import constant
+from tuning.model import Knob, Lifetime, Observation
 from tuning.workload import Workload
 
 MIB = 2**20
@@ -93,7 +97,7 @@ def test_file_limits_follow_partitions_and_nr_open_follows_them(tmp_path: Path) 
     assert reports["unit.limit_nofile"].recommended == 1_452_000
     assert reports["fs.nr_open"].recommended == 1_452_000
     assert reports["vm.max_map_count"].recommended == 1_200_000
-    assert reports["unit.limit_nofile"].current_text == "1024 (hard 524288)"
+    assert reports["unit.limit_nofile"].current_text == "1024 (default)"
 
 
 def test_swappiness_of_zero_is_good_only_without_swap(tmp_path: Path) -> None:
@@ -143,7 +147,7 @@ def test_read_only_settings_are_told_where_they_differ(tmp_path: Path) -> None:
     reports = _reports(tmp_path, read_only_proc_sys=True, pid_namespace="pid:[4026532281]")
     swappiness = reports["vm.swappiness"]
     assert "/proc/sys is mounted read-only in this container (unidentified)" in swappiness.note
-    assert "change it on the host below" in swappiness.note
+    assert swappiness.ask == "ask for vm.swappiness = 1 on the host below (in its /etc/sysctl.d)"
     assert reports["net.core.somaxconn"].note == ""
     assert reports["thp.enabled"].obstacle == ""
 
@@ -159,3 +163,91 @@ def test_reports_are_plain_data(tmp_path: Path) -> None:
         tree = json.loads(json.dumps(report.as_json()))
         assert tree["id"] == report.id
         assert tree["sources"][0]["url"].startswith("https://")
+
+
+def _trade(**changes: Any) -> Knob:
+    """A knob on vm.swappiness that trades something away."""
+    trade = {"recommend": constant(77, "77"), "comparison": "equal", "only_if_named": "nobody should want it"}
+    return dataclasses.replace(find_knob("vm.swappiness"), **{**trade, **changes})
+
+
+def test_a_trade_is_left_alone_until_it_is_named_and_told_when_it_is_in_force(tmp_path: Path) -> None:
+    facts = collect(make_host(tmp_path / "off"))
+    (report,) = evaluate(facts, ON_DATA, [_trade()])
+    assert (report.state, report.trade_in_force, report.recommended) == ("left_alone", False, 77)
+    assert report.note == "left alone unless it is named: nobody should want it"
+    (report,) = evaluate(facts, ON_DATA, [_trade()], named=frozenset({"vm.swappiness"}))
+    assert (report.state, report.trade_in_force) == ("differs", False)
+    facts = collect(make_host(tmp_path / "on", sysctls={"vm.swappiness": "77"}))
+    (report,) = evaluate(facts, ON_DATA, [_trade()])
+    assert (report.state, report.trade_in_force) == ("left_alone", True)
+    assert report.note == "in force here: nobody should want it"
+    (report,) = evaluate(facts, ON_DATA, [_trade()], named=frozenset({"vm.swappiness"}))
+    assert (report.state, report.trade_in_force) == ("ok", True)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "lifetime", "state", "note"),
+    [
+        (
+            "6.1.0",
+            Lifetime(removed=(4, 12), text="use another"),
+            "obsolete",
+            "gone since Linux 4.12, and this is 6.1: use another",
+        ),
+        ("4.12.7", Lifetime(removed=(4, 12)), "obsolete", "gone since Linux 4.12, and this is 4.12"),
+        ("4.11.0-el7", Lifetime(removed=(4, 12)), "differs", ""),
+        ("4.4.0", Lifetime(since=(4, 10)), "not_applicable", "new in Linux 4.10, and this is 4.4"),
+        ("4.10.0", Lifetime(since=(4, 10)), "differs", ""),
+        (
+            "mainline",
+            Lifetime(removed=(4, 12)),
+            "differs",
+            "the kernel's version is not known, and it exists until Linux 4.12 only",
+        ),
+        (
+            "mainline",
+            Lifetime(since=(3, 1), removed=(4, 12)),
+            "differs",
+            "the kernel's version is not known, and it exists since Linux 3.1 until Linux 4.12 only",
+        ),
+    ],
+)
+def test_what_a_kernel_no_longer_or_not_yet_knows(
+    tmp_path: Path, kernel: str, lifetime: Lifetime, state: str, note: str
+) -> None:
+    knob = dataclasses.replace(find_knob("vm.max_map_count"), lifetime=lifetime)
+    (report,) = evaluate(collect(make_host(tmp_path, kernel=kernel)), ON_DATA, [knob])
+    assert (report.state, report.note) == (state, note)
+    assert report.obsolete == (note if state == "obsolete" else "")
+
+
+def test_a_floor_is_never_raised(tmp_path: Path) -> None:
+    knob = dataclasses.replace(find_knob("vm.swappiness"), recommend=constant(80, "80"), comparison="at_most")
+    (report,) = evaluate(collect(make_host(tmp_path)), ON_DATA, [knob])
+    assert (report.state, report.recommended, report.formula) == ("ok", 60, "min(current 60, 80)")
+
+
+def test_a_knob_without_a_target_says_so(tmp_path: Path) -> None:
+    reports = evaluate(collect(make_host(tmp_path)), Workload(data_dirs=("/proc/x",)), [find_knob("disk.scheduler")])
+    assert [(report.target, report.state) for report in reports] == [("", "not_applicable")]
+    assert reports[0].note == "no local disk is under the data directories"
+
+
+def test_a_file_that_makes_it_worse_at_boot_is_named(tmp_path: Path) -> None:
+    root = make_host(tmp_path)
+    write(
+        root, "/etc/sysctl.d/99-site.conf", "# ours\nvm.swappiness = 30\nvm.dirty_ratio = 80\nvm.max_map_count=999999\n"
+    )
+    reports = {report.id: report for report in evaluate(collect(root), ON_DATA)}
+    assert reports["vm.swappiness"].overridden_by.startswith("/etc/sysctl.d/99-site.conf:2 sets vm.swappiness = 30")
+    assert reports["vm.dirty_bytes"].overridden_by.startswith("/etc/sysctl.d/99-site.conf:3 sets vm.dirty_ratio = 80")
+    assert reports["vm.max_map_count"].overridden_by == ""
+
+
+def test_a_value_in_words_equals_nothing_but_itself(tmp_path: Path) -> None:
+    infinite = dataclasses.replace(
+        find_knob("unit.limit_nofile"), observe=lambda _facts, _target: Observation("infinity", "infinity")
+    )
+    facts = collect(make_host(tmp_path))
+    assert [report.current for report in evaluate(facts, ON_DATA, [infinite])] == ["infinity"]

@@ -43,6 +43,8 @@ def observe_clock(facts: Facts, _target: str) -> Observation:
     for path, daemon in _DAEMONS.items():
         if facts.files.exists(path):
             return Observation("a daemon runs", f"{daemon} runs; it tells its offset, we do not see it")
+    if not facts.files.exists("/run"):
+        return Observation(None, "/run does not exist, where a daemon that sets the clock would show")
     return Observation("not synchronised", "nothing that sets the clock was found")
 
 

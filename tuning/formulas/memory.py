@@ -20,7 +20,7 @@ _FILES_PER_SEGMENT: Final = 3
 def swappiness(facts: Facts, _workload: Workload, _target: str) -> Target:
     """1; 0 is as good on a host without swap"""
     if facts.swaps is not None and not facts.swaps:
-        return Target(1, "1 (0 is as good while there is no swap)", also=(0,), note="no effect now: no swap is active")
+        return Target(1, "1 (0 is as good while there is no swap)", also=(0,))
     return Target(1, "1: swap only to avoid running out of memory")
 
 
@@ -44,7 +44,7 @@ def dirty_background_bytes(facts: Facts, workload: Workload, _target: str) -> Ta
     usable = facts.memory.usable_bytes
     if usable is None:
         return unknown(facts, "memory.available_bytes", "available memory is not known")
-    rate, rate_text = _disks_write_rate(facts, workload)
+    rate, rate_text = disks_write_rate(facts, workload)
     return Target(
         _dirty_background_bytes(rate, usable),
         f"1.5 s × {rate_text} = {format_bytes(1.5 * rate)}, "
@@ -57,7 +57,7 @@ def dirty_bytes(facts: Facts, workload: Workload, _target: str) -> Target | NotA
     usable = facts.memory.usable_bytes
     if usable is None:
         return unknown(facts, "memory.available_bytes", "available memory is not known")
-    rate, rate_text = _disks_write_rate(facts, workload)
+    rate, rate_text = disks_write_rate(facts, workload)
     background = _dirty_background_bytes(rate, usable)
     return Target(
         _whole_mib(min(max(8 * rate, 4 * background), 0.4 * usable)),
@@ -120,7 +120,8 @@ def observe_swap(facts: Facts, _target: str) -> Observation:
     return Observation(text, text)
 
 
-def _disks_write_rate(facts: Facts, workload: Workload) -> tuple[int, str]:
+def disks_write_rate(facts: Facts, workload: Workload) -> tuple[int, str]:
+    """Bytes a second that all data disks write together, and where the figure comes from."""
     disks = data_disks(facts, workload)
     if workload.disk_write_bytes_per_s is not None:
         count = max(1, len(disks))

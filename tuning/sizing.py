@@ -1,0 +1,279 @@
+"""What memory a broker leaves to the page cache, how long a stretch of the log that holds, and whether it is enough.
+
+Highwater's broker has no Java heap, Apache Kafka has; both are reckoned side by side for the same host and workload.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .errors import TuningError
+from .facts import Facts
+from .formulas.memory import dirty_background_bytes, dirty_bytes, disks_write_rate
+from .model import NotApplicable
+from .quantities import format_byte_rate, format_bytes, format_duration
+from .workload import Broker, Workload
+
+# Apache Kafka 3.9, Hardware and OS: memory is estimated as the write throughput times 30.
+_KAFKA_RULE_S: Final = 30.0
+# The rest holds dirty pages, other files, and what reclaim needs to work ahead.
+_CACHE_SHARE: Final = 0.85
+# Assumed of a broker's JVM beside its heap: class data, compiled code, threads' stacks, direct buffers.
+_JVM_BESIDE_HEAP_BYTES: Final = 512 * 2**20
+# AbstractIndex: lookups near the end of a log touch the last 8192 bytes of an index; each segment has two.
+_WARM_INDEX_BYTES: Final = 2 * 8192
+# net/ipv4/tcp.c, tcp_init_mem(): the maximum is 3/2 of a sixteenth of memory where nobody sets it.
+_DEFAULT_TCP_MEM_SHARE: Final = 3 / 32
+_DEFAULT_PAGE_BYTES: Final = 4096
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a reckoning. `bytes` is None where the line is no size, or not known."""
+
+    label: str
+    bytes: int | None
+    text: str
+    formula: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The memory of the host as it is divided with this broker on it. Lines have the same labels for every broker."""
+
+    broker: Broker
+    lines: tuple[Line, ...]
+    cache_bytes: int | None
+    cache_s: float | None
+    """How many seconds of writes the page cache holds."""
+    needed_bytes: int
+    """Page cache that keeps the lag window, or 30 s where that is shorter, in memory."""
+    missing_bytes: int | None
+    """Memory to add to the host for that; 0: it is enough."""
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """budgets: the workload's broker first, the other one beside it. disks: write-back and space."""
+
+    budgets: tuple[Budget, Budget]
+    disks: tuple[Line, ...]
+    warnings: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def size_host(facts: Facts, workload: Workload) -> Sizing:
+    """Reckon the page cache for Highwater and for Apache Kafka, and what the disks have to do."""
+    other: Broker = "apache-kafka" if workload.broker == "highwater" else "highwater"
+    return Sizing(
+        budgets=(_budget(facts, workload, workload.broker), _budget(facts, workload, other)),
+        disks=_disk_lines(facts, workload),
+        warnings=_warnings(facts, workload),
+    )
+
+
+def measured_write_rate(text: str, origin: str) -> int:
+    """Bytes a second of one disk, from the JSON that `highwater bench storage probe --json` printed.
+
+    origin: how the text is named in messages. Raises TuningError for anything else.
+    """
+    try:
+        jobs = json.loads(text)["jobs"]
+        return round(next(job["bytes_per_s"] for job in jobs if job["name"] == "sequential_append"))
+    except (ValueError, KeyError, TypeError, StopIteration) as error:
+        raise TuningError(
+            f"{origin} is no storage probe; make one with: highwater bench storage probe DIR --json"
+        ) from error
+
+
+def _budget(facts: Facts, workload: Workload, broker: Broker) -> Budget:
+    memory = _memory(facts)
+    takers = (_process(workload, broker), _others(facts, workload), _sockets(facts, workload), _reserve(facts))
+    needed, needed_line = _needed(workload)
+    if memory.bytes is None:
+        return Budget(broker, (memory, *takers, needed_line), None, None, needed, None, memory.formula)
+    left = max(0, memory.bytes - sum(line.bytes or 0 for line in takers))
+    cache = round(_CACHE_SHARE * left)
+    missing = max(0, round((needed - cache) / _CACHE_SHARE))
+    index = workload.partitions * _WARM_INDEX_BYTES
+    cache_s = max(0, cache - index) / workload.write_bytes_per_s
+    lines = (
+        memory,
+        *takers,
+        _size("left", left, "memory − all of the above"),
+        _size(
+            "page cache",
+            cache,
+            f"{_CACHE_SHARE:g} × {format_bytes(left)}; the rest is for other files and for reclaim to work ahead",
+        ),
+        Line(
+            "holds",
+            None,
+            f"{format_duration(cache_s)} of writes",
+            f"({format_bytes(cache)} − {format_bytes(index)} of indexes) / {_write_rate(workload)}",
+        ),
+        needed_line,
+    )
+    return Budget(broker, lines, cache, cache_s, needed, missing, _verdict(workload, cache_s, missing))
+
+
+def _verdict(workload: Workload, cache_s: float, missing: int) -> str:
+    asked = f"{format_duration(_window_s(workload))} are asked for"
+    if not missing:
+        return f"enough: consumers {format_duration(cache_s)} behind read from memory, {asked}"
+    return (
+        f"too little: consumers more than {format_duration(cache_s)} behind read from disk, {asked}; "
+        f"add {format_bytes(missing)} of memory, or spread the partitions"
+    )
+
+
+def _memory(facts: Facts) -> Line:
+    total, limit = facts.memory.total_bytes, facts.memory.cgroup_limit_bytes
+    if total is None:
+        why = facts.unknown.get("memory.total_bytes", "the size of memory is not known")
+        return Line("memory", None, "?", why)
+    if limit is not None and limit < total:
+        return _size(
+            "memory", limit, f"the control group's limit; page cache is charged to it (host: {format_bytes(total)})"
+        )
+    return _size("memory", total, "MemTotal")
+
+
+def _process(workload: Workload, broker: Broker) -> Line:
+    if broker == "highwater":
+        return _size("broker", workload.broker_rss_bytes, "resident memory, no heap (workload: broker_memory)")
+    size = workload.heap_bytes + _JVM_BESIDE_HEAP_BYTES
+    return _size(
+        "broker",
+        size,
+        f"heap {format_bytes(workload.heap_bytes)} (workload: heap) + {format_bytes(_JVM_BESIDE_HEAP_BYTES)} "
+        "of the JVM's own (assumed)",
+    )
+
+
+def _others(facts: Facts, workload: Workload) -> Line:
+    """What is in use now that is not the broker; what is known of the host says nothing of a control group."""
+    total, available = facts.memory.total_bytes, facts.memory.available_bytes
+    if _limited(facts):
+        return _size("everything else", 0, "outside of this control group")
+    if total is None or available is None:
+        return Line("everything else", None, "?", facts.unknown.get("memory.available_bytes", "not known"))
+    running = sum(_resident_bytes(facts, workload))
+    reserve = _reserve(facts).bytes or 0
+    text = f"MemTotal − MemAvailable {format_bytes(available)} − the kernel's reserve"
+    if running:
+        text += f" − {format_bytes(running)} of the broker that runs"
+    return _size("everything else", max(0, total - available - running - reserve), f"{text}, in use now")
+
+
+def _resident_bytes(facts: Facts, workload: Workload) -> list[int]:
+    """Of the processes of the workload's units that run now."""
+    instances = (instance for unit in workload.units for instance in facts.unit(unit).instances)
+    statuses = (facts.files.read(f"/proc/{instance.main_pid}/status").text or "" for instance in instances)
+    return [int(match[1]) * 1024 for status in statuses if (match := re.search(r"^VmRSS:\s*(\d+)", status, re.M))]
+
+
+def _sockets(facts: Facts, workload: Workload) -> Line:
+    """The most that TCP may take, or that these connections can fill, whichever is less."""
+    page = facts.memory.page_bytes or _DEFAULT_PAGE_BYTES
+    pages = _number(facts, "net/ipv4/tcp_mem", 2)
+    receive, send = (_number(facts, f"net/ipv4/{name}", 2) for name in ("tcp_rmem", "tcp_wmem"))
+    bounds: list[tuple[int, str]] = []
+    if pages is not None:
+        bounds.append((pages * page, f"net.ipv4.tcp_mem's maximum {format_bytes(pages * page)}"))
+    elif facts.memory.total_bytes is not None:
+        size = round(_DEFAULT_TCP_MEM_SHARE * facts.memory.total_bytes)
+        bounds.append((size, f"net.ipv4.tcp_mem's usual maximum {format_bytes(size)} (not visible here)"))
+    if receive is not None and send is not None:
+        size = workload.connections * (receive + send)
+        bounds.append(
+            (size, f"{workload.connections} connections × {format_bytes(receive + send)} (tcp_rmem + tcp_wmem)")
+        )
+    if not bounds:
+        return Line("socket buffers", None, "?", "neither net.ipv4.tcp_mem nor tcp_rmem can be read")
+    return _size(
+        "socket buffers", min(bounds)[0], f"at most: the smaller of {' and '.join(text for _, text in bounds)}"
+    )
+
+
+def _reserve(facts: Facts) -> Line:
+    if _limited(facts):
+        return _size("kernel's reserve", 0, "the host keeps it, not this control group")
+    kilobytes = _number(facts, "vm/min_free_kbytes", 0)
+    if kilobytes is None:
+        return Line("kernel's reserve", None, "?", "vm.min_free_kbytes cannot be read")
+    return _size("kernel's reserve", kilobytes * 1024, "vm.min_free_kbytes")
+
+
+def _needed(workload: Workload) -> tuple[int, Line]:
+    window = _window_s(workload)
+    index = workload.partitions * _WARM_INDEX_BYTES
+    needed = round(workload.write_bytes_per_s * window) + index
+    return needed, _size(
+        "needed",
+        needed,
+        f"{_write_rate(workload)} × {format_duration(window)} (the longer of lag "
+        f"{format_duration(workload.lag_window_s)} and Apache Kafka's rule of {_KAFKA_RULE_S:g} s) "
+        f"+ {workload.partitions} partitions × {format_bytes(_WARM_INDEX_BYTES)} of indexes",
+    )
+
+
+def _disk_lines(facts: Facts, workload: Workload) -> tuple[Line, ...]:
+    rate, rate_text = disks_write_rate(facts, workload)
+    lines = [
+        Line("written to the log", None, format_byte_rate(workload.write_bytes_per_s), "workload: write_rate"),
+        Line("disks write", None, format_byte_rate(rate), rate_text),
+    ]
+    for name, formula in (("vm.dirty_background_bytes", dirty_background_bytes), ("vm.dirty_bytes", dirty_bytes)):
+        target = formula(facts, workload, "")
+        if isinstance(target, NotApplicable):
+            lines.append(Line(name, None, "–", target.reason))
+        elif isinstance(target.value, int):
+            flush = f"{format_duration(target.value / rate)} of the disks' work"
+            lines.append(Line(name, target.value, f"{format_bytes(target.value)}, {flush}", target.formula))
+    space = round(workload.write_bytes_per_s * workload.retention_s)
+    lines.append(
+        _size(
+            "disk space",
+            space,
+            f"{_write_rate(workload)} × {format_duration(workload.retention_s)} (workload: retention)",
+        )
+    )
+    return tuple(lines)
+
+
+def _warnings(facts: Facts, workload: Workload) -> tuple[str, ...]:
+    rate, rate_text = disks_write_rate(facts, workload)
+    if workload.write_bytes_per_s <= rate:
+        return ()
+    problem = f"the log grows by {_write_rate(workload)} and the disks write {rate_text}"
+    return (f"{problem}: no amount of memory makes up for that; add disks or brokers",)
+
+
+def _window_s(workload: Workload) -> float:
+    return max(_KAFKA_RULE_S, workload.lag_window_s)
+
+
+def _write_rate(workload: Workload) -> str:
+    return format_byte_rate(workload.write_bytes_per_s)
+
+
+def _limited(facts: Facts) -> bool:
+    total, limit = facts.memory.total_bytes, facts.memory.cgroup_limit_bytes
+    return total is not None and limit is not None and limit < total
+
+
+def _number(facts: Facts, path: str, field: int) -> int | None:
+    words = (facts.files.read(f"/proc/sys/{path}").text or "").split()
+    return int(words[field]) if field < len(words) and words[field].isdecimal() else None
+
+
+def _size(label: str, size_bytes: int, formula: str) -> Line:
+    return Line(label, size_bytes, format_bytes(size_bytes), formula)
