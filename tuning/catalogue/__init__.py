@@ -10,13 +10,15 @@ from typing import Any, Final
 
 from ..errors import TuningError, nearest_match
 from ..model import Knob
-from . import disks, export, kernel, limits, memory, network, processor, storage, units
+from . import disks, export, interfaces, kernel, limits, memory, network, processor, storage, tcp, units
 
 KNOBS: Final[tuple[Knob, ...]] = (
     *memory.KNOBS,
     *limits.KNOBS,
     *units.KNOBS,
     *network.KNOBS,
+    *tcp.KNOBS,
+    *interfaces.KNOBS,
     *storage.KNOBS,
     *disks.KNOBS,
     *processor.KNOBS,
@@ -29,6 +31,10 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     **units.ROWS,
     **storage.ROWS,
     **disks.ROWS,
+    **network.ROWS,
+    **tcp.ROWS,
+    **interfaces.ROWS,
+    **processor.ROWS,
     **kernel.ROWS,
 }
 """The settings of a broker's host that were surveyed, by number, and the knobs that each became."""

@@ -108,9 +108,6 @@ KERNEL_BLOCK: Final = Source(
 KERNEL_BDI: Final = Source(
     "Linux kernel ABI: /sys/class/bdi", "https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-bdi"
 )
-KERNEL_SCALING: Final = Source(
-    "Linux kernel: Scaling in the Linux Networking Stack", "https://docs.kernel.org/networking/scaling.html"
-)
 KERNEL_CONNTRACK: Final = Source(
     "Linux kernel: /proc/sys/net/netfilter", "https://docs.kernel.org/networking/nf_conntrack-sysctl.html"
 )
@@ -153,9 +150,6 @@ PERFTUNE: Final = Source(
 PYPERF: Final = Source("pyperf: Tune the system for benchmarks", "https://pyperf.readthedocs.io/en/latest/system.html")
 IRQBALANCE: Final = Source("irqbalance", "https://github.com/Irqbalance/irqbalance")
 BPFTUNE: Final = Source("Oracle, bpftune", "https://github.com/oracle/bpftune")
-REDPANDA_ANSIBLE: Final = Source(
-    "Redpanda, Ansible collection", "https://github.com/redpanda-data/redpanda-ansible-collection"
-)
 ELASTIC_RETRIES: Final = Source(
     "Elasticsearch 8.17: TCP retransmission timeout",
     "https://www.elastic.co/guide/en/elasticsearch/reference/8.17/system-config-tcpretries.html",

@@ -5,11 +5,26 @@ The value of a mount knob is the mount option itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ..formulas import storage as formulas
 from ..model import Authority, Knob, Lifetime
 from . import capability, sources
+
+ROWS: Final[Mapping[int, tuple[str, ...]]] = {
+    28: ("filesystem.type",),
+    29: ("filesystem.mkfs_options",),
+    30: ("mount.noatime",),
+    31: ("mount.data_writeback",),
+    32: ("mount.commit",),
+    33: ("mount.delalloc",),
+    34: ("mount.nobh",),
+    35: ("mount.barrier",),
+    36: ("mount.discard",),
+    37: ("mount.fstab_source",),
+    38: ("storage.layout",),
+}
 
 KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
@@ -287,17 +302,3 @@ KNOBS: Final[tuple[Knob, ...]] = (
         observe=formulas.observe_buffer_heads,
     ),
 )
-
-ROWS: Final[dict[int, tuple[str, ...]]] = {
-    28: ("filesystem.type",),
-    29: ("filesystem.mkfs_options",),
-    30: ("mount.noatime",),
-    31: ("mount.data_writeback",),
-    32: ("mount.commit",),
-    33: ("mount.delalloc",),
-    34: ("mount.nobh",),
-    35: ("mount.barrier",),
-    36: ("mount.discard",),
-    37: ("mount.fstab_source",),
-    38: ("storage.layout",),
-}

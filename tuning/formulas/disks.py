@@ -34,7 +34,7 @@ def disk_scheduler(facts: Facts, _workload: Workload, name: str) -> Target | Not
     wanted = "mq-deadline" if medium == "hdd" else "none"
     if wanted not in disk.schedulers:
         return NotApplicable(f"this kernel offers only {', '.join(disk.schedulers)}")
-    return Target(wanted, f"{wanted} for an {MEDIUM_NAMES[medium]}")
+    return Target(wanted, f"{wanted} for {_described(medium)}")
 
 
 def merging(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
@@ -53,7 +53,7 @@ def read_ahead(facts: Facts, workload: Workload, name: str) -> Target | NotAppli
     media = {medium_of(facts, disk) for disk in _disks_below(facts, device)}
     if media == {"hdd"}:
         return Target(_HDD_READ_AHEAD_KB, f"{_HDD_READ_AHEAD_KB} KiB for an HDD: a seek costs as much as 1 MB read")
-    medium = MEDIUM_NAMES[media.pop()] if len(media) == 1 else "a mixture of media"
+    medium = _described(media.pop()) if len(media) == 1 else "a mixture of media"
     return Target(
         _KERNEL_READ_AHEAD_KB,
         f"{_KERNEL_READ_AHEAD_KB} KiB for {medium}",
@@ -68,7 +68,7 @@ def requests(facts: Facts, _workload: Workload, name: str) -> Target | NotApplic
         return disk
     medium = medium_of(facts, disk)
     if medium != "hdd":
-        return NotApplicable(f"the driver's own figure stays on {MEDIUM_NAMES[medium]}")
+        return NotApplicable(f"the driver's own figure stays on {_described(medium)}")
     if set(disk.schedulers) <= {"none"}:
         return NotApplicable("without a scheduler the queue of the device itself is the limit")
     return Target(_HDD_REQUESTS, f"{_HDD_REQUESTS}: enough for mq-deadline to put in order")
@@ -116,7 +116,7 @@ def completion_affinity(facts: Facts, _workload: Workload, name: str) -> Target 
         return disk
     medium = medium_of(facts, disk)
     if medium != "nvme":
-        return NotApplicable(f"the kernel's choice stays on {MEDIUM_NAMES[medium]}")
+        return NotApplicable(f"the kernel's choice stays on {_described(medium)}")
     if facts.cpu_count is None:
         return NotApplicable(facts.unknown.get("cpu_count", "the number of CPUs is not known"))
     if facts.cpu_count < _MANY_CPUS:
@@ -155,6 +155,10 @@ def _no_such_disk(name: str) -> NotApplicable:
 def medium_of(facts: Facts, disk: BlockDevice) -> Medium | None:
     """What the disk is made of; None in a virtual machine whose hypervisor presents whatever it has as spinning."""
     return None if facts.virtual_machine and disk.medium == "hdd" else disk.medium
+
+
+def _described(medium: Medium | None) -> str:
+    return "a disk that hides its medium" if medium is None else f"an {MEDIUM_NAMES[medium]}"
 
 
 def _mounted_devices(facts: Facts, workload: Workload) -> list[str]:

@@ -20,6 +20,8 @@ _EXTENDED_FILESYSTEMS: Final = ("ext3", "ext4")
 _IN_MEMORY: Final = ("tmpfs", "ramfs")
 # fstab(5) sources that name the same file system whatever order the disks are found in.
 _STABLE_SOURCE: Final = re.compile(r"(?:UUID|LABEL|PARTUUID|PARTLABEL)=.+|/dev/(?:disk/by-|mapper/|md/).+")
+# What `systemctl enable fstrim.timer` makes.
+_TRIM_TIMER: Final = "/etc/systemd/system/timers.target.wants/fstrim.timer"
 _ONE_DISK: Final = "one disk"
 
 
@@ -115,16 +117,16 @@ def observe_barrier(facts: Facts, directory: str) -> Observation:
 
 
 def mount_discard(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
-    """nodiscard, with fstrim.timer to trim in one go."""
+    """nodiscard where fstrim.timer is enabled, which trims in one go."""
     mount = _disk_mount(facts, directory, ("ext4", "xfs"))
     if isinstance(mount, NotApplicable):
         return mount
     disks = facts.disks_of(directory)
     if disks and all(disk.queue.get("discard_max_bytes") == "0" for disk in disks):
         return NotApplicable(f"{_names(disks)} cannot discard")
-    return Target(
-        "nodiscard", f"nodiscard on {mount.mount_point}", note="fstrim.timer of util-linux trims once a week instead"
-    )
+    if not facts.files.exists(_TRIM_TIMER):
+        return NotApplicable("stays as it is until fstrim.timer trims instead: systemctl enable --now fstrim.timer")
+    return Target("nodiscard", f"nodiscard on {mount.mount_point}, which fstrim.timer trims once a week")
 
 
 def observe_discard(facts: Facts, directory: str) -> Observation:

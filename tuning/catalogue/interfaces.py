@@ -1,0 +1,189 @@
+"""Knobs of network interfaces: which CPUs take their interrupts and process their packets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ..formulas import interfaces as formulas
+from ..model import Authority, Knob
+from . import capability, sources
+
+ROWS: Final[Mapping[int, tuple[str, ...]]] = {
+    64: ("irq.affinity",),
+    65: ("nic.rps_cpus",),
+    66: ("net.core.rps_sock_flow_entries", "nic.rps_flow_cnt"),
+    67: ("nic.xps_cpus",),
+    68: ("nic.channels",),
+    69: ("nic.mtu",),
+}
+
+KNOBS: Final[tuple[Knob, ...]] = (
+    Knob(
+        id="nic.channels",
+        title="Queues of a network interface",
+        group="network",
+        mechanism="advice",
+        path="ethtool -l {target}",
+        unit="count",
+        scope="interface",
+        comparison="at_least",
+        recommend=formulas.channels,
+        reason="All packets of a queue are received by one CPU; with one queue that CPU is the limit of the host.",
+        detail="ethtool -L sets the number, up to what the hardware has. Beside it: rings (ethtool -G) toward their "
+        "maximum where ethtool -S counts drops, adaptive coalescing (-C) on, and GRO and TSO (-k) left on. Each "
+        "takes the link down for a moment, which is why this program leaves them to you; systemd.link(5) keeps them.",
+        authorities=(
+            Authority("Linux kernel, scaling", "one for each CPU, or for each core near it", sources.KERNEL_SCALING),
+            Authority("TuneD realtime", "as configured (netdev_queue_count)", sources.TUNED),
+        ),
+        sources=(sources.KERNEL_SCALING, sources.ETHTOOL),
+        risk="medium",
+        risk_text="The link goes down for a moment; every queue takes memory and interrupts.",
+        persistence="link file",
+        capability=capability.INTERFACE,
+        observe=formulas.observe_channels,
+    ),
+    Knob(
+        id="nic.mtu",
+        title="Largest packet of a network interface, in bytes",
+        group="network",
+        mechanism="advice",
+        path="/sys/class/net/{target}/mtu",
+        unit="count",
+        scope="interface",
+        comparison="at_least",
+        recommend=formulas.jumbo_frames,
+        reason="Six times fewer packets for the same data; with one hop that cannot carry them, connections hang.",
+        detail="Offloads of current interfaces (GRO, TSO) take most of the gain without the risk. A path is proved by "
+        "ping -M do -s 8972 to every peer, in both directions.",
+        authorities=(Authority("kernel default", "1500", sources.KERNEL_NET),),
+        sources=(sources.KERNEL_NET, sources.ETHTOOL),
+        risk="high",
+        risk_text="A hop with a smaller MTU that does not say so swallows every full packet.",
+        persistence="link file",
+        capability=capability.INTERFACE,
+    ),
+    Knob(
+        id="irq.affinity",
+        title="CPU that takes an interrupt of a network queue",
+        group="network",
+        mechanism="sysfs",
+        path="/proc/irq/{target}/smp_affinity_list",
+        unit="",
+        scope="interrupt",
+        comparison="equal",
+        recommend=formulas.interrupt_affinity,
+        reason="Queues that share a CPU are worth no more than one; often it is CPU 0 for all of them.",
+        detail="Each queue gets a CPU of its own near the interface, whichever bond or bridge it belongs to. Where "
+        "the queues are spread already they stay. irqbalance would move them back within seconds, so that nothing is "
+        "changed while it runs. Numbers of interrupts change from boot to boot: no file keeps this, apply it again.",
+        authorities=(
+            Authority("Linux kernel, scaling", "spread over CPUs near the device", sources.KERNEL_SCALING),
+            Authority("Redpanda rpk", "spread over cores, irqbalance banned", sources.REDPANDA),
+            Authority("ScyllaDB perftune", "spread over cores, irqbalance banned", sources.PERFTUNE),
+            Authority("irqbalance", "spread anew every 10 s", sources.IRQBALANCE),
+        ),
+        sources=(sources.KERNEL_IRQ, sources.KERNEL_SCALING, sources.IRQBALANCE),
+        risk="medium",
+        risk_text="Interrupts that the kernel manages itself refuse the change.",
+        persistence="nothing",
+        capability=capability.INTERFACE,
+    ),
+    Knob(
+        id="nic.rps_cpus",
+        title="CPUs that process packets of a receive queue",
+        group="network",
+        mechanism="sysfs",
+        path="/sys/class/net/{target}/rps_cpus",
+        unit="",
+        scope="receive queue",
+        comparison="equal",
+        recommend=formulas.receive_steering,
+        reason="With fewer queues than CPUs, a few CPUs process the packets of all.",
+        detail="The kernel hashes each connection to one of these CPUs (RPS). Where each CPU has a queue the hardware "
+        "has done that already, and doing it twice costs an interrupt between CPUs for every batch.",
+        authorities=(
+            Authority("Linux kernel, scaling", "only with fewer queues than CPUs", sources.KERNEL_SCALING),
+            Authority("Redpanda rpk", "always, all CPUs", sources.REDPANDA),
+            Authority("ScyllaDB perftune", "only with fewer queues than CPUs", sources.PERFTUNE),
+        ),
+        sources=(sources.KERNEL_SCALING,),
+        risk="low",
+        risk_text="An interrupt between CPUs for every batch of packets.",
+        persistence="udev rule",
+        capability=capability.INTERFACE,
+    ),
+    Knob(
+        id="net.core.rps_sock_flow_entries",
+        title="Connections whose CPU the kernel remembers",
+        group="network",
+        mechanism="sysctl",
+        path="/proc/sys/net/core/rps_sock_flow_entries",
+        unit="count",
+        scope="host",
+        comparison="at_least",
+        recommend=formulas.flow_table,
+        reason="Packets are processed on another CPU than the one whose cache holds the connection.",
+        detail="Receive flow steering (RFS) sends packets where the program that reads them runs. It needs this table "
+        "and nic.rps_flow_cnt of every receive queue.",
+        authorities=(
+            Authority("kernel default", "0 (off)", sources.KERNEL_SCALING),
+            Authority("Linux kernel, scaling", "32768 for a server of moderate load", sources.KERNEL_SCALING),
+            Authority("Redpanda rpk", "32768", sources.REDPANDA),
+        ),
+        sources=(sources.KERNEL_SCALING,),
+        risk="low",
+        risk_text="Four bytes for each entry.",
+        persistence="sysctl.d",
+        capability=capability.NETWORK_HOST,
+    ),
+    Knob(
+        id="nic.rps_flow_cnt",
+        title="Connections that a receive queue steers",
+        group="network",
+        mechanism="sysfs",
+        path="/sys/class/net/{target}/rps_flow_cnt",
+        unit="count",
+        scope="receive queue",
+        comparison="at_least",
+        recommend=formulas.flows_of_queue,
+        reason="Flow steering stays off for a queue whose own table is empty.",
+        detail="The table of the whole host, divided by the number of queues.",
+        authorities=(
+            Authority("kernel default", "0 (off)", sources.KERNEL_SCALING),
+            Authority("Linux kernel, scaling", "32768 / queues", sources.KERNEL_SCALING),
+            Authority("Redpanda rpk", "32768 / queues", sources.REDPANDA),
+        ),
+        sources=(sources.KERNEL_SCALING,),
+        risk="low",
+        risk_text="Eight bytes and more for each entry.",
+        persistence="udev rule",
+        capability=capability.INTERFACE,
+    ),
+    Knob(
+        id="nic.xps_cpus",
+        title="CPUs that send through a transmit queue",
+        group="network",
+        mechanism="sysfs",
+        path="/sys/class/net/{target}/xps_cpus",
+        unit="",
+        scope="transmit queue",
+        comparison="equal",
+        recommend=formulas.transmit_steering,
+        reason="CPUs that send through one queue wait for its lock.",
+        detail="Most drivers set it when the interface comes up, a queue for each CPU; that stays as it is.",
+        authorities=(
+            Authority(
+                "Linux kernel, scaling", "a queue for each CPU, or for as few as possible", sources.KERNEL_SCALING
+            ),
+            Authority("Redpanda rpk", "CPUs spread over the queues", sources.REDPANDA),
+            Authority("ScyllaDB perftune", "CPUs spread over the queues", sources.PERFTUNE),
+        ),
+        sources=(sources.KERNEL_SCALING,),
+        risk="low",
+        risk_text="An unlucky spread sends much through one queue.",
+        persistence="udev rule",
+        capability=capability.INTERFACE,
+    ),
+)
