@@ -87,9 +87,10 @@ def _details(knobs: Sequence[Knob]) -> Iterator[str]:
 
 
 def _recommended(knob: Knob) -> str:
-    words = knob.formula_in_words
-    comparison = _COMPARISONS[knob.comparison]
-    return f"{comparison}{words[0].lower()}{words[1:]}" if comparison and words[1].islower() else f"{comparison}{words}"
+    comparison, words = _COMPARISONS[knob.comparison], knob.formula_in_words
+    if comparison and words[1:2].islower():  # a word, and not a name such as UUID
+        words = words[0].lower() + words[1:]
+    return f"{comparison}{words}"
 
 
 def _mark(knob: Knob) -> str:
