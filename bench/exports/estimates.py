@@ -40,8 +40,11 @@ def estimates(result: RunResult) -> Iterator[Estimate]:
     """Metrics in the order of the table, cell by cell; a metric that no trial has is left out."""
     cells = result.cells()
     for cell, trials in cells.items():
-        label = ONLY_CELL if len(cells) == 1 else cell
         summaries = [trial.summary for trial in usable(trials)]
+        label = ONLY_CELL if len(cells) == 1 else cell
+        if any(summary.storage.emulated for summary in summaries):
+            # In the name, because it is what every format has.
+            label += " (emulated disk)"
         for definition in METRICS.values():
             values = [float(value) for summary in summaries if (value := definition.read(summary)) is not None]
             if values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -146,15 +146,27 @@ class RunResult:
 
     def durability_notes(self) -> list[str]:
         """A line for every trade of crash safety for speed that was in force, with the cells that it concerns."""
+        return self._notes("durability traded away", lambda summary: summary.durability_trades)
+
+    def emulation_notes(self) -> list[str]:
+        """A line for every emulated disk, with what it is and the cells that were measured on it."""
+        return self._notes(
+            "emulated disk",
+            lambda summary: (
+                [f"{summary.storage.name}: {summary.storage.emulation}"] if summary.storage.emulated else []
+            ),
+        )
+
+    def _notes(self, about: str, texts_of: Callable[[TrialSummary], Iterable[str]]) -> list[str]:
         found: dict[str, list[str]] = {}
         measured = {cell: trials for cell, trials in self.cells().items() if trials}
         for cell, trials in measured.items():
-            for trade in dict.fromkeys(text for trial in trials for text in trial.summary.durability_trades):
-                found.setdefault(trade, []).append(cell)
+            for text in dict.fromkeys(text for trial in trials for text in texts_of(trial.summary)):
+                found.setdefault(text, []).append(cell)
         everywhere = list(measured)
         return [
-            f"durability traded away{'' if cells == everywhere else ' in ' + ', '.join(cells)}: {trade}"
-            for trade, cells in found.items()
+            f"{about}{'' if cells == everywhere else ' in ' + ', '.join(cells)}: {text}"
+            for text, cells in found.items()
         ]
 
     def a_a_pairs(self) -> list[tuple[TrialResult, TrialResult]]:

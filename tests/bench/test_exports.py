@@ -156,3 +156,19 @@ def test_omb_gets_a_file_per_trial_with_its_own_names_and_units(result: RunResul
 def test_every_format_that_is_offered_exists() -> None:
     for name in formats():
         assert callable(exporter(name))
+
+
+def test_what_was_measured_on_an_emulated_disk_is_called_so_by_every_format(tmp_path: Path) -> None:
+    def emulate(summary: TrialSummary) -> TrialSummary:
+        words = "a file as a hard disk, limited to 120 MiB/s"
+        storage = summary.storage.model_copy(update={"emulated": True, "emulation": words})
+        return summary.model_copy(update={"storage": storage})
+
+    sample = Sample(axes=dict(AXES), trials=2, measure_s=2, rate_per_s=200.0, change=emulate)  # type: ignore[arg-type]
+    emulated = RunResult(write_sample(tmp_path / "run", sample))
+    assert emulated.emulation_notes() == [
+        f"emulated disk: {emulated.trials[0].summary.storage.name}: a file as a hard disk, limited to 120 MiB/s"
+    ]
+    for name in ("pyperf", "bmf", "gab", "otava", "csv"):
+        for file in exporter(name)(emulated):
+            assert "emulated" in file.content.decode(), name

@@ -172,7 +172,7 @@ def test_the_files_of_a_gate_can_be_read_back_and_verified(tmp_path: Path) -> No
         "gate.junit.xml",
         "gate.codequality.json",
     }
-    assert list(checksums.disagreements(tmp_path / "out")) == []
+    assert list(checksums.disagreements(tmp_path / "out", ended=True)) == []
 
 
 def test_what_differs_is_a_variant_and_its_faults_name_its_file(tmp_path: Path) -> None:

@@ -228,8 +228,10 @@ from tests.bench.test_specification import complaint, document, read
         ),
         (
             {"trials": "{n: 9, stop_when: {ci_halfwidth: 2%, of: backlog.drain_bytes_per_s}}"},
-            "w.yaml:6: trials.stop_when.of: backlog.drain_bytes_per_s needs consumers that find a backlog "
-            "(consumers.start)",
+            (
+                "w.yaml:6: trials.stop_when.of: backlog.drain_bytes_per_s needs consumers that find a backlog "
+                "(consumers.start)"
+            ),
         ),
         (
             {"purpose": '"two\\nlines"'},
