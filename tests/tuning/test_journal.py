@@ -1,0 +1,169 @@
+"""The journal's lines: what was cut short never was, and what is damaged stops everything."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.tuning.fake_kernel import FakeKernel, FakeRunner, whole_tree
+from tests.tuning.host_tree import make_host, sysctl_path
+from tuning import engine
+from tuning.errors import TuningError
+from tuning.hostfiles import HostFiles
+from tuning.journal import APPLIED, Journal, Owner
+from tuning.runner import CapturedTreeRunner, SystemRunner, runner_for
+from tuning.steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, SwapOffStep, as_json, from_json
+
+SWAPPINESS = SettingStep("vm.swappiness", "", sysctl_path("vm.swappiness"), "60", "1")
+SYSCTL_FILE = FileStep("/etc/sysctl.d/90-highwater.conf", None, "vm.swappiness = 1 # größer\u2028\n")
+OWNER = Owner("highwater tune apply", 999999, "12345")
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> FakeKernel:
+    make_host(tmp_path)
+    (tmp_path / "var/lib").mkdir(parents=True)
+    kernel = FakeKernel(tmp_path)
+    engine.apply(kernel, FakeRunner(kernel), Plan((SWAPPINESS, SYSCTL_FILE)), OWNER)
+    return kernel
+
+
+def journal_of(kernel: FakeKernel) -> Path:
+    return kernel.root / APPLIED[1:]
+
+
+def test_its_lines_are_json_that_anybody_can_read(kernel: FakeKernel) -> None:
+    documents = [json.loads(line) for line in journal_of(kernel).read_text().splitlines()]
+    assert [document["entry"]["entry"] for document in documents] == ["begin", "done", "done", "end"]
+    begin = documents[0]["entry"]
+    assert begin["owner"] == {"name": "highwater tune apply", "pid": 999999, "started": "12345"}
+    assert begin["boot_id"] == "0c1a3a6e-0000-4000-8000-000000000001"
+    assert begin["kernel"] == "6.1.0-18-amd64"
+    assert begin["changes"][0]["before"] == {SWAPPINESS.path: "60"}
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 1, 20])
+def test_a_line_without_its_end_was_never_written(kernel: FakeKernel, kept_bytes: int) -> None:
+    lines = journal_of(kernel).read_text().splitlines(keepends=True)
+    journal_of(kernel).write_text("".join(lines[:3]) + lines[3][:kept_bytes])
+    assert "ended after 2 of 2 changes" in engine.interrupted(kernel)
+    more = SettingStep("", "", sysctl_path("vm.max_map_count"), "65530", "262144")
+    engine.apply(kernel, FakeRunner(kernel), Plan((more,)), OWNER)
+    assert engine.interrupted(kernel) == ""
+    assert len(engine.rollback(kernel, FakeRunner(kernel)).restored) == 3
+    assert not journal_of(kernel).exists()
+
+
+def test_a_beginning_that_was_cut_short_is_no_journal(kernel: FakeKernel) -> None:
+    journal_of(kernel).write_text(journal_of(kernel).read_text()[:100])
+    assert engine.status(kernel).held == ()
+    assert engine.rollback(kernel, FakeRunner(kernel)).restored == ()
+    assert not journal_of(kernel).parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (lambda text: text.replace('"60"', '"61"'), 1),
+        (lambda text: text.replace('{"change":1,', '{"change":7,'), 3),
+        (lambda text: text.replace('"end"', '"END"'), 4),
+        (lambda text: "\0" * 10 + "\n" + text, 1),
+        (lambda text: text.partition("\n")[2], 1),
+        (lambda text: text + "{}\n", 5),
+        (lambda text: text + "[]\n", 5),
+        (lambda text: text + "\n", 5),
+    ],
+)
+def test_a_damaged_line_stops_everything(kernel: FakeKernel, damage: object, line: int) -> None:
+    assert callable(damage)
+    journal_of(kernel).write_text(damage(journal_of(kernel).read_text()))
+    before = whole_tree(kernel.root)
+    more = Plan((SettingStep("", "", sysctl_path("vm.max_map_count"), "65530", "262144"),))
+    for attempt in (
+        lambda: engine.apply(kernel, FakeRunner(kernel), more, OWNER),
+        lambda: engine.rollback(kernel, FakeRunner(kernel)),
+        lambda: engine.status(kernel),
+    ):
+        with pytest.raises(
+            TuningError, match=rf"^line {line} of {APPLIED} is damaged \(.*\), so nothing .* away$"
+        ) as error:
+            attempt()
+        assert "\n" not in str(error.value)
+    assert whole_tree(kernel.root) == before
+
+
+def test_another_schema_is_not_guessed_at(kernel: FakeKernel) -> None:
+    files = HostFiles(kernel.root)
+    journal = Journal(files, APPLIED)
+    run = journal.read().runs[0]
+    journal.remove()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tuning.journal.SCHEMA", "tuning.journal/9")
+        Journal(files, APPLIED).begin(run)
+    with pytest.raises(TuningError, match=r"its schema is 'tuning\.journal/9', not 'tuning\.journal/1'"):
+        Journal(files, APPLIED).read()
+
+
+def test_it_is_on_the_disk_with_its_folder_before_anything_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_host(tmp_path)
+    (tmp_path / "var/lib").mkdir(parents=True)
+    events: list[str] = []
+    real_sync, real_write = os.fsync, HostFiles.write_setting
+
+    def sync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.is_relative_to(tmp_path / "var"):
+            kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+            events.append(f"{kind} {path.relative_to(tmp_path)}")
+        real_sync(descriptor)
+
+    def write(files: HostFiles, path: str, text: str) -> None:
+        events.append("write")
+        real_write(files, path, text)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(HostFiles, "write_setting", write)
+    engine.apply(HostFiles(tmp_path), CapturedTreeRunner(), Plan((SWAPPINESS,)), OWNER)
+    folder, file = "var/lib/highwater/tuning", "var/lib/highwater/tuning/journal.jsonl"
+    assert events == [
+        "folder var/lib",
+        "folder var/lib/highwater",
+        f"file {file}",
+        f"folder {folder}",
+        "write",
+        f"file {file}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        SettingStep("vm.dirty_bytes", "", "/proc/sys/vm/dirty_bytes", "0", "1", "/proc/sys/vm/dirty_ratio", "20"),
+        SYSCTL_FILE,
+        FileStep("/etc/x", "a", None, 0o600, "why"),
+        RemountStep("/data", ("rw", "relatime"), ("rw", "noatime")),
+        SwapOffStep("/dev/sdb1", "partition", -2),
+        CommandStep(("systemctl", "daemon-reload"), (), "why"),
+    ],
+)
+def test_steps_go_through_json(step: SettingStep | FileStep | RemountStep | SwapOffStep | CommandStep) -> None:
+    assert from_json(json.loads(json.dumps(as_json(step)))) == step
+    assert "\n" not in step.describe()
+
+
+def test_commands_are_run_without_a_shell_and_never_raise(tmp_path: Path) -> None:
+    runner = SystemRunner()
+    done = runner.run(("printf", "%s", "$HOME; echo 'x'"))
+    assert (done.status, done.stdout) == (0, "$HOME; echo 'x'")
+    assert runner.run(("cat", "/nonexistent")).complaint == "cat: /nonexistent: No such file or directory"
+    assert runner.run(("false",)).complaint == "exit status 1"
+    assert runner.run(("no-such-program",)).status == 127
+    assert runner.run(("cat",)).stdout == "", "there is nothing to read"
+    assert (runner_for(Path("/")).absent, runner_for(tmp_path).absent) == ("", "not on a captured tree")
+    assert runner_for(tmp_path).run(("true",)).status == 127
