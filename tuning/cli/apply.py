@@ -91,9 +91,13 @@ def apply(
             typer.echo(script_of_plan(wanted.facts, wanted.plan()), nl=False)
             return
         refuse_what_cannot_change(root)
-        if not yes and (as_json or not sys.stdin.isatty()):
+        if not yes and (as_json or not someone_can_answer()):
             raise TuningError("apply asks before it changes anything, and nobody can answer here; add --yes")
         _apply(wanted, ask=not yes, as_json=as_json)
+
+
+def someone_can_answer() -> bool:
+    return sys.stdin.isatty()
 
 
 def _apply(wanted: Wanted, *, ask: bool, as_json: bool) -> None:

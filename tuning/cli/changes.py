@@ -64,7 +64,8 @@ def print_plan(out: Console, plan: Plan) -> None:
             out, ("now", "before", "after"), ((row.what, row.before or "", row.after or "none") for row in live)
         )
         for row in live:
-            below = " ".join(part for part in (row.knob if row.knob != row.what else "", row.target) if part)
+            knob = row.knob if row.knob != row.what else ""
+            below = "; ".join(part for part in (f"{knob} {row.target}".strip(), row.why) if part)
             table.print([Text(row.what), Text(row.before or ""), Text(row.after or "none", style="green")], below)
         out.print()
     for file in diffs_of(plan.steps):
@@ -104,7 +105,7 @@ def _change(step: Step) -> Change:
     match step:
         case SettingStep():
             name = setting_name(step.path)
-            return Change(step.form, name, step.before, step.after, step.knob_id, step.target, "")
+            return Change(step.form, name, step.before, step.after, step.knob_id, step.target, _of_the_twin(step))
         case FileStep():
             return Change(step.form, step.path, step.before, step.after, "", "", step.why)
         case RemountStep():
@@ -115,3 +116,9 @@ def _change(step: Step) -> Change:
             return Change(step.form, step.device, "in use", None, "swap.devices", "", "")
         case CommandStep():
             return Change(step.form, " ".join(step.argv), None, None, "", "", step.why)
+
+
+def _of_the_twin(step: SettingStep) -> str:
+    if step.twin_path is None or step.twin_before in (None, "0"):
+        return ""
+    return f"instead of {setting_name(step.twin_path)} = {step.twin_before}, which becomes 0"

@@ -12,7 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+from ..facts import BlockDevice, Facts
+
 FOLDER: Final = Path(__file__).parent.parent / "schemas"
+# What `Facts.as_json` leaves out, and which properties it adds.
+_NOT_WRITTEN: Final[dict[type, tuple[str, ...]]] = {Facts: ("files",)}
+_WRITTEN_TOO: Final[dict[type, tuple[str, ...]]] = {BlockDevice: ("medium",), Facts: ("cpu_count",)}
 _PRIMITIVES: Final[dict[Any, dict[str, Any]]] = {
     Any: {},
     types.NoneType: {"type": "null"},
@@ -40,6 +45,8 @@ def shipped_schema_path(kind: str) -> Path:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Facts):
+        return value.as_json()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -52,15 +59,8 @@ def _plain(value: Any) -> Any:
 def _schema(annotation: Any) -> dict[str, Any]:
     if annotation in _PRIMITIVES:
         return dict(_PRIMITIVES[annotation])
-    if dataclasses.is_dataclass(annotation):
-        hints = get_type_hints(annotation)
-        names = [item.name for item in dataclasses.fields(annotation)]
-        return {
-            "type": "object",
-            "properties": {name: _schema(hints[name]) for name in names},
-            "required": names,
-            "additionalProperties": False,
-        }
+    if dataclasses.is_dataclass(annotation) or hasattr(annotation, "_fields"):
+        return _object(annotation)
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return {"enum": list(arguments)} if len(arguments) > 1 else {"const": arguments[0]}
@@ -71,3 +71,13 @@ def _schema(annotation: Any) -> dict[str, Any]:
     if isinstance(origin, type) and issubclass(origin, (Sequence, frozenset)):
         return {"type": "array", "items": _schema(arguments[0])}
     raise TypeError(f"no JSON Schema for {annotation}")
+
+
+def _object(kind: Any) -> dict[str, Any]:
+    """Of a dataclass or a named tuple; facts as their own `as_json` writes them."""
+    hints = get_type_hints(kind)
+    names = [item.name for item in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else list(kind._fields)
+    properties = {name: _schema(hints[name]) for name in names if name not in _NOT_WRITTEN.get(kind, ())}
+    for name in _WRITTEN_TOO.get(kind, ()):
+        properties[name] = _schema(get_type_hints(getattr(kind, name).fget)["return"])
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

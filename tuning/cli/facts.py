@@ -14,7 +14,16 @@ from ..facts.capture import save
 from ..facts.model import BlockDevice, NetworkInterface
 from ..quantities import format_bit_rate, format_bytes
 from .documents import as_text
-from .options import THIS_HOST, JsonOption, RootOption, facts_of, mistakes_in_one_line
+from .options import (
+    THIS_HOST,
+    DataDirOption,
+    JsonOption,
+    RootOption,
+    UnitOption,
+    facts_of,
+    mistakes_in_one_line,
+    workload_of,
+)
 from .printing import console, describe_host, print_pairs
 
 
@@ -30,6 +39,8 @@ def facts(
         typer.Option("--save", metavar="DIR", help="Copy what was read into this new directory, for --root elsewhere."),
     ] = None,
     root: RootOption = THIS_HOST,
+    data_dir: DataDirOption = None,
+    unit: UnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what this host is: processors, memory, disks, file systems, network, what limits it and what else tunes it.
@@ -37,9 +48,10 @@ def facts(
     Exit codes: 0, or 2 for a mistake in the call.
     """
     with mistakes_in_one_line():
+        inputs = workload_of(data_dir, None, None, unit)
         found = facts_of(root)
         if save_to is not None:
-            save(root, save_to)
+            save(root, save_to, inputs)
     if as_json:
         typer.echo(as_text(FactsDocument(found)))
         return

@@ -11,12 +11,12 @@ from typing import Annotated, Final
 import typer
 
 from ..catalogue import KNOBS, find_knob, select_knobs
-from ..errors import TuningError
+from ..errors import PartlyChangedError, TuningError
 from ..facts import Facts, collect
 from ..facts.capture import is_captured
 from ..model import Knob
 from ..workload import Workload, parse_properties, parse_workload
-from .exit_codes import REFUSED
+from .exit_codes import CHANGED_IN_PART, REFUSED
 
 THIS_HOST: Final = Path("/")
 
@@ -95,9 +95,12 @@ ScriptOption = Annotated[
 
 @contextmanager
 def mistakes_in_one_line() -> Iterator[None]:
-    """A TuningError becomes `error: …` on standard error and exit code 2."""
+    """A TuningError becomes `error: …` on standard error and exit code 2, or 3 where the host was left in between."""
     try:
         yield
+    except PartlyChangedError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(CHANGED_IN_PART) from None
     except TuningError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(REFUSED) from None

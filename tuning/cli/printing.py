@@ -23,7 +23,7 @@ STATE_WORDS: Final[dict[State, tuple[str, str, str]]] = {
     "obsolete": ("obsolete", "obsolete", "dim"),
     "not_applicable": ("n/a", "not applicable", "dim"),
 }
-_WIDEST_COLUMN: Final = 28
+_NARROWEST: Final = 40
 _MOST_TARGETS: Final = 6
 
 
@@ -70,7 +70,7 @@ def merged(reports: Iterable[KnobReport]) -> list[tuple[KnobReport, tuple[str, .
 
 
 class Rows:
-    """Rows of columns as wide as their texts need, up to a limit, whatever is printed between the rows.
+    """Rows of columns as wide as their texts need and the terminal lets them be, whatever is printed between the rows.
 
     So that they read as well at 80 columns as at 160: what is long is folded, and sentences go below their row.
     """
@@ -78,16 +78,15 @@ class Rows:
     def __init__(self, out: Console, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         self._out = out
         columns = zip(header, *rows, strict=True)
-        *widths, self._last = (min(_WIDEST_COLUMN, max(map(len, column))) for column in columns)
-        room = max(30, out.width - self._last - 2 * len(widths))
-        while sum(widths) > room:
-            widths[widths.index(max(widths))] -= 1
-        self._widths = widths
+        self._widths = [max(map(len, column)) for column in columns]
+        room = max(_NARROWEST, out.width - 2 * (len(self._widths) - 1))
+        while sum(self._widths) > room:
+            self._widths[self._widths.index(max(self._widths))] -= 1
         self.print([Text(title, style="bold") for title in header])
 
     def print(self, cells: Sequence[Text], below: str = "") -> None:
-        table = Table.grid(padding=(0, 2, 0, 0))
-        for width in (*self._widths, self._last):
+        table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+        for width in self._widths:
             table.add_column(width=width, overflow="fold")
         table.add_row(*cells)
         self._out.print(table)

@@ -1,0 +1,105 @@
+"""Mistakes in the call: one line that names the thing and the way out, exit code 2, nothing changed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import highwater
+from tests.tuning.cli.invoking import assert_refused, invoke
+from tests.tuning.host_tree import make_host, snapshot
+
+NO_TREE = "--root /nonexistent holds no proc/ directory"
+SWAPPINESS = "unknown knob 'vm.swapines'; did you mean vm.swappiness?"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("list", "--only", "vm.swapines"), SWAPPINESS),
+        (("list", "--root", "/nonexistent"), NO_TREE),
+        (("list", "--only", "vm.swappiness", "--skip", "vm.swappiness"), "--skip leaves nothing of what --only names"),
+        (("facts", "--root", "/nonexistent"), NO_TREE),
+        (("facts", "--save", "/proc/self/nowhere"), "/proc/self/nowhere"),
+        (("facts", "--data-dir", "data"), "data directory 'data' must be an absolute path"),
+        (("check", "-w", "rt=1ms"), "unknown workload input 'rt'; did you mean rtt?"),
+        (("check", "-w", "rtt"), "--workload 'rtt' is not KEY=VALUE"),
+        (("check", "-w", "rtt=3"), "rtt: '3' is not a duration"),
+        (("check", "--data-dir", "data"), "data directory 'data' must be an absolute path"),
+        (("check", "--root", "/nonexistent"), NO_TREE),
+        (("check", "--broker-config", "/nonexistent"), "--broker-config /nonexistent cannot be read"),
+        (("check", "--unit", "../x"), "'../x' is not the name of a service unit"),
+        (("check", "--accept-risk", "vm.swappiness"), "vm.swappiness trades nothing away; --accept-risk is for "),
+        (("plan", "--profile", "recomended"), "no host profile is called 'recomended'; did you mean recommended?"),
+        (("plan", "--skip", "vm.swapines"), SWAPPINESS),
+        (("plan", "--root", "/nonexistent"), NO_TREE),
+        (("apply", "--yes", "--only", "vm.swapines"), SWAPPINESS),
+        (("apply", "--yes", "--profile", "fast"), "no host profile is called 'fast'"),
+        (("apply", "--yes", "--root", "/nonexistent"), NO_TREE),
+        (("verify", "--only", "vm.swapines"), SWAPPINESS),
+        (("verify", "--accept-risk", "vm.swapines"), SWAPPINESS),
+        (("verify", "--root", "/nonexistent"), NO_TREE),
+        (("status", "--root", "/nonexistent"), NO_TREE),
+        (("status", "--data-dir", "data"), "data directory 'data' must be an absolute path"),
+        (("rollback", "--root", "/nonexistent"), NO_TREE),
+        (("rollback", "--script", "--root", "/nonexistent"), NO_TREE),
+        (("explain", "vm.swapines"), SWAPPINESS),
+        (("explain", "vm.swappiness", "--root", "/nonexistent"), NO_TREE),
+        (("explain", "vm.swappiness", "-w", "lag=x"), "lag: 'x' is not a duration"),
+        (("profiles", "note"), "no host profile is called 'note'; did you mean notes?"),
+        (("profiles", "--root", "/nonexistent"), NO_TREE),
+        (("profiles", "--data-dir", "data"), "data directory 'data' must be an absolute path"),
+        (("sizing", "-w", "broker=kafka"), "broker: 'kafka' is no broker; did you mean apache-kafka?"),
+        (("sizing", "--probe", "/nonexistent"), "--probe /nonexistent cannot be read"),
+        (("sizing", "--probe", "/etc/hostname"), "--probe /etc/hostname is no storage probe"),
+        (("schema", "plans"), "no schema of 'plans'; did you mean plan?"),
+        (("schema", "prove"), "no schema of 'prove'"),
+        (("schema", ""), "no schema of ''"),
+    ],
+    ids=" ".join,
+)
+def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str) -> None:
+    assert_refused(invoke(*arguments), message)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("lst",),
+        ("apply", "--yess"),
+        ("explain",),
+        ("rollback", "everything"),
+        ("status", "--profile", "notes"),
+    ],
+    ids=" ".join,
+)
+def test_so_is_one_that_the_front_door_sees(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["highwater", "tune", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        highwater.main()
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out) == (2, "")
+    assert printed.err.startswith("error: ")
+    assert printed.err.count("\n") == 1
+
+
+def test_a_host_of_which_nothing_is_known_is_no_reason_to_fail(tmp_path: Path) -> None:
+    """An empty /proc: everything is unknown or does not apply, and nothing is planned."""
+    (tmp_path / "proc").mkdir()
+    for verb in ("list", "facts", "check", "verify", "status", "profiles", "sizing"):
+        result = invoke(verb, "--root", str(tmp_path))
+        assert result.exit_code in (0, 1), (verb, result.output)
+        assert result.stderr == ""
+    assert invoke("plan", "--root", str(tmp_path), "--now-only").exit_code == 0
+
+
+def test_an_odd_kernel_is_said_to_be_unknown(tmp_path: Path) -> None:
+    root = make_host(tmp_path, kernel="experimental")
+    before = snapshot(root)
+    result = invoke("check", "--root", str(root), "--all", columns=200)
+    assert "the kernel's version is not known" in result.stdout
+    assert snapshot(root) == before
