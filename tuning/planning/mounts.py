@@ -43,7 +43,7 @@ def plan(draft: Draft, chosen: Sequence[Chosen]) -> None:
         if mount is None:
             continue
         if item.knob.id == FSTAB_SOURCE:
-            if draft.options.keep and FSTAB_SOURCE in draft.options.named | draft.options.accepted:
+            if draft.options.keep:
                 _plan_source(draft, mount, item)
             continue
         by_mount.setdefault(mount.mount_point, (mount, {}))[1].setdefault(str(item.report.recommended), item)
