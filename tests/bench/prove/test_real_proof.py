@@ -1,0 +1,67 @@
+"""A real proof on this very host, killed while a setting is in force: the host comes back, and nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.bench.test_real_broker import TINY
+
+pytestmark = pytest.mark.clients
+
+SETTING = Path("/proc/sys/vm/dirty_writeback_centisecs")
+HIGHWATER = [sys.executable, "-m", "highwater"]
+
+
+@pytest.fixture
+def before() -> Iterator[str]:
+    """The flusher's interval; put back should the test fail to."""
+    assert os.geteuid() == 0, "a proof writes to /proc/sys: run the tests as root"
+    text = SETTING.read_text().strip()
+    yield text
+    if SETTING.read_text().strip() != text:
+        SETTING.write_text(text)
+
+
+@pytest.fixture
+def proof(tmp_path: Path, before: str) -> Iterator[subprocess.Popen[bytes]]:
+    load = tmp_path / "load.yaml"
+    load.write_text("".join(line for line in TINY.splitlines(keepends=True) if not line.startswith("matrix")))
+    (tmp_path / "data").mkdir()
+    knob = f"vm.dirty_writeback_centisecs={int(before) + 7}:{int(before) + 9}"
+    command = [*HIGHWATER, "tune", "prove", knob, "--workload", load, "--out", tmp_path / "out"]
+    process = subprocess.Popen([*command, "--data-dir", tmp_path / "data"], stdout=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_proof_that_is_killed_leaves_a_way_back(proof: subprocess.Popen[bytes], before: str, tmp_path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while SETTING.read_text().strip() == before or not psutil.Process(proof.pid).children(recursive=True):
+        assert proof.poll() is None, "the proof ended by itself"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    children = psutil.Process(proof.pid).children(recursive=True)
+    os.kill(proof.pid, signal.SIGKILL)
+    proof.wait()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == [], "broker and load processes end with their run"
+    assert SETTING.read_text().strip() in (str(int(before) + 7), str(int(before) + 9)), "nobody could take it back"
+
+    back = subprocess.run([*HIGHWATER, "tune", "rollback"], capture_output=True, text=True, check=False, timeout=60)
+    assert back.returncode == 0, back.stderr
+    assert SETTING.read_text().strip() == before
+    again = subprocess.run([*HIGHWATER, "tune", "rollback"], capture_output=True, text=True, check=False, timeout=60)
+    assert again.returncode == 0, again.stderr
+    assert list((tmp_path / "data").iterdir()) != [], "the next run on this target removes what the killed one left"
