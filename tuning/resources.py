@@ -124,11 +124,20 @@ class Resources:
     def _write_setting(self, resource: Resource, wanted: State, now: State) -> None:
         if wanted is None or now is None:
             raise TuningError(f"{resource} is no longer there")
-        for path in _members_to_write(wanted, now):
-            try:
-                self._files.write_setting(path, wanted[path])
-            except OSError as error:
-                raise TuningError(_refusal(setting_name(path), wanted[path], error)) from error
+        members = _members_to_write(wanted, now)
+        for path in members:
+            self._write_member(path, wanted[path])
+        if self._runner.absent:
+            # A tree may have no kernel below it that sets the other member of a pair to 0.
+            for path in wanted.keys() - members:
+                if self._files.read(path).text != wanted[path]:
+                    self._write_member(path, wanted[path])
+
+    def _write_member(self, path: str, text: str) -> None:
+        try:
+            self._files.write_setting(path, text)
+        except OSError as error:
+            raise TuningError(_refusal(setting_name(path), text, error)) from error
 
     def _write_file(self, resource: Resource, wanted: State, now: State) -> None:
         (path,) = resource.names
