@@ -134,8 +134,8 @@ def dirty_share(facts: Facts, workload: Workload, name: str) -> Target | NotAppl
         return NotApplicable("dirty pages are counted for the RAID or LVM device above it")
     if len(mounted) < 2:
         return NotApplicable("the only data disk may hold all dirty pages")
-    percent = _DIRTY_SHARE_OF_JBOD_PERCENT // len(mounted)
-    return Target(max(1, percent), f"1.5 × 100 % / {len(mounted)} mounted disks = {percent} %")
+    percent = max(1, _DIRTY_SHARE_OF_JBOD_PERCENT // len(mounted))
+    return Target(percent, f"1.5 × 100 % / {len(mounted)} mounted disks = {percent} %")
 
 
 def _queueing_disk(facts: Facts, name: str) -> BlockDevice | NotApplicable:
