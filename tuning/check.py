@@ -320,6 +320,8 @@ def _only_for_those_who_name_it(knob: Knob, named: frozenset[str]) -> bool:
 
 def _never_worse(knob: Knob, wanted: Target, observed: Observation) -> tuple[Value, str]:
     """The value to recommend and how it came about: never less than a ceiling is, nor more than a floor is."""
+    if observed.value is not None and observed.value in wanted.also and knob.comparison in ("at_least", "at_most"):
+        return observed.value, f"{observed.value}, or {wanted.formula}"  # no limit at all is not lowered to one
     if not isinstance(observed.value, int) or not isinstance(wanted.value, int):
         return wanted.value, wanted.formula
     present = format_value(observed.value, knob.unit)

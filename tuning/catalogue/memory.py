@@ -246,7 +246,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         reason="A network card that finds no free page drops the packet.",
         detail="Page cache fills memory to the brim, and an interrupt handler cannot wait for reclaim. The kernel "
         "sizes the reserve by the square root of memory, which is little on a big host with fast network cards. "
-        "Nobody's recommendation but this project's own: measure it where packets are dropped for lack of memory.",
+        "Measure it where packets are dropped for lack of memory.",
         authorities=(
             Authority("kernel default", "4 × √(KiB of memory), at most 256 MiB", sources.KERNEL_VM),
             Authority("TuneD hpc-compute", "135168", sources.TUNED),
@@ -256,6 +256,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk_text="The kernel warns that too high a value ends at once in the OOM killer; never more than 3 % here.",
         persistence="sysctl.d",
         capability=capability.HOST_ONLY,
+        only_if_named="nobody's recommendation but this project's own, and too high a value takes a host down",
     ),
     Knob(
         id="vm.watermark_scale_factor",

@@ -61,15 +61,15 @@ def file_max(facts: Facts, workload: Workload, target: str) -> Target:
     return Target(max(1_000_000, 2 * wanted), f"1000000, 2 × {wanted} (unit.limit_nofile) = {2 * wanted}")
 
 
-def aio_max_nr(facts: Facts, _workload: Workload, _target: str) -> Target:
-    """the larger of 1048576 and what is in use now + 65536; the brokers themselves need none of it"""
+def aio_max_nr(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
+    """the larger of 1048576 and what is in use now + 65536, where any program uses libaio; brokers do not"""
     text = facts.files.read("/proc/sys/fs/aio-nr").text or ""
-    used = int(text) if text.isdecimal() else 0
-    return Target(
-        max(_AIO_USUAL, used + _AIO_HEADROOM),
-        f"{_AIO_USUAL}, {used} in use + {_AIO_HEADROOM} = {used + _AIO_HEADROOM}",
-        note="no effect on a broker: it serves programs that use libaio, and brokers write through the page cache",
-    )
+    used = int(text) if text.isdecimal() else None
+    if used == 0:
+        return NotApplicable("no program uses libaio now (fs.aio-nr is 0), and brokers write through the page cache")
+    wanted = (used or 0) + _AIO_HEADROOM
+    in_use = "an unknown number in use" if used is None else f"{used} in use"
+    return Target(max(_AIO_USUAL, wanted), f"{_AIO_USUAL}, {in_use} + {_AIO_HEADROOM} = {wanted}")
 
 
 def threads(facts: Facts, _workload: Workload, _target: str) -> Target:
