@@ -55,6 +55,22 @@ SYSCTLS: Mapping[str, str] = {
     "net.ipv4.tcp_wmem": "4096\t16384\t4194304",
 }
 
+QUEUE_FILES: Mapping[str, str] = {
+    "scheduler": "[mq-deadline] kyber bfq none",
+    "nomerges": "0",
+    "read_ahead_kb": "128",
+    "nr_requests": "64",
+    "max_sectors_kb": "1280",
+    "max_hw_sectors_kb": "32767",
+    "write_cache": "write back",
+    "wbt_lat_usec": "75000",
+    "rq_affinity": "1",
+    "logical_block_size": "512",
+    "minimum_io_size": "512",
+    "optimal_io_size": "0",
+    "discard_max_bytes": "0",
+}
+
 
 def make_host(
     root: Path,
@@ -100,7 +116,7 @@ def make_host(
     write(root, "/sys/kernel/mm/ksm/run", "0\n")
     write(root, "/etc/os-release", 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n')
     for directory in ("etc/sysctl.d", "etc/systemd/system", "etc/security/limits.d"):
-        (root / directory).mkdir(parents=True)
+        (root / directory).mkdir(parents=True, exist_ok=True)
     mounts = ["1 0 0:1 / / rw,relatime - ext4 /dev/root rw", "2 1 0:2 / /proc rw - proc proc rw"]
     if read_only_proc_sys:
         mounts.append("3 2 0:2 /sys /proc/sys ro,relatime - proc proc rw")
@@ -112,6 +128,50 @@ def make_host(
         )
     write(root, "/proc/self/mountinfo", "\n".join(mounts) + "\n")
     return root
+
+
+def make_big_host(root: Path, *, disks: int = 200, queues: int = 64, cpus: int = 128) -> Path:
+    """A two-socket host: one disk per data directory /data/0, /data/1, …, and one interface with many queues."""
+    make_host(
+        root, disks=[Disk(f"sd{_letters(number)}", f"/data/{number}", rotational=True) for number in range(disks)]
+    )
+    for name, first, last in (("node0", 0, cpus // 2 - 1), ("node1", cpus // 2, cpus - 1)):
+        write(root, f"/sys/devices/system/node/{name}/cpulist", f"{first}-{last}\n")
+        write(root, f"/sys/devices/system/node/{name}/meminfo", f"Node {name[4:]} MemTotal: {32 * GIB // 1024} kB\n")
+    write(root, "/sys/devices/system/cpu/online", f"0-{cpus - 1}\n")
+    for number in range(cpus):
+        policy = f"/sys/devices/system/cpu/cpufreq/policy{number}"
+        write(root, f"{policy}/scaling_governor", "schedutil\n")
+        write(root, f"{policy}/scaling_available_governors", "performance schedutil powersave\n")
+    for disk in range(disks):
+        base = f"/sys/block/sd{_letters(disk)}"
+        for name, text in QUEUE_FILES.items():
+            write(root, f"{base}/queue/{name}", f"{text}\n")
+        write(root, f"{base}/bdi/max_ratio", "100\n")
+        write(root, f"{base}/bdi/strict_limit", "0\n")
+    add_interface(root, "eth0", queues=queues, cpus=cpus)
+    write(root, "/proc/net/softnet_stat", "000003e8 00000000 00000000\n" * cpus)
+    return root
+
+
+def add_interface(root: Path, name: str, *, queues: int = 1, cpus: int = 8, speed: str = "25000") -> None:
+    """A physical network interface that is up, with an interrupt per queue, from number 100 on."""
+    base, mask = f"/sys/class/net/{name}", "0" * max(1, cpus // 4)
+    for file, text in {"mtu": "1500", "speed": speed, "operstate": "up", "device/numa_node": "0"}.items():
+        write(root, f"{base}/{file}", f"{text}\n")
+    (root / f"sys/class/net/{name}/device/driver").symlink_to("../../../../bus/pci/drivers/ice")
+    heading = " ".join(f"CPU{number}" for number in range(cpus))
+    lines = []
+    for queue in range(queues):
+        write(root, f"{base}/queues/rx-{queue}/rps_cpus", f"{mask}\n")
+        write(root, f"{base}/queues/rx-{queue}/rps_flow_cnt", "0\n")
+        write(root, f"{base}/queues/tx-{queue}/xps_cpus", f"{mask}\n")
+        number = 100 + queue
+        write(root, f"{base}/device/msi_irqs/{number}", "msix\n")
+        write(root, f"/proc/irq/{number}/smp_affinity_list", f"0-{cpus - 1}\n")
+        write(root, f"/proc/irq/{number}/effective_affinity_list", f"{queue % cpus}\n")
+        lines.append(f"{number}: {' 0' * cpus} IR-PCI-MSIX-0000:5e:00.0 {queue}-edge {name}-TxRx-{queue}")
+    write(root, "/proc/interrupts", "\n".join([heading, *lines]) + "\n")
 
 
 def write(root: Path, path: str, text: str) -> Path:
@@ -143,3 +203,12 @@ def _add_disk(root: Path, disk: Disk, number: int) -> None:
     write(root, f"{base}/device/model", "Example Disk\n")
     write(root, f"{base}/{disk.partition}/partition", "1\n")
     write(root, f"{base}/{disk.partition}/dev", f"8:{16 * number + 1}\n")
+
+
+def _letters(number: int) -> str:
+    """The kernel's names of many disks: a, b, …, z, aa, ab, …"""
+    name = ""
+    while number >= 0:
+        name = chr(ord("a") + number % 26) + name
+        number = number // 26 - 1
+    return name

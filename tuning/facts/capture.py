@@ -142,12 +142,12 @@ class _Tree:
         for path, link in self._source.links.items():
             parent = self._resolve(posixpath.dirname(path))
             self._make_link(posixpath.join(parent, posixpath.basename(path)), link)
+        for path, text in self._texts():
+            self._make_file(path, _without_secrets(path, text))
         for path, names in self._source.folders.items():
             self._make_folder(path, names)
         for path in sorted(self._source.found):
             self._make_placeholder(self._resolve(path))
-        for path, text in self._texts():
-            self._make_file(path, _without_secrets(path, text))
         unreadable = {
             path: reading.reason
             for path, reading in self._source.readings.items()

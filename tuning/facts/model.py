@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, NamedTuple
 
 from ..hostfiles import HostFiles
@@ -350,14 +350,9 @@ class Facts:
 
     def device_of(self, path: str) -> BlockDevice | None:
         """The block device that carries the file system of `path`: a disk, or a layer over disks."""
-        mount = self.mount_of(path)
-        if mount is None:
-            return None
-        device = self.block_device(mount.device_number)
-        if device is None and mount.source.startswith("/dev/"):
-            # btrfs and overlays report a device number of no device; the source still names one.
-            device = self.block_device(mount.source.removeprefix("/dev/"))
-        return device
+        if path not in self._device_by_path:
+            self._device_by_path[path] = self._find_device(path)
+        return self._device_by_path[path]
 
     def read_only_mount(self, path: str) -> str | None:
         """The mount point that makes a file of /proc or /sys read-only (as containers do), None when none does."""
@@ -379,6 +374,10 @@ class Facts:
         return {}
 
     @cached_property
+    def _device_by_path(self) -> dict[str, BlockDevice | None]:
+        return {}
+
+    @cached_property
     def _units(self) -> dict[str, Unit]:
         return {}
 
@@ -390,14 +389,25 @@ class Facts:
                 found.setdefault(key, device)
         return found
 
+    @cached_property
+    def _mount_at(self) -> dict[str, Mount]:
+        """In mount order: a later mount on the same point hides the earlier one."""
+        return {mount.mount_point: mount for mount in self.mounts}
+
     def _find_mount(self, path: str) -> Mount | None:
         real = os.path.realpath(path) if self.files.root == Path("/") else os.path.normpath(path)
-        best: Mount | None = None
-        for mount in self.mounts:  # in mount order: a later mount on the same point hides the earlier one
-            inside = mount.mount_point == "/" or real == mount.mount_point or real.startswith(mount.mount_point + "/")
-            if inside and (best is None or len(mount.mount_point) >= len(best.mount_point)):
-                best = mount
-        return best
+        above = (real, *map(str, PurePosixPath(real).parents))
+        return next((self._mount_at[folder] for folder in above if folder in self._mount_at), None)
+
+    def _find_device(self, path: str) -> BlockDevice | None:
+        mount = self.mount_of(path)
+        if mount is None:
+            return None
+        device = self.block_device(mount.device_number)
+        if device is None and mount.source.startswith("/dev/"):
+            # btrfs and overlays report a device number of no device; the source still names one.
+            device = self.block_device(mount.source.removeprefix("/dev/"))
+        return device
 
     def _leaves(self, device: BlockDevice) -> list[BlockDevice]:
         if not device.members:
