@@ -92,13 +92,13 @@ def _row(judge: Judge, report: KnobReport, boot: Boot, stale_units: frozenset[st
     if report.mechanism == "advice":
         state: State = "effective" if report.state == "ok" else "not_applicable"
         return _effect(report, state, Seen(report.current_text, judge.knob.path), note=_CHECKED_ONLY)
+    if report.mechanism == "login":
+        return _login_row(judge, report)
     if report.state == "differs":
         note = report.obstacle or ""
         return _effect(report, "failed", Seen(report.current_text, judge.knob.path), _outlook(judge, boot), note=note)
     if report.mechanism == "unit":
         return _unit_row(judge, report, stale_units)
-    if report.mechanism == "login":
-        return _login_row(judge, report)
     return _setting_row(judge, report, boot)
 
 
@@ -142,19 +142,19 @@ def _unit_row(judge: Judge, report: KnobReport, stale_units: frozenset[str]) -> 
 
 
 def _login_row(judge: Judge, report: KnobReport) -> Effect:
-    """Only a new login shows it; this session may be one."""
-    name = report.id.removeprefix("login.")
-    entries = limits_d.parse_limits(judge.facts.files.read(limits_d.MANAGED_FILE).text or "")
-    kept = ", ".join(f"{entry.domain} {soft}:{hard}" for entry, (soft, hard) in entries.items() if entry.item == name)
-    outlook = _Outlook(None, f"{kept} by {limits_d.MANAGED_FILE}" if kept else "")
-    limit = judge.facts.limits.get(name)
-    if limit is None:
-        return _effect(report, "unknown", outlook=outlook, note="the limits of this session are not known")
-    value = "infinity" if limit.soft is None else limit.soft
-    seen = Seen(f"{value} in this session", "/proc/self/limits")
-    if judge.value(value):
-        return _effect(report, "effective", seen, outlook)
-    return _effect(report, "pending", seen, outlook, note="takes effect at the next login")
+    """What is observed is this session, which may be older than the file that logins read."""
+    item = report.id.removeprefix("login.")
+    seen = Seen(f"{report.current_text} in this session", "/proc/self/limits")
+    kept = [(entry, limits) for entry, limits in limits_d.at_login(judge.facts.files).items() if entry.item == item]
+    text = ", ".join(f"{entry.domain} {limits.soft}:{limits.hard} by {limits.path}" for entry, limits in kept)
+    good = [judge.value(limits_d.number(item, limits.soft)) for _, limits in kept if limits.ours]
+    if good and not all(good):
+        return _effect(report, "failed", seen, _Outlook(False, text), note="a later file says otherwise")
+    if report.state == "ok":
+        return _effect(report, "effective", seen, _Outlook(None, text))
+    if good:
+        return _effect(report, "pending", seen, _Outlook(True, text), note="takes effect at the next login")
+    return _effect(report, "failed", seen, _Outlook(None, text))
 
 
 def _outlook(judge: Judge, boot: Boot) -> _Outlook:

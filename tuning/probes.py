@@ -138,7 +138,7 @@ def _read_ahead(facts: Facts, _workload: Workload, report: KnobReport) -> Seen |
 
 
 def _interrupt(facts: Facts, _workload: Workload, report: KnobReport) -> Seen | None:
-    """What the interrupt controller made of the affinity; irqbalance writes the same file and may come later."""
+    """What the interrupt controller made of the affinity."""
     interrupt = facts.interrupts.get(int(report.target)) if report.target.isdecimal() else None
     if interrupt is None or interrupt.effective_affinity is None or interrupt.affinity is None:
         return None
@@ -146,8 +146,7 @@ def _interrupt(facts: Facts, _workload: Workload, report: KnobReport) -> Seen | 
     by = f"/proc/irq/{report.target}/effective_affinity_list"
     if not set(interrupt.effective_affinity) <= set(interrupt.affinity):
         return Seen(cpus, by, fault=f"processor {cpus} takes it, which smp_affinity_list does not name")
-    rival = next((rival for rival in facts.competitors if rival.name == "irqbalance"), None)
-    return Seen(cpus, by, note=f"irqbalance is here ({rival.path}) and may move it" if rival else "")
+    return Seen(cpus, by)
 
 
 def _options_in(mountinfo: str, mount_point: str) -> tuple[str, ...] | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ..errors import TuningError
+from ..hostfiles import HostFiles
 from . import HEADER
 
 MANAGED_FILE: Final = "/etc/security/limits.d/90-highwater.conf"
@@ -45,6 +47,38 @@ def parse_limits(text: str) -> dict[Entry, Limits]:
         soft, hard = found.get(entry, Limits("", ""))
         found[entry] = Limits(value if kind in ("soft", "-") else soft, value if kind in ("hard", "-") else hard)
     return found
+
+
+@dataclass(frozen=True)
+class AtLogin:
+    """What a login gets, and the file that says so; `ours`: that our file has a line for it too."""
+
+    soft: str
+    hard: str
+    path: str
+    ours: bool
+
+
+def at_login(files: HostFiles) -> dict[Entry, AtLogin]:
+    """By domain and item, as pam_limits(8) reads: limits.conf, then limits.d by name; a domain's last line wins."""
+    folder = MANAGED_FILE.rpartition("/")[0]
+    names = [f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf")]
+    ours = parse_limits(files.read(MANAGED_FILE).text or "")
+    found: dict[Entry, AtLogin] = {}
+    for path in ["/etc/security/limits.conf", *names]:
+        for entry, limits in parse_limits(files.read(path).text or "").items():
+            before = found.get(entry)
+            soft = limits.soft or (before.soft if before else "")
+            hard = limits.hard or (before.hard if before else "")
+            found[entry] = AtLogin(soft, hard, path, entry in ours)
+    return found
+
+
+def number(item: str, text: str) -> int | str:
+    """A limit in the units of the catalogue: bytes for memory, which limits.conf counts in KiB."""
+    if not text.isdecimal():
+        return "infinity"
+    return int(text) * 1024 if item == "memlock" else int(text)
 
 
 def with_limits(present: str | None, limits: Mapping[Entry, Limits]) -> str | None:

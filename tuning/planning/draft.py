@@ -33,7 +33,7 @@ class PlanOptions:
     keep: bool = True
     login_domains: tuple[str, ...] = ()
     keep_swap: bool = False
-    originals: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    originals: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
 
 class Chosen(NamedTuple):

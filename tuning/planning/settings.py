@@ -100,7 +100,9 @@ def _good_at_boot(draft: Draft, item: Chosen, boot: Boot, twin_of_ours: str | No
     if twin_of_ours is not None and item.knob.twin is not None:
         return judge.sysctls({item.knob.twin: twin_of_ours})
     winner = boot.winner(item.knob.id)
-    return judge.sysctls({winner.key: winner.value}) if winner else judge.texts(draft.options.originals)
+    if winner is not None:
+        return judge.sysctls({winner.key: winner.value})
+    return judge.texts({path: text for path, text in draft.options.originals.items() if text is not None})
 
 
 def overridden(winner: Assignment) -> str:

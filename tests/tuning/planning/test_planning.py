@@ -378,7 +378,7 @@ def test_a_units_settings_are_one_drop_in_that_waits_for_a_restart(tmp_path: Pat
 
 def test_a_limit_above_nr_open_is_refused_since_nothing_would_start(tmp_path: Path) -> None:
     kernel = FakeKernel(make_host(tmp_path))
-    many = {"partitions": 40_000, "connections": 10_000}
+    many: dict[str, Any] = {"partitions": 40_000, "connections": 10_000}
     named = PlanOptions(named=frozenset({"unit.limit_nofile"}))
     with pytest.raises(TuningError, match=r"unit\.limit_nofile 1452000 is more than fs\.nr_open 1048576 allows"):
         plan_of(kernel, "unit.limit_nofile", options=named, **many)
