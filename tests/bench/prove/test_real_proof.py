@@ -37,8 +37,9 @@ def proof(tmp_path: Path, before: str) -> Iterator[subprocess.Popen[bytes]]:
     load.write_text("".join(line for line in TINY.splitlines(keepends=True) if not line.startswith("matrix")))
     (tmp_path / "data").mkdir()
     knob = f"vm.dirty_writeback_centisecs={int(before) + 7}:{int(before) + 9}"
-    command = [*HIGHWATER, "tune", "prove", knob, "--workload", load, "--out", tmp_path / "out"]
-    process = subprocess.Popen([*command, "--data-dir", tmp_path / "data"], stdout=subprocess.DEVNULL)
+    places = ["--workload", load, "--out", tmp_path / "out", "--data-dir", tmp_path / "data"]
+    command = [*HIGHWATER, "tune", "prove", knob, *map(str, places)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         yield process
     finally:
