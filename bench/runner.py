@@ -41,6 +41,7 @@ from bench.steps import StepClock, overhead_of
 from bench.stopping import StopRequest
 from bench.storage import StorageAreas, emulated_hdd, target_paths
 from bench.storage.probe import QUICK_RUNTIME_S, RUNTIME_S, probe_targets
+from bench.storage.trial_storage import log_directories
 from bench.systems import StartSystem, start_system
 from bench.trial import Launcher, TrialRunner, now_utc
 from bench.verdict import target_at_fault
@@ -364,8 +365,8 @@ def prepare(plan: Plan, areas: StorageAreas) -> None:
     for target, path in storage_targets(plan).items():
         emulated_hdd.require_ready(host, path)
         areas.add(target, path, plan.log_bytes(target, kept=areas.keep_data))
-    for profile in dict.fromkeys(trial.cell.workload.host.profile for trial in plan.trials):
-        check_profile(profile, facts)
+    for cell in {trial.cell.name: trial.cell for trial in plan.trials}.values():
+        check_profile(cell.workload.host, facts, log_directories(cell.workload, areas))
     external = dict.fromkeys(
         servers for trial in plan.trials if (servers := trial.cell.workload.system.bootstrap_servers) is not None
     )

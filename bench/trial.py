@@ -25,7 +25,7 @@ from bench.specification import Specification
 from bench.steps import LOAD, StepClock
 from bench.stopping import StopRequest
 from bench.storage import StorageAreas
-from bench.storage.trial_storage import TrialStorage
+from bench.storage.trial_storage import TrialStorage, log_directories
 from bench.summary import (
     TrialRecord,
     client_errors,
@@ -92,8 +92,8 @@ class TrialRunner:
         try:
             steps.begin("start_system", "starting the system")
             with (
-                applied_profile(workload.host.profile, self.facts) as profile,
-                TrialStorage(workload, trial_id, self.areas, self.facts) as storage,
+                applied_profile(workload.host, self.facts, log_directories(workload, self.areas)) as profile,
+                TrialStorage(workload, trial_id, self.areas, profile.facts) as storage,
                 self.start(workload.system, storage.directories, trial_directory, self.stop.check) as system,
             ):
                 storage.take(system.process_ids)

@@ -1,25 +1,54 @@
 """One value for the settings of a host that the catalogue knows: hosts are set alike when it is the same.
 
-Settings of the whole host only. What disk a log lies on, and how that is mounted, is a matter of where the log is put.
+The value is of what holds for the whole host. What disk a log lies on, how that is mounted, and as what unit a broker
+runs is a matter of where it was put: those are listed beside the rest, and are no part of the value.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from .catalogue import KNOBS
 from .check import observe
 from .facts import Facts
+from .formulas.targets import targets_of
+from .model import Knob, Observation
+from .workload import Workload
+
+# Of one place, not of the host.
+_PLACES: Final = ("mount", "disk")
+# Somebody else moves them while a host runs: irqbalance its interrupts, an operator a unit, a daemon the clock.
+_MOVING_SCOPES: Final = ("interrupt", "unit")
+_MOVING: Final = frozenset({"clock.sync"})
 
 
-def fingerprint(facts: Facts) -> tuple[str, dict[str, str]]:
-    """SHA-256 over the list, and the list: knob -> its value, read just now."""
+def fingerprint(facts: Facts, data_dirs: Sequence[str] = ()) -> tuple[str, dict[str, str]]:
+    """SHA-256 over the settings of the host, and the list: knob (and its target, after a blank) -> its value just now.
+
+    Disks and mounts under `data_dirs` are in the list alone.
+    """
+    workload = Workload(data_dirs=tuple(data_dirs))
     found = {
-        # A percentage is set; what it comes to moves with the memory that happens to be free.
-        knob.id: observe(knob, facts, "", facts.files.read).text.partition(" % = ")[0]
-        for knob in KNOBS
-        if knob.scope not in ("mount", "disk")
+        f"{knob.id} {target}".rstrip(): (_text(observe(knob, facts, target, facts.files.read)), knob.scope)
+        for knob, target in _settings(facts, workload)
     }
-    canonical = json.dumps(found, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(canonical.encode()).hexdigest(), found
+    of_the_host = {name: text for name, (text, scope) in found.items() if scope not in _PLACES}
+    canonical = json.dumps(of_the_host, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest(), {name: text for name, (text, _) in found.items()}
+
+
+def _settings(facts: Facts, workload: Workload) -> Iterator[tuple[Knob, str]]:
+    for knob in KNOBS:
+        if knob.scope not in _MOVING_SCOPES and knob.id not in _MOVING:
+            yield from ((knob, target) for target in targets_of(knob.scope, facts, workload))
+
+
+def _text(observed: Observation) -> str:
+    """What is set: of a percentage not what it comes to, which moves, and of a missing value not the reason."""
+    if observed.value is None:
+        return "?"
+    percentage, sign, _ = observed.text.partition(" % = ")
+    return f"{percentage} %" if sign else str(observed.value)

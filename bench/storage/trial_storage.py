@@ -28,6 +28,11 @@ EXTERNAL_STORAGE: Final = StorageTarget(
 )
 
 
+def log_directories(workload: Workload, areas: StorageAreas) -> tuple[str, ...]:
+    """Where on this host the system keeps its log; nowhere when it is an external one."""
+    return () if workload.system.kind == "external" else (str(areas.directories[workload.storage.target]),)
+
+
 class TrialStorage:
     """Enter it before the system starts, leave it after the system ended. An external system's is empty.
 

@@ -184,7 +184,7 @@ from tests.bench.test_specification import complaint, document, read
             {"host": "{profile: nots}"},
             (
                 "w.yaml:6: host.profile: no host profile is called 'nots'; did you mean notes? "
-                "(known: recommended, notes, benchmark-repeatable)"
+                "(known: recommended, throughput, latency, durable, notes, benchmark-repeatable)"
             ),
         ),
         (

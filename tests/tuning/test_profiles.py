@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tuning.host_tree import make_host, write
+from tests.tuning.host_tree import make_host
 from tuning.catalogue import KNOBS
-from tuning.check import KnobReport, evaluate, sysctl_path
+from tuning.check import KnobReport, evaluate
 from tuning.errors import TuningError
 from tuning.facts import collect
-from tuning.fingerprint import fingerprint
 from tuning.profiles import PROFILES, Profile, ad_hoc, find_profile, knobs_of, momentary, wishes_of
 from tuning.workload import Workload
 
@@ -26,12 +24,12 @@ def _reports(tmp_path: Path, profile: Profile, **host: Any) -> dict[str, KnobRep
     return {report.id: report for report in evaluate(facts, Workload(data_dirs=("/data",)), knobs_of(profile))}
 
 
-def test_every_wish_is_about_a_knob_that_there_is_and_no_trade() -> None:
+def test_every_wish_is_about_a_knob_that_there_is_and_trades_no_data() -> None:
     known = {knob.id: knob for knob in KNOBS}
     wishes = {knob_id for profile in PROFILES for knob_id in profile.wishes}
     assert wishes <= set(known)
-    assert not [knob_id for knob_id in wishes if known[knob_id].only_if_named]
-    assert not [knob_id for knob_id in wishes if known[knob_id].mechanism == "advice"]
+    assert not [knob_id for knob_id in wishes if known[knob_id].mechanism in ("advice", "mount", "swap")]
+    assert not [knob_id for knob_id in wishes if known[knob_id].risk in ("high", "critical")]
     for profile in PROFILES:
         for knob_id, wish in profile.wishes.items():
             assert wish.reason
@@ -105,19 +103,18 @@ def test_what_needs_a_restart_is_not_for_a_moment() -> None:
     assert not {"swap.devices", "unit.limit_nofile"} & ids
 
 
+def test_what_a_profile_wants_by_itself_is_named_and_nothing_else_is(tmp_path: Path) -> None:
+    trades = {knob.id for knob in KNOBS if knob.only_if_named}
+    recommended = {knob.id for knob in knobs_of(find_profile("recommended")) if knob.only_if_named}
+    assert recommended == trades
+    latency = {knob.id for knob in knobs_of(find_profile("latency")) if knob.only_if_named}
+    assert trades - latency == {"kernel.nmi_watchdog", "kernel.timer_migration"}
+    alone = ad_hoc({"mount.commit": "recommended"})
+    assert [knob.only_if_named for knob in knobs_of(alone)] == [""]
+
+
 def test_a_misspelt_profile() -> None:
     with pytest.raises(TuningError, match=r"^no host profile is called 'note'; did you mean notes\? \(known: recomm"):
         find_profile("note")
     with pytest.raises(TuningError, match=r"^no host profile is called 'duarble'; did you mean durable\?"):
         ad_hoc({}, over="duarble")
-
-
-def test_the_fingerprint_is_of_the_settings_alone(tmp_path: Path) -> None:
-    root = make_host(tmp_path)
-    one, listed = fingerprint(collect(root))
-    assert listed["vm.swappiness"] == "60"
-    meminfo = (root / "proc/meminfo").read_text()
-    write(root, "/proc/meminfo", re.sub(r"MemAvailable: +\d+", "MemAvailable: 1000000", meminfo))
-    assert fingerprint(collect(root))[0] == one, "memory that is free now is no setting"
-    write(root, sysctl_path("vm.swappiness"), "1\n")
-    assert fingerprint(collect(root))[0] != one

@@ -95,10 +95,14 @@ def _lineage(profile: Profile) -> Iterator[Profile]:
 
 
 def _with(wish: Wish | None, knob: Knob, profile: Profile) -> Knob:
-    if wish is None or wish.value is None:
+    """Whoever names the profile has named what it wants by itself: such a knob is not left alone any more."""
+    if wish is None:
         return knob
+    named = dataclasses.replace(knob, only_if_named="")
+    if wish.value is None:
+        return named
     text = f"{format_value(wish.value, knob.unit)} (profile {profile.name})"
-    return dataclasses.replace(knob, recommend=constant(wish.value, text), comparison=wish.comparison)
+    return dataclasses.replace(named, recommend=constant(wish.value, text), comparison=wish.comparison)
 
 
 def _parse(knob: Knob, text: str) -> Value:

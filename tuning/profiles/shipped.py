@@ -79,7 +79,6 @@ PROFILES: Final = (
         "less noise, not more speed: what makes two runs of the same thing differ is turned off",
         {
             "vm.swappiness": Wish(1, "Memory that is swapped out in one trial is read back in the next."),
-            "vm.stat_interval": Wish(10, "Fewer wake-ups of every CPU for statistics.", where_present=True),
             "kernel.perf_event_max_sample_rate": Wish(1, "Profilers cannot interrupt a trial.", where_present=True),
             "kernel.nmi_watchdog": Wish(0, "Its interrupts use a hardware counter.", where_present=True),
             "kernel.numa_balancing": Wish(0, "Pages do not wander between nodes.", where_present=True),

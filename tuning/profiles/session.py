@@ -1,0 +1,147 @@
+"""A profile in force for a while, as a benchmark has it: planned, put in force, looked at again, taken back.
+
+Its journal is that of a session: it names the process that made it, and whoever comes after a process that is gone can
+take back what it left.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import engine
+from ..check import KnobReport, evaluate, value_of
+from ..errors import TuningError
+from ..facts import Facts
+from ..hostfiles import HostFiles
+from ..journal import SESSION, Owner
+from ..model import Knob
+from ..planning import PlanOptions, make_plan
+from ..runner import Runner
+from ..steps import Plan, RemountStep, SettingStep, setting_name
+from ..workload import Workload
+from . import Profile, knobs_of, momentary, wishes_of
+
+
+@dataclass(frozen=True)
+class SessionPlan:
+    """What a profile takes on this host. `settled`: settings that it names and that are so already, path to text."""
+
+    profile: str
+    plan: Plan
+    settled: Mapping[str, str]
+
+    @property
+    def before(self) -> dict[str, str]:
+        """Everything that the profile is about as it is without the profile, by the names that people use."""
+        return {name: before for name, before, _ in self._values()}
+
+    @property
+    def after(self) -> dict[str, str]:
+        return {name: after for name, _, after in self._values()}
+
+    def _values(self) -> Iterator[tuple[str, str, str]]:
+        for path, text in self.settled.items():
+            yield setting_name(path), text, text
+        for step in self.plan.steps:
+            if isinstance(step, SettingStep):
+                yield setting_name(step.path), step.before, step.after
+                if step.twin_path is not None:
+                    yield setting_name(step.twin_path), step.twin_before or "0", "0"
+            elif isinstance(step, RemountStep):
+                yield f"mount {step.mount_point}", ",".join(step.before_options), ",".join(step.after_options)
+
+
+def plan_session(profile: Profile, facts: Facts, workload: Workload) -> SessionPlan:
+    """What the profile comes to on this host; writes nothing. Raises TuningError that names all that cannot be set.
+
+    Knobs of mounts are changed only where the profile names them: a remount is felt by everybody on that file system.
+    """
+    wishes = wishes_of(profile)
+    knobs = tuple(
+        knob for knob in momentary(knobs_of(profile)) if knob.id in wishes or knob.mechanism in ("sysctl", "sysfs")
+    )
+    problems: list[str] = []
+    differing: set[str] = set()
+    settled: dict[str, str] = {}
+    reports = evaluate(facts, workload, knobs)
+    for knob in knobs:
+        of_knob = [report for report in reports if report.id == knob.id]
+        usable = [report for report in of_knob if report.state in ("ok", "differs")]
+        wish = wishes.get(knob.id)
+        if wish is not None and not wish.where_present and not usable:
+            problems += [f"{_name(report)}: {report.note}" for report in of_knob]
+        for report in usable:
+            if report.state == "differs":
+                differing.add(knob.id)
+                if report.obstacle:
+                    problems.append(f"{_name(report)} {report.obstacle}")
+            elif wish is not None:
+                settled |= _settled(knob, report, facts.files)
+    plan = Plan(())
+    if not problems:
+        chosen = [knob for knob in knobs if knob.id in differing]
+        plan = make_plan(facts, workload, chosen, PlanOptions(keep=False))
+        problems += _not_permitted(plan, facts.files)
+    if problems:
+        raise TuningError(f"host profile {profile.name} cannot be applied: {'; '.join(problems)}")
+    return SessionPlan(profile.name, plan, settled)
+
+
+def begin_session(files: HostFiles, runner: Runner, session: SessionPlan) -> None:
+    """Put it in force, after whatever a killed run left is taken back. Raises TuningError with nothing changed."""
+    recover_session(files, runner)
+    try:
+        engine.apply(files, runner, session.plan, Owner.this_process(files, session.profile), journal=SESSION)
+    except TuningError as error:
+        raise TuningError(f"host profile {session.profile} cannot be applied: {error}") from None
+
+
+def differing(session: SessionPlan, facts: Facts) -> list[str]:
+    """What does not have the profile's value, by `facts` and by the files of settings as they are just now."""
+    settled = {path: value_of(facts.files.read(path).text or "") for path in session.settled}
+    found = [f"{setting_name(path)} is {now!r}" for path, now in settled.items() if now != session.settled[path]]
+    found += engine.differing(facts.files, session.plan.steps)
+    for step in session.plan.steps:
+        if isinstance(step, RemountStep):
+            mount = next((each for each in reversed(facts.mounts) if each.mount_point == step.mount_point), None)
+            if mount is None or set(mount.options) != set(step.after_options):
+                found.append(f"mount {step.mount_point} is {','.join(mount.options) if mount else 'gone'!r}")
+    return found
+
+
+def end_session(files: HostFiles, runner: Runner, session: SessionPlan) -> None:
+    """Take it back. Raises TuningError that names what could not be restored; the journal then stays."""
+    done = engine.rollback(
+        files, runner, journals=(SESSION,), owner=Owner.this_process(files, session.profile), force=True
+    )
+    if done.problems:
+        raise TuningError(f"{'; '.join(done.problems)}; try again: highwater tune rollback")
+
+
+def recover_session(files: HostFiles, runner: Runner) -> list[str]:
+    """Take back what a killed run left, a line each for what was restored. Raises TuningError when the run lives."""
+    done = engine.recover(files, runner)
+    if done.problems:
+        raise TuningError(f"{'; '.join(done.problems)}; try again: highwater tune rollback")
+    return [held.describe() for held in done.restored]
+
+
+def _settled(knob: Knob, report: KnobReport, files: HostFiles) -> dict[str, str]:
+    path = knob.path.format(target=report.target)
+    text = files.read(path).text if knob.mechanism in ("sysctl", "sysfs") else None
+    return {} if text is None else {path: value_of(text)}
+
+
+def _not_permitted(plan: Plan, files: HostFiles) -> Iterator[str]:
+    for step in plan.steps:
+        if isinstance(step, SettingStep) and not os.access(files.locate(step.path), os.W_OK):
+            yield f"{setting_name(step.path)} is not writable by this user"
+        elif isinstance(step, RemountStep) and files.root == Path("/") and os.geteuid() != 0:
+            yield f"remounting {step.mount_point} needs root"
+
+
+def _name(report: KnobReport) -> str:
+    return f"{report.id} of {report.target}" if report.target else report.id
