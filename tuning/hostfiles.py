@@ -10,8 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from .errors import TuningError
+
+_CHUNK_BYTES: Final = 65_536
+_MOST_LINKS: Final = 40
 
 
 @dataclass(frozen=True)
@@ -41,13 +45,14 @@ class HostFiles:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self.root = root
+        self._above = "" if root == Path("/") else str(root)
 
     def locate(self, path: str) -> Path:
         return self.root / path.lstrip("/")
 
     def read(self, path: str) -> Reading:
         try:
-            return Reading(self.locate(path).read_text(encoding="utf-8", errors="replace").strip())
+            return Reading(self._bytes_of(path).decode("utf-8", errors="replace").strip())
         except FileNotFoundError:
             return Reading(None, f"{path} does not exist")
         except OSError as error:
@@ -195,6 +200,26 @@ class HostFiles:
             if not here.exists() or not os.path.samestat(os.fstat(descriptor), here.stat()):
                 raise BlockingIOError(errno.EAGAIN, "the folder has just been removed")
             yield
+        finally:
+            os.close(descriptor)
+
+    def _bytes_of(self, path: str, links: int = 0) -> bytes:
+        """A link to an absolute path leads to that path of the tree, as it would on the host that the tree is of."""
+        name = self._above + path
+        try:
+            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | (os.O_NOFOLLOW if self._above else 0))
+        except OSError as error:
+            if error.errno != errno.ELOOP or not self._above or links == _MOST_LINKS:
+                raise
+            link = str(Path(name).readlink())
+            if link.startswith("/"):
+                return self._bytes_of(link, links + 1)
+            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            chunks = []
+            while chunk := os.read(descriptor, _CHUNK_BYTES):
+                chunks.append(chunk)
+            return b"".join(chunks)
         finally:
             os.close(descriptor)
 

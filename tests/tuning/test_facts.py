@@ -149,3 +149,14 @@ def test_a_virtual_machine_is_told_by_its_cpu(tmp_path: Path) -> None:
     write(tmp_path, "/proc/cpuinfo", "processor : 0\nflags : fpu hypervisor tsc\n")
     write(tmp_path, "/sys/class/dmi/id/sys_vendor", "QEMU\n")
     assert collect(tmp_path).virtual_machine == "QEMU"
+
+
+def test_a_link_of_a_tree_leads_to_where_it_leads_on_its_own_host(tmp_path: Path) -> None:
+    root = make_host(tmp_path / "host")
+    (root / "etc/os-release").unlink()
+    (root / "etc/os-release").symlink_to("/usr/lib/os-release")
+    write(root, "/usr/lib/os-release", 'PRETTY_NAME="Another system"\n')
+    assert collect(root).operating_system == "Another system"
+    (root / "usr/lib/os-release").unlink()
+    (root / "usr/lib/os-release").symlink_to("/etc/os-release")
+    assert "cannot be read: Too many levels of symbolic links" in collect(root).unknown["operating_system"]
