@@ -19,6 +19,8 @@ _HDD_REQUESTS: Final = 256
 _WANTED_SECTORS_KB: Final = 1024
 _MANY_CPUS: Final = 16
 _DIRTY_SHARE_OF_JBOD_PERCENT: Final = 150
+# A disk that may hold next to nothing could not take a burst while the others are idle.
+_LEAST_DIRTY_SHARE_PERCENT: Final = 10
 
 
 def disk_scheduler(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
@@ -125,7 +127,7 @@ def completion_affinity(facts: Facts, _workload: Workload, name: str) -> Target 
 
 
 def dirty_share(facts: Facts, workload: Workload, name: str) -> Target | NotApplicable:
-    """150 % by the number of mounted data disks where there are several; never raised."""
+    """150 % by the number of mounted data disks where there are several, at least 10 %; never raised."""
     device = facts.block_device(name)
     if device is None:
         return _no_such_disk(name)
@@ -134,8 +136,11 @@ def dirty_share(facts: Facts, workload: Workload, name: str) -> Target | NotAppl
         return NotApplicable("dirty pages are counted for the RAID or LVM device above it")
     if len(mounted) < 2:
         return NotApplicable("the only data disk may hold all dirty pages")
-    percent = max(1, _DIRTY_SHARE_OF_JBOD_PERCENT // len(mounted))
-    return Target(percent, f"1.5 × 100 % / {len(mounted)} mounted disks = {percent} %")
+    share = _DIRTY_SHARE_OF_JBOD_PERCENT // len(mounted)
+    return Target(
+        max(share, _LEAST_DIRTY_SHARE_PERCENT),
+        f"1.5 × 100 % / {len(mounted)} mounted disks = {share} %, at least {_LEAST_DIRTY_SHARE_PERCENT} %",
+    )
 
 
 def _queueing_disk(facts: Facts, name: str) -> BlockDevice | NotApplicable:

@@ -42,8 +42,8 @@ def receive_steering(facts: Facts, _workload: Workload, target: str) -> Target |
     count = f"{queues} receive queue{'s' if queues > 1 else ''} of {interface.name}"
     text = f"{count} for {len(cpus)} CPUs: " + (f"CPUs {format_ranges(cpus)}" if wanted else "a queue for each, no RPS")
     # Somebody's own choice of CPUs is as good as all of them, where there have to be any.
-    also = (present,) if wanted and present and parse_cpu_mask(present) else ()
-    return Target(format_cpu_mask(wanted, like=present or ""), text, also=also)
+    good = present is not None and bool(parse_cpu_mask(present)) == bool(wanted)
+    return Target(format_cpu_mask(wanted, like=present or ""), text, also=(present,) if present and good else ())
 
 
 def flow_table(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:

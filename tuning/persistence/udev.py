@@ -10,6 +10,8 @@ from . import HEADER
 
 MANAGED_FILE: Final = "/etc/udev/rules.d/90-highwater.rules"
 _RULE: Final = re.compile(r'(?P<match>ACTION==.*), ATTR\{(?P<attribute>[^}]+)\}="(?P<value>[^"]*)"')
+# Choosing a scheduler resets the number of requests, and udev writes in the order of the rules.
+_FIRST: Final = "queue/scheduler"
 # Everything else is either a pattern to udev (* ? [ |) or would end the quotes.
 _LITERAL: Final = re.compile(r"[A-Za-z0-9_.:/+-]+")
 # From what stays with the device to what is only its turn at this boot; the first that udev knows is used.
@@ -47,7 +49,8 @@ def with_rules(present: str | None, rules: Iterable[Rule]) -> str | None:
     foreign = [
         line for line in (present or "").splitlines() if line and line[0] != "#" and not _RULE.fullmatch(line.strip())
     ]
-    lines = [f'{match}, ATTR{{{attribute}}}="{value}"' for (match, attribute), value in sorted(merged.items())]
+    rules_in_order = sorted(merged.items(), key=lambda rule: (rule[0][0], rule[0][1] != _FIRST, rule[0][1]))
+    lines = [f'{match}, ATTR{{{attribute}}}="{value}"' for (match, attribute), value in rules_in_order]
     if not lines and not foreign:
         return None
     return HEADER + "".join(f"{line}\n" for line in [*lines, *foreign])

@@ -141,7 +141,7 @@ def test_completion_on_the_asking_cpu_is_for_hosts_with_many(tmp_path: Path, cpu
     assert _value(disks.completion_affinity, facts, "nvme0n1") == wanted
 
 
-@pytest.mark.parametrize(("count", "percent"), [(1, None), (2, 75), (4, 37), (12, 12), (200, 1)])
+@pytest.mark.parametrize(("count", "percent"), [(1, None), (2, 75), (4, 37), (12, 12), (15, 10), (200, 10)])
 def test_a_disk_among_many_gets_its_share_of_dirty_pages(tmp_path: Path, count: int, percent: int | None) -> None:
     many = [_disk(f"sd{number}", f"8:{number}") for number in range(count)]
     workload = Workload(data_dirs=tuple(f"/data{number or ''}" for number in range(count)))

@@ -101,6 +101,15 @@ def test_a_disk_is_named_by_what_stays_with_it() -> None:
     assert udev.disk_match("sda", {"ID_SERIAL": 'a"b'}).endswith('KERNEL=="sda"')
 
 
+def test_a_scheduler_is_chosen_before_the_number_of_requests_that_it_resets() -> None:
+    match = udev.disk_match("sda", {})
+    rules = [udev.Rule(match, "queue/nr_requests", "256"), udev.Rule(match, "queue/scheduler", "mq-deadline")]
+    text = udev.with_rules(None, rules)
+    assert text is not None
+    assert text.index("queue/scheduler") < text.index("queue/nr_requests")
+    assert udev.with_rules(text, rules) == text
+
+
 def test_rules_of_others_in_our_file_stay() -> None:
     match = udev.interface_match("eth0", {})
     rule = udev.Rule(match, "queues/rx-0/rps_cpus", "f")
