@@ -91,12 +91,12 @@ def _row(judge: Judge, report: KnobReport, boot: Boot, stale_units: frozenset[st
         return _effect(report, "unknown", note=report.note)
     if report.mechanism == "advice":
         state: State = "effective" if report.state == "ok" else "not_applicable"
-        return _effect(report, state, Seen(report.current_text, judge.knob.path), note=_CHECKED_ONLY)
+        return _effect(report, state, Seen(report.current_text, judge.path), note=_CHECKED_ONLY)
     if report.mechanism == "login":
         return _login_row(judge, report)
     if report.state == "differs":
         note = report.obstacle or ""
-        return _effect(report, "failed", Seen(report.current_text, judge.knob.path), _outlook(judge, boot), note=note)
+        return _effect(report, "failed", Seen(report.current_text, judge.path), _outlook(judge, boot), note=note)
     if report.mechanism == "unit":
         return _unit_row(judge, report, stale_units)
     return _setting_row(judge, report, boot)
@@ -107,8 +107,7 @@ def _setting_row(judge: Judge, report: KnobReport, boot: Boot) -> Effect:
     outlook = _outlook(judge, boot)
     seen = probes.probe(judge.facts, judge.workload, report)
     if seen is None:
-        path = judge.knob.path.format(target=report.target)
-        seen = Seen(report.current_text, path)
+        seen = Seen(report.current_text, judge.path)
     if seen.fault:
         state: State = "pending" if seen.until else "failed"
         return _effect(report, state, seen, outlook, note=seen.fault)
@@ -160,7 +159,7 @@ def _login_row(judge: Judge, report: KnobReport) -> Effect:
 def _outlook(judge: Judge, boot: Boot) -> _Outlook:
     """What is kept over a reboot, of any mechanism."""
     files, knob, target = judge.facts.files, judge.knob, judge.target
-    path = knob.path.format(target=target)
+    path = judge.path
     if knob.mechanism == "mount":
         return _outlook_of_mount(judge)
     if knob.mechanism == "swap":

@@ -239,3 +239,8 @@ def test_a_row_is_plain_data(root: Path) -> None:
     document = row(root, "vm.swappiness").as_json()
     assert document["parameter"] == "vm.swappiness"
     assert set(document) == {field.name for field in dataclasses.fields(Effect)}
+
+
+def test_where_it_was_seen_names_the_target(root: Path) -> None:
+    for knob_id in ("unit.oom_score_adjust", "disk.write_cache"):
+        assert all("{target}" not in row.seen_by for row in rows(root, knob_id))

@@ -58,6 +58,7 @@ def unified_diff(path: str, before: str | None, after: str | None) -> str:
 def print_plan(out: Console, plan: Plan) -> None:
     """What would change now, then what the files would become, then what to know of it."""
     rows = changes_of(plan.steps)
+    words = {(one.id, one.target): f"{one.current_text} → {one.recommended_text}" for one in plan.reports if one.unit}
     live = [row for row in rows if row.kind in ("setting", "mount", "swap")]
     if live:
         table = Rows(
@@ -65,7 +66,9 @@ def print_plan(out: Console, plan: Plan) -> None:
         )
         for row in live:
             knob = row.knob if row.knob != row.what else ""
-            below = "; ".join(part for part in (f"{knob} {row.target}".strip(), row.why) if part)
+            told = words.get((row.knob, row.target), "")
+            plainly = "" if told in ("", f"{row.before} → {row.after}") else told
+            below = "; ".join(part for part in (f"{knob} {row.target}".strip(), plainly, row.why) if part)
             table.print([Text(row.what), Text(row.before or ""), Text(row.after or "none", style="green")], below)
         out.print()
     for file in diffs_of(plan.steps):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -24,6 +25,10 @@ STATE_WORDS: Final[dict[State, tuple[str, str, str]]] = {
     "not_applicable": ("n/a", "not applicable", "dim"),
 }
 _NARROWEST: Final = 40
+_NARROW_COLUMN: Final = 12
+_WORD: Final = re.compile(r"[A-Za-z'’-]+[,:;]?")
+# Written small also where a sentence begins.
+_SMALL: Final = ("systemd",)
 _MOST_TARGETS: Final = 6
 
 
@@ -81,7 +86,10 @@ class Rows:
         self._widths = [max(map(len, column)) for column in columns]
         room = max(_NARROWEST, out.width - 2 * (len(self._widths) - 1))
         while sum(self._widths) > room:
-            self._widths[self._widths.index(max(self._widths))] -= 1
+            # Names in the first column are told apart by their ends: they are folded last.
+            widest = max(self._widths[1:])
+            column = self._widths.index(widest, 1) if widest > _NARROW_COLUMN else self._widths.index(max(self._widths))
+            self._widths[column] -= 1
         self.print([Text(title, style="bold") for title in header])
 
     def print(self, cells: Sequence[Text], below: str = "") -> None:
@@ -121,7 +129,7 @@ def print_lines(out: Console, title: str, lines: Iterable[str], style: str = "")
 
 def _capitalised(text: str) -> str:
     first = text.split(maxsplit=1)[0]
-    return text[0].upper() + text[1:] if first.rstrip(",:;").isalpha() else text
+    return text[0].upper() + text[1:] if _WORD.fullmatch(first) and first not in _SMALL else text
 
 
 def print_asks(out: Console, reports: Iterable[KnobReport]) -> None:

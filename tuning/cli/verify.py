@@ -79,7 +79,9 @@ def verify(
             broker_config=broker_config,
             unit=unit,
         )
-        found = effects.verify(wanted.facts, wanted.workload, wanted.knobs, runner_for(root))
+        found = effects.verify(
+            wanted.facts, wanted.workload, wanted.knobs, runner_for(root), accepted=wanted.options.accepted
+        )
         trades = tuple(str(trade) for trade in durability_trades(wanted.facts, wanted.workload.data_dirs))
     if as_json:
         typer.echo(as_text(VerifyDocument(tuple(found), trades)))
@@ -97,12 +99,16 @@ def verify(
 def _print_effects(out: Console, found: Sequence[Effect]) -> None:
     if not found:
         return
-    header = ("parameter", "expected", "actual", "effective", "state")
-    cells = [(row.parameter, row.expected, row.actual, row.effective, row.state) for row in found]
+    header = ("parameter", "expected", "effective", "state")
+    cells = [(row.parameter, row.expected, row.effective or row.actual, row.state) for row in found]
     rows = Rows(out, header, cells)
     for row, (*texts, state) in zip(found, cells, strict=True):
-        below = [row.target, f"seen by {row.seen_by}" if row.seen_by else "", row.at_boot, *row.footnotes]
-        rows.print(
-            [*map(Text, texts), Text(state, style=_STYLES[row.state])], "; ".join(part for part in below if part)
-        )
+        rows.print([*map(Text, texts), Text(state, style=_STYLES[row.state])], _below(row))
     out.print()
+
+
+def _below(row: Effect) -> str:
+    elsewhere = f"its own file says {row.actual}" if row.actual not in ("?", row.effective) and row.effective else ""
+    boot = f"at boot {row.at_boot}" if row.at_boot else ""
+    seen = f"seen by {row.seen_by}" if row.seen_by else ""
+    return "; ".join(part for part in (row.target, elsewhere, boot, seen, *row.footnotes) if part)

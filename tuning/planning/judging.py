@@ -22,6 +22,11 @@ class Judge:
     target: str
     accepted: frozenset[str] = frozenset()
 
+    @property
+    def path(self) -> str:
+        """The file, or the command, that tells the value at this target."""
+        return self.knob.path.format(target=self.target)
+
     def value(self, value: Value) -> bool:
         knob = dataclasses.replace(self.knob, observe=lambda _facts, _target: Observation(value, str(value)))
         return self._good(knob, self.facts.files.read)
