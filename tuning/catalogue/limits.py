@@ -28,12 +28,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_least",
         recommend=formulas.file_max,
         reason="Above it every open and accept on the host fails.",
-        detail="Modern kernels size it by memory or leave it practically unlimited, so that this is often no change. "
-        "It cannot usefully be lower than what one process may hold.",
+        detail="The kernel sizes it by memory, and systemd lifts it out of the way at boot, so that this is often no "
+        "change. It cannot usefully be lower than what one process may hold.",
         authorities=(
-            Authority(
-                "kernel default", "a tenth of memory in KiB, since 5.2 without limit in practice", sources.KERNEL_FS
-            ),
+            Authority("kernel default", "a tenth of the KiB of memory", sources.KERNEL_FS),
+            Authority("systemd default since 240", "9223372036854775807", sources.SYSTEMD_FILES),
             Authority("TiUP", "1000000", sources.TIUP),
             Authority("Redpanda, Ansible collection", "1048576", sources.REDPANDA_ANSIBLE),
             Authority("TuneD oracle", "6815744", sources.TUNED),
@@ -59,6 +58,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         detail="It is the ceiling of every RLIMIT_NOFILE and has to be raised before a limit above it is set.",
         authorities=(
             Authority("kernel default", "1048576", sources.KERNEL_FS),
+            Authority("systemd default since 240", "1073741816", sources.SYSTEMD_FILES),
             Authority("ScyllaDB", "1073741816", sources.SCYLLA),
         ),
         sources=(sources.KERNEL_FS,),

@@ -245,8 +245,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         recommend=formulas.min_free_kbytes,
         reason="A network card that finds no free page drops the packet.",
         detail="Page cache fills memory to the brim, and an interrupt handler cannot wait for reclaim. The kernel "
-        "sizes the reserve by the square root of memory, which is little on a big host with fast network cards. "
-        "Measure it where packets are dropped for lack of memory.",
+        "sizes the reserve by the square root of memory, and somewhat more where it makes huge pages, which is little "
+        "on a big host with fast network cards. Measure it where packets are dropped for lack of memory.",
         authorities=(
             Authority("kernel default", "4 × √(KiB of memory), at most 256 MiB", sources.KERNEL_VM),
             Authority("TuneD hpc-compute", "135168", sources.TUNED),

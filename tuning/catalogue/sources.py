@@ -61,6 +61,10 @@ SYSTEMD_RESOURCES: Final = Source(
     "systemd.resource-control(5)",
     "https://www.freedesktop.org/software/systemd/man/latest/systemd.resource-control.html",
 )
+SYSTEMD_FILES: Final = Source(
+    "systemd: fs.nr_open and fs.file-max to their largest values",
+    "https://github.com/systemd/systemd/commit/a8b627aaed409a15260c25988970c795bf963812",
+)
 PAM_LIMITS: Final = Source("limits.conf(5)", "https://man7.org/linux/man-pages/man5/limits.conf.5.html")
 CORE: Final = Source("core(5)", "https://man7.org/linux/man-pages/man5/core.5.html")
 IO_URING_REGISTER: Final = Source(

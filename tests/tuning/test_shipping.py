@@ -1,0 +1,36 @@
+"""What Ansible ships to hosts runs there: Python's own library, imported from wherever the room is put."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOM = Path(__file__).parents[2] / "tuning"
+STAYS_HERE = ("cli", "schemas")
+SHIPPED = sorted(path for path in ROOM.rglob("*.py") if path.relative_to(ROOM).parts[0] not in STAYS_HERE)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(ROOM)))
+def test_a_module_needs_nothing_that_a_host_may_lack(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            modules = [node.module or ""]
+        else:
+            continue
+        for module in modules:
+            assert module.partition(".")[0] in sys.stdlib_module_names, f"{path.name} imports {module}"
+
+
+def test_no_data_file_is_needed_on_a_host() -> None:
+    """AnsiballZ carries modules and nothing else."""
+    others = [
+        path
+        for path in ROOM.rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc") and path.relative_to(ROOM).parts[0] not in STAYS_HERE
+    ]
+    assert [path.name for path in others] == ["py.typed"]
