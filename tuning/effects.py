@@ -158,8 +158,7 @@ def _login_row(judge: Judge, report: KnobReport) -> Effect:
 
 def _outlook(judge: Judge, boot: Boot) -> _Outlook:
     """What is kept over a reboot, of any mechanism."""
-    files, knob, target = judge.facts.files, judge.knob, judge.target
-    path = judge.path
+    files, knob, path = judge.facts.files, judge.knob, judge.path
     if knob.mechanism == "mount":
         return _outlook_of_mount(judge)
     if knob.mechanism == "swap":
