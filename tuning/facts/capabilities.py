@@ -92,8 +92,10 @@ def _of_kernel_file(facts: Facts, knob: Knob, target: str, value: str) -> Capabi
             return Capability(False, f"{path} is read-only in a network namespace of its own", ask)
         return Capability(False, f"the kernel makes {path} read-only")
     own_network = knob.mechanism == "sysctl" and _is_namespaced(knob.id) and facts.namespaces.network is False
-    if facts.namespaces.user is False and not own_network:
+    if facts.namespaces.user is False and facts.namespaces.root_is_mapped is not False and not own_network:
         return Capability(False, f"root of {_here(facts)} is root of its user namespace only, not of the host", ask)
+    if _is_refused_now(facts, path):
+        return Capability(False, f"the kernel lets root of {_here(facts)} read {path}, not write it", ask)
     if facts.container and not own_network:
         return Capability(True, "this container is privileged: it is the host's own value, of all that run there")
     return Capability(True, "")
@@ -114,6 +116,11 @@ def _is_read_only_now(facts: Facts, path: str) -> bool:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except OSError:
         return False
+
+
+def _is_refused_now(facts: Facts, path: str) -> bool:
+    """What access(2) says to root on this very machine: it knows the rules of each file, and writes nothing."""
+    return facts.files.root == Path("/") and os.geteuid() == 0 and not os.access(path, os.W_OK)
 
 
 def _of_unit(facts: Facts, knob: Knob, target: str, value: str) -> Capability:

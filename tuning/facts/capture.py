@@ -19,10 +19,15 @@ from typing import Final
 
 from ..catalogue import KNOBS
 from ..check import sysctl_path
+from ..effects import verify
 from ..errors import TuningError
+from ..fingerprint import fingerprint
 from ..formulas.targets import targets_of
 from ..hostfiles import Attributes, HostFiles, Reading
 from ..planning import make_plan
+from ..proofs import read_proofs
+from ..runner import CapturedTreeRunner
+from ..sizing import size_host
 from ..workload import Workload
 from . import Facts, collect_from
 from .captured import MARKER, SCHEMA, CapturedFiles, files_of, is_captured
@@ -77,8 +82,12 @@ def _read_as_the_verbs_do(facts: Facts, workload: Workload) -> None:
                 facts.files.read(knob.path.format(target=target))
         if knob.twin:
             facts.files.read(sysctl_path(knob.twin))
-    with suppress(TuningError):  # what stands in the way of a plan is to be looked at there
+    with suppress(TuningError):  # what stands in the way is to be looked at there
         make_plan(facts, everywhere, KNOBS)
+        verify(facts, everywhere, KNOBS, CapturedTreeRunner())
+        size_host(facts, everywhere)
+        fingerprint(facts, everywhere.data_dirs)
+        read_proofs(facts.files)
 
 
 class _Recorder(HostFiles):

@@ -232,6 +232,8 @@ class Namespaces:
     network: bool | None = None
     pid: bool | None = None
     user: bool | None = None
+    root_is_mapped: bool | None = None
+    """Whether user 0 of a user namespace stands for another user of the host, as in unprivileged containers."""
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,16 @@ def read_namespaces(reader: Reader) -> Namespaces:
         network=_initial_network(reader),
         pid=None if pid is None else pid == _INITIAL_PID,
         user=None if user is None else user == _INITIAL_USER,
+        root_is_mapped=_root_is_mapped(reader.optional("/proc/self/uid_map")),
     )
+
+
+def _root_is_mapped(uid_map: str | None) -> bool | None:
+    """user_namespaces(7): first user inside, first user outside, how many."""
+    if uid_map is None:
+        return None
+    rows = [line.split() for line in uid_map.splitlines()]
+    return not any(row[:2] == ["0", "0"] for row in rows)
 
 
 def _initial_network(reader: Reader) -> bool | None:
