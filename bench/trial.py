@@ -243,6 +243,7 @@ class TrialRunner:
             host_profile=ran.profile.use,
             host_profile_faults=ran.profile.faults,
             tuning_fingerprint=ran.profile.fingerprint,
+            durability_trades=ran.profile.durability_trades,
             doubts=ran.doubts,
             ceiling_per_s=ceiling_per_s(self.calibration, ran.load_plan) if self.calibration else None,
             faults=ran.injector.marks(result.t0_unix_ns),

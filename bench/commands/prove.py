@@ -206,14 +206,14 @@ def _tell(item: Round, proofs: Sequence[Proof]) -> None:
     verdict_styles = {"keep": "green", "revert": "red", "no_effect": "cyan", "inconclusive": "yellow"}
     for proof in proofs:
         console.print(f"\n[bold]{escape(change_text(proof))}[/]  ({item.load}, {proof.pairs_valid} valid pairs)")
-        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-        for position, column in enumerate(HEADER):
-            table.add_column(column, justify="left" if position in (0, len(HEADER) - 1) else "right", overflow="fold")
-        for effect in proof.effects:
-            *cells, outcome = row(effect)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        figure, off, on, *others = HEADER
+        for position, column in enumerate((figure, f"{off}\n{on}", *others)):
+            table.add_column(column, justify="left" if position in (0, 5) else "right", no_wrap=True)
+        for effect in filter(lambda effect: effect.decides, proof.effects):
+            name, off, on, *cells, outcome = map(escape, row(effect))
             style = styles.get(effect.outcome)
-            shown = f"[{style}]{outcome}[/]" if style else outcome
-            table.add_row(*map(escape, cells), shown, style="bold" if effect.decides else None)
+            table.add_row(name, f"{off}\n{on}", *cells, f"[{style}]{outcome}[/]" if style else outcome)
         console.print(table)
         for trade in proof.durability_trades:
             console.print(f"durability traded away meanwhile: {escape(trade)}", style="yellow", soft_wrap=True)

@@ -69,7 +69,7 @@ def judge_cells(
     effects = _effects(trials, compared, seed)
     failed = list(plans)
     faults = {cell: _faults(sides[cell].values(), failed, cell) for cell in (off, on)}
-    verdict, text = _verdict(effects, len(valid), len(blocks), faults[off], faults[on])
+    verdict, text = _verdict(effects, len(valid), len(blocks), faults[off], faults[on], _bound_figures(trials))
     return Judgement(verdict, text, effects, len(blocks), len(valid), max(map(len, noise.values()), default=0))
 
 
@@ -128,8 +128,19 @@ def _faults(summaries: Iterable[TrialSummary], plans: Iterable[TrialPlan], cell:
     return lost + failed
 
 
+def _bound_figures(trials: Trials) -> frozenset[str]:
+    """Figures that show little by standing still: an open load that is kept up with has the throughput it offers."""
+    is_open = any(summary.offered_per_s is not None for summary in (*trials.base, *trials.head))
+    return frozenset({"produce.achieved_per_s"} if is_open else ())
+
+
 def _verdict(
-    effects: Sequence[Effect], n_valid: int, n: int, faults_off: Sequence[str], faults_on: Sequence[str]
+    effects: Sequence[Effect],
+    n_valid: int,
+    n: int,
+    faults_off: Sequence[str],
+    faults_on: Sequence[str],
+    bound: frozenset[str],
 ) -> tuple[ProofVerdict, str]:
     if faults_on and not faults_off:
         return "revert", f"with it {len(faults_on)} of the trials failed, and none without: {faults_on[0]}"
@@ -143,12 +154,13 @@ def _verdict(
         return "revert", f"worse: {_texts(worse)}{gain}"
     if better:
         return "keep", f"better: {_texts(better)}; nothing that decides got worse"
-    if unknown := _with(deciding, "unknown"):
+    if unknown := [effect for effect in _with(deciding, "unknown") if effect.low is not None]:
         names = ", ".join(effect.metric for effect in unknown)
         return "inconclusive", f"{names}: looks like a change, and {n_valid} pairs are too few to say; measure more"
     seen = {e.metric: e.smallest_detectable_ratio for e in deciding if e.smallest_detectable_ratio is not None}
-    if min(seen.values(), default=1.0) > _USEFUL_DETECTABLE_RATIO:
-        return "inconclusive", f"too noisy to see a change of {_USEFUL_DETECTABLE_RATIO:.0%} in any figure"
+    if min((ratio for name, ratio in seen.items() if name not in bound), default=1.0) > _USEFUL_DETECTABLE_RATIO:
+        quarter = f"{100 * _USEFUL_DETECTABLE_RATIO:.0f} %"
+        return "inconclusive", f"too noisy to see a change of {quarter} in what clients wait for, CPU or dirty memory"
     would = ", ".join(f"{name} {100 * ratio:.1f} %" for name, ratio in seen.items())
     return "no_effect", f"nothing changed beyond noise; what would have been seen: {would}"
 

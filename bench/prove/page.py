@@ -15,7 +15,7 @@ _OUTCOMES: Final[dict[Outcome, str]] = {
     "worse": "worse",
     "differs": "differs",
     "none_seen": "none seen",
-    "unknown": "too few pairs",
+    "unknown": "undecided",
 }
 _HOW: Final = """\
 Each setting was measured off and on in turn, in random blocks on one host, with pairs of the same thing (A/A) among \

@@ -20,7 +20,7 @@ from bench.plan import Plan, make_plan
 from bench.prove.judging import judge_cells
 from bench.prove.loads import load_file, load_for
 from bench.prove.subjects import Subject
-from bench.results import Manifest, RunResult, TrialSummary
+from bench.results import Manifest, RunResult, StorageTarget, TrialSummary
 from bench.specification import VARIANT, Specification, specify
 from bench.statistics import LEAST_FOR_INTERVAL
 from tuning.proofs import Proof, ProvedSetting
@@ -172,7 +172,7 @@ def _with_pairs(specification: Specification, pairs: int) -> Specification:
 def _proof(result: RunResult, summaries: Sequence[TrialSummary], sides: Sides, off: str, on: str) -> Proof:
     found = judge_cells(summaries, result.manifest.trials, off, on, result.manifest.seed)
     with_it = [summary for summary in summaries if summary.cell == on]
-    storages = {s.storage.name: s.storage for s in summaries if s.cell in (off, on)}
+    storages = {summary.storage.name: summary.storage for summary in summaries if summary.cell in (off, on)}
     trades = dict.fromkeys(trade for summary in with_it for trade in summary.durability_trades)
     return Proof(
         settings=tuple(ProvedSetting(c.knob.id, c.off_text, c.on_text) for c in sides.subject.changes),
@@ -180,7 +180,7 @@ def _proof(result: RunResult, summaries: Sequence[TrialSummary], sides: Sides, o
         text=found.text,
         effects=found.effects,
         workload=result.manifest.name,
-        storage="; ".join(f"{s.path} ({s.device or 'no disk'}, {s.filesystem})" for s in storages.values()),
+        storage="; ".join(map(_storage_text, storages.values())),
         pairs=found.pairs,
         pairs_valid=found.pairs_valid,
         a_a_pairs=found.a_a_pairs,
@@ -190,3 +190,8 @@ def _proof(result: RunResult, summaries: Sequence[TrialSummary], sides: Sides, o
         cells=(off, on),
         durability_trades=tuple(trades),
     )
+
+
+def _storage_text(storage: StorageTarget) -> str:
+    """Without the run's own folder, which has another name each time."""
+    return f"{Path(storage.path).parent} ({storage.device or 'no disk'}, {storage.medium}, {storage.filesystem})"
