@@ -99,9 +99,10 @@ def tcp_memory(facts: Facts, _workload: Workload, _name: str) -> Target | NotApp
 
 def congestion_control(facts: Facts, workload: Workload, _name: str) -> Target | NotApplicable:
     """bbr for round trips of 10 ms or more, only for those who name it; the kernel's choice elsewhere."""
+    # Read whatever the workload is: a capture holds what was read, and may be looked at for another one.
+    offered = (facts.files.read("/proc/sys/net/ipv4/tcp_available_congestion_control").text or "").split()
     if workload.rtt_ms < _LONG_ROUND_TRIP_MS:
         return NotApplicable(f"kept: a round trip of {workload.rtt_ms:g} ms stays within one data centre")
-    offered = (facts.files.read("/proc/sys/net/ipv4/tcp_available_congestion_control").text or "").split()
     if "bbr" not in offered:
         return NotApplicable(f"kept: this kernel offers {', '.join(offered) or 'nothing else'}; bbr is module tcp_bbr")
     return Target("bbr", f"bbr for a round trip of {workload.rtt_ms:g} ms")
@@ -138,6 +139,7 @@ def local_port_range(facts: Facts, workload: Workload, _name: str) -> Target | N
 def reserved_ports(facts: Facts, workload: Workload, name: str) -> Target | NotApplicable:
     """The present ones and the broker's listeners, where these lie in the range of client ports."""
     present = _port_range(facts)
+    ports_now = _ports(facts.files.read(_RESERVED_PORTS_PATH).text or "")
     if present is None:
         return NotApplicable(f"{_PORT_RANGE_PATH} does not tell the range of client ports")
     wanted = local_port_range(facts, workload, name)
@@ -146,7 +148,6 @@ def reserved_ports(facts: Facts, workload: Workload, name: str) -> Target | NotA
     if not exposed:
         ports = ", ".join(str(port) for port in listener_ports(workload))
         return NotApplicable(f"the broker's port {ports} lies outside {low}–{high}, the range of client ports")
-    ports_now = _ports(facts.files.read(_RESERVED_PORTS_PATH).text or "")
     return Target(
         format_ranges(ports_now | set(exposed)),
         f"{', '.join(str(port) for port in exposed)} of the broker, within {low}–{high}, besides those reserved now",

@@ -20,7 +20,7 @@ _EXTENDED_FILESYSTEMS: Final = ("ext3", "ext4")
 _IN_MEMORY: Final = ("tmpfs", "ramfs")
 # fstab(5) sources that name the same file system whatever order the disks are found in.
 _STABLE_SOURCE: Final = re.compile(r"(?:UUID|LABEL|PARTUUID|PARTLABEL)=.+|/dev/(?:disk/by-|mapper/|md/).+")
-# What `systemctl enable fstrim.timer` makes.
+# The link that `systemctl enable fstrim.timer` makes.
 _TRIM_TIMER: Final = "/etc/systemd/system/timers.target.wants/fstrim.timer"
 _ONE_DISK: Final = "one disk"
 
@@ -124,7 +124,7 @@ def mount_discard(facts: Facts, _workload: Workload, directory: str) -> Target |
     disks = facts.disks_of(directory)
     if disks and all(disk.queue.get("discard_max_bytes") == "0" for disk in disks):
         return NotApplicable(f"{_names(disks)} cannot discard")
-    if not facts.files.exists(_TRIM_TIMER):
+    if facts.files.link(_TRIM_TIMER) is None:
         return NotApplicable("stays as it is until fstrim.timer trims instead: systemctl enable --now fstrim.timer")
     return Target("nodiscard", f"nodiscard on {mount.mount_point}, which fstrim.timer trims once a week")
 

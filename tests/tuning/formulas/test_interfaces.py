@@ -120,7 +120,7 @@ def test_only_interfaces_with_hardware_that_are_not_down_are_asked(tmp_path: Pat
 def test_a_host_without_interfaces_has_no_targets_and_nothing_fails(tmp_path: Path) -> None:
     facts = _facts(tmp_path)
     for scope in ("interface", "receive queue", "transmit queue", "interrupt", "frequency policy", "disk"):
-        assert targets_of(scope, facts, WORKLOAD) == ()  # type: ignore[arg-type]
+        assert targets_of(scope, facts, WORKLOAD) == ()
     for formula in (
         interfaces.receive_steering,
         interfaces.flows_of_queue,

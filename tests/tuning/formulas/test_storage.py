@@ -113,7 +113,7 @@ def test_discarding_stays_until_something_else_trims(tmp_path: Path) -> None:
     assert "systemctl enable --now fstrim.timer" in _reason(storage.mount_discard, facts)
     timer = tmp_path / "etc/systemd/system/timers.target.wants/fstrim.timer"
     timer.parent.mkdir(parents=True)
-    timer.write_text("", encoding="utf-8")
+    timer.symlink_to("/usr/lib/systemd/system/fstrim.timer")
     assert _value(storage.mount_discard, facts) == "nodiscard"
     cannot = _facts(tmp_path, "rw,discard", disks=(_disk("sda", "8:0", discard_max_bytes="0"),))
     assert _reason(storage.mount_discard, cannot) == "sda cannot discard"
