@@ -6,7 +6,7 @@ import dataclasses
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from tests.tuning.host_tree import make_host, sysctl_path, write
 from tuning import engine
 from tuning.errors import PartlyChangedError, TuningError
 from tuning.journal import APPLIED, FOLDER, SESSION, Owner
-from tuning.runner import CapturedTreeRunner
+from tuning.runner import CapturedTreeRunner, Completed
 from tuning.steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, Step, SwapOffStep
 
 SWAPPINESS = sysctl_path("vm.swappiness")
@@ -161,6 +161,46 @@ def test_killed_while_a_failed_apply_is_taken_back(tmp_path: Path, half_way: boo
         assert whole_tree(root) == before
 
 
+@pytest.mark.parametrize("half_way", [False, True])
+def test_killed_at_any_operation_of_a_second_apply(tmp_path: Path, half_way: bool) -> None:
+    original = host(tmp_path / "original")
+    before = whole_tree(original)
+    _apply_everything(FakeKernel(original))
+    text = str(sysctl_file.after)
+    second = Plan(
+        (
+            dataclasses.replace(swappiness, before="1", after="5"),
+            dataclasses.replace(dirty, before="1000000000", after="2000000000", twin_before="0"),
+            FileStep(SYSCTL_FILE, text, text.replace("1", "5")),
+            RemountStep("/data", ("rw", "noatime"), ("rw", "noatime", "nodiratime")),
+        )
+    )
+
+    def apply_second(kernel: FakeKernel) -> None:
+        engine.apply(kernel, FakeRunner(kernel), second, OWNER)
+
+    for root, _ in killed_at_every_operation(tmp_path, original, half_way, apply_second):
+        back = roll_back(FakeKernel(root))
+        assert (back.kept, back.problems) == ((), ())
+        assert whole_tree(root) == before
+
+
+def test_a_command_that_a_killed_apply_did_not_come_to_is_run_by_the_next(root: Path) -> None:
+    kernel = FakeKernel(root)
+    with pytest.raises(KilledError):
+        apply(kernel, drop_in, reload, runner=DyingRunner(kernel))
+    assert "ended after 1 of 2 changes" in engine.interrupted(FakeKernel(root))
+    kernel = FakeKernel(root)
+    assert apply(kernel).done == (reload.describe(),), "the drop-in is in place, so that a new plan has no steps"
+    assert engine.interrupted(kernel) == ""
+
+
+class DyingRunner(FakeRunner):
+    def run(self, argv: Sequence[str]) -> Completed:
+        self.kernel.dead = True
+        raise KilledError
+
+
 def _apply_everything(kernel: FakeKernel) -> None:
     engine.apply(kernel, FakeRunner(kernel), EVERYTHING, OWNER)
 
@@ -234,6 +274,20 @@ def test_a_value_below_two_pages_is_noticed(root: Path) -> None:
     assert whole_tree(root) == before
 
 
+def test_a_value_that_the_kernel_makes_another_of_is_put_back(root: Path) -> None:
+    before = whole_tree(root)
+
+    class Clamping(FakeKernel):
+        def write_setting(self, path: str, text: str) -> None:
+            super().write_setting(path, str(min(int(text), 100)))
+
+    with pytest.raises(
+        TuningError, match=r"^vm\.swappiness: the write of '200' had no effect, it reads '100'; everythin"
+    ):
+        apply(Clamping(root), dataclasses.replace(swappiness, after="200"))
+    assert whole_tree(root) == before
+
+
 def test_a_device_that_goes_while_it_is_tuned(root: Path) -> None:
     write(root, "/sys/block/sda/queue/nr_requests", "64\n")
     kernel = FakeKernel(root)
@@ -299,11 +353,25 @@ def test_what_cannot_be_put_back_is_told_with_the_way_back(root: Path) -> None:
     assert whole_tree(root) == before
 
 
+def test_what_somebody_else_changes_while_it_fails_stays(root: Path) -> None:
+    kernel = FakeKernel(root)
+
+    class Meddled(FakeRunner):
+        def run(self, argv: Sequence[str]) -> Completed:
+            kernel.write_setting(SWAPPINESS, "33")
+            return Completed(1, "", "no")
+
+    with pytest.raises(TuningError, match="everything was put back"):
+        apply(kernel, dirty, swappiness, remount, runner=Meddled(kernel))
+    assert kernel.read(SWAPPINESS).text == "33"
+    assert kernel.read(DIRTY_RATIO).text == "20"
+
+
 def test_an_interrupt_takes_everything_back(root: Path) -> None:
     before, kernel = whole_tree(root), FakeKernel(root)
 
     class Interrupted(FakeRunner):
-        def run(self, argv: object) -> object:  # type: ignore[override]
+        def run(self, argv: Sequence[str]) -> Completed:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,209 @@
+"""Round trips on this very machine, seen with other programs' eyes: sysctl, swapon, findmnt, prlimit.
+
+The journal lies in the test's folder, so that a host that is tuned stays as it is. These tests need root; without it
+they fail, as a round trip that nobody made proves nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tuning import engine
+from tuning.errors import TuningError
+from tuning.facts import collect
+from tuning.hostfiles import HostFiles
+from tuning.journal import APPLIED, Owner
+from tuning.resources import Resources
+from tuning.runner import SystemRunner
+from tuning.steps import Plan, RemountStep, Resource, SettingStep, Step, SwapOffStep
+
+SYSCTLS = ("vm.stat_interval", "vm.dirty_background_bytes", "net.ipv4.tcp_rmem", "fs.nr_open")
+
+
+class RealHost(HostFiles):
+    """This machine, with /etc and the journals' folder elsewhere."""
+
+    def __init__(self, elsewhere: Path) -> None:
+        super().__init__()
+        self.elsewhere = elsewhere
+
+    def locate(self, path: str) -> Path:
+        return self.elsewhere / path.lstrip("/") if path.startswith(("/etc", "/var")) else super().locate(path)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[RealHost]:
+    """Whatever a test does to this machine's settings, they are as they were after it."""
+    assert os.geteuid() == 0, "a round trip writes to this machine's settings: run the tests as root"
+    (tmp_path / "var/lib").mkdir(parents=True)
+    before = [seen(key) for key in (*SYSCTLS, "vm.dirty_background_ratio")]
+    yield RealHost(tmp_path)
+    after = [seen(key) for key in (*SYSCTLS, "vm.dirty_background_ratio")]
+    for key, text in zip((*SYSCTLS, "vm.dirty_background_ratio"), before, strict=True):
+        if seen(key) != text and text != "0":
+            run("sysctl", "-q", "-w", f"{key}={text}")
+    assert after == before
+    assert list((tmp_path / "var/lib").iterdir()) == []
+
+
+def run(*argv: str) -> str:
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+def seen(key: str) -> str:
+    """As sysctl(8) shows it."""
+    return " ".join(run("sysctl", "-n", key).split())
+
+
+def path_of(key: str) -> str:
+    return "/proc/sys/" + key.replace(".", "/")
+
+
+def setting(key: str, after: str, twin: str = "") -> SettingStep:
+    return SettingStep(
+        key, "", path_of(key), seen(key), after, path_of(twin) if twin else None, seen(twin) if twin else None
+    )
+
+
+def apply(host: RealHost, *steps: Step) -> None:
+    engine.apply(host, SystemRunner(), Plan(steps), Owner.this_process(host, "round trip"))
+
+
+def roll_back(host: RealHost) -> None:
+    back = engine.rollback(host, SystemRunner())
+    assert (back.kept, back.problems) == ((), ())
+
+
+def test_sysctls_of_every_kind_there_and_back(host: RealHost) -> None:
+    rmem = seen("net.ipv4.tcp_rmem").split()
+    more = f"{rmem[0]} {rmem[1]} {int(rmem[2]) + 4096}"
+    pair = setting("vm.dirty_background_bytes", "268435456", "vm.dirty_background_ratio")
+    before = seen("vm.dirty_background_bytes"), seen("vm.dirty_background_ratio")
+    apply(host, setting("vm.stat_interval", "3"), pair, setting("net.ipv4.tcp_rmem", more))
+    assert seen("vm.stat_interval") == "3"
+    assert seen("net.ipv4.tcp_rmem") == more
+    assert (seen("vm.dirty_background_bytes"), seen("vm.dirty_background_ratio")) == ("268435456", "0")
+    assert [held.standing for held in engine.status(host).held] == ["in_force"] * 3
+    roll_back(host)
+    assert seen("net.ipv4.tcp_rmem").split() == rmem
+    assert (seen("vm.dirty_background_bytes"), seen("vm.dirty_background_ratio")) == before
+
+
+def test_a_value_that_this_kernel_does_not_take(host: RealHost) -> None:
+    with pytest.raises(TuningError, match=r"^vm\.dirty_background_bytes: .*; everything was put back as it was$"):
+        apply(
+            host,
+            setting("vm.stat_interval", "3"),
+            setting("vm.dirty_background_bytes", "none", "vm.dirty_background_ratio"),
+        )
+
+
+def test_a_ceiling_that_processes_meet(host: RealHost) -> None:
+    """A limit above the old ceiling is granted while the new one is in force; nowhere without CAP_SYS_RESOURCE."""
+    more = str(int(seen("fs.nr_open")) + 4096)
+
+    def granted() -> bool:
+        return (
+            subprocess.run(("prlimit", f"--nofile={more}:{more}", "true"), check=False, capture_output=True).returncode
+            == 0
+        )
+
+    assert not granted()
+    apply(host, setting("fs.nr_open", more))
+    assert seen("fs.nr_open") == more
+    assert granted() == bool(collect().can_raise_limits)
+    roll_back(host)
+    assert not granted()
+
+
+def test_a_process_that_is_killed_half_way(host: RealHost) -> None:
+    """A real SIGKILL, right after the kernel took the first value."""
+    script = f"""
+import os, signal
+from pathlib import Path
+from tests.tuning.test_real_host import RealHost, apply, setting
+host = RealHost(Path({str(host.elsewhere)!r}))
+write = host.write_setting
+def write_and_die(path, text):
+    write(path, text)
+    os.kill(os.getpid(), signal.SIGKILL)
+host.write_setting = write_and_die
+apply(host, setting("vm.stat_interval", "3"), setting("fs.nr_open", str({seen("fs.nr_open")} + 4096)))
+"""
+    top = Path(__file__).parents[2]
+    killed = subprocess.run((sys.executable, "-c", script), check=False, capture_output=True, text=True, cwd=top)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert seen("vm.stat_interval") == "3"
+    assert "ended after 0 of 2 changes" in engine.interrupted(host)
+    roll_back(host)
+
+
+def test_swap_goes_and_comes_back(host: RealHost, tmp_path: Path) -> None:
+    swap_file = str(tmp_path / "swap file")
+    run("dd", "if=/dev/zero", f"of={swap_file}", "bs=1M", "count=8", "status=none")
+    (tmp_path / "swap file").chmod(0o600)
+    run("mkswap", swap_file)
+    run("swapon", "-p", "3", swap_file)
+    try:
+        apply(host, SwapOffStep(swap_file, "file", 3))
+        assert swap_file not in run("swapon", "--show=NAME", "--noheadings")
+        roll_back(host)
+        assert f"{swap_file} 3" in run("swapon", "--show=NAME,PRIO", "--noheadings", "--raw").replace("\\x20", " ")
+    finally:
+        subprocess.run(("swapoff", swap_file), check=False, capture_output=True)
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[str]:
+    """A small ext4 of the test's own, mounted with options that a careless remount would lose."""
+    image, place = tmp_path / "ext4.img", tmp_path / "mount point"
+    place.mkdir()
+    with image.open("wb") as file:
+        file.truncate(32 * 2**20)
+    run("mkfs.ext4", "-q", str(image))
+    run("mount", "-o", "loop,nosuid,nodev,relatime", str(image), str(place))
+    try:
+        yield str(place)
+    finally:
+        run("umount", str(place))
+
+
+def options_of(mount_point: str) -> set[str]:
+    return set(run("findmnt", "-n", "-o", "OPTIONS", mount_point).strip().split(","))
+
+
+def test_a_mount_is_made_another_and_comes_back(host: RealHost, mounted: str) -> None:
+    before = options_of(mounted)
+    assert {"nosuid", "nodev", "relatime"} <= before
+    state = Resources(host, SystemRunner()).read(Resource("mount", (mounted,)))
+    assert state is not None
+    options = state["options"].split(",")
+    wanted = [*("noatime" if option == "relatime" else option for option in options), "commit=30"]
+    apply(host, RemountStep(mounted, tuple(options), tuple(wanted)))
+    assert options_of(mounted) == before - {"relatime"} | {"noatime", "commit=30"}
+    roll_back(host)
+    assert options_of(mounted) == before
+
+
+def test_an_option_that_a_remount_cannot_change(host: RealHost, mounted: str) -> None:
+    before = options_of(mounted)
+    options = Resources(host, SystemRunner()).read(Resource("mount", (mounted,)))
+    assert options is not None
+    present = tuple(options["options"].split(","))
+    with pytest.raises(TuningError, match=r"`mount -o remount,.*` failed: .*; everything was put back as it was$"):
+        apply(host, setting("vm.stat_interval", "3"), RemountStep(mounted, present, (*present, "data=journal")))
+    assert options_of(mounted) == before
+
+
+def test_nothing_is_left_of_the_journal(host: RealHost) -> None:
+    apply(host, setting("vm.stat_interval", "3"))
+    assert host.exists(APPLIED)
+    roll_back(host)
+    assert not host.exists(APPLIED)
