@@ -156,7 +156,9 @@ def make_big_host(root: Path, *, disks: int = 200, queues: int = 64, cpus: int =
 
 def add_interface(root: Path, name: str, *, queues: int = 1, cpus: int = 8, speed: str = "25000") -> None:
     """A physical network interface that is up, with an interrupt per queue, from number 100 on."""
-    base, mask = f"/sys/class/net/{name}", "0" * max(1, cpus // 4)
+    base = f"/sys/class/net/{name}"
+    # As the kernel writes masks: groups of 32 CPUs, or as many digits as fewer CPUs need.
+    mask = ",".join(["0" * 8] * (cpus // 32)) if cpus > 32 else "0" * max(1, cpus // 4)
     for file, text in {"mtu": "1500", "speed": speed, "operstate": "up", "device/numa_node": "0"}.items():
         write(root, f"{base}/{file}", f"{text}\n")
     (root / f"sys/class/net/{name}/device/driver").symlink_to("../../../../bus/pci/drivers/ice")

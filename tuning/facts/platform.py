@@ -33,6 +33,12 @@ _CONTAINER_GROUPS: Final = (
     ("lxc", "lxc"),
     ("/machine.slice/", "systemd-nspawn"),
 )
+# The clock that a hypervisor offers names it where the firmware's tables do not.
+_HYPERVISOR_CLOCKS: Final = (
+    ("kvm-clock", "KVM"),
+    ("hyperv_clocksource_tsc_page", "Hyper-V"),
+    ("xen", "Xen"),
+)
 
 
 def parse_kernel_version(release: str) -> tuple[int, int] | None:
@@ -127,7 +133,9 @@ def read_virtual_machine(reader: Reader) -> str | None:
         return None
     vendor = reader.optional("/sys/class/dmi/id/sys_vendor")
     product = reader.optional("/sys/class/dmi/id/product_name")
-    return " ".join(word for word in (vendor, product) if word) or "unidentified"
+    clocks = (reader.optional("/sys/devices/system/clocksource/clocksource0/available_clocksource") or "").split()
+    of_clock = next((name for clock, name in _HYPERVISOR_CLOCKS if clock in clocks), "")
+    return " ".join(word for word in (vendor, product) if word) or of_clock or "unidentified"
 
 
 def read_systemd(reader: Reader) -> Systemd:

@@ -95,3 +95,11 @@ def test_capabilities_are_bits(tmp_path: Path) -> None:
     facts = collect(make_host(tmp_path, capabilities="000001fffeffffff"))
     assert facts.can_raise_limits is False
     assert facts.effective_capabilities == 0x1FFFEFFFFFF
+
+
+def test_a_hypervisor_without_firmware_tables_is_named_by_its_clock(tmp_path: Path) -> None:
+    make_host(tmp_path)
+    write(tmp_path, "/proc/cpuinfo", "flags : fpu hypervisor tsc\n")
+    assert collect(tmp_path).virtual_machine == "unidentified"
+    write(tmp_path, "/sys/devices/system/clocksource/clocksource0/available_clocksource", "tsc kvm-clock\n")
+    assert collect(tmp_path).virtual_machine == "KVM"
