@@ -11,7 +11,7 @@ from . import probes
 from .check import KnobReport, evaluate
 from .facts import Facts
 from .model import Knob, NotApplicable
-from .persistence import limits_d, tmpfiles, tuned, udev
+from .persistence import limits_d, systemd, tmpfiles, tuned, udev
 from .persistence.precedence import Boot, simulate_boot
 from .planning.judging import Judge
 from .planning.mounts import FSTAB_SOURCE, kept_options, needs_word
@@ -95,8 +95,8 @@ def _row(judge: Judge, report: KnobReport, boot: Boot, stale_units: frozenset[st
     if report.mechanism == "login":
         return _login_row(judge, report)
     if report.state == "differs":
-        note = report.obstacle or ""
-        return _effect(report, "failed", Seen(report.current_text, judge.path), _outlook(judge, boot), note=note)
+        by = _unit_file(judge) if report.mechanism == "unit" else judge.path
+        return _effect(report, "failed", Seen(report.current_text, by), _outlook(judge, boot), note=report.obstacle)
     if report.mechanism == "unit":
         return _unit_row(judge, report, stale_units)
     return _setting_row(judge, report, boot)
@@ -119,15 +119,17 @@ def _setting_row(judge: Judge, report: KnobReport, boot: Boot) -> Effect:
 def _unit_row(judge: Judge, report: KnobReport, stale_units: frozenset[str]) -> Effect:
     """What the processes of the unit have; it may be started before the file that says so."""
     unit = judge.facts.unit(report.target)
+    written = judge.knob.unit_property in unit.settings
     found = [probes.of_instance(judge.facts, judge.knob.unit_property, instance) for instance in unit.instances]
-    ours = f"{report.current_text} by {', '.join(unit.drop_ins[-1:]) or unit.path or 'default'}"
-    outlook = _Outlook(True, ours)
+    outlook = _Outlook(True, f"{report.current_text} by {_unit_file(judge) if written else 'default'}")
     if report.target in stale_units:
         note = "systemd has not read its files again: systemctl daemon-reload"
         return _effect(report, "pending", _joined(found), outlook, note=note)
     seen = [item for item in found if item is not None and item.value is not None]
     if not unit.instances:
-        return _effect(report, "pending", Seen("not running"), outlook, note="takes effect when the unit is started")
+        state: State = "pending" if written else "not_applicable"
+        note = "takes effect when the unit is started" if written else "systemd's default is as good"
+        return _effect(report, state, Seen("not running"), outlook, note=note)
     if not seen:
         return _effect(report, "unknown", _joined(found), outlook, note="the running unit does not show it")
     late = [item for item in seen if item.value is not None and not judge.value(item.value)]
@@ -138,6 +140,17 @@ def _unit_row(judge: Judge, report: KnobReport, stale_units: frozenset[str]) -> 
         return _effect(report, "pending", _joined(late), outlook, note=note)
     note = "its file is older than the process, and yet not in effect"
     return _effect(report, "failed", _joined(late), outlook, note=note)
+
+
+def _unit_file(judge: Judge) -> str:
+    """The last file that says something of the unit's property; the unit's own where none does."""
+    unit = judge.facts.unit(judge.target)
+    for path in reversed(unit.drop_ins):
+        if judge.knob.unit_property in systemd.parse_drop_in(judge.facts.files.read(path).text or "").get(
+            "Service", {}
+        ):
+            return path
+    return unit.path or ""
 
 
 def _login_row(judge: Judge, report: KnobReport) -> Effect:
@@ -153,7 +166,7 @@ def _login_row(judge: Judge, report: KnobReport) -> Effect:
         return _effect(report, "effective", seen, _Outlook(None, text))
     if good:
         return _effect(report, "pending", seen, _Outlook(True, text), note="takes effect at the next login")
-    return _effect(report, "failed", seen, _Outlook(None, text))
+    return _effect(report, "failed", seen, _Outlook(None, text), note=report.obstacle)
 
 
 def _outlook(judge: Judge, boot: Boot) -> _Outlook:

@@ -13,7 +13,7 @@ from .check import KnobReport
 from .facts import Facts
 from .facts.units import Instance
 from .model import Value
-from .quantities import format_bytes
+from .quantities import format_bytes, format_value
 from .workload import Workload
 
 _PAGE_BYTES: Final = 4096
@@ -134,7 +134,7 @@ def _read_ahead(facts: Facts, _workload: Workload, report: KnobReport) -> Seen |
         return None
     by = f"/sys/class/bdi/{device.device_number}/read_ahead_kb"
     fault = "" if text == str(report.current) else f"the page cache reads {text} KiB ahead"
-    return Seen(f"{text} KiB", by, fault=fault)
+    return Seen(format_value(int(text), "KiB") if text.isdecimal() else text, by, fault=fault)
 
 
 def _interrupt(facts: Facts, _workload: Workload, report: KnobReport) -> Seen | None:

@@ -8,13 +8,12 @@ from typing import Final
 
 from ..check import sysctl_path
 from ..errors import TuningError
+from ..formulas.limits import SYSTEMD_NOFILE_HARD
 from ..model import Value
 from ..persistence import limits_d, systemd
 from ..steps import SettingStep
 from .draft import Chosen, Draft
 
-# systemd's own default hard limit since version 240; a lower one would take something away.
-_SYSTEMD_NOFILE_HARD: Final = 524_288
 _NOFILE: Final = "LimitNOFILE"
 _UNLIMITED: Final = ("infinity", "unlimited", "-1")
 
@@ -86,7 +85,7 @@ def _unit_value(draft: Draft, item: Chosen, name: str, present: str | None) -> s
     match = re.fullmatch(r"(\d+)(?::(\d+))?", present or "")
     soft, hard = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     soft = max(soft, int(recommended))
-    hard = max(soft, hard, _SYSTEMD_NOFILE_HARD)
+    hard = max(soft, hard, SYSTEMD_NOFILE_HARD)
     return f"{min(soft, ceiling)}:{min(hard, ceiling)}"
 
 
@@ -119,7 +118,7 @@ def _login_limits(draft: Draft, item: Chosen, name: str, present: limits_d.Limit
     soft = max(before[0], value)
     # A login's present hard limit may be higher than ours: writing less would take it away.
     present_hard = draft.facts.nofile_hard or 0 if name == "nofile" else 0
-    hard = max(soft, before[1], present_hard, _SYSTEMD_NOFILE_HARD if name == "nofile" else 0)
+    hard = max(soft, before[1], present_hard, SYSTEMD_NOFILE_HARD if name == "nofile" else 0)
     if ceiling is not None:
         soft, hard = min(soft, ceiling), min(hard, ceiling)
     return limits_d.Limits(str(soft), str(hard))
