@@ -162,10 +162,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         reason="Page cache is charged to the unit that wrote it: a limit sized for the process starves the log.",
         detail="No limit is best on a host of the broker's own, and is systemd's default. Where one was set, it has to "
         "hold the process and the window of the log that consumers read from memory.",
-        authorities=(
-            Authority("systemd default", "infinity", sources.SYSTEMD_RESOURCES),
-            Authority("kernel documentation", "the main control of memory use", sources.KERNEL_CGROUP),
-        ),
+        authorities=(Authority("systemd default", "infinity", sources.SYSTEMD_RESOURCES),),
         sources=(sources.KERNEL_CGROUP, sources.SYSTEMD_RESOURCES),
         risk="medium",
         risk_text="Programs beside the broker get less memory.",

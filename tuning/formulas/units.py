@@ -41,7 +41,7 @@ def of_unit(formula: Formula) -> Formula:
 
 
 def memory_for_broker(facts: Facts, workload: Workload, _target: str) -> Target | NotApplicable:
-    """memory of the broker's process + write rate × lag window, but no more than the host has"""
+    """the broker's process + write rate × lag window, but no more than the host has; no limit is as good"""
     if facts.cgroup_version == "v1":
         return NotApplicable("control groups of version 1 are not managed by these settings")
     process, process_text = broker_memory(workload)
@@ -93,7 +93,7 @@ def numa_policy(facts: Facts, _workload: Workload, _target: str) -> Target | Not
 
 
 def memlock(_facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
-    """infinity for a broker that locks memory or registers buffers with io_uring, which neither broker here does"""
+    """what the broker locks: nothing for either broker here, infinity for one that uses mlock or io_uring buffers"""
     return NotApplicable("the broker locks no memory and registers no buffers with io_uring")
 
 
