@@ -1,34 +1,72 @@
 #!/usr/bin/python
-"""Ansible's face of tuning/: arguments in, plan made or applied on the host, diff and reports out."""
+"""Ansible's face of tuning/: arguments in, plan made or carried out on the host, diff and reports out."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.tuning.change import Plan, apply_plan, changeable_knobs, make_plan
+from ansible.module_utils.tuning import engine
+from ansible.module_utils.tuning.catalogue import find_knob, select_knobs
 from ansible.module_utils.tuning.errors import TuningError
 from ansible.module_utils.tuning.facts import collect
-from ansible.module_utils.tuning.record import DEFAULT_PATH, Record
+from ansible.module_utils.tuning.facts.captured import is_captured
+from ansible.module_utils.tuning.journal import SESSION
+from ansible.module_utils.tuning.planning import PlanOptions, make_plan
+from ansible.module_utils.tuning.profiles import find_profile, knobs_of
+from ansible.module_utils.tuning.runner import runner_for
+from ansible.module_utils.tuning.steps import (
+    CommandStep,
+    FileStep,
+    Plan,
+    RemountStep,
+    SettingStep,
+    State,
+    Step,
+    SwapOffStep,
+    setting_name,
+)
 from ansible.module_utils.tuning.workload import parse_workload
 
 DOCUMENTATION = r"""
 module: highwater_tune
-short_description: Set kernel settings and file limits as the tuning catalogue recommends
+short_description: Make a host as the tuning catalogue recommends, or as it was before
 description:
   - Computes every value on the host, from its memory, its disks and the workload it is to carry.
   - A value that is good already stays, and a higher ceiling is never lowered.
-  - Records what was there before the first change, writes, reads back, and fails on a write that had no effect.
-  - Keeps kernel settings in C(/etc/sysctl.d/90-highwater.conf), file limits in systemd drop-ins and in limits.d.
+  - Everything that is changed is in a journal first, which is durable. Then it is written and read back. When a change
+    fails, those before it are taken back.
+  - Keeps what it sets over a reboot, in files of its own in sysctl.d, udev, tmpfiles.d, systemd drop-ins and limits.d,
+    and in single lines of fstab.
+  - With O(state=absent) puts back what was there before, except for what somebody else changed since.
 options:
-  knobs:
-    description: Ids of the knobs to set, as C(highwater tune check) names them; C(all) is every one that can be set.
+  state:
+    description: V(present) makes the host as O(profile) has it; V(absent) takes back all that was changed.
+    type: str
+    choices: [present, absent]
+    default: present
+  profile:
+    description: What is wanted, as C(highwater tune profiles) lists it.
+    type: str
+    default: recommended
+  only:
+    description: >-
+      Ids of the knobs to set, as C(highwater tune list) names them; empty for all of the profile. One that is named
+      here and cannot be set fails the host; of the others that is a warning.
     type: list
     elements: str
-    default: [all]
-  skip_knobs:
+    default: []
+  skip:
     description: Ids of knobs to leave alone.
+    type: list
+    elements: str
+    default: []
+  accept_risk:
+    description: Ids of knobs that trade durability or safety away, and are wanted all the same.
     type: list
     elements: str
     default: []
@@ -37,19 +75,23 @@ options:
     type: dict
     default: {}
   units:
-    description: Service units that get the file limit by a drop-in.
+    description: Service units of the broker, which get limits and weights by a drop-in.
     type: list
     elements: str
     default: []
   login_domains:
-    description: Users, @groups or C(*) that get the file limit at login.
+    description: Users, @groups or C(*) that get limits at login.
     type: list
     elements: str
     default: []
-  record:
-    description: File that keeps the values from before the first change.
-    type: path
-    default: /var/lib/highwater/tuning-record.json
+  keep_swap:
+    description: Leave swap on, and keep the units out of it instead.
+    type: bool
+    default: false
+  force:
+    description: With O(state=absent), put back also what somebody else changed since.
+    type: bool
+    default: false
   root:
     description: Top of the tree to tune; anything but C(/) is a fake host.
     type: path
@@ -70,83 +112,172 @@ EXAMPLES = r"""
       data_dirs: [/data/ssd1, /data/ssd2]
       disk_write_rate: 450MB/s
     units: [highwater-broker@.service]
+
+- name: Only what a power cut may cost
+  highwater_tune:
+    profile: durable
+    only: [vm.dirty_bytes, vm.dirty_background_bytes]
+
+- name: Put everything back
+  highwater_tune:
+    state: absent
 """
 
 RETURN = r"""
 changes:
-  description: One line per changed setting and file.
+  description: One line per change.
+  returned: always
+  type: list
+  elements: str
+pending:
+  description: What takes effect only when a unit is restarted, somebody logs in or the host is booted.
   returned: always
   type: list
   elements: str
 knobs:
-  description: The reports of C(highwater tune check --json) for the chosen knobs, from before the change.
+  description: How each chosen knob stood before the change, with state, current and recommended value and notes.
   returned: always
   type: list
   elements: dict
-systemd_reload_needed:
-  description: Whether a drop-in changed, so that systemd has to read its files again.
+kept:
+  description: With O(state=absent), what somebody else changed since and was left alone.
   returned: always
-  type: bool
+  type: list
+  elements: str
 """
+
+_OF_A_REPORT = ("id", "target", "state", "current", "recommended", "note", "binding", "overridden_by", "ask")
 
 
 def main() -> None:
-    strings = {"type": "list", "elements": "str"}
+    strings = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={
-            "knobs": {**strings, "default": ["all"]},
-            "skip_knobs": {**strings, "default": []},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "profile": {"type": "str", "default": "recommended"},
+            "only": strings,
+            "skip": strings,
+            "accept_risk": strings,
             "workload": {"type": "dict", "default": {}},
-            "units": {**strings, "default": []},
-            "login_domains": {**strings, "default": []},
-            "record": {"type": "path", "default": DEFAULT_PATH},
+            "units": strings,
+            "login_domains": strings,
+            "keep_swap": {"type": "bool", "default": False},
+            "force": {"type": "bool", "default": False},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
     try:
-        plan = run(module)
+        result = absent(module) if module.params["state"] == "absent" else present(module)
     except TuningError as error:
         module.fail_json(msg=str(error))
-    for warning in plan.warnings:
+    for warning in result.pop("warnings"):
         module.warn(warning)
-    module.exit_json(
-        changed=plan.changes_anything,
-        changes=[
-            *(f"{change.knob.id}: {change.before} -> {change.after}" for change in plan.settings),
-            *(change.path for change in plan.files),
-        ],
-        knobs=[report.as_json() for report in plan.reports],
-        systemd_reload_needed=any("/systemd/" in change.path for change in plan.files),
-        diff=diff(plan),
-    )
+    module.exit_json(**result)
 
 
-def run(module: AnsibleModule) -> Plan:
-    """Plan, and apply the plan unless in check mode."""
+def present(module: AnsibleModule) -> dict[str, Any]:
+    """Plan, and carry the plan out unless in check mode."""
+    root = checked_root(module)
     arguments = module.params
-    root = Path(arguments["root"])
+    knobs = knobs_of(find_profile(arguments["profile"]), select_knobs(arguments["only"] or ["all"], arguments["skip"]))
+    workload = parse_workload(
+        {**arguments["workload"], **({"units": arguments["units"]} if arguments["units"] else {})}
+    )
+    files = collect(root).files
+    runner = runner_for(root)
+    recovered = engine.rollback(files, runner, journals=(SESSION,), dry_run=module.check_mode)
+    unfinished = engine.interrupted(files)
+    options = PlanOptions(
+        named=frozenset(arguments["only"]),
+        accepted=frozenset(find_knob(knob_id).id for knob_id in arguments["accept_risk"]),
+        login_domains=tuple(arguments["login_domains"]),
+        keep_swap=arguments["keep_swap"],
+        originals=engine.originals(files),
+    )
+    plan = make_plan(collect(root), workload, knobs, options)
+    # Below another root there is no system whose mounts, swap and daemons could be told anything.
+    skipped = [step for step in plan.steps if runner.absent and not isinstance(step, SettingStep | FileStep)]
+    plan = dataclasses.replace(plan, steps=tuple(step for step in plan.steps if step not in skipped))
+    if not module.check_mode:
+        engine.apply(files, runner, plan, engine.Owner.this_process(files, "Ansible's highwater_tune"))
+    return {
+        "changed": plan.changes_anything or bool(unfinished) or bool(recovered.restored),
+        "changes": [*(held.describe() for held in recovered.restored), *(step.describe() for step in plan.steps)],
+        "pending": list(plan.pending),
+        "knobs": [{name: getattr(report, name) for name in _OF_A_REPORT} for report in plan.reports],
+        "kept": [],
+        "warnings": [
+            *recovered.problems,
+            *plan.warnings,
+            *(f"{step.describe()}: {runner.absent}" for step in skipped),
+        ],
+        "diff": diff_of_plan(plan),
+    }
+
+
+def absent(module: AnsibleModule) -> dict[str, Any]:
+    """Take back, or in check mode say what would be taken back."""
+    root = checked_root(module)
+    files = collect(root).files
+    done = engine.rollback(files, runner_for(root), force=module.params["force"], dry_run=module.check_mode)
+    if done.problems:
+        raise TuningError(f"{'; '.join(done.problems)}; the journal stays, so that the way back can be tried again")
+    kept = [held.describe() for held in done.kept]
+    return {
+        "changed": bool(done.restored),
+        "changes": [held.describe() for held in done.restored],
+        "pending": [],
+        "knobs": [],
+        "kept": kept,
+        "warnings": [f"left alone: {text}" for text in kept],
+        "diff": diff_of_states((held.step, held.now, held.restored) for held in done.restored),
+    }
+
+
+def checked_root(module: AnsibleModule) -> Path:
+    """Raises TuningError for a root that is no host's, and for one that this user cannot change."""
+    root = Path(module.params["root"])
     if not (root / "proc").is_dir():
         raise TuningError(f"root {root} holds no proc directory")
+    if is_captured(root):
+        raise TuningError(f"root {root} is a capture of another host, to be looked at only")
     if root == Path("/") and os.geteuid() != 0 and not module.check_mode:
         raise TuningError("changing this host needs root; set become: true")
-    knobs = changeable_knobs(arguments["knobs"], arguments["skip_knobs"])
-    workload = parse_workload(arguments["workload"])
-    facts = collect(root)
-    record = Record(facts.files, arguments["record"])
-    plan = make_plan(facts, workload, knobs, arguments["units"], arguments["login_domains"], record)
-    if not module.check_mode:
-        apply_plan(facts.files, plan, record)
-    return plan
+    return root
 
 
-def diff(plan: Plan) -> list[dict[str, str]]:
-    parts = [(change.path, change.before or "", change.after) for change in plan.files]
-    if plan.settings:
-        parts.insert(0, ("running kernel", *plan.settings_as_text()))
-    return [
-        {"before_header": name, "after_header": name, "before": before, "after": after} for name, before, after in parts
-    ]
+def diff_of_plan(plan: Plan) -> list[dict[str, str]]:
+    return diff_of_states((step, *step.states) for step in plan.steps if not isinstance(step, CommandStep))
+
+
+def diff_of_states(changes: Iterable[tuple[Step, State, State]]) -> list[dict[str, str]]:
+    """What runs as one part, a line each, then a part for each file."""
+    running: list[tuple[str, str]] = []
+    parts: list[dict[str, str]] = []
+    for step, before, after in changes:
+        if isinstance(step, FileStep):
+            parts.append(_part(step.path, (before or {}).get("text", ""), (after or {}).get("text", "")))
+        else:
+            running.append((_lines(step, before), _lines(step, after)))
+    if running:
+        parts.insert(0, _part("running system", *("".join(texts) for texts in zip(*running, strict=True))))
+    return parts
+
+
+def _part(name: str, before: str, after: str) -> dict[str, str]:
+    return {"before_header": name, "after_header": name, "before": before, "after": after}
+
+
+def _lines(step: Step, state: State) -> str:
+    values = state or {}
+    if isinstance(step, SettingStep):
+        return "".join(f"{setting_name(path)} = {' '.join(text.split())}\n" for path, text in sorted(values.items()))
+    if isinstance(step, RemountStep):
+        return f"mount {step.mount_point} = {values.get('options', '')}\n"
+    if isinstance(step, SwapOffStep):
+        return f"swap {step.device} in use = {values.get('in_use', 'no')}\n"
+    return ""
 
 
 if __name__ == "__main__":

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
-import termios
-import threading
-import tty
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tuning.host_tree import make_host, read_sysctl, snapshot
+from tests.tuning.host_tree import make_host, read_sysctl, snapshot, write
 
 REPOSITORY = Path(__file__).parents[2]
-RECORD = "var/lib/highwater/tuning-record.json"
+JOURNAL = "var/lib/highwater/tuning/journal.jsonl"
 MANAGED = "etc/sysctl.d/90-highwater.conf"
-DROP_IN = "etc/systemd/system/highwater-broker@.service.d/90-highwater-limits.conf"
+DROP_IN = "etc/systemd/system/highwater-broker@.service.d/90-highwater.conf"
 LIMITS = "etc/security/limits.d/90-highwater.conf"
 
 
-def _run(tmp_path: Path, root: Path, *arguments: str, **variables: Any) -> subprocess.CompletedProcess[str]:
+def _run(
+    tmp_path: Path, root: Path, *arguments: str, playbook: str = "tune.yml", **variables: Any
+) -> subprocess.CompletedProcess[str]:
     settings = {"tuning_root": str(root), "tuning_workload": {"data_dirs": ["/data"]}, **variables}
     environment = {
         **os.environ,
@@ -39,7 +35,7 @@ def _run(tmp_path: Path, root: Path, *arguments: str, **variables: Any) -> subpr
         str(Path(sys.executable).with_name("ansible-playbook")),
         "-i",
         "playbooks/inventories/local",
-        "playbooks/tune.yml",
+        f"playbooks/{playbook}",
         "-e",
         json.dumps({"ansible_become": False, **settings}),
         *arguments,
@@ -54,7 +50,7 @@ def _recap(result: subprocess.CompletedProcess[str]) -> dict[str, int]:
     return {name: int(count) for name, _, count in (word.partition("=") for word in line.split() if "=" in word)}
 
 
-def test_check_change_and_a_second_run_that_changes_nothing(tmp_path: Path) -> None:
+def test_check_change_a_second_run_that_changes_nothing_and_the_way_back(tmp_path: Path) -> None:
     root = make_host(tmp_path / "host")
     before = snapshot(root)
 
@@ -72,12 +68,13 @@ def test_check_change_and_a_second_run_that_changes_nothing(tmp_path: Path) -> N
     assert changed.returncode == 0, changed.stdout + changed.stderr
     assert _recap(changed)["changed"] == 1
     assert _diffs(changed) == _diffs(checked), "what check mode announced is what was done"
+    assert "LimitNOFILE=100000:524288 of highwater-broker@.service: when it is next started" in changed.stdout
     assert read_sysctl(root, "vm.swappiness") == "1"
     assert read_sysctl(root, "vm.dirty_bytes") == str(3052 * 2**20)
     assert "\nvm.swappiness = 1\n" in (root / MANAGED).read_text()
     assert (root / DROP_IN).is_file()
     assert (root / LIMITS).is_file()
-    assert json.loads((root / RECORD).read_text())["settings"]["/proc/sys/vm/swappiness"]["before"] == "60"
+    assert (root / JOURNAL).is_file()
 
     after = snapshot(root)
     again = _run(tmp_path, root, "--diff")
@@ -85,57 +82,93 @@ def test_check_change_and_a_second_run_that_changes_nothing(tmp_path: Path) -> N
     assert _diffs(again) == []
     assert snapshot(root) == after
 
+    (root / "proc/sys/vm/max_map_count").write_text("777777\n")  # somebody's later edit
+    announced = _run(tmp_path, root, "--check", "--diff", playbook="rollback.yml")
+    assert announced.returncode == 0, announced.stdout + announced.stderr
+    assert snapshot(root) == {**after, "proc/sys/vm/max_map_count": "777777\n"}
+    back = _run(tmp_path, root, "--diff", playbook="rollback.yml")
+    assert back.returncode == 0, back.stdout + back.stderr
+    assert _recap(back)["changed"] == 1
+    assert _diffs(back) == _diffs(announced)
+    assert "+vm.swappiness = 60\n" in back.stdout
+    assert "left alone: vm.max_map_count was changed since" in _one_line(back.stdout + back.stderr)
+    forced = _run(tmp_path, root, playbook="rollback.yml", tuning_force=True)
+    assert _recap(forced)["changed"] == 1
+    assert snapshot(root) == before
 
-def test_knobs_can_be_chosen(tmp_path: Path) -> None:
+
+def test_knobs_and_a_profile_can_be_chosen(tmp_path: Path) -> None:
     root = make_host(tmp_path / "host")
-    result = _run(tmp_path, root, tuning_knobs=["vm.swappiness", "unit.limit_nofile"], tuning_login_domains=[])
+    result = _run(
+        tmp_path,
+        root,
+        tuning_profile="durable",
+        tuning_only=["vm.dirty_bytes", "unit.limit_nofile"],
+        tuning_login_domains=[],
+    )
     assert result.returncode == 0, result.stdout + result.stderr
-    assert read_sysctl(root, "vm.swappiness") == "1"
-    assert read_sysctl(root, "vm.max_map_count") == "65530"
-    assert (root / DROP_IN).is_file()
+    assert read_sysctl(root, "vm.dirty_bytes") == str(512 * 2**20)
+    assert read_sysctl(root, "vm.swappiness") == "60"
+    assert (root / DROP_IN).read_text().count("=") == 1
     assert not (root / LIMITS).exists()
 
 
-def test_an_unknown_knob_fails_before_anything_is_changed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        (
+            {"tuning_only": ["vm.swappiness", "vm.max_map_cuont"]},
+            "unknown knob 'vm.max_map_cuont'; did you mean vm.max_map_count?",
+        ),
+        ({"tuning_profile": "duarble"}, "no host profile is called 'duarble'; did you mean durable?"),
+        ({"tuning_units": ["kafka"]}, "'kafka' is not the name of a service unit"),
+        ({"tuning_workload": {"rtt": "3"}}, "rtt: '3' is not a duration"),
+        ({"tuning_only": ["cpu.isolation"]}, "cpu.isolation"),
+    ],
+)
+def test_a_mistake_fails_before_anything_is_changed(tmp_path: Path, variables: dict[str, Any], message: str) -> None:
     root = make_host(tmp_path / "host")
     before = snapshot(root)
-    result = _run(tmp_path, root, tuning_knobs=["vm.swappiness", "vm.max_map_cuont"])
+    result = _run(tmp_path, root, **variables)
     assert result.returncode == 2
-    assert "unknown knob 'vm.max_map_cuont'; did you mean vm.max_map_count?" in _one_line(result.stdout)
+    assert message in _one_line(result.stdout)
     assert "Traceback" not in result.stdout + result.stderr
     assert snapshot(root) == before
 
 
-def test_a_container_that_cannot_be_tuned_fails_with_every_reason(tmp_path: Path) -> None:
+def test_a_container_that_cannot_be_tuned_says_why_and_fails_for_what_is_named(tmp_path: Path) -> None:
     root = make_host(tmp_path / "host", read_only_proc_sys=True, pid_namespace="pid:[4026532281]")
     before = snapshot(root)
-    result = _run(tmp_path, root)
+    keys = ["vm.swappiness", "vm.dirty_bytes", "vm.max_map_count"]
+    result = _run(tmp_path, root, tuning_only=keys)
     assert result.returncode == 2
     message = _one_line(result.stdout)
-    for key in ("vm.swappiness", "vm.dirty_bytes", "vm.max_map_count"):
+    for key in keys:
         assert f"{key} cannot be changed here: /proc/sys is mounted read-only in this container" in message
     assert snapshot(root) == before
+    looked = _run(tmp_path, root, "--check")
+    assert looked.returncode == 0
+    assert "left as it is: vm.swappiness cannot be changed here" in _one_line(looked.stdout + looked.stderr)
 
 
-def test_a_write_that_has_no_effect_is_a_failure(tmp_path: Path) -> None:
+@pytest.mark.parametrize("playbook", ["tune.yml", "rollback.yml"])
+def test_a_damaged_journal_stops_everything(tmp_path: Path, playbook: str) -> None:
     root = make_host(tmp_path / "host")
-    with _file_that_always_reads("60") as device:
-        setting = root / "proc/sys/vm/swappiness"
-        setting.unlink()
-        setting.symlink_to(device)
-        result = _run(tmp_path, root, tuning_knobs=["vm.swappiness"])
+    write(root, f"/{JOURNAL}", "not a journal\nat all\n")
+    before = snapshot(root)
+    result = _run(tmp_path, root, playbook=playbook)
     assert result.returncode == 2
-    assert "vm.swappiness: the write of '1' had no effect, it reads '60'" in _one_line(result.stdout)
-    assert json.loads((root / RECORD).read_text())["settings"]["/proc/sys/vm/swappiness"]["before"] == "60"
-    assert not (root / MANAGED).exists(), "a value that does not take must not be kept for the next boot"
+    assert "journal.jsonl" in _one_line(result.stdout)
+    assert "Traceback" not in result.stdout + result.stderr
+    assert snapshot(root) == before
 
 
 def test_a_later_file_is_warned_about(tmp_path: Path) -> None:
     root = make_host(tmp_path / "host")
     (root / "etc/sysctl.d/99-site.conf").write_text("vm.swappiness = 10\n")
-    result = _run(tmp_path, root, "--check", tuning_knobs=["vm.swappiness"])
+    result = _run(tmp_path, root, "--check", tuning_only=["vm.swappiness"])
     assert result.returncode == 0
-    assert "/etc/sysctl.d/99-site.conf sets vm.swappiness = 10" in _one_line(result.stdout + result.stderr)
+    assert "/etc/sysctl.d/99-site.conf:1 sets vm.swappiness = 10" in _one_line(result.stdout + result.stderr)
 
 
 @pytest.mark.parametrize("tool", [("ansible-lint", "--offline"), ("yamllint", "--strict", ".")])
@@ -156,33 +189,3 @@ def _diffs(result: subprocess.CompletedProcess[str]) -> list[str]:
 def _one_line(text: str) -> str:
     """Ansible wraps warnings at the width of a terminal and prints messages escaped."""
     return " ".join(text.replace("\\'", "'").split())
-
-
-@contextmanager
-def _file_that_always_reads(text: str) -> Iterator[str]:
-    """A device that takes every write and reads the same ever after, as a kernel that ignores a value does."""
-    master, slave = os.openpty()
-    stop_reader, stop_writer = os.pipe()
-    tty.setraw(master)
-    attributes = termios.tcgetattr(slave)
-    attributes[tty.LFLAG] |= termios.ICANON  # lines and end-of-file, without echo
-    termios.tcsetattr(slave, termios.TCSANOW, attributes)
-    # Each reader takes one line and one end-of-file (Ctrl-D).
-    os.write(master, f"{text}\n\x04".encode() * 50)
-    drain = threading.Thread(target=_drain, args=(master, stop_reader))
-    drain.start()
-    try:
-        yield os.ttyname(slave)
-    finally:
-        os.write(stop_writer, b"x")
-        drain.join()
-        for descriptor in (master, slave, stop_reader, stop_writer):
-            os.close(descriptor)
-
-
-def _drain(master: int, stop: int) -> None:
-    while True:
-        ready, _, _ = select.select([master, stop], [], [])
-        if stop in ready:
-            return
-        os.read(master, 4096)
