@@ -65,7 +65,7 @@ def describe_environment(
 ) -> Environment:
     """`storage_paths` are where the systems under test keep their logs: mount and disk knobs are judged there."""
     workload = Workload(data_dirs=tuple(sorted({str(path.resolve()) for path in storage_paths})))
-    tuning_fingerprint, tuning_settings = fingerprint(facts)
+    tuning_fingerprint, tuning_settings = fingerprint(facts, workload.data_dirs)
     return Environment(
         facts={
             **facts.as_json(),

@@ -81,7 +81,7 @@ def prove(
         from bench.prove import proving
         from tuning.errors import TuningError
         from tuning.facts import collect
-        from tuning.proofs import keep_proofs
+        from tuning.proofs import keep_proofs, read_proofs
 
         facts = collect()
         try:
@@ -99,11 +99,12 @@ def prove(
                 raise UsageError("name a directory for the results with --out DIR (or look first: --plan)")
             if out.exists() and any(out.iterdir()):
                 raise UsageError(f"{out} is not empty; name a new directory with --out")
-            proofs, statuses = [], []
+            read_proofs(facts.files)  # a file that cannot be added to is complained of before hours of trials
+            proofs, manifests = [], []
             for item, proved, manifest in proving.prove(
                 rounds, out, _execute(launcher, master, quiet), minutes=minutes
             ):
-                statuses.append(manifest.status)
+                manifests.append(manifest)
                 proofs += proved
                 if manifest.status == "done":
                     keep_proofs(facts.files, proved)
@@ -117,7 +118,7 @@ def prove(
             _print_json(proofs)
         elif keep:
             _say_how_to_keep(proofs)
-        raise typer.Exit(_exit_code(proofs, statuses))
+        raise typer.Exit(_exit_code(proofs, manifests))
 
 
 def _subjects(
@@ -249,12 +250,12 @@ def _say_how_to_keep(proofs: Sequence[Proof]) -> None:
         typer.echo("nothing was worth keeping")
 
 
-def _exit_code(proofs: Sequence[Proof], statuses: Sequence[str]) -> int:
+def _exit_code(proofs: Sequence[Proof], manifests: Sequence[Manifest]) -> int:
     from bench.exit_codes import EXIT_INTERRUPTED
     from tuning.cli.exit_codes import AS_WANTED, CHANGED_IN_PART, DIFFERS
 
-    if "interrupted" in statuses:
+    if any(manifest.status == "interrupted" for manifest in manifests):
         return EXIT_INTERRUPTED
-    if "failed" in statuses:
+    if any(trial.status == "failed" for manifest in manifests for trial in manifest.trials):
         return CHANGED_IN_PART
     return DIFFERS if any(proof.verdict == "inconclusive" for proof in proofs) else AS_WANTED

@@ -125,7 +125,8 @@ def _round(path: Path, subjects: Sequence[Subject], data_dir: Path | None, pairs
     variants: dict[str, Any] = {AS_IT_IS: {}}
     sides = []
     for subject in subjects:
-        off, on = (_variant(variants, settings) for settings in (subject.off, subject.on))
+        off = _variant(variants, subject.off_text, subject.off)
+        on = _variant(variants, subject.on_text, subject.on)
         sides.append(Sides(subject, off, on))
     if not any(AS_IT_IS in (item.off, item.on) for item in sides):
         del variants[AS_IT_IS]
@@ -141,11 +142,15 @@ def _round(path: Path, subjects: Sequence[Subject], data_dir: Path | None, pairs
     return Round(specification.workload.name, tuple(sides), make_plan(specification, seed))
 
 
-def _variant(variants: dict[str, Any], settings: Mapping[str, str]) -> str:
+def _variant(variants: dict[str, Any], name: str, settings: dict[str, str]) -> str:
+    """The variant that has these settings in force, made when there is none yet."""
     if not settings:
         return AS_IT_IS
-    name = "+".join(f"{knob}={value}" for knob, value in settings.items())
-    variants[name] = {"host": {"settings": dict(settings)}}
+    overlay = {"host": {"settings": settings}}
+    if variants.setdefault(name, overlay) != overlay:
+        # Two values that read the same when they are rounded for people.
+        name = "+".join(f"{knob}={value}" for knob, value in settings.items())
+        variants[name] = overlay
     return name
 
 

@@ -63,6 +63,15 @@ class Subject:
     def on(self) -> dict[str, str]:
         return {change.knob.id: change.on for change in self.changes if change.on is not None}
 
+    @property
+    def off_text(self) -> str:
+        """`vm.dirty_bytes=512MiB`, of what is in `off`."""
+        return _named(change.knob.id + "=" + change.off_text for change in self.changes if change.off is not None)
+
+    @property
+    def on_text(self) -> str:
+        return _named(change.knob.id + "=" + change.on_text for change in self.changes if change.on is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Unprovable:
@@ -155,6 +164,10 @@ def _change(knob: Knob, reports: Sequence[KnobReport], off: str | None, on: str 
         off = None
     off_text = present_text if off is None else _text(knob, off)
     return Change(knob, off, on, off_text, on_text or _text(knob, on), known[0].binding)
+
+
+def _named(texts: Iterable[str]) -> str:
+    return "+".join(text.replace(" ", "") for text in texts)
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from tests.bench.prove.test_proving import Runner
 from tests.tuning.host_tree import Disk, make_host
 from tuning.facts import collect
 from tuning.hostfiles import HostFiles
-from tuning.proofs import read_proofs
+from tuning.proofs import PROOFS, read_proofs
 
 
 def call(*arguments: str | Path) -> Result:
@@ -84,6 +84,16 @@ def test_an_interruption_keeps_nothing_half_measured(
     stand_in(monkeypatch, status="interrupted")
     assert call("vm.swappiness", "--out", tmp_path / "out").exit_code == 130
     assert read_proofs(HostFiles(host)) == []
+
+
+def test_proofs_that_cannot_be_added_to_are_told_before_anything_is_measured(
+    host: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = stand_in(monkeypatch)
+    HostFiles(host).replace_file(PROOFS, "{}", 0o644)
+    result = call("vm.swappiness", "--out", tmp_path / "out")
+    assert (result.exit_code, runner.directories) == (2, [])
+    assert "holds no readable proofs" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,19 @@ def test_subjects_of_one_load_share_the_host_as_it_is(tmp_path: Path) -> None:
     assert writes.pairs == 8
 
 
+def test_values_that_read_the_same_are_variants_of_their_own() -> None:
+    texts = [str((1 << 30) + extra) for extra in (0, 1)]
+    found = [Subject((Change(find_knob("vm.dirty_bytes"), None, text, "as it is", "1 GiB"),)) for text in texts]
+    (writes,) = make_rounds([*found, found[0]], None, 5, seed=1)
+    assert [item.on for item in writes.sides] == [
+        "vm.dirty_bytes=1GiB",
+        f"vm.dirty_bytes={texts[1]}",
+        "vm.dirty_bytes=1GiB",
+    ]
+    settings = {cell.factors["variant"]: cell.workload.host.settings for cell in writes.plan.specification.cells}
+    assert settings["vm.dirty_bytes=1GiB"] == {"vm.dirty_bytes": texts[0]}
+
+
 def test_where_nothing_is_measured_as_it_is_no_trial_is_spent_on_it() -> None:
     (reads,) = make_rounds([READ_AHEAD], None, 5, seed=1)
     assert [cell.factors["variant"] for cell in reads.plan.specification.cells] == [
