@@ -41,6 +41,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         authorities=(
             Authority("Red Hat", "NVMe none, HDD mq-deadline or bfq", sources.RHEL_SCHEDULER),
             Authority("Redpanda rpk", "none or noop for every disk", sources.REDPANDA),
+            Authority("ScyllaDB perftune", "none or noop for every disk", sources.PERFTUNE),
             Authority("SAP Note 2578899", "none or noop for every disk", sources.SAPTUNE),
         ),
         sources=(sources.RHEL_SCHEDULER, sources.KERNEL_SCHEDULER),
@@ -136,7 +137,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         detail="The hardware's own limit, max_hw_sectors_kb, cannot be passed. Recent kernels begin with more than "
         "recommended here, which then stays.",
         authorities=(
-            Authority("kernel default", "1280 KiB, or what the hardware takes", sources.KERNEL_BLOCK),
+            Authority("kernel default", "1280 KiB or more, within what the hardware takes", sources.KERNEL_BLOCK),
             Authority("saptune", "as configured, cut to max_hw_sectors_kb", sources.SAPTUNE),
         ),
         sources=(sources.KERNEL_BLOCK, sources.SAPTUNE),

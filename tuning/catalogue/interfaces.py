@@ -106,7 +106,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         authorities=(
             Authority("Linux kernel, scaling", "only with fewer queues than CPUs", sources.KERNEL_SCALING),
             Authority("Redpanda rpk", "always, all CPUs", sources.REDPANDA),
-            Authority("ScyllaDB perftune", "only with fewer queues than CPUs", sources.PERFTUNE),
+            Authority("ScyllaDB perftune", "always, all CPUs that compute", sources.PERFTUNE),
         ),
         sources=(sources.KERNEL_SCALING,),
         risk="low",

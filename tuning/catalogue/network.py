@@ -215,7 +215,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         recommend=formulas.queueing_discipline,
         reason="Packets sent in one go overflow a small buffer on a long path.",
         detail="fq spaces packets as bbr wishes. An interface with several hardware queues gets one for each of them.",
-        authorities=(Authority("systemd default", "fq_codel", sources.KERNEL_NET),),
+        authorities=(
+            Authority("kernel default", "pfifo_fast", sources.KERNEL_NET),
+            Authority("systemd default", "fq_codel", sources.SYSTEMD_SYSCTL_DEFAULTS),
+        ),
         sources=(sources.KERNEL_NET,),
         risk="medium",
         risk_text="More CPU time for each packet than the plainest queue.",
@@ -282,7 +285,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         detail="It is there only where the module nf_conntrack is loaded, for a stateful firewall or NAT. Closed "
         "connections stay in the table for minutes, so that it needs several entries for each. A notrack rule for "
         "the broker's port does without.",
-        authorities=(Authority("kernel default", "262144 from 4 GiB on", sources.KERNEL_CONNTRACK),),
+        authorities=(Authority("kernel default", "by memory, mostly 65536 or 262144", sources.KERNEL_CONNTRACK),),
         sources=(sources.KERNEL_CONNTRACK,),
         risk="medium",
         risk_text="Some 300 bytes for each entry; the hash table (nf_conntrack_buckets) should grow with it.",

@@ -140,7 +140,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         reason="Every record gets a time stamp; with hpet or acpi_pm each costs a trip into the kernel and a slow bus.",
         detail="tsc, and the clocks that KVM, Hyper-V and ARM give their guests, are read by the program itself. The "
         "kernel leaves tsc out, or drops it, when it has seen it go wrong: then it stays out.",
-        authorities=(Authority("Redpanda rpk", "tsc", sources.REDPANDA),),
+        authorities=(
+            Authority("Redpanda rpk", "tsc", sources.REDPANDA),
+            Authority("ScyllaDB perftune", "tsc; kvm-clock in a guest of KVM", sources.PERFTUNE),
+        ),
         sources=(sources.KERNEL_TIMEKEEPING, sources.REDPANDA),
         risk="medium",
         risk_text="In a guest whose hypervisor does not keep tsc in step, time jumps when it is moved.",

@@ -158,3 +158,6 @@ ELASTIC_RETRIES: Final = Source(
     "Elasticsearch 8.17: TCP retransmission timeout",
     "https://www.elastic.co/guide/en/elasticsearch/reference/8.17/system-config-tcpretries.html",
 )
+SYSTEMD_SYSCTL_DEFAULTS: Final = Source(
+    "systemd: sysctl.d/50-default.conf", "https://github.com/systemd/systemd/blob/main/sysctl.d/50-default.conf"
+)

@@ -42,7 +42,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         detail="A connection is half open for one round trip. The queue fills when thousands of clients come back in "
         "the same second.",
         authorities=(
-            Authority("kernel default", "128 to 4096, by memory", sources.KERNEL_IP),
+            Authority("kernel default", "128 and more, by memory", sources.KERNEL_IP),
             Authority("Redpanda rpk", "4096", sources.REDPANDA),
             Authority("SAP Note 2382421", "8192", sources.SAPTUNE),
         ),

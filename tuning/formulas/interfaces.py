@@ -19,11 +19,15 @@ from .targets import queue_of, tuned_interfaces
 
 _FLOW_ENTRIES: Final = 32_768
 _JUMBO_MTU: Final = 9000
-# How drivers name the interrupt of a queue, with its number: eth0-TxRx-3, ens5-Tx-Rx-0, mlx5_comp3@pci:…,
-# virtio2-input.0. Their other interrupts (config, async, event, control) carry no packets.
+# How drivers name the interrupt of a queue, with its number: eth0-TxRx-3, ens5-Tx-Rx-0, mlx5_comp3@pci:…, mlx4-6@…,
+# virtio2-input.0, eth0-q0-tx, gve-ntfy-blk2, eth0-3.
 _QUEUE_INTERRUPT: Final = re.compile(
-    r"(?<![a-z0-9])(?:tx-?rx|rx-?tx|rx|tx|input|output|comp|queue|fp|q)[-._ ]?(\d+)", re.IGNORECASE
+    r"(?<![a-z0-9])(?:tx-?rx|rx-?tx|rx|tx|input|output|comp|queue|fp|q|ntfy-bl(?:oc)?k|mlx4)[-._ ]?(\d+)"
+    r"|^[a-z0-9]+-(\d+)$",
+    re.IGNORECASE,
 )
+# Interrupts that carry no packets of a queue, though some are named like one: Intel's Flow Director is fdir-TxRx-0.
+_OTHER_INTERRUPT: Final = re.compile(r"fdir|config|async|event|control", re.IGNORECASE)
 
 
 def receive_steering(facts: Facts, _workload: Workload, target: str) -> Target | NotApplicable:
@@ -174,8 +178,8 @@ def _one_cpu(cpus: tuple[int, ...]) -> NotApplicable | None:
 
 
 def _queue_number(interrupt: Interrupt) -> int | None:
-    found = _QUEUE_INTERRUPT.findall(interrupt.name)
-    return int(found[-1]) if found else None
+    found = None if _OTHER_INTERRUPT.search(interrupt.name) else _QUEUE_INTERRUPT.search(interrupt.name)
+    return int(found[1] or found[2]) if found else None
 
 
 def _queue_interrupts(facts: Facts, interface: NetworkInterface) -> list[tuple[int, Interrupt]]:
