@@ -68,6 +68,15 @@ SANS_IO = (
     "spark_loadgen/wire/departures.py",
     "spark_loadgen/wire/lanes.py",
     "spark_loadgen/wire/protocol.py",
+    "tuning/binding.py",
+    "tuning/catalogue",
+    "tuning/formulas",
+    "tuning/model.py",
+    "tuning/planning",
+    "tuning/quantities.py",
+    "tuning/sizing.py",
+    "tuning/steps.py",
+    "tuning/three_way.py",
 )
 EDGE_MODULES = {"asyncio", "os", "pathlib", "selectors", "shutil", "socket", "subprocess", "threading", "uvloop"}
 SANS_IO_EXCEPTIONS = {"broker/clock.py": {"time"}, "broker/cluster/embedded.py": {"pathlib"}}

@@ -100,7 +100,7 @@ FEDORA_MAP_COUNT: Final = Source(
 )
 SAPTUNE_HANA: Final = Source(
     "SUSE, saptune (SAP Note 2684254)",
-    "https://github.com/SUSE/saptune/blob/main/ospackage/usr/share/saptune/notes/2684254",
+    "https://github.com/SUSE/saptune",
 )
 KAFKA_NOTES: Final = Source("Apache Kafka lecture notes behind this project", "")
 
