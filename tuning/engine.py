@@ -106,7 +106,7 @@ class _Transaction:
     def _preflight(self, plan: Plan) -> list[Change]:
         """What there is to do, with what is there before it. Raises TuningError that names all that is against it."""
         changes: list[Change] = []
-        problems: list[str] = []
+        problems = self._resources.obstacles(plan.steps)
         for step in plan.steps:
             if self._is_skipped(step):
                 continue
@@ -115,7 +115,7 @@ class _Transaction:
                 continue
             try:
                 now = self._resources.read(step.resource)
-                problem = self._objection(step, now)
+                problem = _objection(step, now)
             except TuningError as error:
                 problem = str(error)
             if problem:
@@ -125,16 +125,6 @@ class _Transaction:
         if problems:
             raise TuningError(f"{'; '.join(problems)}; nothing was changed")
         return changes
-
-    def _objection(self, step: ResourceStep, now: State) -> str:
-        before, after = step.states
-        if same(step.resource, now, after):
-            return ""
-        if now is None and before is not None:
-            return f"{step.resource} is not there"
-        if not same(step.resource, now, before):
-            return f"{step.resource} was changed since this was planned; plan again"
-        return self._resources.obstacle(step.resource, after)
 
     def _left_to_do(self, ledger: Ledger, plan: Plan) -> Iterator[Change]:
         """Commands that a run which was killed had announced and not come to: what they are for is done by now."""
@@ -155,9 +145,11 @@ class _Transaction:
         )
         try:
             self._journal.begin(run)
-        except OSError as error:
+        except (OSError, KeyboardInterrupt) as error:
             with suppress(OSError):
                 self._journal.retract()
+            if isinstance(error, KeyboardInterrupt):
+                raise
             raise TuningError(
                 f"the journal {self._journal.path} cannot be written ({error.strerror or error}); nothing was changed"
             ) from error
@@ -215,6 +207,13 @@ class _Transaction:
             yield str(error)
         except OSError as error:
             yield f"{resource}: {error.strerror or error}"
+
+
+def _objection(step: ResourceStep, now: State) -> str:
+    before, after = step.states
+    if same(step.resource, now, after) or same(step.resource, now, before):
+        return ""
+    return f"{step.resource} " + ("is not there" if now is None else "was changed since this was planned; plan again")
 
 
 def _change(step: ResourceStep, now: State, files: HostFiles) -> Change:

@@ -142,15 +142,17 @@ class HostFiles:
         target.unlink()
         _sync_folder(target.parent)
 
-    def append(self, path: str, text: str, *, durable: bool) -> None:
+    def append(self, path: str, text: str, *, durable: bool, private: bool = False) -> None:
         """Add to the end of a file, in one write call; it is made, readable by everybody, when it is not there.
 
-        durable: on the disk before this returns, the file's name included.
+        durable: on the disk before this returns, the file's name included. private: for its owner's eyes from now on.
         """
         target = self._inside(self.locate(path))
         is_new = not target.exists()
         descriptor = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
+            if private:
+                os.fchmod(descriptor, 0o600)
             data = text.encode()
             if os.write(descriptor, data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

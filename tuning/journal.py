@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -169,7 +170,8 @@ class Journal:
             for change in run.changes
         ]
         head = {"entry": "begin", "schema": SCHEMA, "owner": dataclasses.asdict(run.owner)}
-        self._append({**head, "boot_id": run.boot_id, "utc": run.utc, "kernel": run.kernel, "changes": changes})
+        entry = {**head, "boot_id": run.boot_id, "utc": run.utc, "kernel": run.kernel, "changes": changes}
+        self._append(entry, private=any(_is_private(change.before) for change in run.changes))
 
     def done(self, change: int) -> None:
         """Not waited for: a process that is killed leaves it, and after a power cut a rollback looks for itself."""
@@ -195,13 +197,13 @@ class Journal:
         if self._files.exists(self.path):
             self._files.remove_file(self.path)
 
-    def _append(self, entry: dict[str, Any], *, durable: bool = True) -> None:
+    def _append(self, entry: dict[str, Any], *, durable: bool = True, private: bool = False) -> None:
         """Add a line, in place of one that was cut short."""
         line = _line_of(entry)
         present = self._files.attributes(self.path)
         if present is not None and present.size_bytes > self._intact_bytes:
             self._files.cut(self.path, self._intact_bytes)
-        self._files.append(self.path, line, durable=durable)
+        self._files.append(self.path, line, durable=durable, private=private)
         self._intact_bytes += len(line.encode())
 
 
@@ -228,7 +230,9 @@ def alone(files: HostFiles) -> Iterator[None]:
         try:
             yield
         finally:
-            remove_empty_folders(files)
+            # An empty folder that stays is no reason to fail.
+            with suppress(OSError):
+                remove_empty_folders(files)
 
 
 def remove_empty_folders(files: HostFiles) -> None:
@@ -255,10 +259,15 @@ def read_boot_id(files: HostFiles) -> str:
 
 def _started(files: HostFiles, pid: int) -> str:
     """When a process started, in ticks since boot; empty when it is no more."""
-    stat = files.read(f"/proc/{pid}/stat").text
+    text = files.read(f"/proc/{pid}/stat").text
     # The second field, the name, is in brackets and may hold anything.
-    fields = stat.rpartition(")")[2].split() if stat else []
+    fields = text.rpartition(")")[2].split() if text else []
     return fields[19] if len(fields) > 19 else ""
+
+
+def _is_private(state: State) -> bool:
+    """Whether this is a file that not everybody may read."""
+    return state is not None and "mode" in state and not int(state["mode"], 8) & stat.S_IROTH
 
 
 def _canonical(entry: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from .errors import TuningError
@@ -13,7 +13,7 @@ from .facts.swap import read_swaps
 from .hostfiles import HostFiles
 from .quantities import format_bytes
 from .runner import Runner
-from .steps import Resource, State, setting_name
+from .steps import Resource, State, Step, SwapOffStep, setting_name
 from .three_way import meaning, same
 
 # Of mount(8): what the superblock and the mount carry as flags. A remount that does not name one turns it off.
@@ -77,18 +77,21 @@ class Resources:
         if not same(resource, found, wanted):
             raise TuningError(_without_effect(resource, wanted, found))
 
-    def obstacle(self, resource: Resource, wanted: State) -> str:
-        """What stands in the way of a change that would be dangerous to try; empty when nothing is known to."""
-        if resource.kind != "swap" or wanted is None or wanted["in_use"] == "yes":
-            return ""
-        used = sum(swap.used_bytes for swap in read_swaps(Reader(self._files)) or () if swap.device in resource.names)
+    def obstacles(self, steps: Sequence[Step]) -> list[str]:
+        """What stands in the way of changes that are too dangerous to try: swap that memory has no room for.
+
+        Half of what is available is left to whatever else needs memory meanwhile.
+        """
+        leaving = {step.device for step in steps if isinstance(step, SwapOffStep)}
+        used = sum(swap.used_bytes for swap in read_swaps(Reader(self._files)) or () if swap.device in leaving)
         available = parse_kibibytes(self._files.read("/proc/meminfo").text or "", "MemAvailable")
         if available is None or used <= available // 2:
-            return ""
-        return (
-            f"{resource} holds {format_bytes(used)} and only {format_bytes(available)} of memory is available: "
-            "taking it out of use could end processes; stop something first"
+            return []
+        problem = (
+            f"{', '.join(sorted(leaving))} holds {format_bytes(used)} and only {format_bytes(available)} of memory is "
+            "available: taking it out of use could end processes; stop something first"
         )
+        return [problem]
 
     def _read_setting(self, resource: Resource) -> State:
         texts = {path: self._files.read(path).text for path in resource.names}

@@ -91,8 +91,6 @@ def _roll_back(files: HostFiles, runner: Runner, path: str, *, force: bool, dry_
     kept: list[Held] = []
     problems: list[str] = []
     for holding in reversed(ledger.holdings):
-        if holding.resource.kind == "file" and not dry_run:
-            files.discard_temporary(holding.resource.names[0])
         held = look_at(resources, holding, boot_id, lasts=path == APPLIED)
         if held.kept and force and not held.trouble:
             held = replace(held, restored=held.original, kept=False)
@@ -101,6 +99,8 @@ def _roll_back(files: HostFiles, runner: Runner, path: str, *, force: bool, dry_
             continue
         if not dry_run:
             try:
+                if held.resource.kind == "file":
+                    files.discard_temporary(held.resource.names[0])
                 if held.needs_restoring:
                     resources.bring(held.resource, held.restored, held.now)
                 for folder in reversed(held.folders):

@@ -53,7 +53,7 @@ def meaning(path: str, text: str) -> str:
 
 
 def same(resource: Resource, one: State, other: State) -> bool:
-    """Whether two states of a resource mean the same. Of a file, its text counts; of a mount, the set of its options."""
+    """Whether two states of a resource mean the same: of a file its text counts, of a mount the set of its options."""
     if one is None or other is None:
         return one is other
     if resource.kind == "setting":

@@ -70,12 +70,12 @@ class FakeKernel(HostFiles):
             text = "\t".join(text.split())
         super().write_setting(path, text)
 
-    def append(self, path: str, text: str, *, durable: bool) -> None:
+    def append(self, path: str, text: str, *, durable: bool, private: bool = False) -> None:
         self._operation(
             f"append {path}", lambda: super(FakeKernel, self).append(path, text[: len(text) // 2], durable=False)
         )
         self._need_room(path)
-        super().append(path, text, durable=durable)
+        super().append(path, text, durable=durable, private=private)
 
     def cut(self, path: str, size_bytes: int) -> None:
         self._operation(f"cut {path}")

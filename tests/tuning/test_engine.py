@@ -544,6 +544,27 @@ def test_a_link_is_no_file_to_edit(root: Path) -> None:
         apply(FakeKernel(root), fstab)
 
 
+def test_the_text_of_a_private_file_stays_private(root: Path) -> None:
+    kernel = FakeKernel(root)
+    apply(kernel, swappiness)
+    assert (root / APPLIED[1:]).stat().st_mode & 0o777 == 0o644, "everybody may ask what is in force"
+    apply(kernel, fstab)
+    assert (root / APPLIED[1:]).stat().st_mode & 0o777 == 0o600
+
+
+def test_an_interrupt_while_the_journal_is_written_leaves_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, kernel = whole_tree(root), FakeKernel(root)
+
+    def interrupted(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == "journal.jsonl":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        apply(kernel, swappiness)
+    assert whole_tree(root) == before
+
+
 def test_two_runs_never_change_a_host_at_once(root: Path) -> None:
     kernel = FakeKernel(root)
     apply(kernel, swappiness)
