@@ -57,6 +57,8 @@ _SYSFS: Final = {
     "cgroup.cpu_max": "/sys/fs/cgroup/cpu.max",
     "cgroup.memory_max": "/sys/fs/cgroup/memory.max",
 }
+# The same on every host, and most of what a report of a knob holds.
+_OF_THE_CATALOGUE: Final = ("authorities", "sources", "capability")
 _DISTRIBUTIONS: Final = ("highwater", "pyspark", "confluent-kafka", "hdrhistogram", "numpy")
 
 
@@ -79,7 +81,10 @@ def describe_environment(
             "sysctl": {name: _read(facts, "/proc/sys/" + name.replace(".", "/")) for name in _SYSCTLS},
             "versions": versions(launcher_versions),
         },
-        tuning=[report.as_json() for report in check.evaluate(facts, workload)],
+        tuning=[
+            {name: value for name, value in report.as_json().items() if name not in _OF_THE_CATALOGUE}
+            for report in check.evaluate(facts, workload)
+        ],
     )
 
 

@@ -17,7 +17,10 @@ from bench.results import Environment, EnvironmentDifference, RunResult, Storage
 
 KEY_LENGTH: Final = 12
 # What moves while nothing has changed: not even shown.
-_VOLATILE: Final = ("load_average", "memory.available_bytes", "unknown", "swaps", "mounts", "block_devices")
+_VOLATILE: Final = (
+    "load_average", "memory.available_bytes", "unknown", "swaps", "mounts", "block_devices", "control_group.path",
+    "softnet", "tcp_ext",
+)  # fmt: skip
 # One GiB: what firmware and kernel keep for themselves differs by some MiB from one boot to the next.
 _MEMORY_STEP_BYTES: Final = 1 << 30
 
