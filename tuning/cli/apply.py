@@ -114,17 +114,16 @@ def _apply(wanted: Wanted, *, ask: bool, as_json: bool) -> None:
         if ask and not typer.confirm(f"Change {count_text(plan.steps)}?"):
             out.print("nothing was changed")
             raise typer.Exit(REFUSED)
-        applied = engine.apply(files, runner, plan, Owner.this_process(files, "highwater tune apply"))
-    else:
-        applied = engine.Applied((), ())
-        if not as_json:
-            print_notes(out, plan)
+    elif not as_json:
+        print_notes(out, plan)
+    # Without a step as well: an apply that was killed may have left commands to be run, and its journal open.
+    applied = engine.apply(files, runner, plan, Owner.this_process(files, "highwater tune apply"))
     if as_json:
         typer.echo(as_text(ApplyDocument(applied.done, applied.skipped, plan.pending, plan.warnings)))
         return
     print_lines(out, "Done", applied.done, "green")
     print_lines(out, "Not run", applied.skipped)
-    if plan.changes_anything:
+    if applied.done:
         out.print("Whether it took effect: highwater tune verify. The way back: highwater tune rollback.")
     else:
         out.print("nothing to change")

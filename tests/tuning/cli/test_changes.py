@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.tuning.cli.invoking import invoke
-from tests.tuning.host_tree import make_host, read_sysctl, snapshot, write
+from tests.tuning.host_tree import Disk, make_host, read_sysctl, snapshot, write
 from tuning.journal import APPLIED, SESSION, Owner
 
 SYSCTL_FILE = "etc/sysctl.d/90-highwater.conf"
@@ -90,10 +90,36 @@ def test_a_later_edit_is_left_alone_unless_forced(root: Path) -> None:
     assert read_sysctl(root, "vm.swappiness") == "60"
 
 
+def test_an_apply_that_was_killed_is_gone_on_with(root: Path) -> None:
+    only = ("--only", "vm.swappiness")
+    assert _call(root, "apply", "--yes", *only)[0] == 0
+    journal = root / APPLIED[1:]
+    journal.write_text(journal.read_text().rpartition('{"crc32"')[0] + '{"crc')
+    code, status = _call(root, "status", columns=200)
+    assert (code, "ended after 2 of 2 changes; go on with `highwater tune apply`" in status) == (1, True), status
+    code, again = _call(root, "apply", "--yes", *only)
+    assert (code, "nothing to change" in again) == (0, True), again
+    assert _call(root, "status")[0] == 0
+    assert _call(root, "rollback")[0] == 0
+
+
 def test_now_only_writes_no_configuration(root: Path) -> None:
     assert _call(root, "apply", "--yes", "--now-only", "--only", "vm.swappiness")[0] == 0
     assert read_sysctl(root, "vm.swappiness") == "1"
     assert not (root / SYSCTL_FILE).exists()
+
+
+def test_what_is_the_same_for_many_disks_is_one_row(tmp_path: Path) -> None:
+    disks = [Disk(f"sd{letter}", f"/data{letter}") for letter in "abcdefgh"]
+    root = make_host(tmp_path, disks=disks)
+    for disk in disks:
+        write(root, f"/sys/block/{disk.name}/queue/nomerges", "2\n")
+    folders = [word for disk in disks for word in ("--data-dir", disk.mount_point)]
+    code, plan = _call(root, "plan", "--now-only", "--only", "disk.nomerges", *folders)
+    assert code == 1
+    assert plan.count("disk.nomerges  2       0") == 1
+    assert "sda, sdb, sdc, sdd, sde, sdf, … and 2 more" in plan
+    assert "8 settings would change" in plan
 
 
 def test_a_profile_and_its_values(root: Path) -> None:
