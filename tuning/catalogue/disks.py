@@ -42,7 +42,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("Red Hat", "NVMe none, HDD mq-deadline or bfq", sources.RHEL_SCHEDULER),
             Authority("Redpanda rpk", "none or noop for every disk", sources.REDPANDA),
             Authority("ScyllaDB perftune", "none or noop for every disk", sources.PERFTUNE),
-            Authority("SAP Note 2578899", "none or noop for every disk", sources.SAPTUNE),
+            Authority("SAP Note 2578899", "none or noop for every disk", sources.SAPTUNE_SLES),
         ),
         sources=(sources.RHEL_SCHEDULER, sources.KERNEL_SCHEDULER),
         risk="low",
@@ -115,7 +115,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority(
                 "kernel default", "by the driver; twice the device's depth with a scheduler", sources.KERNEL_BLOCK
             ),
-            Authority("saptune", "as configured (NRREQ)", sources.SAPTUNE),
+            Authority("saptune", "as configured (NRREQ)", sources.SAPTUNE_MANUAL),
         ),
         sources=(sources.KERNEL_BLOCK,),
         risk="low",
@@ -138,9 +138,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         "recommended here, which then stays.",
         authorities=(
             Authority("kernel default", "1280 KiB or more, within what the hardware takes", sources.KERNEL_BLOCK),
-            Authority("saptune", "as configured, cut to max_hw_sectors_kb", sources.SAPTUNE),
+            Authority("saptune", "as configured, cut to max_hw_sectors_kb", sources.SAPTUNE_MANUAL),
         ),
-        sources=(sources.KERNEL_BLOCK, sources.SAPTUNE),
+        sources=(sources.KERNEL_BLOCK, sources.SAPTUNE_MANUAL),
         risk="low",
         risk_text="A small read waits behind a larger write.",
         persistence="udev rule",

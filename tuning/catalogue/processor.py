@@ -43,7 +43,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("TuneD throughput-performance", "performance", sources.TUNED),
             Authority("Redpanda rpk", "performance", sources.REDPANDA),
             Authority("TiUP", "performance", sources.TIUP),
-            Authority("SAP Note 2684254", "performance, on bare metal", sources.SAPTUNE),
+            Authority("SAP Note 2684254", "performance, on bare metal", sources.SAPTUNE_HANA),
         ),
         sources=(sources.KERNEL_CPUFREQ, sources.TUNED),
         risk="low",
@@ -92,7 +92,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         "suffers, since it lives on what sleeping cores save.",
         authorities=(
             Authority("TuneD latency-performance", "the first state, or 3 µs", sources.TUNED),
-            Authority("SAP Note 2684254", "70 µs, on bare metal", sources.SAPTUNE),
+            Authority("SAP Note 2684254", "70 µs, on bare metal", sources.SAPTUNE_HANA),
         ),
         sources=(sources.KERNEL_CPUIDLE, sources.TUNED),
         risk="medium",

@@ -161,3 +161,10 @@ ELASTIC_RETRIES: Final = Source(
 SYSTEMD_SYSCTL_DEFAULTS: Final = Source(
     "systemd: sysctl.d/50-default.conf", "https://github.com/systemd/systemd/blob/main/sysctl.d/50-default.conf"
 )
+SAPTUNE_SLES: Final = Source(
+    "SUSE, saptune (SAP Note 2578899)",
+    "https://github.com/SUSE/saptune/blob/main/ospackage/usr/share/saptune/notes/2578899",
+)
+SAPTUNE_MANUAL: Final = Source(
+    "saptune-note(5)", "https://github.com/SUSE/saptune/blob/main/ospackage/man/saptune-note.5"
+)

@@ -219,7 +219,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         "nothing anyway. XFS has had no such option since Linux 4.19, and mounting it with one fails.",
         authorities=(
             Authority("kernel default", "barrier", sources.KERNEL_EXT4),
-            Authority("SAP Notes for SLES 15", "no barrier options on XFS", sources.SAPTUNE),
+            Authority("SAP Note 2578899", "no barrier options on XFS", sources.SAPTUNE_SLES),
         ),
         sources=(sources.KERNEL_EXT4, sources.KERNEL_XFS),
         risk="critical",

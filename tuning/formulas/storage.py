@@ -117,14 +117,14 @@ def observe_barrier(facts: Facts, directory: str) -> Observation:
 
 
 def mount_discard(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
-    """nodiscard where fstrim.timer is enabled, which trims in one go."""
+    """nodiscard where systemd runs fstrim.timer, which trims in one go."""
     mount = _disk_mount(facts, directory, ("ext4", "xfs"))
     if isinstance(mount, NotApplicable):
         return mount
     disks = facts.disks_of(directory)
     if disks and all(disk.queue.get("discard_max_bytes") == "0" for disk in disks):
         return NotApplicable(f"{_names(disks)} cannot discard")
-    if facts.files.link(_TRIM_TIMER) is None:
+    if facts.files.link(_TRIM_TIMER) is None or not facts.systemd.running:
         return NotApplicable("stays as it is until fstrim.timer trims instead: systemctl enable --now fstrim.timer")
     return Target("nodiscard", f"nodiscard on {mount.mount_point}, which fstrim.timer trims once a week")
 

@@ -214,6 +214,12 @@ def test_nothing_is_moved_that_irqbalance_would_move_back(tmp_path: Path) -> Non
     assert "--banirq=100" in _reason(interfaces.interrupt_affinity, facts, "100")
 
 
+def test_an_interface_without_interrupts_of_its_own_is_no_obstacle(tmp_path: Path) -> None:
+    bare, other = _interface("eth0", irqs=()), _interface("eth1", first_irq=200)
+    facts = _facts(tmp_path, bare, other, interrupts=_interrupts(other, [0] * 4))
+    assert list(_values(interfaces.interrupt_affinity, facts, "interrupt").values()) == ["0", "1", "2", "3"]
+
+
 def test_a_single_cpu_leaves_nothing_to_choose(tmp_path: Path) -> None:
     nic = _interface("eth0")
     facts = _facts(tmp_path, nic, interrupts=_interrupts(nic, [0] * 4), cpus=1)

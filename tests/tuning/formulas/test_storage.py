@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tuning.facts import BlockDevice, Facts, Mount
+from tuning.facts.model import Systemd
 from tuning.formulas import storage
 from tuning.hostfiles import HostFiles
 from tuning.model import Formula, NotApplicable, Observer, Target
@@ -114,7 +116,9 @@ def test_discarding_stays_until_something_else_trims(tmp_path: Path) -> None:
     timer = tmp_path / "etc/systemd/system/timers.target.wants/fstrim.timer"
     timer.parent.mkdir(parents=True)
     timer.symlink_to("/usr/lib/systemd/system/fstrim.timer")
-    assert _value(storage.mount_discard, facts) == "nodiscard"
+    assert "systemctl enable" in _reason(storage.mount_discard, facts), "systemd does not run"
+    with_systemd = replace(facts, systemd=Systemd(True, 252))
+    assert _value(storage.mount_discard, with_systemd) == "nodiscard"
     cannot = _facts(tmp_path, "rw,discard", disks=(_disk("sda", "8:0", discard_max_bytes="0"),))
     assert _reason(storage.mount_discard, cannot) == "sda cannot discard"
 
@@ -134,7 +138,7 @@ def test_a_disk_is_named_by_what_does_not_change(tmp_path: Path, line: str, want
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/fstab").write_text(f"# /dev/sdz /data ext4 defaults\n\n{line}\n", encoding="utf-8")
     host = _facts(tmp_path)
-    facts = Facts(**{**vars(host), "filesystem_uuids": {"sda": "1b2c"}})
+    facts = replace(host, filesystem_uuids={"sda": "1b2c"})
     answer = storage.fstab_source(facts, WORKLOAD, "/data")
     assert isinstance(answer, Target)
     assert answer.value == wanted
