@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
 from ..steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, Step, SwapOffStep, setting_name
-from .printing import Rows, print_asks, print_lines
+from .printing import Rows, print_asks, print_lines, targets_text
+
+_MOST_WARNINGS: Final = 12
 
 
 @dataclass(frozen=True)
@@ -58,24 +61,31 @@ def unified_diff(path: str, before: str | None, after: str | None) -> str:
 def print_plan(out: Console, plan: Plan) -> None:
     """What would change now, then what the files would become, then what to know of it."""
     rows = changes_of(plan.steps)
-    words = {(one.id, one.target): f"{one.current_text} → {one.recommended_text}" for one in plan.reports if one.unit}
-    live = [row for row in rows if row.kind in ("setting", "mount", "swap")]
-    if live:
-        table = Rows(
-            out, ("now", "before", "after"), ((row.what, row.before or "", row.after or "none") for row in live)
-        )
-        for row in live:
-            knob = row.knob if row.knob != row.what else ""
-            told = words.get((row.knob, row.target), "")
-            plainly = "" if told in ("", f"{row.before} → {row.after}") else told
-            below = "; ".join(part for part in (f"{knob} {row.target}".strip(), plainly, row.why) if part)
-            table.print([Text(row.what), Text(row.before or ""), Text(row.after or "none", style="green")], below)
-        out.print()
+    _print_live(out, plan, [row for row in rows if row.kind in ("setting", "mount", "swap")])
     for file in diffs_of(plan.steps):
         print_diff(out, file.diff)
     commands = [f"{row.what}: {row.why}" if row.why else row.what for row in rows if row.kind == "command"]
     print_lines(out, "Commands", commands)
     print_notes(out, plan)
+
+
+def _print_live(out: Console, plan: Plan, changes: Sequence[Change]) -> None:
+    """What is the same for several disks, queues or mounts is one row."""
+    if not changes:
+        return
+    alike: dict[tuple[str, ...], list[Change]] = {}
+    for one in changes:
+        name = one.knob or ("mount options" if one.kind == "mount" else one.what)
+        alike.setdefault((name, one.before or "–", one.after or "–"), []).append(one)
+    words = {(one.id, one.target): f"{one.current_text} → {one.recommended_text}" for one in plan.reports if one.unit}
+    table = Rows(out, ("now", "before", "after"), alike)
+    for (name, before, after), group in alike.items():
+        told = words.get((group[0].knob, group[0].target), "")
+        plainly = "" if told in ("", f"{before} → {after}") else told
+        targets = targets_text([one.target or one.what for one in group if one.target or one.what != name])
+        below = "; ".join(part for part in (targets, plainly, group[0].why) if part)
+        table.print([Text(name), Text(before), Text(after, style="green")], below)
+    out.print()
 
 
 def print_diff(out: Console, diff: str) -> None:
@@ -88,7 +98,7 @@ def print_diff(out: Console, diff: str) -> None:
 
 def print_notes(out: Console, plan: Plan) -> None:
     print_lines(out, "Waits for a restart or a reboot", plan.pending)
-    print_lines(out, "Warnings", plan.warnings, "yellow")
+    print_lines(out, "Warnings", plan.warnings, "yellow", most=_MOST_WARNINGS)
     print_asks(out, plan.reports)
 
 
@@ -116,7 +126,7 @@ def _change(step: Step) -> Change:
             new = [option for option in step.after_options if option not in step.before_options]
             return Change(step.form, step.mount_point, ",".join(gone), ",".join(new), "", "", "")
         case SwapOffStep():
-            return Change(step.form, step.device, "in use", None, "swap.devices", "", "")
+            return Change(step.form, step.device, "in use", "not in use", "swap.devices", step.device, "")
         case CommandStep():
             return Change(step.form, " ".join(step.argv), None, None, "", "", step.why)
 

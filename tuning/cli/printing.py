@@ -116,14 +116,17 @@ def print_pairs(out: Console, title: str, rows: Iterable[tuple[str, str]]) -> No
     out.print(Padding(table, (0, 0, 1, 2)))
 
 
-def print_lines(out: Console, title: str, lines: Iterable[str], style: str = "") -> None:
-    """A title and under it lines that are folded with an indent; nothing for no lines."""
+def print_lines(out: Console, title: str, lines: Iterable[str], style: str = "", most: int | None = None) -> None:
+    """A title and under it lines that are folded with an indent, `most` of them; nothing for no lines."""
     told = list(lines)
     if not told:
         return
-    out.print(Text(title, style=f"bold {style}"))
-    for line in told:
+    if title:
+        out.print(Text(title, style=f"bold {style}"))
+    for line in told[:most]:
         out.print(Padding(Text(line), (0, 0, 0, 2)))
+    if most is not None and len(told) > most:
+        out.print(f"  … and {len(told) - most} more: --json tells all")
     out.print()
 
 
