@@ -57,6 +57,8 @@ class HostFiles:
             return Reading(None, f"{path} does not exist")
         except OSError as error:
             return Reading(None, f"{path} cannot be read: {error.strerror or error}")
+        except ValueError:  # a name made of what another file holds: no path can hold a null byte
+            return Reading(None, f"{path!r} cannot be read: it is no path")
 
     def read_verbatim(self, path: str) -> str | None:
         """The whole text of a configuration file, None when there is no such file.
@@ -75,13 +77,13 @@ class HostFiles:
         """Names in a directory in order; nothing when it is not there."""
         try:
             return sorted(entry.name for entry in self.locate(path).iterdir())
-        except OSError:
+        except (OSError, ValueError):
             return []
 
     def link(self, path: str) -> str | None:
         try:
             return str(self.locate(path).readlink())
-        except OSError:
+        except (OSError, ValueError):
             return None
 
     def exists(self, path: str) -> bool:
@@ -91,7 +93,7 @@ class HostFiles:
         """Of the name itself, not of what a link leads to; None when there is nothing by that name."""
         try:
             found = self.locate(path).lstat()
-        except OSError:
+        except (OSError, ValueError):
             return None
         return Attributes(
             regular=stat.S_ISREG(found.st_mode),

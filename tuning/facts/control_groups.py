@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .model import CgroupVersion, ControlGroup, Mount
-from .reading import Reader, parse_cpu_list
+from .reading import Reader, parse_cpu_list, parse_whole
 
 # Version 1 prints "no limit" as LONG_MAX rounded down to a page.
 _VERSION_1_UNLIMITED: Final = 2**62
@@ -82,8 +82,8 @@ def _texts(reader: Reader, hierarchy: _Hierarchy | None, file: str) -> list[tupl
 
 def _smallest(reader: Reader, hierarchy: _Hierarchy | None, file_of_2: str, file_of_1: str) -> int | None:
     file = file_of_2 if hierarchy and hierarchy.version == 2 else file_of_1
-    numbers = [int(text) for _, text in _texts(reader, hierarchy, file) if text.isdecimal()]
-    return min((number for number in numbers if number < _VERSION_1_UNLIMITED), default=None)
+    numbers = [parse_whole(text) for _, text in _texts(reader, hierarchy, file)]
+    return min((n for n in numbers if n is not None and 0 <= n < _VERSION_1_UNLIMITED), default=None)
 
 
 def _cpu_limit(reader: Reader, hierarchy: _Hierarchy | None) -> float | None:
@@ -91,16 +91,14 @@ def _cpu_limit(reader: Reader, hierarchy: _Hierarchy | None) -> float | None:
     if hierarchy is None:
         return None
     if hierarchy.version == 2:
-        pairs = [text.split() for _, text in _texts(reader, hierarchy, "cpu.max")]
+        pairs = [text.partition(" ")[::2] for _, text in _texts(reader, hierarchy, "cpu.max")]
     else:
         pairs = [
-            [quota, reader.optional(f"{directory}/cpu.cfs_period_us") or ""]
+            (quota, reader.optional(f"{directory}/cpu.cfs_period_us") or "")
             for directory, quota in _texts(reader, hierarchy, "cpu.cfs_quota_us")
         ]
-    limits = [
-        int(pair[0]) / int(pair[1]) for pair in pairs if len(pair) == 2 and all(p.isdecimal() and int(p) for p in pair)
-    ]
-    return min(limits, default=None)
+    numbers = ((parse_whole(quota), parse_whole(period)) for quota, period in pairs)
+    return min((quota / period for quota, period in numbers if quota and period and quota > 0), default=None)
 
 
 def _cpus(reader: Reader, hierarchy: _Hierarchy | None) -> tuple[int, ...] | None:

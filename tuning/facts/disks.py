@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from .model import BlockDevice, BlockDeviceKind
-from .reading import Reader
+from .reading import Reader, parse_whole
 
 _QUEUE_FILES: Final = (
     "scheduler",
@@ -63,7 +63,7 @@ def _block_device(reader: Reader, name: str) -> BlockDevice | None:
     return BlockDevice(
         name=name,
         device_number=number,
-        size_bytes=int(size) * 512 if size.isdecimal() else 0,
+        size_bytes=(parse_whole(size) or 0) * 512,
         rotational=None if rotational is None else rotational == "1",
         model=reader.optional(f"{base}/device/model"),
         scheduler=next((word.strip("[]") for word in schedulers if word.startswith("[")), None),

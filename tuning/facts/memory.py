@@ -21,13 +21,13 @@ def read_memory(reader: Reader, group: ControlGroup) -> Memory:
 
 
 def _meminfo(reader: Reader, fact: str, key: str) -> int | None:
-    kibibytes = reader.match(fact, "/proc/meminfo", rf"^{key}:\s+(\d+) kB$")
+    kibibytes = reader.match(fact, "/proc/meminfo", rf"^{key}:\s+([0-9]{{1,20}}) kB$")
     return int(kibibytes) * 1024 if kibibytes else None
 
 
 def _page_bytes(reader: Reader) -> int | None:
     """No file tells the page size; the same free memory in pages and in bytes does, however it moves in between."""
-    pages = re.search(r"^nr_free_pages (\d+)$", reader.optional("/proc/vmstat") or "", re.MULTILINE)
+    pages = re.search(r"^nr_free_pages ([0-9]{1,20})$", reader.optional("/proc/vmstat") or "", re.MULTILINE)
     free_bytes = parse_kibibytes(reader.optional("/proc/meminfo") or "", "MemFree")
     if pages is None or not int(pages[1]) or not free_bytes:
         return None

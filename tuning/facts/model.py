@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, NamedTuple
 
 from ..hostfiles import HostFiles
+from .reading import parse_whole
 from .units import Limit, Unit, read_unit
 
 Medium = Literal["hdd", "ssd", "nvme"]
@@ -149,10 +150,7 @@ class BlockDevice:
 
     def queue_number(self, name: str) -> int | None:
         """A file of queue/ as a number; None when it is missing or holds something else."""
-        try:
-            return int(self.queue[name])
-        except (KeyError, ValueError):
-            return None
+        return parse_whole(self.queue.get(name, ""))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from .model import InterfaceKind, Interrupt, NetworkInterface, Softnet
-from .reading import Reader, number_in, parse_cpu_list
+from .reading import Reader, number_in, parse_cpu_list, parse_whole
 
 _NET: Final = "/sys/class/net"
 _TCP_COUNTERS: Final = (
@@ -37,9 +37,10 @@ def read_interrupt_names(reader: Reader) -> dict[int, str]:
     """Number to name, from the last column of /proc/interrupts; its lines for the processor itself have no number."""
     names = {}
     for line in (reader.required("interrupts", "/proc/interrupts") or "").splitlines()[1:]:
-        number, _, rest = line.partition(":")
-        if number.strip().isdecimal() and rest:
-            names[int(number)] = rest.rsplit(maxsplit=1)[-1]
+        head, _, rest = line.partition(":")
+        number = parse_whole(head.strip())
+        if number is not None and rest.split():
+            names[number] = rest.rsplit(maxsplit=1)[-1]
     return names
 
 
@@ -72,7 +73,8 @@ def read_tcp_ext(reader: Reader) -> dict[str, int]:
         reader.unknown.setdefault("tcp_ext", "/proc/net/netstat does not tell")
         return {}
     counters = dict(zip(tables[0], tables[1], strict=False))
-    return {name: int(counters[name]) for name in _TCP_COUNTERS if counters.get(name, "").isdecimal()}
+    numbers = {name: parse_whole(counters.get(name, "")) for name in _TCP_COUNTERS}
+    return {name: number for name, number in numbers.items() if number is not None}
 
 
 def _interface(reader: Reader, name: str, names_of_interrupts: Mapping[int, str]) -> NetworkInterface:
@@ -134,7 +136,7 @@ def _interrupt_numbers(reader: Reader, base: str, name: str, names: Mapping[int,
         if len(parts) > 3 and parts[-2] == "net":
             device = parts[-3]
             listed = reader.files.names("/".join([*parts[:-3], "msi_irqs"]))
-    numbers = {int(number) for number in listed if number.isdecimal()}
+    numbers = {number for text in listed if (number := parse_whole(text)) is not None}
     named = re.compile(rf"^(?:{re.escape(name)}|{re.escape(device or name)})(?:$|[-@:.])")
     numbers |= {number for number, text in names.items() if named.match(text)}
     of_queues = {number for number in numbers if _QUEUE_INTERRUPT.search(names.get(number, ""))}

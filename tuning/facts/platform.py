@@ -43,7 +43,7 @@ _HYPERVISOR_CLOCKS: Final = (
 
 def parse_kernel_version(release: str) -> tuple[int, int] | None:
     """Major and minor of `6.18.5-x`, `5.14.0-503.el9` or `6.12-rc3`; None for a release that begins otherwise."""
-    match = re.match(r"(\d{1,3})\.(\d{1,3})(?![\w])", release)
+    match = re.match(r"([0-9]{1,3})\.([0-9]{1,3})(?!\w)", release)
     return (int(match[1]), int(match[2])) if match else None
 
 
@@ -73,8 +73,8 @@ def read_limits(reader: Reader) -> dict[str, Limit]:
 
 def read_capabilities(reader: Reader) -> tuple[int | None, int | None]:
     """The effective and the bounding set of this process, a bit for each of capabilities(7)."""
-    effective = reader.match("effective_capabilities", "/proc/self/status", r"^CapEff:\s*([0-9a-f]+)$")
-    bounding = reader.match("bounding_capabilities", "/proc/self/status", r"^CapBnd:\s*([0-9a-f]+)$")
+    effective = reader.match("effective_capabilities", "/proc/self/status", r"^CapEff:\s*([0-9a-f]{1,16})$")
+    bounding = reader.match("bounding_capabilities", "/proc/self/status", r"^CapBnd:\s*([0-9a-f]{1,16})$")
     return int(effective, 16) if effective else None, int(bounding, 16) if bounding else None
 
 
@@ -141,6 +141,6 @@ def read_virtual_machine(reader: Reader) -> str | None:
 def read_systemd(reader: Reader) -> Systemd:
     """Running as sd_booted(3) sees it; the version is in the name of the library that systemd's programs share."""
     libraries = (name for directory in _SYSTEMD_LIBRARIES for name in reader.files.names(directory))
-    versions = (re.match(r"libsystemd-(?:shared|core)-(\d+)", name) for name in libraries)
+    versions = (re.match(r"libsystemd-(?:shared|core)-([0-9]{1,4})\b", name) for name in libraries)
     version = next((int(match[1]) for match in versions if match), None)
     return Systemd(reader.files.exists("/run/systemd/system"), version)

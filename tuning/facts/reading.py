@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from ..hostfiles import HostFiles
+
+# NR_CPUS of the largest configuration of the kernel is 8192.
+_MOST_CPUS: Final = 65_536
 
 
 class Reader:
@@ -25,10 +29,7 @@ class Reader:
 
     def number(self, path: str) -> int | None:
         """The whole number that an optional file holds."""
-        try:
-            return int(self.files.read(path).text or "")
-        except ValueError:
-            return None
+        return parse_whole(self.files.read(path).text or "")
 
     def match(self, fact: str, path: str, pattern: str) -> str | None:
         """The first group of the first match in a required file, without surrounding white space."""
@@ -47,24 +48,30 @@ class Reader:
         return {name: text for name, text in texts if text is not None}
 
 
+def parse_whole(text: str) -> int | None:
+    """A whole number as the kernel writes one: decimal digits, with a sign or without, of 64 bits; else None."""
+    return int(text) if re.fullmatch(r"-?[0-9]{1,20}", text) else None
+
+
 def parse_cpu_list(text: str) -> tuple[int, ...] | None:
     """The CPUs of a list such as `0-3,8`; None when it is no such list. An empty text is no CPU."""
     cpus: list[int] = []
     for part in text.split(",") if text else []:
         first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        low, high = parse_whole(first), parse_whole(last if dash else first)
+        if low is None or high is None or low < 0 or high >= _MOST_CPUS:
             return None
-        cpus.extend(range(int(first), int(last or first) + 1))
+        cpus.extend(range(low, high + 1))
     return tuple(cpus)
 
 
 def parse_kibibytes(text: str, key: str) -> int | None:
     """Bytes of a line such as `MemTotal:  1024 kB`, anywhere in `text`."""
-    match = re.search(rf"\b{re.escape(key)}:\s+(\d+) kB", text)
+    match = re.search(rf"\b{re.escape(key)}:\s+([0-9]{{1,20}}) kB", text)
     return int(match[1]) * 1024 if match else None
 
 
 def number_in(name: str) -> int:
     """The first number in a name, so that rx-10 comes after rx-9."""
-    match = re.search(r"\d+", name)
+    match = re.search(r"[0-9]{1,9}", name)
     return int(match[0]) if match else 0

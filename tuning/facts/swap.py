@@ -8,7 +8,7 @@ from typing import Final
 
 from .filesystems import unescape
 from .model import Swap, SwapSource
-from .reading import Reader
+from .reading import Reader, parse_whole
 from .units import UNIT_DIRECTORIES, is_masked
 
 _GENERATED: Final = ("/run/systemd/generator", "/run/systemd/generator.late")
@@ -22,20 +22,19 @@ def read_swaps(reader: Reader) -> tuple[Swap, ...] | None:
     text = reader.required("swaps", "/proc/swaps")
     if text is None:
         return None
-    rows = [line.split() for line in text.splitlines()[1:]]
-    return tuple(
-        Swap(unescape(row[0]), row[1], int(row[2]) * 1024, int(row[3]) * 1024, _priority(row[4:]))
-        for row in rows
-        if len(row) >= 4 and row[2].isdecimal() and row[3].isdecimal()
-    )
+    return tuple(swap for line in text.splitlines()[1:] if (swap := _active(line.split())) is not None)
 
 
 def read_swap_sources(reader: Reader) -> tuple[SwapSource, ...]:
     return (*_in_fstab(reader), *_in_units(reader), *_in_zram_generator(reader), *_in_dphys(reader))
 
 
-def _priority(columns: list[str]) -> int:
-    return int(columns[0]) if columns and re.fullmatch(r"-?\d+", columns[0]) else 0
+def _active(row: list[str]) -> Swap | None:
+    """Filename, type, size and use in KiB, priority."""
+    size, used, priority = (parse_whole(text) for text in (*row[2:5], *[""] * 3)[:3])
+    if size is None or used is None:
+        return None
+    return Swap(unescape(row[0]), row[1], size * 1024, used * 1024, priority or 0)
 
 
 def _in_fstab(reader: Reader) -> Iterator[SwapSource]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ..hostfiles import HostFiles
+from .reading import parse_whole
 
 # systemd.unit(5): the first directory that has a unit, or a drop-in of some name, counts.
 UNIT_DIRECTORIES: Final = (
@@ -96,7 +97,7 @@ def parse_limits(text: str) -> dict[str, Limit]:
     """The limits of /proc/PID/limits by name; a line that is missing or says something else is left out."""
     limits = {}
     for title, name in _LIMIT_NAMES.items():
-        match = re.search(rf"^{title}\s+(\d+|unlimited)\s+(\d+|unlimited)", text, re.MULTILINE)
+        match = re.search(rf"^{title}\s+([0-9]{{1,20}}|unlimited)\s+([0-9]{{1,20}}|unlimited)", text, re.MULTILINE)
         if match:
             soft, hard = (None if word == "unlimited" else int(word) for word in match.groups())
             limits[name] = Limit(soft, hard)
@@ -160,16 +161,16 @@ def _instances(files: HostFiles, name: str) -> list[Instance]:
         wanted = re.compile(rf"{re.escape(prefix)}@.+\.{suffix}" if stem.endswith("@") else re.escape(name))
         for service in [entry for entry in files.names(directory) if wanted.fullmatch(entry)]:
             processes = (files.read(f"{directory}/{service}/cgroup.procs").text or "").split()
-            if processes and processes[0].isdecimal() and all(service != known.name for known in instances):
-                instances.append(_instance(files, service, int(processes[0])))
+            pid = parse_whole(processes[0]) if processes else None
+            if pid is not None and all(service != known.name for known in instances):
+                instances.append(_instance(files, service, pid))
     return instances
 
 
 def _instance(files: HostFiles, name: str, pid: int) -> Instance:
-    adjustment = files.read(f"/proc/{pid}/oom_score_adj").text or ""
     return Instance(
         name=name,
         main_pid=pid,
         limits=parse_limits(files.read(f"/proc/{pid}/limits").text or ""),
-        oom_score_adjust=int(adjustment) if re.fullmatch(r"-?\d+", adjustment) else None,
+        oom_score_adjust=parse_whole(files.read(f"/proc/{pid}/oom_score_adj").text or ""),
     )
