@@ -1,7 +1,7 @@
 """One value for the settings of a host that the catalogue knows: hosts are set alike when it is the same.
 
-The value is of what holds for the whole host. What disk a log lies on, how that is mounted, and as what unit a broker
-runs is a matter of where it was put: those are listed beside the rest, and are no part of the value.
+The value is of what holds for the whole host. What disk a log lies on and how that is mounted is a matter of where it
+was put, and limits are those of the session that asks: they are listed beside the rest, and are no part of the value.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .formulas.targets import targets_of
 from .model import Knob, Observation
 from .workload import Workload
 
-# Of one place, not of the host.
-_PLACES: Final = ("mount", "disk")
+# Of one place or one session, not of the host.
+_APART: Final = ("mount", "disk", "login")
 # Somebody else moves them while a host runs: irqbalance its interrupts, an operator a unit, a daemon the clock.
 _MOVING_SCOPES: Final = ("interrupt", "unit")
 _MOVING: Final = frozenset({"clock.sync"})
@@ -28,14 +28,14 @@ _MOVING: Final = frozenset({"clock.sync"})
 def fingerprint(facts: Facts, data_dirs: Sequence[str] = ()) -> tuple[str, dict[str, str]]:
     """SHA-256 over the settings of the host, and the list: knob (and its target, after a blank) -> its value just now.
 
-    Disks and mounts under `data_dirs` are in the list alone.
+    Disks and mounts under `data_dirs` and the limits of this session are in the list alone.
     """
     workload = Workload(data_dirs=tuple(data_dirs))
     found = {
         f"{knob.id} {target}".rstrip(): (_text(observe(knob, facts, target, facts.files.read)), knob.scope)
         for knob, target in _settings(facts, workload)
     }
-    of_the_host = {name: text for name, (text, scope) in found.items() if scope not in _PLACES}
+    of_the_host = {name: text for name, (text, scope) in found.items() if scope not in _APART}
     canonical = json.dumps(of_the_host, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest(), {name: text for name, (text, _) in found.items()}
 

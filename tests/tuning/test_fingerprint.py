@@ -41,6 +41,12 @@ def test_where_a_log_lies_is_listed_and_no_part_of_the_value(tmp_path: Path) -> 
     assert on_first["mount.noatime /d1"] == "relatime"
 
 
+def test_limits_of_a_session_are_no_part_of_the_value(tmp_path: Path) -> None:
+    one = fingerprint(collect(make_host(tmp_path / "ssh", nofile=(1024, 524288))))
+    other = fingerprint(collect(make_host(tmp_path / "unit", nofile=(100_000, 524288))))
+    assert one[0] == other[0]
+
+
 def test_what_is_missing_is_missing_whatever_the_reason(tmp_path: Path) -> None:
     one = fingerprint(collect(make_host(tmp_path / "a", sysctls={"vm.max_map_count": None}, kernel="6.1.0-18")))
     other = fingerprint(collect(make_host(tmp_path / "b", sysctls={"vm.max_map_count": None}, kernel="6.1.0-19")))
