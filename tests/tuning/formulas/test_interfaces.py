@@ -16,7 +16,7 @@ from tuning.formulas import interfaces
 from tuning.formulas.cpus import cpus_near, format_cpu_mask, format_ranges, parse_cpu_mask
 from tuning.formulas.targets import targets_of
 from tuning.hostfiles import HostFiles
-from tuning.model import Formula, NotApplicable, Target
+from tuning.model import Formula, NotApplicable, Scope, Target
 from tuning.workload import Workload
 
 WORKLOAD = Workload()
@@ -57,7 +57,7 @@ def _facts(root: Path, *found: NetworkInterface, cpus: int = 8, **changes: Any) 
     return Facts(files=HostFiles(root), **{**fields, **changes})
 
 
-def _values(formula: Formula, facts: Facts, scope: Any) -> Mapping[str, object]:
+def _values(formula: Formula, facts: Facts, scope: Scope) -> Mapping[str, object]:
     answers = {target: formula(facts, WORKLOAD, target) for target in targets_of(scope, facts, WORKLOAD)}
     return {target: answer.value if isinstance(answer, Target) else None for target, answer in answers.items()}
 
@@ -119,7 +119,15 @@ def test_only_interfaces_with_hardware_that_are_not_down_are_asked(tmp_path: Pat
 
 def test_a_host_without_interfaces_has_no_targets_and_nothing_fails(tmp_path: Path) -> None:
     facts = _facts(tmp_path)
-    for scope in ("interface", "receive queue", "transmit queue", "interrupt", "frequency policy", "disk"):
+    scopes: tuple[Scope, ...] = (
+        "interface",
+        "receive queue",
+        "transmit queue",
+        "interrupt",
+        "frequency policy",
+        "disk",
+    )
+    for scope in scopes:
         assert targets_of(scope, facts, WORKLOAD) == ()
     for formula in (
         interfaces.receive_steering,
