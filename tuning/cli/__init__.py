@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import typer
@@ -13,7 +14,14 @@ app = typer.Typer(
     no_args_is_help=True,
     help=f"What this host is, what it should be and why, the change, its proof and the way back.\n\n{SUMMARY}",
 )
-app.command("list")(listing.list_knobs)
+
+
+def paragraphs(verb: Callable[..., None]) -> str:
+    """The docstring with each paragraph on one line, for the terminal to break where it is narrow."""
+    return "\n\n".join(" ".join(part.split()) for part in (verb.__doc__ or "").split("\n\n"))
+
+
+app.command("list", help=paragraphs(listing.list_knobs))(listing.list_knobs)
 for verb in (
     facts.facts,
     check.check,
@@ -27,7 +35,7 @@ for verb in (
     sizing.sizing,
     schema.schema,
 ):
-    app.command()(verb)
+    app.command(help=paragraphs(verb))(verb)
 
 DOCUMENTS: Final[dict[str, type]] = {
     "list": listing.ListDocument,

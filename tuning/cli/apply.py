@@ -32,6 +32,7 @@ from .options import (
     SkipOption,
     UnitOption,
     WorkloadOption,
+    interruptions_told,
     mistakes_in_one_line,
     refuse_what_cannot_change,
 )
@@ -117,7 +118,8 @@ def _apply(wanted: Wanted, *, ask: bool, as_json: bool) -> None:
     elif not as_json:
         print_notes(out, plan)
     # Without a step as well: an apply that was killed may have left commands to be run, and its journal open.
-    applied = engine.apply(files, runner, plan, Owner.this_process(files, "highwater tune apply"))
+    with interruptions_told(files):
+        applied = engine.apply(files, runner, plan, Owner.this_process(files, "highwater tune apply"))
     if as_json:
         typer.echo(as_text(ApplyDocument(applied.done, applied.skipped, plan.pending, plan.warnings)))
         return

@@ -12,6 +12,7 @@ from rich.text import Text
 from ..check import KnobReport, evaluate
 from ..facts import Facts
 from ..fingerprint import fingerprint
+from ..profiles import find_profile, knobs_of
 from ..trades import durability_trades
 from .documents import as_text
 from .exit_codes import DIFFERS
@@ -22,6 +23,7 @@ from .options import (
     DataDirOption,
     JsonOption,
     OnlyOption,
+    ProfileOption,
     RootOption,
     SkipOption,
     UnitOption,
@@ -59,6 +61,7 @@ class CheckDocument:
 
 
 def check(
+    profile: ProfileOption = "recommended",
     only: OnlyOption = None,
     skip: SkipOption = None,
     accept_risk: AcceptRiskOption = None,
@@ -78,7 +81,7 @@ def check(
     """
     with mistakes_in_one_line():
         inputs = workload_of(data_dir, workload, broker_config, unit)
-        knobs = chosen_knobs(only, skip)
+        knobs = knobs_of(find_profile(profile), chosen_knobs(only, skip))
         named = accepted_risks(accept_risk)
         facts = facts_of(root)
         reports = evaluate(facts, inputs, knobs, named=named)
@@ -120,7 +123,8 @@ def _why(report: KnobReport, targets: tuple[str, ...]) -> str:
     if report.state in ("unknown", "not_applicable"):
         why = report.note
     else:
-        why = sentences((report.reason, report.note, report.binding, report.overridden_by))
+        boot = f"at the next boot {report.overridden_by}" if report.overridden_by else ""
+        why = sentences((report.reason, report.note, report.binding, boot))
     return f"{targets_text(targets)}: {why}" if targets else why
 
 

@@ -9,6 +9,7 @@ DIFFERS: Final = 1
 REFUSED: Final = 2
 CHANGED_IN_PART: Final = 3
 """A change failed on its way; the journal holds the way back."""
+INTERRUPTED: Final = 130
 
 SUMMARY: Final = (
     "Exit codes: 0 as wanted, or done; 1 something differs; 2 a mistake in the call, or refused with nothing changed; "

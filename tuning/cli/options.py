@@ -14,15 +14,32 @@ from ..catalogue import KNOBS, find_knob, select_knobs
 from ..errors import PartlyChangedError, TuningError
 from ..facts import Facts, collect
 from ..facts.capture import is_captured
+from ..holdings import interrupted
+from ..hostfiles import HostFiles
+from ..journal import SESSION
 from ..model import Knob
 from ..workload import Workload, parse_properties, parse_workload
-from .exit_codes import CHANGED_IN_PART, REFUSED
+from .exit_codes import CHANGED_IN_PART, INTERRUPTED, REFUSED
 
 THIS_HOST: Final = Path("/")
 
+
+def _this_host_by_any_name(root: Path) -> Path:
+    """So that /tmp/.. is not taken for a tree without a kernel."""
+    try:
+        return THIS_HOST if root.samefile(THIS_HOST) else root
+    except OSError:
+        return root
+
+
 RootOption = Annotated[
     Path,
-    typer.Option("--root", metavar="DIR", help="A captured or made tree (its proc/, sys/, etc/) instead of this host."),
+    typer.Option(
+        "--root",
+        metavar="DIR",
+        callback=_this_host_by_any_name,
+        help="A captured or made tree (its proc/, sys/, etc/) instead of this host.",
+    ),
 ]
 DataDirOption = Annotated[
     list[str] | None,
@@ -112,6 +129,17 @@ def refuse_what_cannot_change(root: Path) -> None:
         raise TuningError("this changes the host and needs root; nothing was changed (try it with sudo)")
     if is_captured(root):
         raise TuningError(f"--root {root} is a capture of another host, to be looked at only; nothing was changed")
+
+
+@contextmanager
+def interruptions_told(files: HostFiles) -> Iterator[None]:
+    """An interrupt ends with exit code 130 and a line that says how it leaves the host."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        left = interrupted(files) or interrupted(files, SESSION)
+        typer.echo(f"interrupted: {left or 'everything that was begun is taken back'}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def facts_of(root: Path) -> Facts:

@@ -18,6 +18,7 @@ from .options import (
     RootOption,
     ScriptOption,
     facts_of,
+    interruptions_told,
     mistakes_in_one_line,
     refuse_what_cannot_change,
 )
@@ -53,7 +54,8 @@ def rollback(
         facts = facts_of(root)
         if not (dry_run or script):
             refuse_what_cannot_change(root)
-        result = way_back.rollback(facts.files, runner_for(root), force=force, dry_run=dry_run or script)
+        with interruptions_told(facts.files):
+            result = way_back.rollback(facts.files, runner_for(root), force=force, dry_run=dry_run or script)
     if script:
         typer.echo(script_of_rollback(facts, result), nl=False)
         return

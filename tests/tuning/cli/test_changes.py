@@ -11,6 +11,7 @@ import pytest
 
 from tests.tuning.cli.invoking import invoke
 from tests.tuning.host_tree import Disk, make_host, read_sysctl, snapshot, write
+from tuning.hostfiles import HostFiles
 from tuning.journal import APPLIED, SESSION, Owner
 
 SYSCTL_FILE = "etc/sysctl.d/90-highwater.conf"
@@ -140,7 +141,6 @@ def test_logins_get_their_limits_when_somebody_is_named(root: Path) -> None:
 
 def test_a_dead_benchmarks_profile_is_taken_back_first(root: Path) -> None:
     from tuning.engine import apply
-    from tuning.hostfiles import HostFiles
     from tuning.runner import runner_for
     from tuning.steps import Plan, SettingStep
 
@@ -187,6 +187,31 @@ def test_without_root_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> Non
         refused = invoke(*verb)
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert refused.stderr == "error: this changes the host and needs root; nothing was changed (try it with sudo)\n"
+
+
+def test_an_interrupt_says_how_it_leaves_the_host(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = snapshot(root)
+    writes = []
+
+    def interrupted_at_the_second(files: HostFiles, path: str, text: str) -> None:
+        writes.append(path)
+        if len(writes) == 2:
+            raise KeyboardInterrupt
+        files.locate(path).write_text(f"{text}\n", encoding="utf-8")
+
+    monkeypatch.setattr(HostFiles, "write_setting", interrupted_at_the_second)
+    ended = invoke("apply", "--yes", "--root", str(root), "--only", "vm.swappiness", "--only", "vm.max_map_count")
+    assert ended.exit_code == 130
+    assert ended.stderr == "interrupted: everything that was begun is taken back\n"
+    assert len(writes) == 3
+    assert snapshot(root) == before
+
+
+@pytest.mark.parametrize("name", ["/proc/self/root", "/tmp/.."])
+def test_this_host_by_another_name_is_this_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    refused = invoke("apply", "--yes", "--only", "vm.swappiness", "--root", name)
+    assert (refused.exit_code, "needs root" in refused.stderr) == (2, True)
 
 
 def test_what_this_host_does_not_let_us_set_is_refused_when_named(tmp_path: Path) -> None:

@@ -61,6 +61,21 @@ def test_a_trade_is_left_alone_unless_its_risk_is_accepted(tmp_path: Path) -> No
     assert (accepted.exit_code, "1 differ" in accepted.stdout) == (1, True)
 
 
+def test_a_profile_is_another_aim(tmp_path: Path) -> None:
+    root = str(make_host(tmp_path, sysctls={"vm.dirty_expire_centisecs": "3000"}))
+    call = ("check", "--root", root, "--only", "vm.dirty_expire_centisecs")
+    assert invoke(*call).exit_code == 0
+    other = invoke(*call, "--profile", "latency")
+    assert (other.exit_code, "5 s" in other.stdout) == (1, True)
+
+
+def test_a_file_that_wins_at_boot_is_named(tmp_path: Path) -> None:
+    root = make_host(tmp_path, sysctls={"vm.swappiness": "1"})
+    write(root, "/etc/sysctl.d/99-late.conf", "vm.swappiness = 30\n")
+    result = invoke("check", "--root", str(root), "--only", "vm.swappiness", "--all", columns=200)
+    assert "At the next boot /etc/sysctl.d/99-late.conf:1 sets vm.swappiness = 30" in result.stdout
+
+
 def test_a_trade_in_force_is_said_in_words(tmp_path: Path) -> None:
     root = make_host(tmp_path, disks=(Disk("sda", "/data", mount_options="rw,relatime,data=writeback"),))
     result = invoke("check", "--root", str(root), "--data-dir", "/data")
