@@ -12,10 +12,10 @@ from .check import KnobReport, evaluate
 from .facts import Facts
 from .model import Knob, NotApplicable
 from .persistence import limits_d, systemd, tmpfiles, tuned, udev
-from .persistence.precedence import Boot, simulate_boot
+from .persistence.precedence import simulate_boot
+from .planning.devices import Devices
 from .planning.judging import Judge
 from .planning.mounts import FSTAB_SOURCE, kept_options, needs_word
-from .planning.settings import device_rule
 from .probes import Seen
 from .runner import Runner
 from .workload import Workload
@@ -61,6 +61,26 @@ class _Outlook:
     text: str = ""
 
 
+class _Host:
+    """What is the same for all rows: read once."""
+
+    def __init__(self, facts: Facts, stale_units: frozenset[str]) -> None:
+        self.stale_units = stale_units
+        self.boot = simulate_boot(facts.files)
+        self.profile = tuned.active_profile(facts.files)
+        self._devices = Devices(facts)
+        self._writes = tmpfiles.parse_writes(facts.files.read(tmpfiles.MANAGED_FILE).text or "")
+        self._rules = udev.parse_rules(facts.files.read(udev.MANAGED_FILE).text or "")
+
+    def kept(self, persistence: str, path: str) -> tuple[str, str] | None:
+        """The file of ours that keeps a setting of /sys, and its value there; None when none does."""
+        if persistence == "tmpfiles.d" and path in self._writes:
+            return tmpfiles.MANAGED_FILE, self._writes[path]
+        if persistence == "udev rule" and (rule := self._devices.rule_of(path)) in self._rules:
+            return udev.MANAGED_FILE, self._rules[rule]
+        return None
+
+
 def verify(
     facts: Facts,
     workload: Workload,
@@ -75,16 +95,15 @@ def verify(
     runner: asked for `systemctl show` where systemd runs.
     """
     by_id = {knob.id: knob for knob in knobs}
-    boot = simulate_boot(facts.files)
-    stale_units = _units_to_be_read_again(facts, workload, runner)
+    host = _Host(facts, _units_to_be_read_again(facts, workload, runner))
     rows: list[Effect] = []
     for report in evaluate(facts, workload, knobs, named=accepted):
         judge = Judge(facts, workload, by_id[report.id], report.target, accepted)
-        rows.append(_row(judge, report, boot, stale_units))
+        rows.append(_row(judge, report, host))
     return rows
 
 
-def _row(judge: Judge, report: KnobReport, boot: Boot, stale_units: frozenset[str]) -> Effect:
+def _row(judge: Judge, report: KnobReport, host: _Host) -> Effect:
     if report.state in ("not_applicable", "obsolete", "left_alone"):
         return _effect(report, "not_applicable", note=report.note)
     if report.state == "unknown":
@@ -96,15 +115,15 @@ def _row(judge: Judge, report: KnobReport, boot: Boot, stale_units: frozenset[st
         return _login_row(judge, report)
     if report.state == "differs":
         by = _unit_file(judge) if report.mechanism == "unit" else judge.path
-        return _effect(report, "failed", Seen(report.current_text, by), _outlook(judge, boot), note=report.obstacle)
+        return _effect(report, "failed", Seen(report.current_text, by), _outlook(judge, host), note=report.obstacle)
     if report.mechanism == "unit":
-        return _unit_row(judge, report, stale_units)
-    return _setting_row(judge, report, boot)
+        return _unit_row(judge, report, host)
+    return _setting_row(judge, report, host)
 
 
-def _setting_row(judge: Judge, report: KnobReport, boot: Boot) -> Effect:
+def _setting_row(judge: Judge, report: KnobReport, host: _Host) -> Effect:
     """A setting, mount or swap that is as expected by its own file: is it elsewhere, and after a boot?"""
-    outlook = _outlook(judge, boot)
+    outlook = _outlook(judge, host)
     seen = probes.probe(judge.facts, judge.workload, report)
     if seen is None:
         seen = Seen(report.current_text, judge.path)
@@ -116,13 +135,13 @@ def _setting_row(judge: Judge, report: KnobReport, boot: Boot) -> Effect:
     return _effect(report, "effective", seen, outlook, note=seen.note)
 
 
-def _unit_row(judge: Judge, report: KnobReport, stale_units: frozenset[str]) -> Effect:
+def _unit_row(judge: Judge, report: KnobReport, host: _Host) -> Effect:
     """What the processes of the unit have; it may be started before the file that says so."""
     unit = judge.facts.unit(report.target)
     written = judge.knob.unit_property in unit.settings
     found = [probes.of_instance(judge.facts, judge.knob.unit_property, instance) for instance in unit.instances]
     outlook = _Outlook(True, f"{report.current_text} by {_unit_file(judge) if written else 'default'}")
-    if report.target in stale_units:
+    if report.target in host.stale_units:
         note = "systemd has not read its files again: systemctl daemon-reload"
         return _effect(report, "pending", _joined(found), outlook, note=note)
     seen = [item for item in found if item is not None and item.value is not None]
@@ -169,9 +188,9 @@ def _login_row(judge: Judge, report: KnobReport) -> Effect:
     return _effect(report, "failed", seen, _Outlook(None, text), note=report.obstacle)
 
 
-def _outlook(judge: Judge, boot: Boot) -> _Outlook:
+def _outlook(judge: Judge, host: _Host) -> _Outlook:
     """What is kept over a reboot, of any mechanism."""
-    files, knob, path = judge.facts.files, judge.knob, judge.path
+    knob, path = judge.knob, judge.path
     if knob.mechanism == "mount":
         return _outlook_of_mount(judge)
     if knob.mechanism == "swap":
@@ -179,21 +198,13 @@ def _outlook(judge: Judge, boot: Boot) -> _Outlook:
         text = ", ".join(f"{source.path} turns {source.device or 'swap'} on" for source in sources)
         return _Outlook(not sources, text or "nothing turns swap on")
     if knob.mechanism == "sysctl":
-        winner = boot.winner(knob.id)
+        winner = host.boot.winner(knob.id)
         return _Outlook(None) if winner is None else _Outlook(judge.sysctls({winner.key: winner.value}), str(winner))
-    profile = tuned.active_profile(files)
-    line = profile.sets(knob.id, path) if profile else None
+    line = host.profile.sets(knob.id, path) if host.profile else None
     if line is not None:
         return _Outlook(judge.texts({path: line.value}), f"{line.path}:{line.number} sets {line.value} (TuneD)")
-    if knob.persistence == "tmpfiles.d":
-        value = tmpfiles.parse_writes(files.read(tmpfiles.MANAGED_FILE).text or "").get(path)
-        managed = tmpfiles.MANAGED_FILE
-    elif knob.persistence == "udev rule":
-        value = udev.parse_rules(files.read(udev.MANAGED_FILE).text or "").get(device_rule(judge.facts, path))
-        managed = udev.MANAGED_FILE
-    else:
-        return _Outlook(None)
-    return _Outlook(None) if value is None else _Outlook(judge.texts({path: value}), f"{managed} sets {value}")
+    kept = host.kept(knob.persistence, path)
+    return _Outlook(None) if kept is None else _Outlook(judge.texts({path: kept[1]}), f"{kept[0]} sets {kept[1]}")
 
 
 def _outlook_of_mount(judge: Judge) -> _Outlook:

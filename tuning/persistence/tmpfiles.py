@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ..hostfiles import HostFiles
 from . import HEADER
 
 MANAGED_FILE: Final = "/etc/tmpfiles.d/highwater.conf"
+_DIRECTORIES: Final = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmpfiles.d", "/usr/lib/tmpfiles.d")
 
 
 def parse_writes(text: str) -> dict[str, str]:
@@ -28,6 +30,21 @@ def with_writes(present: str | None, writes: Mapping[str, str]) -> str | None:
     # "-" is the default of mode, user, group and age; % begins a specifier.
     lines = [f"w {path} - - - - {value.replace('%', '%%')}\n" for path, value in sorted(merged.items())]
     return HEADER + "\n" + "".join(lines)
+
+
+def other_writes(files: HostFiles) -> dict[str, tuple[str, str]]:
+    """What other files of tmpfiles.d write: path to value and file. Which of two files comes last is not laid down."""
+    found: dict[str, str] = {}
+    for directory in _DIRECTORIES:
+        for name in files.names(directory):
+            if name.endswith(".conf"):
+                found.setdefault(name, f"{directory}/{name}")
+    return {
+        path: (value, file)
+        for file in found.values()
+        if file != MANAGED_FILE
+        for path, value in parse_writes(files.read(file).text or "").items()
+    }
 
 
 def _unquoted(field: str) -> str:

@@ -6,10 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from ..hostfiles import HostFiles
 from . import HEADER
 
 MANAGED_FILE: Final = "/etc/udev/rules.d/90-highwater.rules"
 _RULE: Final = re.compile(r'(?P<match>ACTION==.*), ATTR\{(?P<attribute>[^}]+)\}="(?P<value>[^"]*)"')
+# An assignment; with == it is a condition.
+_WRITES: Final = re.compile(r'ATTR\{([^}]+)\}\s*=\s*"([^"]*)"')
+_DIRECTORIES: Final = ("/etc/udev/rules.d", "/run/udev/rules.d", "/usr/local/lib/udev/rules.d", "/usr/lib/udev/rules.d")
 # Choosing a scheduler resets the number of requests, and udev writes in the order of the rules.
 _FIRST: Final = "queue/scheduler"
 # Everything else is either a pattern to udev (* ? [ |) or would end the quotes.
@@ -27,7 +31,7 @@ class Rule(NamedTuple):
 
 
 def disk_match(name: str, udev: Mapping[str, str]) -> str:
-    """What is true of this disk and of no other; by kernel name where udev knows nothing better."""
+    """A disk by what `udev` says of it and of no other; by kernel name where it says nothing that lasts."""
     return f'ACTION=="add|change", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", {_identity(name, udev)}'
 
 
@@ -54,6 +58,31 @@ def with_rules(present: str | None, rules: Iterable[Rule]) -> str | None:
     if not lines and not foreign:
         return None
     return HEADER + "".join(f"{line}\n" for line in [*lines, *foreign])
+
+
+class Rival(NamedTuple):
+    """A rule of somebody else that is read after ours and writes an attribute, of whatever devices."""
+
+    path: str
+    line: int
+    attribute: str
+    value: str
+
+
+def later_rules(files: HostFiles) -> list[Rival]:
+    """Rules of udev(7) whose files come after ours by name; of one name the file in the earliest directory counts."""
+    found: dict[str, str] = {}
+    for directory in _DIRECTORIES:
+        for name in files.names(directory):
+            if name.endswith(".rules") and name > MANAGED_FILE.rpartition("/")[2]:
+                found.setdefault(name, f"{directory}/{name}")
+    return [
+        Rival(found[name], number, match[1], match[2])
+        for name in sorted(found)
+        for number, line in enumerate((files.read(found[name]).text or "").splitlines(), start=1)
+        if not line.lstrip().startswith("#")
+        for match in _WRITES.finditer(line)
+    ]
 
 
 def _identity(name: str, udev: Mapping[str, str]) -> str:

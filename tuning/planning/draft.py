@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from ..facts import Facts
 from ..model import Knob
 from ..steps import FileStep, RemountStep, SettingStep, SwapOffStep
 from ..workload import Workload
+from .devices import Devices
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,10 @@ class Draft:
     pending: list[str] = field(default_factory=list)
     _texts: dict[str, tuple[str | None, str | None, str]] = field(default_factory=dict)
     """Of each file that was touched: as it is, as it is to be, and why."""
+
+    @cached_property
+    def devices(self) -> Devices:
+        return Devices(self.facts)
 
     def text(self, path: str) -> str | None:
         """A file as the plan so far will leave it; None when it is not there. Raises TuningError if unreadable."""

@@ -40,6 +40,9 @@ def plan_units(draft: Draft, chosen: Sequence[Chosen]) -> None:
         text = systemd.with_settings(draft.text(path), "Service", {name: wanted})
         draft.put(path, text, f"limits and weights of {unit}")
         draft.pending.append(f"{name}={wanted} of {unit}: when it is next started")
+        if draft.facts.unit(unit).path is None:
+            way_out = "name the broker's unit (--unit) if it is called otherwise"
+            draft.warnings.append(f"{unit} is not here: its drop-in waits for it; {way_out}")
 
 
 def plan_logins(draft: Draft, chosen: Sequence[Chosen]) -> None:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from ..catalogue import KNOBS
 from ..check import render, sysctl_path, value_of
 from ..facts import Facts
-from ..hostfiles import HostFiles
 from ..persistence import sysctl_d, tmpfiles, tuned, udev
 from ..persistence.precedence import Assignment, Boot, simulate_boot
 from ..steps import SettingStep
 from .draft import Chosen, Draft
 from .judging import Judge
-
-_DISKS: Final = "/sys/block/"
-_INTERFACES: Final = "/sys/class/net/"
 
 
 def plan(draft: Draft, chosen: Sequence[Chosen]) -> None:
@@ -27,14 +22,7 @@ def plan(draft: Draft, chosen: Sequence[Chosen]) -> None:
     _keep_sysctls(draft, [item for item in chosen if item.knob.persistence == "sysctl.d"])
     _keep_on_devices(draft, [item for item in chosen if item.knob.persistence == "udev rule"])
     _keep_on_host(draft, [item for item in chosen if item.knob.persistence == "tmpfiles.d"])
-    profile = tuned.active_profile(draft.facts.files)
-    for item in chosen:
-        line = profile.sets(item.knob.id, path_of(item)) if profile else None
-        if profile and line and not _judge(draft, item).texts({path_of(item): line.value}):
-            draft.warnings.append(
-                f"{line.path}:{line.number}: TuneD's profile {profile.name} sets {line.key} = {line.value} whenever it "
-                f"starts, which undoes {_name(item)}"
-            )
+    _warn_of_rivals(draft, [item for item in chosen if item.knob.mechanism == "sysfs"])
     for item in chosen:
         kept = item.knob.persistence in ("sysctl.d", "udev rule", "tmpfiles.d")
         if item.report.state == "differs" and not kept:
@@ -87,6 +75,27 @@ def _keep_sysctls(draft: Draft, chosen: Sequence[Chosen]) -> None:
             draft.warnings.append(overridden(winner))
 
 
+def _warn_of_rivals(draft: Draft, chosen: Sequence[Chosen]) -> None:
+    """Of whoever writes a setting of /sys after us, or may, and gives it a value that is not as good."""
+    files = draft.facts.files
+    profile = tuned.active_profile(files)
+    rules = {rule.attribute: rule for rule in udev.later_rules(files)}
+    writes = tmpfiles.other_writes(files)
+    for item in chosen:
+        path, judge, name = path_of(item), _judge(draft, item), _name(item)
+        line = profile.sets(item.knob.id, path) if profile else None
+        if profile and line and not judge.texts({path: line.value}):
+            where = f"{line.path}:{line.number}: TuneD's profile {profile.name} sets {line.key} = {line.value}"
+            draft.warnings.append(f"{where} whenever it starts, which undoes {name}")
+        attribute = draft.devices.rule_of(path)[1] if item.knob.persistence == "udev rule" else ""
+        if (rule := rules.get(attribute)) is not None and not judge.texts({path: rule.value}):
+            where = f"{rule.path}:{rule.line} sets {attribute} = {rule.value}"
+            draft.warnings.append(f"{where} after {udev.MANAGED_FILE}, which undoes {name} on the devices it is for")
+        if path in writes and not judge.texts({path: writes[path][0]}):
+            value, file = writes[path]
+            draft.warnings.append(f"{file} writes {value} for {name} at boot as well: remove one of the two")
+
+
 def _judge(draft: Draft, item: Chosen) -> Judge:
     return Judge(draft.facts, draft.workload, item.knob, item.report.target, draft.options.accepted)
 
@@ -116,7 +125,7 @@ def _keep_on_devices(draft: Draft, chosen: Sequence[Chosen]) -> None:
     present = udev.parse_rules(draft.text(udev.MANAGED_FILE) or "")
     rules: list[udev.Rule] = []
     for item in chosen:
-        match, attribute = device_rule(draft.facts, path_of(item))
+        match, attribute = draft.devices.rule_of(path_of(item))
         if _line_needed(draft, item, present.get((match, attribute))):
             rules.append(udev.Rule(match, attribute, wanted_text(draft.facts, item)))
     if rules:
@@ -144,23 +153,6 @@ def _line_needed(draft: Draft, item: Chosen, present: str | None) -> bool:
         if present is None:
             return item.report.state == "differs"
     return not _judge(draft, item).texts({path: present})
-
-
-def device_rule(facts: Facts, path: str) -> tuple[str, str]:
-    """The udev match of the device that a path of /sys belongs to, and the path below the device."""
-    folder = _INTERFACES if path.startswith(_INTERFACES) else _DISKS
-    name, _, attribute = path.removeprefix(folder).partition("/")
-    if folder == _INTERFACES:
-        return udev.interface_match(name, _udev_of_interface(facts.files, name)), attribute
-    device = facts.block_device(name)
-    return udev.disk_match(name, device.udev if device else {}), attribute
-
-
-def _udev_of_interface(files: HostFiles, name: str) -> dict[str, str]:
-    """What udev's database has of a network interface, in which it is `n` and its index."""
-    index = files.read(f"/sys/class/net/{name}/ifindex").text
-    lines = (files.read(f"/run/udev/data/n{index}").text or "").splitlines()
-    return dict(line[2:].split("=", 1) for line in lines if line.startswith("E:") and "=" in line)
 
 
 def _name(item: Chosen) -> str:

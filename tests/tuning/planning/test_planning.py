@@ -236,6 +236,18 @@ def test_tuned_is_named_where_it_undoes_a_setting_of_sys(tmp_path: Path) -> None
     )
 
 
+def test_rules_and_lines_of_others_that_undo_a_setting_of_sys_are_named(tmp_path: Path) -> None:
+    kernel = full_host(tmp_path)
+    rule = 'SUBSYSTEM=="block", ATTR{queue/nomerges}="2", ATTR{queue/rotational}=="1"\n'
+    write(tmp_path, "/usr/lib/udev/rules.d/60-early.rules", rule)
+    write(tmp_path, "/usr/lib/tmpfiles.d/thp.conf", "w /sys/kernel/mm/transparent_hugepage/enabled - - - - always\n")
+    assert plan_of(kernel, "disk.nomerges").warnings == (), "ours comes later"
+    write(tmp_path, "/usr/lib/udev/rules.d/99-site.rules", f"# a word\n{rule}")
+    of_huge_pages, of_disk = plan_of(kernel, "disk.nomerges", "thp.enabled").warnings
+    assert of_huge_pages.startswith("/usr/lib/tmpfiles.d/thp.conf writes always for thp.enabled at boot as well")
+    assert of_disk.startswith("/usr/lib/udev/rules.d/99-site.rules:2 sets queue/nomerges = 2 after /etc/udev/rules.d/")
+
+
 def test_a_profiles_own_value_comes_as_a_knob_with_another_formula(tmp_path: Path) -> None:
     kernel = FakeKernel(make_host(tmp_path))
     knob = dataclasses.replace(find_knob("vm.swappiness"), recommend=constant(30, "the profile says so"))
@@ -253,6 +265,19 @@ def test_devices_are_kept_by_udev_and_the_host_by_tmpfiles(tmp_path: Path) -> No
     assert (files(plan)[tmpfiles.MANAGED_FILE] or "").endswith(
         "\nw /sys/kernel/mm/transparent_hugepage/enabled - - - - madvise\n"
     )
+
+
+def test_two_paths_to_one_disk_are_told_apart(tmp_path: Path) -> None:
+    disks = [Disk("sda", "/data"), Disk("sdb", "/data2")]
+    kernel = FakeKernel(make_host(tmp_path, disks=disks))
+    for number, name in enumerate("ab"):
+        write(tmp_path, f"/sys/block/sd{name}/queue/nomerges", "2\n")
+        udev_data = f"E:ID_SERIAL=Disk_1\nE:ID_PATH=pci-{number}\n"
+        write(tmp_path, f"/run/udev/data/b8:{16 * number}", udev_data)
+    text = files(plan_of(kernel, "disk.nomerges", data_dirs=("/data", "/data2")))[udev.MANAGED_FILE] or ""
+    assert "ID_SERIAL" not in text
+    assert 'ENV{ID_PATH}=="pci-0", ' in text
+    assert 'ENV{ID_PATH}=="pci-1", ' in text
 
 
 def test_a_named_knob_that_cannot_be_set_stops_everything_and_another_is_left_out(tmp_path: Path) -> None:
@@ -374,6 +399,15 @@ def test_a_units_settings_are_one_drop_in_that_waits_for_a_restart(tmp_path: Pat
     assert plan_of(kernel, "unit.limit_nofile").warnings == (
         f"/etc/systemd/system/{UNIT}.d/99-site.conf sets LimitNOFILE after {drop_in(UNIT)}: it wins; remove that line",
     )
+
+
+def test_a_unit_that_is_not_here_is_said_to_be_so(tmp_path: Path) -> None:
+    kernel = FakeKernel(make_host(tmp_path))
+    assert plan_of(kernel, "unit.limit_nofile").warnings == (
+        f"{UNIT} is not here: its drop-in waits for it; name the broker's unit (--unit) if it is called otherwise",
+    )
+    write(tmp_path, f"/etc/systemd/system/{UNIT}", "[Service]\n")
+    assert plan_of(kernel, "unit.limit_nofile").warnings == ()
 
 
 def test_a_limit_above_nr_open_is_refused_since_nothing_would_start(tmp_path: Path) -> None:
