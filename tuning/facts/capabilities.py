@@ -7,7 +7,6 @@ never made: a privileged container, or root without namespaces of its own, would
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -39,18 +38,7 @@ class Capability:
     why: str
     """One line: what stands in the way, or what should be known before it is changed; empty when there is nothing."""
     ask: str = ""
-    """What to ask the team for that runs the host below; empty where nobody could help, or nobody needs to."""
-
-
-@dataclass(frozen=True)
-class PlatformRequest:
-    """One thing to ask the platform team for."""
-
-    knob_id: str
-    target: str
-    value: str
-    why: str
-    ask: str
+    """What to ask the team for that runs the host below, as what one wants of it; empty where nobody can help."""
 
 
 def capability(facts: Facts, knob: Knob, target: str = "", value: str = "VALUE") -> Capability:
@@ -68,19 +56,9 @@ def capability(facts: Facts, knob: Knob, target: str = "", value: str = "VALUE")
             return _of_mounts(facts, knob, target, value)
 
 
-def platform_requests(facts: Facts, wanted: Iterable[tuple[Knob, str, str]]) -> tuple[PlatformRequest, ...]:
-    """What to ask for so that each knob (with its target and value) gets what it needs; nothing for what can be set."""
-    requests = []
-    for knob, target, value in wanted:
-        found = capability(facts, knob, target, value)
-        if not found.can and found.ask:
-            requests.append(PlatformRequest(knob.id, target, value, found.why, found.ask))
-    return tuple(requests)
-
-
 def _of_kernel_file(facts: Facts, knob: Knob, target: str, value: str) -> Capability:
     path = knob.path.format(target=target)
-    ask = _ask_for_setting(facts, knob, path, value)
+    ask = _ask_for_setting(facts, knob, path, _whole_text(facts, knob, path, value))
     attributes = facts.files.attributes(path)
     if attributes is None and not facts.files.exists(path):
         return _absent(facts, knob, path, ask)
@@ -99,6 +77,14 @@ def _of_kernel_file(facts: Facts, knob: Knob, target: str, value: str) -> Capabi
     if facts.container and not own_network:
         return Capability(True, "this container is privileged: it is the host's own value, of all that run there")
     return Capability(True, "")
+
+
+def _whole_text(facts: Facts, knob: Knob, path: str, value: str) -> str:
+    """All numbers of the file, with `value` at the place of the one that the knob is about."""
+    numbers = (facts.files.read(path).text or "").split()
+    if knob.field is None or knob.field >= len(numbers):
+        return value
+    return " ".join([*numbers[: knob.field], value, *numbers[knob.field + 1 :]])
 
 
 def _absent(facts: Facts, knob: Knob, path: str, ask: str) -> Capability:
@@ -161,8 +147,8 @@ def _beyond_hard_limit(facts: Facts, limit: str, value: str) -> Capability | Non
 
 
 def _of_mounts(facts: Facts, knob: Knob, target: str, value: str) -> Capability:
-    what = f"mount {target} with {value}" if knob.mechanism == "mount" else "turn its swap off"
-    ask = f"ask for the host below to {what}" if facts.container else ""
+    what = f"{target} mounted with {value}" if knob.mechanism == "mount" else "swap turned off"
+    ask = f"{what} by the host below" if facts.container else ""
     if facts.namespaces.user is False:
         return Capability(False, f"root of {_here(facts)} is root of its user namespace only, not of the host", ask)
     if facts.bounding_capabilities is not None and not facts.bounding_capabilities >> _CAP_SYS_ADMIN & 1:
@@ -185,46 +171,44 @@ def _ask_for_setting(facts: Facts, knob: Knob, path: str, value: str) -> str:
     if facts.container is None:
         return ""
     if knob.mechanism == "sysfs":
-        return f"ask for {path} = {value} on the host below (as a udev rule or tmpfiles.d line there)"
+        return f"{path} = {value} on the host below (as a udev rule or tmpfiles.d line there)"
     if not _is_namespaced(knob.id):
         node = "node (its tuning operator, or /etc/sysctl.d of its image)"
         where = node if facts.container == "kubernetes" else "host below (in its /etc/sysctl.d)"
-        return f"ask for {knob.id} = {value} on the {where}"
+        return f"{knob.id} = {value} on the {where}"
     match facts.container:
         case "kubernetes":
             pod = f"{{name: {knob.id}, value: '{value}'}} in the pod's securityContext.sysctls"
             if knob.id in _SAFE_IN_KUBERNETES:
-                return f"ask for {pod} (a safe sysctl{_SAFE_IN_KUBERNETES[knob.id]})"
-            return f"ask for --allowed-unsafe-sysctls={knob.id} on the kubelet and {pod}"
+                return f"{pod} (a safe sysctl{_SAFE_IN_KUBERNETES[knob.id]})"
+            return f"--allowed-unsafe-sysctls={knob.id} on the kubelet and {pod}"
         case "docker" | "podman":
-            return f"ask for --sysctl '{knob.id}={value}' when {facts.container} makes the container"
+            return f"--sysctl '{knob.id}={value}' when {facts.container} makes the container"
         case "lxd":
-            return f"ask for linux.sysctl.{knob.id} = {value} in the container's configuration"
+            return f"linux.sysctl.{knob.id} = {value} in the container's configuration"
         case "lxc":
-            return f"ask for lxc.sysctl.{knob.id} = {value} in the container's configuration"
+            return f"lxc.sysctl.{knob.id} = {value} in the container's configuration"
         case "systemd-nspawn":
-            return (
-                f"ask for SYSTEMD_NSPAWN_API_VFS_WRITABLE=network with --private-network, then set {knob.id} = {value}"
-            )
+            return f"SYSTEMD_NSPAWN_API_VFS_WRITABLE=network with --private-network, then set {knob.id} = {value}"
         case _:
-            return f"ask for {knob.id} = {value} when the container is made"
+            return f"{knob.id} = {value} when the container is made"
 
 
 def _ask_for_limit(facts: Facts, value: str, limit: str = "nofile") -> str:
     match facts.container:
         case "docker" | "podman":
-            return f"ask for --ulimit {limit}={value}:{value} when {facts.container} makes the container"
+            return f"--ulimit {limit}={value}:{value} when {facts.container} makes the container"
         case "kubernetes":
-            return f"ask for a higher {limit} limit ({value}) of the nodes' container runtime: a pod cannot set it"
+            return f"a higher {limit} limit ({value}) of the nodes' container runtime: a pod cannot set it"
         case "lxd":
-            return f"ask for limits.kernel.{limit} = {value} in the container's configuration"
+            return f"limits.kernel.{limit} = {value} in the container's configuration"
         case "lxc":
-            return f"ask for lxc.prlimit.{limit} = {value} in the container's configuration"
+            return f"lxc.prlimit.{limit} = {value} in the container's configuration"
         case "systemd-nspawn":
-            return f"ask for --rlimit={limit.upper()}={value} when systemd-nspawn starts it"
+            return f"--rlimit={limit.upper()}={value} when systemd-nspawn starts it"
         case _:
-            return f"ask for a hard limit of {value} ({limit}) where this system is started"
+            return f"a hard limit of {value} ({limit}) where this system is started"
 
 
 def _ask_for_file(facts: Facts, directory: str) -> str:
-    return f"ask for {directory} to be writable, or for the setting in the image of {_here(facts)}"
+    return f"{directory} to be writable, or for the setting in the image of {_here(facts)}"

@@ -1,4 +1,4 @@
-"""What can be changed from where, and what to ask for where it cannot; nothing is ever written to find out."""
+"""What can be changed from where, and what to where it cannot; nothing is ever written to find out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.tuning.host_tree import make_host, snapshot, write
 from tuning.catalogue import KNOBS, find_knob
 from tuning.facts import Facts, collect
-from tuning.facts.capabilities import capability, platform_requests
+from tuning.facts.capabilities import capability
 from tuning.formulas.targets import targets_of
 from tuning.workload import Workload
 
@@ -52,16 +52,16 @@ def test_every_knob_is_judged_on_an_ordinary_host_and_in_an_empty_tree(tmp_path:
 @pytest.mark.parametrize(
     ("kind", "knob_id", "ask"),
     [
-        ("docker", "net.core.somaxconn", "ask for --sysctl 'net.core.somaxconn=4096' when docker makes the container"),
-        ("podman", "net.core.somaxconn", "ask for --sysctl 'net.core.somaxconn=4096' when podman makes the container"),
+        ("docker", "net.core.somaxconn", "--sysctl 'net.core.somaxconn=4096' when docker makes the container"),
+        ("podman", "net.core.somaxconn", "--sysctl 'net.core.somaxconn=4096' when podman makes the container"),
         ("lxd", "net.core.somaxconn", "linux.sysctl.net.core.somaxconn = 4096"),
         ("lxc", "net.core.somaxconn", "lxc.sysctl.net.core.somaxconn = 4096"),
         ("systemd-nspawn", "net.core.somaxconn", "SYSTEMD_NSPAWN_API_VFS_WRITABLE=network"),
         ("kubernetes", "net.core.somaxconn", "--allowed-unsafe-sysctls=net.core.somaxconn on the kubelet"),
         ("kubernetes", "net.ipv4.tcp_rmem", "(a safe sysctl since Kubernetes 1.32)"),
-        ("kubernetes", "vm.swappiness", "ask for vm.swappiness = 4096 on the node"),
-        ("docker", "vm.swappiness", "ask for vm.swappiness = 4096 on the host below"),
-        ("docker", "net.core.rmem_max", "ask for net.core.rmem_max = 4096 on the host below"),
+        ("kubernetes", "vm.swappiness", "vm.swappiness = 4096 on the node"),
+        ("docker", "vm.swappiness", "vm.swappiness = 4096 on the host below"),
+        ("docker", "net.core.rmem_max", "net.core.rmem_max = 4096 on the host below"),
         ("unidentified", "net.core.somaxconn", "when the container is made"),
     ],
 )
@@ -70,6 +70,11 @@ def test_whom_to_ask_in_a_container_with_a_read_only_proc(tmp_path: Path, kind: 
     assert not found.can
     assert found.why == f"/proc/sys is mounted read-only in this container ({kind})"
     assert ask in found.ask
+
+
+def test_all_numbers_of_a_setting_are_asked_for(tmp_path: Path) -> None:
+    found = capability(_container(tmp_path, "docker"), find_knob("net.ipv4.tcp_rmem"), "", "8388608")
+    assert found.ask == "--sysctl 'net.ipv4.tcp_rmem=4096 131072 8388608' when docker makes the container"
 
 
 def test_a_network_namespace_shows_some_read_only_and_others_not_at_all(tmp_path: Path) -> None:
@@ -83,7 +88,7 @@ def test_a_network_namespace_shows_some_read_only_and_others_not_at_all(tmp_path
     assert read_only.why == "/proc/sys/net/core/rmem_max is read-only in a network namespace of its own"
     absent = capability(facts, find_knob("net.core.netdev_max_backlog"), "", "1")
     assert absent.why.endswith("does not exist in a network namespace of its own")
-    assert absent.ask == "ask for net.core.netdev_max_backlog = 1 on the host below (in its /etc/sysctl.d)"
+    assert absent.ask == "net.core.netdev_max_backlog = 1 on the host below (in its /etc/sysctl.d)"
 
 
 def test_a_privileged_container_is_told_that_it_writes_the_hosts_own_value(tmp_path: Path) -> None:
@@ -112,7 +117,7 @@ def test_limits_beyond_the_hard_one_need_a_capability(tmp_path: Path) -> None:
     facts = collect(tmp_path)
     found = capability(facts, find_knob("unit.limit_nofile"), "x.service", "100000")
     assert found.why == ("the hard limit is 4096, and this container (docker) has no CAP_SYS_RESOURCE to raise it")
-    assert found.ask == "ask for --ulimit nofile=100000:100000 when docker makes the container"
+    assert found.ask == "--ulimit nofile=100000:100000 when docker makes the container"
     assert capability(facts, find_knob("unit.limit_nofile"), "x.service", "4096").can
     assert not capability(facts, find_knob("login.nofile"), "", "100000").can
 
@@ -129,18 +134,6 @@ def test_a_system_without_systemd_keeps_no_unit_settings(tmp_path: Path) -> None
     (tmp_path / "etc/systemd").rmdir()
     found = capability(collect(tmp_path), find_knob("unit.limit_nofile"), "x.service", "5")
     assert found.why == "there is no systemd here (/etc/systemd does not exist)"
-
-
-def test_platform_requests_are_what_cannot_be_set_and_somebody_else_could(tmp_path: Path) -> None:
-    facts = _container(tmp_path, "kubernetes")
-    wanted = [
-        (find_knob("vm.swappiness"), "", "1"),
-        (find_knob("disk.write_cache"), "sda", "write back"),
-        (find_knob("login.nofile"), "", "1000"),
-    ]
-    (request,) = platform_requests(facts, wanted)
-    assert (request.knob_id, request.value) == ("vm.swappiness", "1")
-    assert request.ask == "ask for vm.swappiness = 1 on the node (its tuning operator, or /etc/sysctl.d of its image)"
 
 
 def test_nothing_is_written_to_find_out(tmp_path: Path) -> None:
