@@ -147,7 +147,7 @@ def test_read_only_settings_are_told_where_they_differ(tmp_path: Path) -> None:
     reports = _reports(tmp_path, read_only_proc_sys=True, pid_namespace="pid:[4026532281]")
     swappiness = reports["vm.swappiness"]
     assert "/proc/sys is mounted read-only in this container (unidentified)" in swappiness.note
-    assert swappiness.ask == "ask for vm.swappiness = 1 on the host below (in its /etc/sysctl.d)"
+    assert swappiness.ask == "vm.swappiness = 1 on the host below (in its /etc/sysctl.d)"
     assert reports["net.core.somaxconn"].note == ""
     assert reports["thp.enabled"].obstacle == ""
 
