@@ -205,10 +205,10 @@ def _ask_for_limit(facts: Facts, value: str, limit: str = "nofile") -> str:
         case "lxc":
             return f"lxc.prlimit.{limit} = {value} in the container's configuration"
         case "systemd-nspawn":
-            return f"--rlimit={limit.upper()}={value} when systemd-nspawn starts it"
+            return f"--rlimit=RLIMIT_{limit.upper()}={value} when systemd-nspawn starts it"
         case _:
             return f"a hard limit of {value} ({limit}) where this system is started"
 
 
 def _ask_for_file(facts: Facts, directory: str) -> str:
-    return f"{directory} to be writable, or for the setting in the image of {_here(facts)}"
+    return f"{directory} writable, or the setting in the image of {_here(facts)}"

@@ -25,7 +25,7 @@ _QUEUE_FILES: Final = (
     "discard_max_bytes",
 )
 _BDI_FILES: Final = ("max_ratio", "min_ratio", "strict_limit")
-_UDEV_KEYS: Final = ("ID_SERIAL", "ID_WWN", "ID_PATH")
+_UDEV_KEYS: Final = ("ID_SERIAL", "ID_WWN", "ID_PATH", "DM_UUID", "MD_UUID")
 _KIND_OF_NAME: Final[tuple[tuple[str, BlockDeviceKind], ...]] = (
     (r"nvme", "nvme"),
     (r"vd[a-z]|xvd", "virtio"),

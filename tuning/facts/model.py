@@ -138,7 +138,7 @@ class BlockDevice:
     bdi: Mapping[str, str] = field(default_factory=dict)
     """Files of bdi/ (its backing device information) by name: max_ratio, strict_limit, …"""
     udev: Mapping[str, str] = field(default_factory=dict)
-    """What udev knows of it: ID_SERIAL, ID_WWN, ID_PATH."""
+    """What udev knows of it: ID_SERIAL, ID_WWN, ID_PATH; of layers DM_UUID, MD_UUID."""
 
     @property
     def medium(self) -> Medium | None:
