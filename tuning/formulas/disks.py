@@ -46,7 +46,7 @@ def merging(facts: Facts, _workload: Workload, name: str) -> Target | NotApplica
 
 
 def read_ahead(facts: Facts, workload: Workload, name: str) -> Target | NotApplicable:
-    """4096 KiB on HDD, the kernel's 128 KiB on anything else; never less than there is."""
+    """4096 KiB on HDD, the kernel's 128 KiB on anything else."""
     device = facts.block_device(name)
     if device is None:
         return _no_such_disk(name)
@@ -101,7 +101,7 @@ def write_cache(facts: Facts, _workload: Workload, name: str) -> Target | NotApp
 
 
 def writeback_throttling(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
-    """0 (off), only for those who name it; otherwise the kernel's own latency goal stays."""
+    """0 (off); otherwise the kernel's own latency goal stays."""
     disk = _queueing_disk(facts, name)
     if isinstance(disk, NotApplicable):
         return disk
@@ -127,7 +127,7 @@ def completion_affinity(facts: Facts, _workload: Workload, name: str) -> Target 
 
 
 def dirty_share(facts: Facts, workload: Workload, name: str) -> Target | NotApplicable:
-    """150 % by the number of mounted data disks where there are several, at least 10 %; never raised."""
+    """150 % by the number of mounted data disks where there are several, and no less than 10 %."""
     device = facts.block_device(name)
     if device is None:
         return _no_such_disk(name)

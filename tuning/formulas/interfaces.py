@@ -51,7 +51,7 @@ def receive_steering(facts: Facts, _workload: Workload, target: str) -> Target |
 
 
 def flow_table(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:
-    """32768 where an interface has fewer receive queues than CPUs; never less than there is."""
+    """32768 where an interface has fewer receive queues than CPUs."""
     steered = [each.name for each in tuned_interfaces(facts) if _fewer_queues_than_cpus(facts, each)]
     if not steered:
         return NotApplicable("no interface has fewer receive queues than CPUs, so that none needs packets steered")
@@ -59,7 +59,7 @@ def flow_table(facts: Facts, _workload: Workload, _name: str) -> Target | NotApp
 
 
 def flows_of_queue(facts: Facts, _workload: Workload, target: str) -> Target | NotApplicable:
-    """32768 by the number of receive queues, as a power of two; never less than there is."""
+    """32768 by the number of receive queues, as a power of two."""
     found = queue_of(facts, target)
     if found is None:
         return _no_such_queue(target)

@@ -34,7 +34,7 @@ _CONNTRACK_PATH: Final = "/proc/sys/net/netfilter/nf_conntrack_max"
 
 
 def syn_backlog(_facts: Facts, workload: Workload, _name: str) -> Target:
-    """The number of connections, between 4096 and 8192; never less than there is."""
+    """The number of connections, between 4096 and 8192."""
     least, most = _SYN_BACKLOG
     return Target(
         min(max(least, workload.connections), most), f"{workload.connections} connections between {least} and {most}"
@@ -42,7 +42,7 @@ def syn_backlog(_facts: Facts, workload: Workload, _name: str) -> Target:
 
 
 def netdev_backlog(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:
-    """10000 at 10 Gbit/s or more, or where the backlog has dropped packets; never less than there is."""
+    """10000 at 10 Gbit/s or more, or where the backlog has dropped packets."""
     dropped = facts.softnet.dropped if facts.softnet else None
     if dropped:
         return Target(_BACKLOG_PACKETS, f"{_BACKLOG_PACKETS}: {dropped} packets found the backlog full since boot")
@@ -58,25 +58,25 @@ def netdev_backlog(facts: Facts, _workload: Workload, _name: str) -> Target | No
 
 
 def netdev_budget(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:
-    """600 where more than 1 % of packets came in rounds of receiving that were cut short; never less than there is."""
+    """600 where more than 1 % of packets came in rounds of receiving that were cut short."""
     cut = _cut_rounds(facts)
     return cut if isinstance(cut, NotApplicable) else Target(_RAISED_BUDGET_PACKETS, f"{_RAISED_BUDGET_PACKETS}: {cut}")
 
 
 def netdev_budget_time(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:
-    """8000 µs where more than 1 % of packets came in rounds that were cut short; never less than there is."""
+    """8000 µs where more than 1 % of packets came in rounds that were cut short."""
     cut = _cut_rounds(facts)
     return cut if isinstance(cut, NotApplicable) else Target(_RAISED_BUDGET_US, f"{_RAISED_BUDGET_US} µs: {cut}")
 
 
 def socket_buffer_max(_facts: Facts, workload: Workload, _name: str) -> Target:
-    """Twice the bandwidth-delay product, at least 2 MiB; never less than there is."""
+    """Twice the bandwidth-delay product, at least 2 MiB."""
     value, text = _twice_bandwidth_delay(workload)
     return Target(max(value, 2 * MIB), f"{text}, 2 MiB")
 
 
 def tcp_buffer_max(_facts: Facts, workload: Workload, _name: str) -> Target:
-    """Twice the bandwidth-delay product; never less than there is. Minimum and default stay."""
+    """Twice the bandwidth-delay product; minimum and default stay."""
     value, text = _twice_bandwidth_delay(workload)
     return Target(value, text)
 
@@ -87,7 +87,7 @@ def socket_buffer_default(_facts: Facts, _workload: Workload, _name: str) -> Not
 
 
 def tcp_memory(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:
-    """Twice what TCP holds, only where that has reached the pressure mark; never less than there is."""
+    """Twice what TCP holds, only where that has reached the pressure mark."""
     used = _tcp_pages_in_use(facts)
     marks = (facts.files.read("/proc/sys/net/ipv4/tcp_mem").text or "").split()
     if used is None or len(marks) != 3 or not marks[1].isdecimal():
@@ -98,7 +98,7 @@ def tcp_memory(facts: Facts, _workload: Workload, _name: str) -> Target | NotApp
 
 
 def congestion_control(facts: Facts, workload: Workload, _name: str) -> Target | NotApplicable:
-    """bbr for round trips of 10 ms or more, only for those who name it; the kernel's choice elsewhere."""
+    """bbr for round trips of 10 ms or more; the kernel's choice elsewhere."""
     # Read whatever the workload is: a capture holds what was read, and may be looked at for another one.
     offered = (facts.files.read("/proc/sys/net/ipv4/tcp_available_congestion_control").text or "").split()
     if workload.rtt_ms < _LONG_ROUND_TRIP_MS:
@@ -109,7 +109,7 @@ def congestion_control(facts: Facts, workload: Workload, _name: str) -> Target |
 
 
 def queueing_discipline(_facts: Facts, workload: Workload, _name: str) -> Target | NotApplicable:
-    """fq, which paces for bbr, for round trips of 10 ms or more; only for those who name it."""
+    """fq, which paces for bbr, for round trips of 10 ms or more."""
     if workload.rtt_ms < _LONG_ROUND_TRIP_MS:
         return NotApplicable(f"kept: a round trip of {workload.rtt_ms:g} ms stays within one data centre")
     return Target(
@@ -164,7 +164,7 @@ def observe_ports(facts: Facts, _name: str) -> Observation:
 
 
 def connection_tracking(facts: Facts, workload: Workload, _name: str) -> Target | NotApplicable:
-    """4 entries for each connection, at least 65536, where the module is loaded; never less than there is."""
+    """4 entries for each connection, at least 65536, where the module is loaded."""
     reading = facts.files.read(_CONNTRACK_PATH)
     if reading.text is None:
         return NotApplicable("connections are not tracked here: the module nf_conntrack is not loaded")

@@ -37,7 +37,7 @@ def boost(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicab
 
 
 def idle_states(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:
-    """None that takes more than 3 µs to leave, only for those who name it."""
+    """3 µs."""
     slowest = _slowest_idle_state(facts)
     if slowest is None:
         return NotApplicable("this kernel chooses no idle states, the firmware or hypervisor does")

@@ -38,7 +38,7 @@ def observe_atime(facts: Facts, directory: str) -> Observation:
 
 
 def data_writeback(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
-    """data=writeback for ext4, only for those who name it."""
+    """data=writeback, on ext4."""
     mount = _disk_mount(facts, directory, _EXTENDED_FILESYSTEMS)
     if isinstance(mount, NotApplicable):
         return mount
@@ -55,7 +55,7 @@ def observe_data_mode(facts: Facts, directory: str) -> Observation:
 
 
 def journal_commit(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
-    """The longer of the present interval and 30 s, only for those who name it."""
+    """The longer of the present interval and 30 s, on ext4."""
     mount = _disk_mount(facts, directory, _EXTENDED_FILESYSTEMS)
     if isinstance(mount, NotApplicable):
         return mount
