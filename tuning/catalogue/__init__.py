@@ -47,7 +47,8 @@ _BY_ID: Final = {knob.id: knob for knob in KNOBS}
 def find_knob(knob_id: str) -> Knob:
     """The knob of that id; raises TuningError with the nearest match."""
     if knob_id not in _BY_ID:
-        raise TuningError(f"unknown knob {knob_id!r}{nearest_match(knob_id, _BY_ID)} (all of them: highwater tune list)")
+        hint = nearest_match(knob_id, _BY_ID)
+        raise TuningError(f"unknown knob {knob_id!r}{hint} (all of them: highwater tune list)")
     return _BY_ID[knob_id]
 
 
