@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any, Final
 
 import typer
@@ -65,6 +66,8 @@ def _group() -> None:
 
 def main() -> None:
     """Entry point of the console command. A mistake in the call itself gets one line and exit status 2."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show → is no reason to stop half-way
     try:
         status = app(standalone_mode=False)
     except typer.Abort:

@@ -14,7 +14,7 @@ from ..journal import Owner
 from ..rollback import recover
 from ..runner import runner_for
 from .changes import count_text, print_notes, print_plan
-from .documents import as_text
+from .documents import print_document, print_verbatim
 from .exit_codes import REFUSED
 from .options import (
     THIS_HOST,
@@ -89,7 +89,7 @@ def apply(
             now_only=now_only,
         )
         if script:
-            typer.echo(script_of_plan(wanted.facts, wanted.plan()), nl=False)
+            print_verbatim(script_of_plan(wanted.facts, wanted.plan()))
             return
         refuse_what_cannot_change(root)
         if not yes and (as_json or not someone_can_answer()):
@@ -121,7 +121,7 @@ def _apply(wanted: Wanted, *, ask: bool, as_json: bool) -> None:
     with interruptions_told(files):
         applied = engine.apply(files, runner, plan, Owner.this_process(files, "highwater tune apply"))
     if as_json:
-        typer.echo(as_text(ApplyDocument(applied.done, applied.skipped, plan.pending, plan.warnings)))
+        print_document(ApplyDocument(applied.done, applied.skipped, plan.pending, plan.warnings))
         return
     print_lines(out, "Done", applied.done, "green")
     print_lines(out, "Not run", applied.skipped)

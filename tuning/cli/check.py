@@ -14,7 +14,7 @@ from ..facts import Facts
 from ..fingerprint import fingerprint
 from ..profiles import find_profile, knobs_of
 from ..trades import durability_trades
-from .documents import as_text
+from .documents import print_document
 from .exit_codes import DIFFERS
 from .options import (
     THIS_HOST,
@@ -87,7 +87,7 @@ def check(
         reports = evaluate(facts, inputs, knobs, named=named)
     trades = tuple(str(trade) for trade in durability_trades(facts, inputs.data_dirs))
     if as_json:
-        typer.echo(as_text(CheckDocument(facts, tuple(reports), fingerprint(facts)[0], trades)))
+        print_document(CheckDocument(facts, tuple(reports), fingerprint(facts)[0], trades))
     else:
         out = console()
         out.print(describe_host(facts), end="\n\n")

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+import typer
+
 from ..facts import BlockDevice, Facts
 
 FOLDER: Final = Path(__file__).parent.parent / "schemas"
@@ -28,9 +30,14 @@ _PRIMITIVES: Final[dict[Any, dict[str, Any]]] = {
 }
 
 
-def as_text(document: Any) -> str:
-    """A document, which is a dataclass whose field `schema` names its kind, as JSON text."""
-    return json.dumps(_plain(document), indent=2, ensure_ascii=False)
+def print_document(document: Any) -> None:
+    """A document, which is a dataclass whose field `schema` names its kind, as JSON on standard output."""
+    print_verbatim(json.dumps(_plain(document), indent=2, ensure_ascii=False) + "\n")
+
+
+def print_verbatim(text: str) -> None:
+    """For programs and shells: in UTF-8, whatever the terminal's encoding is."""
+    typer.echo(text.encode(), nl=False)
 
 
 def json_schema(document: type) -> dict[str, Any]:

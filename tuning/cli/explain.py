@@ -19,7 +19,7 @@ from ..model import Comparison, Knob
 from ..persistence.precedence import Boot, simulate_boot
 from ..proofs import Proof, proof_lines, proofs_of, read_proofs
 from ..steps import SettingStep
-from .documents import as_text
+from .documents import print_document
 from .options import (
     THIS_HOST,
     BrokerConfigOption,
@@ -95,7 +95,7 @@ def explain(
             ours=ours,
             proofs=proofs,
         )
-        typer.echo(as_text(document))
+        print_document(document)
         return
     out = console()
     out.print(Text(f"{knob.id}: {knob.title}", style="bold"))

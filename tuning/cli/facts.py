@@ -13,7 +13,7 @@ from ..facts import Facts
 from ..facts.capture import save
 from ..facts.model import BlockDevice, NetworkInterface
 from ..quantities import format_bit_rate, format_bytes
-from .documents import as_text
+from .documents import print_document
 from .options import (
     THIS_HOST,
     DataDirOption,
@@ -53,7 +53,7 @@ def facts(
         if save_to is not None:
             save(root, save_to, inputs)
     if as_json:
-        typer.echo(as_text(FactsDocument(found)))
+        print_document(FactsDocument(found))
         return
     out = console()
     out.print(describe_host(found), end="\n\n")

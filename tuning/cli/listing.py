@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import typer
 from rich.text import Text
 
 from ..check import KnobReport, evaluate
 from ..model import Group, Knob, Mechanism, Risk
-from .documents import as_text
+from .documents import print_document
 from .options import (
     THIS_HOST,
     DataDirOption,
@@ -74,7 +73,7 @@ def list_knobs(
         reports = evaluate(facts, inputs, knobs)
     rows = [_row(knob, [report for report in reports if report.id == knob.id]) for knob in knobs]
     if as_json:
-        typer.echo(as_text(ListDocument(tuple(rows))))
+        print_document(ListDocument(tuple(rows)))
         return
     out = console()
     out.print(describe_host(facts), end="\n\n")

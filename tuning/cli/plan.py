@@ -8,7 +8,7 @@ from typing import Literal
 import typer
 
 from .changes import Change, FileDiff, changes_of, count_text, diffs_of, print_notes, print_plan
-from .documents import as_text
+from .documents import print_document, print_verbatim
 from .exit_codes import DIFFERS
 from .options import (
     THIS_HOST,
@@ -80,10 +80,10 @@ def plan(
         )
         made = wanted.plan()
     if script:
-        typer.echo(script_of_plan(wanted.facts, made), nl=False)
+        print_verbatim(script_of_plan(wanted.facts, made))
     elif as_json:
         document = PlanDocument(changes_of(made.steps), diffs_of(made.steps), made.pending, made.warnings)
-        typer.echo(as_text(document))
+        print_document(document)
     else:
         out = console()
         out.print(describe_host(wanted.facts), end="\n\n")

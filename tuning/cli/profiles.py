@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ..check import KnobReport, evaluate
 from ..profiles import PROFILES, Profile, Wish, find_profile, knobs_of, wishes_of
-from .documents import as_text
+from .documents import print_document
 from .options import THIS_HOST, DataDirOption, JsonOption, RootOption, facts_of, mistakes_in_one_line, workload_of
 from .printing import STATE_WORDS, console, merged, targets_text
 
@@ -66,7 +66,7 @@ def profiles(
             knobs = [knob for knob in knobs_of(profile) if knob.id in wishes]
             found.append((profile, wishes, evaluate(facts, inputs, knobs)))
     if as_json:
-        typer.echo(as_text(ProfilesDocument(tuple(_profile_row(*one) for one in found))))
+        print_document(ProfilesDocument(tuple(_profile_row(*one) for one in found)))
         return
     out = console()
     for profile, wishes, reports in found:

@@ -9,7 +9,7 @@ import typer
 
 from .. import rollback as way_back
 from ..runner import runner_for
-from .documents import as_text
+from .documents import print_document, print_verbatim
 from .exit_codes import CHANGED_IN_PART, DIFFERS
 from .held import HeldRow, row_of
 from .options import (
@@ -57,11 +57,11 @@ def rollback(
         with interruptions_told(facts.files):
             result = way_back.rollback(facts.files, runner_for(root), force=force, dry_run=dry_run or script)
     if script:
-        typer.echo(script_of_rollback(facts, result), nl=False)
+        print_verbatim(script_of_rollback(facts, result))
         return
     if as_json:
         restored, kept = tuple(map(row_of, result.restored)), tuple(map(row_of, result.kept))
-        typer.echo(as_text(RollbackDocument(dry_run, restored, kept, result.problems)))
+        print_document(RollbackDocument(dry_run, restored, kept, result.problems))
     else:
         out = console()
         title = "Would be put back" if dry_run else "Put back"

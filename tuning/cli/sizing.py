@@ -14,7 +14,7 @@ from rich.text import Text
 from ..errors import TuningError
 from ..sizing import Budget, Sizing, measured_write_rate, size_host
 from ..workload import Broker
-from .documents import as_text
+from .documents import print_document
 from .options import (
     THIS_HOST,
     DataDirOption,
@@ -61,7 +61,7 @@ def sizing(
         facts = facts_of(root)
         found = size_host(facts, inputs)
     if as_json:
-        typer.echo(as_text(SizingDocument(found)))
+        print_document(SizingDocument(found))
         return
     out = console()
     out.print(describe_host(facts), end="\n\n")

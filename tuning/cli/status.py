@@ -11,7 +11,7 @@ from rich.text import Text
 
 from .. import holdings
 from ..trades import durability_trades
-from .documents import as_text
+from .documents import print_document
 from .exit_codes import DIFFERS
 from .held import STANDING_WORDS, HeldRow, print_held, row_of
 from .options import THIS_HOST, DataDirOption, JsonOption, RootOption, facts_of, mistakes_in_one_line, workload_of
@@ -45,19 +45,17 @@ def status(root: RootOption = THIS_HOST, data_dir: DataDirOption = None, as_json
         found = holdings.status(facts.files)
     trades = tuple(str(trade) for trade in durability_trades(facts, inputs.data_dirs))
     if as_json:
-        typer.echo(
-            as_text(
-                StatusDocument(
-                    applied_by=found.owner.name if found.owner else None,
-                    applied_utc=found.applied_utc,
-                    booted_since=found.booted_since,
-                    interrupted=found.interrupted,
-                    held=tuple(map(row_of, found.held)),
-                    session=found.session.name if found.session else None,
-                    session_lives=found.session_lives,
-                    session_held=tuple(map(row_of, found.session_held)),
-                    durability_trades=trades,
-                )
+        print_document(
+            StatusDocument(
+                applied_by=found.owner.name if found.owner else None,
+                applied_utc=found.applied_utc,
+                booted_since=found.booted_since,
+                interrupted=found.interrupted,
+                held=tuple(map(row_of, found.held)),
+                session=found.session.name if found.session else None,
+                session_lives=found.session_lives,
+                session_held=tuple(map(row_of, found.session_held)),
+                durability_trades=trades,
             )
         )
     else:

@@ -14,7 +14,7 @@ from .. import effects
 from ..effects import Effect
 from ..runner import runner_for
 from ..trades import durability_trades
-from .documents import as_text
+from .documents import print_document
 from .exit_codes import DIFFERS
 from .options import (
     THIS_HOST,
@@ -84,7 +84,7 @@ def verify(
         )
         trades = tuple(str(trade) for trade in durability_trades(wanted.facts, wanted.workload.data_dirs))
     if as_json:
-        typer.echo(as_text(VerifyDocument(tuple(found), trades)))
+        print_document(VerifyDocument(tuple(found), trades))
     else:
         out = console()
         out.print(describe_host(wanted.facts), end="\n\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -85,6 +87,24 @@ def test_so_is_one_that_the_front_door_sees(
     assert (ended.value.code, printed.out) == (2, "")
     assert printed.err.startswith("error: ")
     assert printed.err.count("\n") == 1
+
+
+def test_a_terminal_that_cannot_show_everything_stops_nothing(tmp_path: Path) -> None:
+    root = str(make_host(tmp_path))
+    for verb, code in (("sizing", 0), ("plan", 1), ("apply", 0), ("rollback", 0)):
+        call = [
+            sys.executable,
+            "-m",
+            "highwater",
+            "tune",
+            verb,
+            "--root",
+            root,
+            *(["--yes"] if verb == "apply" else []),
+        ]
+        environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+        done = subprocess.run(call, env=environment, capture_output=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (code, b"")
 
 
 def test_a_host_of_which_nothing_is_known_is_no_reason_to_fail(tmp_path: Path) -> None:
