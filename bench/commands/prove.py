@@ -207,14 +207,17 @@ def _tell(item: Round, proofs: Sequence[Proof]) -> None:
     verdict_styles = {"keep": "green", "revert": "red", "no_effect": "cyan", "inconclusive": "yellow"}
     for proof in proofs:
         console.print(f"\n[bold]{escape(change_text(proof))}[/]  ({item.load}, {proof.pairs_valid} valid pairs)")
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        figure, off, on, *others = HEADER
-        for position, column in enumerate((figure, f"{off}\n{on}", *others)):
-            table.add_column(column, justify="left" if position in (0, 5) else "right", no_wrap=True)
+        # Two lines a row: so it fits a terminal of 80 columns.
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+        figure, off, on, change, interval, detectable, _ = HEADER
+        for title in (figure, f"{off}\n{on}", f"{change}\n{interval}", detectable):
+            table.add_column(title, justify="left" if title == figure else "right", no_wrap=True)
+        table.add_column("", no_wrap=True)
         for effect in filter(lambda effect: effect.decides, proof.effects):
-            name, off, on, *cells, outcome = map(escape, row(effect))
+            figure, off, on, change, interval, detectable, outcome = map(escape, row(effect))
             style = styles.get(effect.outcome)
-            table.add_row(name, f"{off}\n{on}", *cells, f"[{style}]{outcome}[/]" if style else outcome)
+            told = f"[{style}]{outcome}[/]" if style else outcome
+            table.add_row(figure, f"{off}\n{on}", f"{change}\n[dim]{interval}[/]", detectable, told)
         console.print(table)
         for trade in proof.durability_trades:
             console.print(f"durability traded away meanwhile: {escape(trade)}", style="yellow", soft_wrap=True)

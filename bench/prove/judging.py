@@ -43,6 +43,8 @@ SHOWN: Final = (
 )
 # Trials that would not have shown a change of a quarter in any figure say nothing about there being none.
 _USEFUL_DETECTABLE_RATIO: Final = 0.25
+# Nothing is worth keeping while a figure beside it could have become twice as bad without anybody seeing it.
+_HARM_DETECTABLE_RATIO: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,10 @@ def _verdict(
     if worse:
         gain = f"; for it, {_texts(better)}" if better else ""
         return "revert", f"worse: {_texts(worse)}{gain}"
+    unseen = [effect.metric for effect in _with(deciding, "none_seen") if _may_have_doubled(effect)]
+    if better and unseen:
+        doubt = f"the trials scatter so much that {' and '.join(unseen)} could have doubled unseen"
+        return "inconclusive", f"better: {_texts(better)}; but {doubt}"
     if better:
         return "keep", f"better: {_texts(better)}; nothing that decides got worse"
     if unknown := [effect for effect in _with(deciding, "unknown") if effect.low is not None]:
@@ -163,6 +169,11 @@ def _verdict(
         return "inconclusive", f"too noisy to see a change of {quarter} in what clients wait for, CPU or dirty memory"
     would = ", ".join(f"{name} {100 * ratio:.1f} %" for name, ratio in seen.items())
     return "no_effect", f"nothing changed beyond noise; what would have been seen: {would}"
+
+
+def _may_have_doubled(effect: Effect) -> bool:
+    seen = effect.smallest_detectable_ratio
+    return seen is not None and seen > _HARM_DETECTABLE_RATIO
 
 
 def _with(effects: Iterable[Effect], outcome: str) -> list[Effect]:
