@@ -229,7 +229,7 @@ def _disk_lines(facts: Facts, workload: Workload) -> tuple[Line, ...]:
     rate, rate_text = disks_write_rate(facts, workload)
     lines = [
         Line("written to the log", None, format_byte_rate(workload.write_bytes_per_s), "workload: write_rate"),
-        Line("disks write", None, format_byte_rate(rate), rate_text),
+        Line("disks write", None, format_byte_rate(rate), rate_text.partition(" (")[2].rstrip(")")),
     ]
     for name, formula in (("vm.dirty_background_bytes", dirty_background_bytes), ("vm.dirty_bytes", dirty_bytes)):
         target = formula(facts, workload, "")

@@ -88,6 +88,7 @@ def test_disks_that_are_too_slow_are_said_to_be(tmp_path: Path) -> None:
     (warning,) = sizing.warnings
     assert warning.startswith("the log grows by 900 MB/s and the disks write 200 MB/s (given, 1 × 200 MB/s): no amount")
     texts = {line.label: line.text for line in sizing.disks}
+    assert {line.label: line.formula for line in sizing.disks}["disks write"] == "given, 1 × 200 MB/s"
     assert texts["vm.dirty_bytes"] == "1.49 GiB, 8 s of the disks' work"
     assert texts["disk space"] == "495 TiB"
     assert _sizing(tmp_path / "other").warnings == ()
