@@ -48,7 +48,7 @@ class HostFiles:
         self._above = "" if root == Path("/") else str(root)
 
     def locate(self, path: str) -> Path:
-        return self.root / path.lstrip("/")
+        return Path(self._above + path)
 
     def read(self, path: str) -> Reading:
         try:
@@ -209,7 +209,7 @@ class HostFiles:
 
     def _bytes_of(self, path: str, links: int = 0) -> bytes:
         """A link to an absolute path leads to that path of the tree, as it would on the host that the tree is of."""
-        name = self._above + path
+        name = str(self.locate(path))
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | (os.O_NOFOLLOW if self._above else 0))
         except OSError as error:
