@@ -44,7 +44,9 @@ class _Rooms(TyperGroup):
 
 def _alone(function: Any, name: str) -> Any:
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(function)
+    # Each paragraph on one line, for the terminal to break where it is narrow.
+    paragraphs = (" ".join(part.split()) for part in (function.__doc__ or "").split("\n\n"))
+    app.command(help="\n\n".join(paragraphs))(function)
     command = typer.main.get_command(app)
     command.name = name
     return command

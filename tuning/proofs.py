@@ -97,6 +97,14 @@ class Proof:
         return (self.settings, self.workload, self.storage, self.environment)
 
 
+@dataclass(frozen=True)
+class ProveDocument:
+    """What `highwater tune prove --json` prints."""
+
+    proofs: tuple[Proof, ...]
+    schema: Literal["tuning.prove/1"] = "tuning.prove/1"
+
+
 def read_proofs(files: HostFiles, path: str = PROOFS) -> list[Proof]:
     """Oldest first; none without a file. Raises TuningError for a file that is not what this module writes."""
     text = files.read_verbatim(path)
@@ -126,12 +134,11 @@ def keep_proofs(files: HostFiles, new: Sequence[Proof], path: str = PROOFS) -> N
 
 
 def as_json(proof: Proof) -> dict[str, Any]:
-    return {"subject": proof.subject, **dataclasses.asdict(proof)}
+    return dataclasses.asdict(proof)
 
 
-def proof_of(item: dict[str, Any]) -> Proof:
+def proof_of(fields: dict[str, Any]) -> Proof:
     """Back from `as_json`. Raises KeyError, TypeError or ValueError for anything else."""
-    fields = {name: value for name, value in item.items() if name != "subject"}
     if fields["verdict"] not in get_args(ProofVerdict):
         raise ValueError(f"no verdict is called {fields['verdict']!r}")
     off, on = fields["cells"]

@@ -79,9 +79,10 @@ def prove(
     with one_line_errors():
         from bench.errors import UsageError
         from bench.prove import proving
+        from tuning.cli.documents import print_document
         from tuning.errors import TuningError
         from tuning.facts import collect
-        from tuning.proofs import keep_proofs, read_proofs
+        from tuning.proofs import ProveDocument, keep_proofs, read_proofs
 
         facts = collect()
         try:
@@ -115,7 +116,7 @@ def prove(
         if report is not None:
             _write_page(report, proofs, facts)
         if as_json:
-            _print_json(proofs)
+            print_document(ProveDocument(tuple(proofs)))
         elif keep:
             _say_how_to_keep(proofs)
         raise typer.Exit(_exit_code(proofs, manifests))
@@ -225,15 +226,6 @@ def _tell(item: Round, proofs: Sequence[Proof]) -> None:
         console.print(f"[bold {style}]{VERDICT_TEXTS[proof.verdict]}[/]: {escape(proof.text)}", soft_wrap=True)
     if proofs:
         console.print(f"report: highwater report {escape(shlex.quote(proofs[0].results))}", soft_wrap=True)
-
-
-def _print_json(proofs: Sequence[Proof]) -> None:
-    import json
-
-    from tuning.proofs import SCHEMA, as_json
-
-    document = {"schema": SCHEMA, "proofs": [as_json(proof) for proof in proofs]}
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def _write_page(path: Path, proofs: Sequence[Proof], facts: Facts) -> None:

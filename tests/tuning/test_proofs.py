@@ -72,7 +72,7 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
     kept = [proof(trades=("commit=60 on /data: a crash may cost 60 s",)), proof("vm.dirty_bytes", "vm.swappiness")]
     keep_proofs(files, kept)
     assert read_proofs(files) == kept
-    assert json.loads(files.locate(PROOFS).read_text())["proofs"][1]["subject"] == "vm.dirty_bytes+vm.swappiness"
+    assert json.loads(files.locate(PROOFS).read_text())["proofs"][1]["settings"][0]["knob"] == "vm.dirty_bytes"
     assert all(proof_of(json.loads(json.dumps(as_json(item)))) == item for item in kept)
 
 

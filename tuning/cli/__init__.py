@@ -7,6 +7,7 @@ from typing import Final
 
 import typer
 
+from ..proofs import ProveDocument
 from . import apply, check, explain, facts, listing, plan, profiles, rollback, schema, sizing, status, verify
 from .exit_codes import SUMMARY
 
@@ -51,3 +52,5 @@ DOCUMENTS: Final[dict[str, type]] = {
     "sizing": sizing.SizingDocument,
 }
 """Of each verb that has --json: what it prints."""
+GUEST_DOCUMENTS: Final[dict[str, type]] = {"prove": ProveDocument}
+"""Of verbs that the front door mounts beside these."""

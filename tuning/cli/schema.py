@@ -17,9 +17,10 @@ def schema(verb: Annotated[str, typer.Argument(metavar="VERB", help="A verb that
 
     Exit codes: 0, or 2 for a verb that there is none of.
     """
-    from . import DOCUMENTS
+    from . import DOCUMENTS, GUEST_DOCUMENTS
 
+    known = DOCUMENTS | GUEST_DOCUMENTS
     with mistakes_in_one_line():
-        if verb not in DOCUMENTS:
-            raise TuningError(f"no schema of {verb!r}{nearest_match(verb, DOCUMENTS)} (known: {', '.join(DOCUMENTS)})")
-    typer.echo(json.dumps(json_schema(DOCUMENTS[verb]), indent=2))
+        if verb not in known:
+            raise TuningError(f"no schema of {verb!r}{nearest_match(verb, known)} (known: {', '.join(known)})")
+    typer.echo(json.dumps(json_schema(known[verb]), indent=2))

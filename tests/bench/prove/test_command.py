@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -14,9 +15,10 @@ from bench.commands import prove as command
 from bench.results import RunStatus
 from tests.bench.prove.test_proving import Runner
 from tests.tuning.host_tree import Disk, make_host
+from tuning.cli.documents import json_schema
 from tuning.facts import collect
 from tuning.hostfiles import HostFiles
-from tuning.proofs import PROOFS, read_proofs
+from tuning.proofs import PROOFS, ProveDocument, read_proofs
 
 
 def call(*arguments: str | Path) -> Result:
@@ -60,8 +62,8 @@ def test_programs_get_json(host: Path, tmp_path: Path, monkeypatch: pytest.Monke
     stand_in(monkeypatch)
     result = call("vm.swappiness", "vm.dirty_bytes=1GiB", "--out", tmp_path / "out", "--seed", "1", "--json", "--quiet")
     document = json.loads(result.stdout)
-    assert document["schema"] == "tuning.proofs/1"
-    assert [item["subject"] for item in document["proofs"]] == ["vm.swappiness", "vm.dirty_bytes"]
+    jsonschema.Draft202012Validator(json_schema(ProveDocument)).validate(document)
+    assert [item["settings"][0]["knob"] for item in document["proofs"]] == ["vm.swappiness", "vm.dirty_bytes"]
 
 
 def test_the_plan_shows_time_and_what_is_left_out_and_runs_nothing(host: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.tuning.cli.invoking import invoke
 from tests.tuning.host_tree import Disk, make_host
-from tuning.cli import DOCUMENTS
+from tuning.cli import DOCUMENTS, GUEST_DOCUMENTS
 from tuning.cli.documents import json_schema, shipped_schema_path
 
 CALLS: dict[str, tuple[str, ...]] = {
@@ -28,9 +28,9 @@ CALLS: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("verb", DOCUMENTS)
+@pytest.mark.parametrize("verb", DOCUMENTS | GUEST_DOCUMENTS)
 def test_a_shipped_schema_is_the_dataclasses_own(verb: str) -> None:
-    schema = json_schema(DOCUMENTS[verb])
+    schema = json_schema((DOCUMENTS | GUEST_DOCUMENTS)[verb])
     jsonschema.Draft202012Validator.check_schema(schema)
     path = shipped_schema_path(schema["title"])
     renew = f"renew it: highwater tune schema {verb} > tuning/schemas/{path.name}"
@@ -57,5 +57,5 @@ def test_every_schema_file_belongs_to_something() -> None:
     folder = shipped_schema_path("tuning.plan/1").parent
     assert {path.name for path in folder.glob("*.json")} == {
         "knob.schema.json",
-        *(f"{verb}.schema.json" for verb in DOCUMENTS),
+        *(f"{verb}.schema.json" for verb in (*DOCUMENTS, *GUEST_DOCUMENTS)),
     }

@@ -57,7 +57,7 @@ SWAPPINESS = "unknown knob 'vm.swapines'; did you mean vm.swappiness?"
         (("sizing", "--probe", "/nonexistent"), "--probe /nonexistent cannot be read"),
         (("sizing", "--probe", "/etc/hostname"), "--probe /etc/hostname is no storage probe"),
         (("schema", "plans"), "no schema of 'plans'; did you mean plan?"),
-        (("schema", "prove"), "no schema of 'prove'"),
+        (("schema", "prov"), "no schema of 'prov'; did you mean prove?"),
         (("schema", ""), "no schema of ''"),
     ],
     ids=" ".join,
