@@ -161,7 +161,11 @@ def test_the_way_back_is_a_script_of_moves(tmp_path: Path, root: Path) -> None:
 def test_shellcheck_has_nothing_to_say(tmp_path: Path, steps: Sequence[Step]) -> None:
     script = _script(tmp_path, steps)
     checked = subprocess.run(
-        [Path(sys.executable).with_name("shellcheck"), "--shell=sh", str(script)], capture_output=True, text=True, check=False, timeout=60
+        [Path(sys.executable).with_name("shellcheck"), "--shell=sh", str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert checked.stdout == ""
     assert checked.returncode == 0
