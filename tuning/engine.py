@@ -19,7 +19,17 @@ from .journal import APPLIED, Change, Journal, Ledger, Owner, Run, alone, read_b
 from .resources import Resources
 from .rollback import Rollback, recover, rollback
 from .runner import Runner
-from .steps import CommandStep, FileStep, Plan, RemountStep, ResourceStep, State, SwapOffStep, conflicts
+from .steps import (
+    CommandStep,
+    FileStep,
+    Plan,
+    RemountStep,
+    ResourceStep,
+    State,
+    SwapOffStep,
+    conflicts,
+    in_order_of_return,
+)
 from .three_way import same
 
 __all__ = [
@@ -93,8 +103,7 @@ class _Transaction:
         try:
             for number, change in enumerate(changes):
                 started = number + 1
-                self._make(change)
-                self._journal.done(number)
+                self._journal.done(number, self._make(change))
             self._journal.end()
         except (TuningError, OSError, KeyboardInterrupt) as error:
             self._give_up(error, changes[:started], was_empty=ledger.is_empty)
@@ -154,13 +163,16 @@ class _Transaction:
                 f"the journal {self._journal.path} cannot be written ({error.strerror or error}); nothing was changed"
             ) from error
 
-    def _make(self, change: Change) -> None:
+    def _make(self, change: Change) -> State:
+        """Raises TuningError when it cannot be made. How it is now, where the kernel changes other settings with it."""
         if isinstance(change.step, CommandStep):
             done = self._runner.run(change.step.argv)
             if done.status != 0:
                 raise TuningError(f"`{' '.join(change.step.argv)}` failed: {done.complaint}")
-        else:
-            self._resources.bring(change.step.resource, change.after, change.before)
+            return None
+        resource = change.step.resource
+        self._resources.bring(resource, change.after, change.before)
+        return self._resources.read(resource) if resource.companions else None
 
     def _write_end(self) -> None:
         try:
@@ -171,7 +183,11 @@ class _Transaction:
     def _give_up(self, error: BaseException, changes: Sequence[Change], *, was_empty: bool) -> NoReturn:
         """Put back what was changed, the last change first. Raises what the caller is to know."""
         text = _in_one_line(error, self._journal.path)
-        problems = [problem for change in reversed(changes) for problem in self._put_back(change, changes[-1])]
+        problems = [
+            problem
+            for step, change in in_order_of_return([(change.step, change) for change in changes])
+            for problem in self._put_back(step, change, failed=change is changes[-1])
+        ]
         commands = [change.step for change in changes if isinstance(change.step, CommandStep)]
         for argv in undo_commands(commands):
             done = self._runner.run(argv)
@@ -190,15 +206,13 @@ class _Transaction:
             raise error
         raise TuningError(f"{text}; everything was put back as it was") from error
 
-    def _put_back(self, change: Change, failed: Change) -> Iterator[str]:
-        if isinstance(change.step, CommandStep):
-            return
-        resource = change.step.resource
+    def _put_back(self, step: ResourceStep, change: Change, *, failed: bool) -> Iterator[str]:
+        resource = step.resource
         try:
             now = self._resources.read(resource)
             is_there = now is not None or resource.kind == "file"
             # Whatever the failed change left, it is ours; anything else that is not as we made it is somebody else's.
-            is_ours = change is failed or same(resource, now, change.after)
+            is_ours = failed or same(resource, now, change.after)
             if is_there and is_ours and now != change.before:
                 self._resources.bring(resource, change.before, now)
             for folder in reversed(change.folders):

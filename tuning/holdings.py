@@ -160,13 +160,12 @@ def in_words(resource: Resource, state: State) -> str:
         return state["options"]
     if resource.kind == "swap":
         return "in use" if state["in_use"] == "yes" else "not in use"
+    texts = {path: meaning(path, state[path]) for path in resource.names}
+    if len(texts) == 1:
+        return texts[resource.names[0]]
     # Of a pair, the member that is set tells.
-    telling = [(path, text) for path, text in state.items() if len(state) == 1 or text != "0"] or list(state.items())[
-        :1
-    ]
-    if len(state) == 1:
-        return meaning(*telling[0])
-    return " and ".join(f"{setting_name(path)} = {meaning(path, text)}" for path, text in telling)
+    telling = [path for path, text in texts.items() if text != "0"] or list(texts)[:1]
+    return " and ".join(f"{setting_name(path)} = {texts[path]}" for path in telling)
 
 
 def undo_commands(commands: Iterable[CommandStep]) -> list[tuple[str, ...]]:

@@ -4,7 +4,7 @@ Lines of JSON, appended only, each with a checksum over its entry. A last line w
 it would have announced has not happened. Anything else that does not fit is damage, and stops everything.
 
 begin      a run: who makes it, the boot it is made in, and every change it is going to make with what is there before
-done       a change that was made and read back
+done       a change that was made and read back; what was found, where the kernel changes more than it is told to
 end        the run is complete
 cancelled  what the run had changed was taken back at once, as one of its changes failed
 restored   a rollback is through with a thing: it is back, or no longer ours
@@ -71,7 +71,8 @@ class Run:
     utc: str
     kernel: str
     changes: tuple[Change, ...]
-    done: set[int] = field(default_factory=set)
+    done: dict[int, State] = field(default_factory=dict)
+    """Number of a change to how it was found after it, None where that is just as announced."""
     ended: bool = False
 
 
@@ -128,15 +129,16 @@ class Ledger:
         self.runs.append(run)
         for number, change in enumerate(run.changes):
             if not isinstance(change.step, CommandStep):
-                self._hold(change.step, run, change, done=number in run.done)
+                done = number in run.done
+                made = run.done.get(number) or change.after
+                self._hold(change.step, run, change, ours=(made,) if done else (change.after, change.before))
 
-    def _hold(self, step: ResourceStep, run: Run, change: Change, *, done: bool) -> None:
+    def _hold(self, step: ResourceStep, run: Run, change: Change, ours: tuple[State, ...]) -> None:
         resource, original, folders = step.resource, change.before, change.folders
         if (held := self._held.get(resource)) is not None:
             found = compare(resource, held.original, held.ours, change.before)
             original = found.restored if found.separable else change.before
             folders = (*held.folders, *(folder for folder in folders if folder not in held.folders))
-        ours = (change.after,) if done else (change.after, change.before)
         self._held[resource] = Holding(resource, step, original, ours, run.boot_id, folders)
 
 
@@ -173,9 +175,9 @@ class Journal:
         entry = {**head, "boot_id": run.boot_id, "utc": run.utc, "kernel": run.kernel, "changes": changes}
         self._append(entry, private=any(_is_private(change.before) for change in run.changes))
 
-    def done(self, change: int) -> None:
+    def done(self, change: int, found: State = None) -> None:
         """Not waited for: a process that is killed leaves it, and after a power cut a rollback looks for itself."""
-        self._append({"entry": "done", "change": change}, durable=False)
+        self._append({"entry": "done", "change": change, "found": found}, durable=False)
 
     def end(self) -> None:
         self._append({"entry": "end"})
@@ -298,7 +300,7 @@ def _add_entry(events: list[Run | Resource], entry: dict[str, Any]) -> None:
         number, run = [(number, event) for number, event in enumerate(events) if isinstance(event, Run)][-1]
         if kind == "done":
             run.changes[entry["change"]]
-            run.done.add(entry["change"])
+            run.done[entry["change"]] = entry["found"]
         elif kind == "end":
             run.ended = True
         elif kind == "cancelled":

@@ -95,8 +95,10 @@ class Resources:
 
     def _read_setting(self, resource: Resource) -> State:
         texts = {path: self._files.read(path).text for path in resource.names}
-        present = {path: _undressed(path, text) for path, text in texts.items() if text is not None}
-        return present if len(present) == len(texts) else None
+        if any(text is None for text in texts.values()):
+            return None
+        texts |= {path: self._files.read(path).text for path in resource.companions}
+        return {path: _undressed(path, text) for path, text in texts.items() if text is not None}
 
     def _read_file(self, resource: Resource) -> State:
         (path,) = resource.names
@@ -127,14 +129,13 @@ class Resources:
     def _write_setting(self, resource: Resource, wanted: State, now: State) -> None:
         if wanted is None or now is None:
             raise TuningError(f"{resource} is no longer there")
-        members = _members_to_write(wanted, now)
+        members = _members_to_write({path: wanted[path] for path in resource.names}, now)
         for path in members:
             self._write_member(path, wanted[path])
-        if self._runner.absent:
-            # A tree may have no kernel below it that sets the other member of a pair to 0.
-            for path in wanted.keys() - members:
-                if self._files.read(path).text != wanted[path]:
-                    self._write_member(path, wanted[path])
+        # What the kernel reset with it; below a tree there may be no kernel that sets the other member of a pair to 0.
+        for path in (*resource.companions, *(resource.names if self._runner.absent else ())):
+            if path in wanted and path not in members and self._files.read(path).text != wanted[path]:
+                self._write_member(path, wanted[path])
 
     def _write_member(self, path: str, text: str) -> None:
         try:

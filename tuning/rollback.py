@@ -15,6 +15,7 @@ from .hostfiles import HostFiles
 from .journal import APPLIED, FOLDER, SESSION, Journal, Owner, alone, read_boot_id, remove_empty_folders, session_of
 from .resources import Resources
 from .runner import Runner
+from .steps import in_order_of_return
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,8 @@ def _roll_back(files: HostFiles, runner: Runner, path: str, *, force: bool, dry_
     restored: list[Held] = []
     kept: list[Held] = []
     problems: list[str] = []
-    for holding in reversed(ledger.holdings):
-        held = look_at(resources, holding, boot_id, lasts=path == APPLIED)
+    looks = [look_at(resources, holding, boot_id, lasts=path == APPLIED) for holding in ledger.holdings]
+    for _, held in in_order_of_return([(held.step, held) for held in looks]):
         if held.kept and force and not held.trouble:
             held = replace(held, restored=held.original, kept=False)
         if held.kept:
@@ -102,7 +103,7 @@ def _roll_back(files: HostFiles, runner: Runner, path: str, *, force: bool, dry_
                 if held.resource.kind == "file":
                     files.discard_temporary(held.resource.names[0])
                 if held.needs_restoring:
-                    resources.bring(held.resource, held.restored, held.now)
+                    resources.bring(held.resource, held.restored, resources.read(held.resource))
                 for folder in reversed(held.folders):
                     files.remove_folder_if_empty(folder)
             except (TuningError, OSError) as error:

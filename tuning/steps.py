@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 if TYPE_CHECKING:
     from .check import KnobReport
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 State = dict[str, str] | None
 """How something is: of settings, path to text; of a file, its text, mode and owner; of a mount, its options; of swap,
 whether it is in use. None: it is not there."""
+
+T = TypeVar("T")
 
 _SYSCTLS: Final = "/proc/sys/"
 # The only programs that a step may name. None of them makes, formats or wipes a file system or a partition.
@@ -28,6 +30,15 @@ class Resource:
 
     kind: str
     names: tuple[str, ...]
+
+    @property
+    def companions(self) -> tuple[str, ...]:
+        """Settings that the kernel resets when this one is written: a disk's number of requests, by its scheduler."""
+        return tuple(
+            name.replace("/queue/scheduler", "/queue/nr_requests")
+            for name in self.names
+            if name.endswith("/queue/scheduler")
+        )
 
     def __str__(self) -> str:
         return " and ".join(setting_name(name) for name in self.names)
@@ -214,6 +225,15 @@ def conflicts(steps: Sequence[Step]) -> Iterator[str]:
             if key in seen:
                 yield f"{setting_name(name)} would be changed twice ({seen[key].describe()}; {step.describe()})"
             seen[key] = step
+
+
+def in_order_of_return(items: Sequence[tuple[Step, T]]) -> list[tuple[ResourceStep, T]]:
+    """What steps changed, in the order in which to put it back: the last first, but what resets others before those.
+
+    Each item is a step and whatever goes with it. Commands are left out: they come when everything is back.
+    """
+    changes = [(step, item) for step, item in reversed(items) if not isinstance(step, CommandStep)]
+    return sorted(changes, key=lambda change: not change[0].resource.companions)
 
 
 def setting_name(path: str) -> str:

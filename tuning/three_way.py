@@ -71,7 +71,7 @@ def compare(resource: Resource, original: State, ours: Sequence[State], now: Sta
     if same(resource, now, original):
         return Comparison("back", original)
     if any(same(resource, now, state) for state in ours):
-        return Comparison("in_force", original)
+        return Comparison("in_force", _with_companions_of_others(resource, original, ours[0], now))
     if resource.kind == "file":
         return _compare_file(original, ours[0], now)
     return Comparison("gone" if now is None else "drifted", now, separable=False)
@@ -108,6 +108,14 @@ def _collide(one: _Edit, other: _Edit) -> bool:
     if one[0] == one[1] and other[0] == other[1]:
         return one[0] == other[0]
     return one[0] < other[1] and other[0] < one[1]
+
+
+def _with_companions_of_others(resource: Resource, original: State, ours: State, now: State) -> State:
+    """The original, with what somebody else made since of settings that were reset with ours."""
+    if original is None or ours is None or now is None:
+        return original
+    companions = [path for path in resource.companions if path in now and path in ours]
+    return {**original, **{path: now[path] for path in companions if now[path] != ours[path]}}
 
 
 def _compare_file(original: State, ours: State, now: State) -> Comparison:

@@ -18,6 +18,7 @@ TWINS = {"dirty_bytes": "dirty_ratio", "dirty_background_bytes": "dirty_backgrou
 TWINS |= {twin: key for key, twin in TWINS.items()}
 FLAGS = {"ro", "rw", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime"}
 SMALLEST_DIRTY_BYTES = 8192
+REQUESTS_OF_SCHEDULER = {"none": 128, "mq-deadline": 256}
 
 
 class KilledError(BaseException):
@@ -60,6 +61,10 @@ class FakeKernel(HostFiles):
                     raise OSError(errno.EINVAL, "Invalid argument")
                 return
             super().write_setting(f"{folder}/{TWINS[name]}", "0")
+        if name == "nr_requests" and "[none]" in (self.read(f"{folder}/scheduler").text or "") and int(text) > 128:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        if name == "scheduler" and text in REQUESTS_OF_SCHEDULER and self.exists(f"{folder}/nr_requests"):
+            super().write_setting(f"{folder}/nr_requests", str(REQUESTS_OF_SCHEDULER[text]))
         present = self.read(path).text or ""
         if "[" in present:
             choices = [word.strip("[]") for word in present.split()]

@@ -292,8 +292,8 @@ def test_a_device_that_goes_while_it_is_tuned(root: Path) -> None:
     write(root, "/sys/block/sda/queue/nr_requests", "64\n")
     kernel = FakeKernel(root)
     kernel.vanishing = {"/sys/block/sda/queue/nr_requests"}
-    step = SettingStep("disk.nr_requests", "sda", "/sys/block/sda/queue/nr_requests", "64", "256")
-    with pytest.raises(TuningError, match=r"nr_requests: it went away while it was being set to '256'; everything was"):
+    step = SettingStep("disk.nr_requests", "sda", "/sys/block/sda/queue/nr_requests", "64", "100")
+    with pytest.raises(TuningError, match=r"nr_requests: it went away while it was being set to '100'; everything was"):
         apply(kernel, swappiness, step)
     assert kernel.read(SWAPPINESS).text == "60"
     assert not kernel.exists(FOLDER)
@@ -302,7 +302,7 @@ def test_a_device_that_goes_while_it_is_tuned(root: Path) -> None:
 def test_a_device_that_went_later_needs_no_restoring(root: Path) -> None:
     write(root, "/sys/block/sda/queue/nr_requests", "64\n")
     kernel = FakeKernel(root)
-    apply(kernel, swappiness, SettingStep("disk.nr_requests", "sda", "/sys/block/sda/queue/nr_requests", "64", "256"))
+    apply(kernel, swappiness, SettingStep("disk.nr_requests", "sda", "/sys/block/sda/queue/nr_requests", "64", "100"))
     (root / "sys/block/sda/queue/nr_requests").unlink()
     assert [held.standing for held in engine.status(kernel).held] == ["in_force", "gone"]
     back = roll_back(kernel)
@@ -477,6 +477,43 @@ def test_a_file_that_somebody_removed_stays_removed(root: Path) -> None:
     roll_back(kernel, force=True)
     assert (root / FSTAB[1:]).read_text() == FSTAB_TEXT
     assert not kernel.exists(FOLDER)
+
+
+SCHEDULER, REQUESTS = "/sys/block/sda/queue/scheduler", "/sys/block/sda/queue/nr_requests"
+scheduler = SettingStep("disk.scheduler", "sda", SCHEDULER, "mq-deadline", "none")
+requests = SettingStep("disk.nr_requests", "sda", REQUESTS, "300", "64")
+
+
+@pytest.fixture
+def disk(root: Path) -> FakeKernel:
+    write(root, SCHEDULER, "none [mq-deadline]\n")
+    write(root, REQUESTS, "300\n")
+    return FakeKernel(root)
+
+
+@pytest.mark.parametrize("steps", [(scheduler,), (scheduler, requests)])
+def test_what_the_kernel_resets_with_a_scheduler_comes_back_with_it(disk: FakeKernel, steps: tuple[Step, ...]) -> None:
+    before = whole_tree(disk.root)
+    apply(disk, *steps)
+    assert disk.read(REQUESTS).text == ("64" if requests in steps else "128")
+    back = roll_back(disk)
+    assert (back.kept, back.problems) == ((), ())
+    assert whole_tree(disk.root) == before
+
+
+def test_what_the_kernel_resets_with_a_scheduler_comes_back_when_an_apply_fails(disk: FakeKernel) -> None:
+    before = whole_tree(disk.root)
+    disk.refused = {SWAPPINESS: errno.EINVAL}
+    with pytest.raises(TuningError, match="everything was put back"):
+        apply(disk, scheduler, requests, swappiness)
+    assert whole_tree(disk.root) == before
+
+
+def test_somebodys_number_of_requests_survives_the_way_back_of_the_scheduler(disk: FakeKernel) -> None:
+    apply(disk, scheduler)
+    disk.write_setting(REQUESTS, "100")
+    roll_back(disk)
+    assert (disk.read(SCHEDULER).text, disk.read(REQUESTS).text) == ("none [mq-deadline]", "100")
 
 
 def test_options_of_a_mount_that_others_changed_stay(root: Path) -> None:

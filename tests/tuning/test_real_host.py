@@ -202,6 +202,28 @@ def test_an_option_that_a_remount_cannot_change(host: RealHost, mounted: str) ->
     assert options_of(mounted) == before
 
 
+def test_a_scheduler_takes_the_number_of_requests_with_it_and_brings_it_back(host: RealHost, mounted: str) -> None:
+    device = run("findmnt", "-n", "-o", "SOURCE", mounted).strip()
+    queue = f"/sys/block/{device.removeprefix('/dev/')}/queue"
+    host.write_setting(f"{queue}/scheduler", "mq-deadline")
+    host.write_setting(f"{queue}/nr_requests", "300")
+    apply(host, SettingStep("disk.scheduler", "", f"{queue}/scheduler", "mq-deadline", "none"))
+    assert "[none]" in run("cat", f"{queue}/scheduler")
+    assert run("cat", f"{queue}/nr_requests") != "300\n"
+    roll_back(host)
+    assert "[mq-deadline]" in run("cat", f"{queue}/scheduler")
+    assert run("cat", f"{queue}/nr_requests") == "300\n"
+
+
+def test_a_setting_that_was_empty_is_empty_again(host: RealHost) -> None:
+    key = "net.ipv4.ip_local_reserved_ports"
+    assert seen(key) == "", "this test needs a host that reserves no ports"
+    apply(host, setting(key, "29092"))
+    assert seen(key) == "29092"
+    roll_back(host)
+    assert seen(key) == ""
+
+
 def test_nothing_is_left_of_the_journal(host: RealHost) -> None:
     apply(host, setting("vm.stat_interval", "3"))
     assert host.exists(APPLIED)
