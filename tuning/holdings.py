@@ -108,6 +108,9 @@ def look_at(resources: Resources, holding: Holding, boot_id: str, *, lasts: bool
         return Held(
             holding.step, holding.original, holding.ours[0], None, "drifted", None, kept=True, trouble=str(error)
         )
+    if holding.returning is not None and holding.boot_id == boot_id and now is not None:
+        wanted = {path: text for path, text in holding.returning.items() if path in now}
+        return Held(holding.step, holding.original, holding.ours[0], now, "in_force", wanted, kept=False)
     found = compare(holding.resource, holding.original, holding.ours, now)
     restored, kept = found.restored, found.standing == "drifted" and not found.separable
     if holding.resource.kind in _OF_ONE_BOOT and holding.boot_id != boot_id and (kept or not lasts):

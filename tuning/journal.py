@@ -7,6 +7,7 @@ begin      a run: who makes it, the boot it is made in, and every change it is g
 done       a change that was made and read back; what was found, where the kernel changes more than it is told to
 end        the run is complete
 cancelled  what the run had changed was taken back at once, as one of its changes failed
+returning  a rollback is about to put back a thing whose parts the kernel takes in several writes, and to what
 restored   a rollback is through with a thing: it is back, or no longer ours
 """
 
@@ -90,18 +91,29 @@ class Holding:
     ours: tuple[State, ...]
     boot_id: str
     folders: tuple[str, ...]
+    returning: State = None
+    """What a rollback was about to make of it, and perhaps of other settings, when it was cut short."""
+
+
+@dataclass(frozen=True)
+class Returning:
+    wanted: dict[str, str]
 
 
 class Ledger:
     """What the entries of a journal come to."""
 
-    def __init__(self, events: Iterable[Run | Resource]) -> None:
-        """Runs, and the things that rollbacks were through with, in the order in which that happened."""
+    def __init__(self, events: Iterable[Run | Resource | Returning]) -> None:
+        """Runs, what rollbacks were about to do, and what they were through with, in the order in which it happened."""
         self.runs: list[Run] = []
         self._held: dict[Resource, Holding] = {}
         for event in events:
             if isinstance(event, Run):
                 self._add(event)
+            elif isinstance(event, Returning):
+                for resource, holding in self._held.items():
+                    if resource.kind == "setting" and event.wanted.keys() >= set(resource.names):
+                        self._held[resource] = dataclasses.replace(holding, returning=event.wanted)
             else:
                 self._held.pop(event, None)
 
@@ -154,7 +166,7 @@ class Journal:
         text = self._files.read_verbatim(self.path) or ""
         intact, _, torn = text.rpartition("\n")
         self._intact_bytes = len(text.encode()) - len(torn.encode())
-        events: list[Run | Resource] = []
+        events: list[Run | Resource | Returning] = []
         for number, line in enumerate(intact.split("\n") if intact else [], start=1):
             try:
                 _add_entry(events, _entry_of(line))
@@ -184,6 +196,10 @@ class Journal:
 
     def cancelled(self) -> None:
         self._append({"entry": "cancelled"})
+
+    def returning(self, wanted: dict[str, str]) -> None:
+        """Not waited for, as settings do not outlast a power cut either."""
+        self._append({"entry": "returning", "wanted": wanted}, durable=False)
 
     def restored(self, resource: Resource) -> None:
         self._append({"entry": "restored", "kind": resource.kind, "names": list(resource.names)}, durable=False)
@@ -289,11 +305,13 @@ def _entry_of(line: str) -> dict[str, Any]:
     return entry
 
 
-def _add_entry(events: list[Run | Resource], entry: dict[str, Any]) -> None:
+def _add_entry(events: list[Run | Resource | Returning], entry: dict[str, Any]) -> None:
     """Raises ValueError, KeyError, IndexError or TypeError for what is no entry, or not one that can come here."""
     kind = entry["entry"]
     if kind == "begin":
         events.append(_run_of(entry))
+    elif kind == "returning":
+        events.append(Returning(dict(entry["wanted"])))
     elif kind == "restored":
         events.append(Resource(entry["kind"], tuple(entry["names"])))
     else:

@@ -98,8 +98,13 @@ def _roll_back(files: HostFiles, runner: Runner, path: str, *, force: bool, dry_
         if held.kept:
             kept.append(held)
             continue
+        if held.resource.companions and held.needs_restoring and held.restored is not None:
+            held = replace(held, restored={**held.restored, **_restored_companions(held, looks)})
         if not dry_run:
             try:
+                if held.resource.companions and held.needs_restoring and held.restored is not None:
+                    with suppress(OSError):
+                        journal.returning(held.restored)
                 if held.resource.kind == "file":
                     files.discard_temporary(held.resource.names[0])
                 if held.needs_restoring:
@@ -119,6 +124,17 @@ def _roll_back(files: HostFiles, runner: Runner, path: str, *, force: bool, dry_
         problems += _run_all(runner, commands)
         problems += _close(journal, keep=bool(kept or problems))
     return Rollback(tuple(restored), tuple(kept), tuple(problems), commands)
+
+
+def _restored_companions(held: Held, looks: Sequence[Held]) -> dict[str, str]:
+    """Settings that the kernel resets with this one and that we changed too: what they are to be in the end."""
+    return {
+        path: text
+        for other in looks
+        if other.needs_restoring and other.resource != held.resource
+        for path, text in (other.restored or {}).items()
+        if path in held.resource.companions
+    }
 
 
 def _run_all(runner: Runner, commands: Sequence[tuple[str, ...]]) -> list[str]:

@@ -501,6 +501,16 @@ def test_what_the_kernel_resets_with_a_scheduler_comes_back_with_it(disk: FakeKe
     assert whole_tree(disk.root) == before
 
 
+@pytest.mark.parametrize("steps", [(scheduler,), (scheduler, requests)])
+def test_killed_while_a_scheduler_is_on_its_way_back(tmp_path: Path, disk: FakeKernel, steps: tuple[Step, ...]) -> None:
+    before = whole_tree(disk.root)
+    apply(disk, *steps, swappiness, tcp_rmem, thp, dirty)
+    for root, complete in killed_at_every_operation(tmp_path, disk.root, False, roll_back):
+        assert complete == before
+        assert roll_back(FakeKernel(root)).kept == ()
+        assert whole_tree(root) == before
+
+
 def test_what_the_kernel_resets_with_a_scheduler_comes_back_when_an_apply_fails(disk: FakeKernel) -> None:
     before = whole_tree(disk.root)
     disk.refused = {SWAPPINESS: errno.EINVAL}
