@@ -188,8 +188,8 @@ def _show_plan(rounds: Sequence[Round], others: Sequence[Unprovable], *, as_json
         for sides in item.sides:
             for change in sides.subject.changes:
                 typer.echo(f"  {change.knob.id}: {change.off_text} → {change.on_text}")
-                if change.binding:
-                    typer.echo(f"    {change.binding}")
+                for remark in filter(None, (change.binding, change.shared)):
+                    typer.echo(f"    {remark}")
     for other in others:
         typer.echo(f"not proved: {other.knob_id}: {other.reason}")
     typer.echo(f"about {human_duration(duration_s(rounds))} in all; each pair is measured in a block of random order")

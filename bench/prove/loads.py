@@ -7,7 +7,7 @@ from typing import Final
 
 from bench.prove.subjects import Subject
 
-FOLDER: Final = Path(__file__).parent / "loads"
+FOLDER: Final = Path(__file__).parent / "workloads"
 WRITES: Final = "prove-writes"
 READS: Final = "prove-reads"
 CONNECTIONS: Final = "prove-connections"

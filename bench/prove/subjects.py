@@ -43,6 +43,8 @@ class Change:
     on_text: str
     binding: str = ""
     """Why it can have no effect here, as far as configuration and counters tell."""
+    shared: str = ""
+    """Who else feels it while its trials run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def subject_named(text: str, facts: Facts, inputs: HostWorkload, accepted: Itera
         off, _, on = values.rpartition(":")
         if equals and not on:
             raise UsageError(f"{part}: names no value after the sign; write KNOB=ON or KNOB=OFF:ON")
-        found = _change(knob, _reports(knob, facts, inputs), off or None, on or None)
+        found = _change(knob, _reports(knob, facts, inputs), off or None, on or None, facts)
         if isinstance(found, Unprovable):
             raise UsageError(f"{knob.id} cannot be proved: {found.reason}")
         changes.append(found)
@@ -112,7 +114,7 @@ def whatever_differs(facts: Facts, inputs: HostWorkload) -> tuple[list[Subject],
         if not any(report.state == "differs" for report in reports):
             continue
         reason = why_not(knob)
-        found = Unprovable(knob.id, reason) if reason is not None else _change(knob, reports, None, None)
+        found = Unprovable(knob.id, reason) if reason is not None else _change(knob, reports, None, None, facts)
         if isinstance(found, Unprovable):
             others.append(found)
         else:
@@ -136,7 +138,9 @@ def _reports(knob: Knob, facts: Facts, inputs: HostWorkload) -> list[KnobReport]
     return evaluate(facts, inputs, [knob], named=frozenset({knob.id}))
 
 
-def _change(knob: Knob, reports: Sequence[KnobReport], off: str | None, on: str | None) -> Change | Unprovable:
+def _change(
+    knob: Knob, reports: Sequence[KnobReport], off: str | None, on: str | None, facts: Facts
+) -> Change | Unprovable:
     known = [report for report in reports if report.current is not None]
     if not known:
         return Unprovable(knob.id, _listed(report.note for report in reports) or "it is not here")
@@ -144,6 +148,7 @@ def _change(knob: Knob, reports: Sequence[KnobReport], off: str | None, on: str 
         return Unprovable(knob.id, obstacle)
     present = {report.current for report in known}
     present_text = _listed(report.current_text for report in known)
+    shared = _shared(knob, [report.target for report in known], facts)
     on_text = ""
     if on is None:
         wanted = [report for report in known if report.recommended is not None]
@@ -159,11 +164,20 @@ def _change(knob: Knob, reports: Sequence[KnobReport], off: str | None, on: str 
             return Unprovable(
                 knob.id, f"it is {present_text} already; name what to hold that against: {knob.id}=OFF:ON"
             )
-        return Change(knob, off, None, _text(knob, off), present_text, known[0].binding)
+        return Change(knob, off, None, _text(knob, off), present_text, known[0].binding, shared)
     if off is not None and _is(knob, off, present):
         off = None
     off_text = present_text if off is None else _text(knob, off)
-    return Change(knob, off, on, off_text, on_text or _text(knob, on), known[0].binding)
+    return Change(knob, off, on, off_text, on_text or _text(knob, on), known[0].binding, shared)
+
+
+def _shared(knob: Knob, targets: Sequence[str], facts: Facts) -> str:
+    if knob.scope == "mount":
+        mounts = _listed(mount.mount_point for target in targets if (mount := facts.mount_of(target)) is not None)
+        return f"remounts {mounts} while its trials run, for all that lies there"
+    if knob.scope == "disk":
+        return f"changes {_listed(targets)} while its trials run, for all who use it"
+    return ""
 
 
 def _named(texts: Iterable[str]) -> str:
