@@ -24,7 +24,10 @@ HIGHWATER = [sys.executable, "-m", "highwater"]
 @pytest.fixture
 def before() -> Iterator[str]:
     """The flusher's interval; put back should the test fail to."""
-    assert os.geteuid() == 0, "a proof writes to /proc/sys: run the tests as root"
+    if not os.access(SETTING, os.W_OK):
+        pytest.skip(
+            f"a proof writes to {SETTING}, and here that is not permitted (not root, or /proc/sys is read-only)"
+        )
     text = SETTING.read_text().strip()
     yield text
     if SETTING.read_text().strip() != text:
