@@ -71,6 +71,14 @@ def test_only_raising_and_only_lowering(tmp_path: Path) -> None:
     assert reports["vm.dirty_bytes"].formula == "min(current 100 MiB, 512 MiB (profile durable))"
 
 
+@pytest.mark.parametrize("name", ["durable", "latency"])
+def test_write_back_that_never_happens_is_not_taken_for_frequent(tmp_path: Path, name: str) -> None:
+    report = _reports(tmp_path, find_profile(name), **{"vm.dirty_writeback_centisecs": "0"})[
+        "vm.dirty_writeback_centisecs"
+    ]
+    assert (report.state, report.recommended) == ("differs", 100)
+
+
 def test_a_single_setting_is_a_profile_of_its_own_or_laid_over_another(tmp_path: Path) -> None:
     alone = ad_hoc({"vm.dirty_bytes": "256MiB", "vm.swappiness": "recommended", "thp.enabled": "never"})
     assert alone.name == "settings"

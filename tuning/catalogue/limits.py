@@ -85,6 +85,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default", "65536", sources.KERNEL_FS),
             Authority("Redpanda rpk", "1048576", sources.REDPANDA),
             Authority("TuneD oracle, openshift", "1048576", sources.TUNED),
+            Authority("ScyllaDB", "1048576", sources.SCYLLA),
         ),
         sources=(sources.KERNEL_FS, sources.REDPANDA),
         risk="low",

@@ -41,6 +41,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default since 5.4", "4096", sources.KERNEL_IP),
             Authority("Redpanda rpk", "4096", sources.REDPANDA),
             Authority("SAP Note 2382421", "4096, where the kernel begins with less", sources.SAPTUNE),
+            Authority("ScyllaDB perftune", "4096", sources.PERFTUNE),
             Authority("TiUP", "32768", sources.TIUP),
             Authority("TuneD throughput-performance", "2048, never less than there is", sources.TUNED),
         ),

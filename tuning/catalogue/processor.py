@@ -257,6 +257,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         authorities=(
             Authority("TuneD mssql", "15000000", sources.TUNED),
             Authority("TuneD postgresql", "10000000", sources.TUNED),
+            Authority("ScyllaDB", "500000", sources.SCYLLA),
         ),
         sources=(sources.KERNEL_SCHED_DEBUG,),
         risk="medium",
@@ -300,7 +301,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         recommend=formulas.left_to_its_kernel,
         reason="Files of older advice still set it, and current kernels do not have it.",
         detail="In nanoseconds. The scheduler of Linux 6.6 has no such notion any more.",
-        authorities=(Authority("TuneD mssql", "2000000", sources.TUNED),),
+        authorities=(
+            Authority("TuneD mssql", "2000000", sources.TUNED),
+            Authority("ScyllaDB", "450000", sources.SCYLLA),
+        ),
         sources=(sources.KERNEL_SCHED_DEBUG,),
         risk="medium",
         risk_text="A woken task waits longer for its turn.",

@@ -44,6 +44,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         authorities=(
             Authority("kernel default", "128 and more, by memory", sources.KERNEL_IP),
             Authority("Redpanda rpk", "4096", sources.REDPANDA),
+            Authority("ScyllaDB perftune", "4096", sources.PERFTUNE),
             Authority("SAP Note 2382421", "8192", sources.SAPTUNE),
         ),
         sources=(sources.KERNEL_IP, sources.SAPTUNE),

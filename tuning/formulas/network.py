@@ -172,6 +172,7 @@ def connection_tracking(facts: Facts, workload: Workload, _name: str) -> Target 
     return Target(
         max(_CONNTRACK_LEAST, entries),
         f"{_CONNTRACK_LEAST}, {_CONNTRACK_PER_CONNECTION} × {workload.connections} connections = {entries}",
+        also=(0,),  # no bound at all (__nf_conntrack_alloc)
     )
 
 

@@ -38,7 +38,7 @@ PROFILES: Final = (
         "shorter waits, at the price of power and of some throughput",
         {
             "vm.dirty_expire_centisecs": Wish(500, "Smaller, more frequent flushes stall less.", "at_most"),
-            "vm.dirty_writeback_centisecs": Wish(100, "As vm.dirty_expire_centisecs.", "at_most"),
+            "vm.dirty_writeback_centisecs": Wish(100, "As vm.dirty_expire_centisecs; 0 would be never."),
             "kernel.numa_balancing": Wish(0, "No faults that only find out who uses a page.", where_present=True),
             "kernel.nmi_watchdog": Wish(0, "Its interrupts stop every CPU for a moment.", where_present=True),
             "kernel.timer_migration": Wish(0, "Timers fire where they were set.", where_present=True),
@@ -54,7 +54,7 @@ PROFILES: Final = (
             "vm.dirty_background_bytes": Wish(64 * _MIB, "The disk is kept writing.", "at_most"),
             "vm.dirty_bytes": Wish(512 * _MIB, "A power cut takes no more than this.", "at_most"),
             "vm.dirty_expire_centisecs": Wish(500, "Nothing stays unwritten for longer than some 5 s.", "at_most"),
-            "vm.dirty_writeback_centisecs": Wish(100, "The age of data is looked at every second.", "at_most"),
+            "vm.dirty_writeback_centisecs": Wish(100, "The age of data is looked at every second; 0 would be never."),
         },
         extends="recommended",
     ),

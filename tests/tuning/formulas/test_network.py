@@ -9,6 +9,7 @@ import pytest
 
 from tests.tuning.host_tree import write
 from tuning.catalogue import KNOBS, find_knob
+from tuning.check import report_on
 from tuning.facts import Facts
 from tuning.facts.model import NetworkInterface, Softnet
 from tuning.formulas import network
@@ -179,6 +180,12 @@ def test_connection_tracking_is_sized_only_where_it_is_loaded(tmp_path: Path, fa
     assert _value(network.connection_tracking, facts) == 65_536
     assert _value(network.connection_tracking, facts, Workload(connections=100_000)) == 400_000
     assert find_knob("net.netfilter.nf_conntrack_max").never_lower
+
+
+def test_a_table_of_connections_without_a_bound_gets_none(tmp_path: Path, facts: Facts) -> None:
+    write(tmp_path, "/proc/sys/net/netfilter/nf_conntrack_max", "0\n")
+    report = report_on(find_knob("net.netfilter.nf_conntrack_max"), facts, Workload())
+    assert (report.state, report.recommended) == ("ok", 0)
 
 
 @pytest.mark.parametrize(
