@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .facts import Facts
+from .facts.reading import parse_whole
 from .model import Value
 from .quantities import format_bytes
 from .workload import Broker, Workload
@@ -45,7 +46,7 @@ class Situation:
     def number(self, path: str, field: int = 0) -> int | None:
         """A number of a file of this host; None when the file does not tell it."""
         words = (self.facts.files.read(path).text or "").split()
-        return int(words[field]) if field < len(words) and words[field].isdecimal() else None
+        return parse_whole(words[field]) if field < len(words) else None
 
     def broker_setting(self, name: str) -> tuple[int, str]:
         """The value of a property of the broker that is a whole number, and where that comes from."""

@@ -10,6 +10,7 @@ from .binding import what_binds
 from .catalogue import KNOBS
 from .facts import Facts
 from .facts.capabilities import capability
+from .facts.reading import parse_whole
 from .formulas.targets import targets_of
 from .hostfiles import Reading
 from .model import (
@@ -206,7 +207,7 @@ def observe(knob: Knob, facts: Facts, target: str, read: ReadFile) -> Observatio
         return Observation(text, text)
     words = text.split()
     index = knob.field or 0
-    number = _integer(words[index]) if index < len(words) else None
+    number = parse_whole(words[index]) if index < len(words) else None
     if number is None:
         return Observation(None, f"{path} holds {reading.text!r}, not numbers")
     if number == 0 and knob.twin is not None:
@@ -380,16 +381,9 @@ def _why_unreadable(knob: Knob, facts: Facts, reason: str) -> str:
 
 def _observe_percentage(knob: Knob, twin: str, facts: Facts, read: ReadFile) -> Observation:
     """The bytes key is 0: the percentage counts, of the memory that is available."""
-    percent = _integer(read(sysctl_path(twin)).text or "")
+    percent = parse_whole(read(sysctl_path(twin)).text or "")
     usable = facts.memory.usable_bytes
     if percent is None or usable is None:
         return Observation(None, f"neither {knob.id} nor {twin} tells")
     effective = percent * usable // 100
     return Observation(effective, f"{percent} % = {format_bytes(effective)}")
-
-
-def _integer(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None

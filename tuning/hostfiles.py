@@ -16,6 +16,9 @@ from .errors import TuningError
 
 _CHUNK_BYTES: Final = 65_536
 _MOST_LINKS: Final = 40
+_NULL_DEVICE: Final = os.makedev(1, 3)
+# A pipe in a file's place, which nobody may ever write to, is opened at once and then refused.
+_TO_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,12 @@ class HostFiles:
         Raises TuningError for one that is there and cannot be read: it must not be taken for absent and overwritten.
         """
         try:
-            with self.locate(path).open(encoding="utf-8", newline="") as file:
-                return file.read()
+            return self._bytes_of(path).decode("utf-8")
         except FileNotFoundError:
             return None
-        except (OSError, UnicodeDecodeError) as error:
-            raise TuningError(f"{path} cannot be read ({error}); make it readable or move it away") from error
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise TuningError(f"{path} cannot be read ({reason}); make it readable or move it away") from error
 
     def names(self, path: str) -> list[str]:
         """Names in a directory in order; nothing when it is not there."""
@@ -195,10 +198,12 @@ class HostFiles:
     def lock_folder(self, path: str) -> Iterator[None]:
         """Hold a folder for the body, against others that do the same.
 
-        Raises BlockingIOError when another process holds it. The folder may be removed while it is held.
+        The commands that run meanwhile hold it too: one of a process that was killed, a swapoff of minutes, is still at
+        work. Raises BlockingIOError when another process holds it. The folder may be removed while it is held.
         """
-        descriptor = os.open(self.locate(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(self.locate(path), os.O_RDONLY | os.O_DIRECTORY)
         try:
+            os.set_inheritable(descriptor, True)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             here = self.locate(path)
             if not here.exists() or not os.path.samestat(os.fstat(descriptor), here.stat()):
@@ -211,15 +216,17 @@ class HostFiles:
         """A link to an absolute path leads to that path of the tree, as it would on the host that the tree is of."""
         name = str(self.locate(path))
         try:
-            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | (os.O_NOFOLLOW if self._above else 0))
+            descriptor = os.open(name, _TO_READ | (os.O_NOFOLLOW if self._above else 0))
         except OSError as error:
             if error.errno != errno.ELOOP or not self._above or links == _MOST_LINKS:
                 raise
             link = str(Path(name).readlink())
             if link.startswith("/"):
                 return self._bytes_of(link, links + 1)
-            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(name, _TO_READ)
         try:
+            if not _is_a_file(os.fstat(descriptor)):
+                raise OSError(errno.EINVAL, "it is no regular file")
             chunks = []
             while chunk := os.read(descriptor, _CHUNK_BYTES):
                 chunks.append(chunk)
@@ -244,6 +251,11 @@ class HostFiles:
         if self.root != Path("/") and not target.resolve().is_relative_to(self.root.resolve()):
             raise OSError(errno.EXDEV, "a symbolic link leads out of the captured tree")
         return target
+
+
+def _is_a_file(found: os.stat_result) -> bool:
+    """Not a pipe, nor a device; what leads to /dev/null is a file that was masked. A folder says so when it is read."""
+    return stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) or found.st_rdev == _NULL_DEVICE
 
 
 def _temporary(target: Path) -> Path:

@@ -54,6 +54,7 @@ class SystemRunner:
                 errors="replace",
                 env=environment,
                 check=False,
+                close_fds=False,  # it holds the lock of the changes that it is part of
             )
         except OSError as error:
             return Completed(_NOT_FOUND, "", f"{argv[0]} cannot be run: {error.strerror or error}")

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from .facts.reading import parse_cpu_list
 from .steps import Resource, State
 
 Standing = Literal[
@@ -157,10 +158,5 @@ def _mask(text: str) -> str:
 
 def _list(text: str) -> str:
     """A list of CPUs with every CPU told by itself."""
-    cpus: list[int] = []
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        if not first.isdecimal() or not (last or first).isdecimal():
-            return text
-        cpus.extend(range(int(first), int(last or first) + 1))
-    return ",".join(map(str, sorted(set(cpus))))
+    cpus = parse_cpu_list(text)
+    return text if cpus is None else ",".join(map(str, sorted(set(cpus))))

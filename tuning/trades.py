@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .facts import Facts, Mount
+from .facts.reading import parse_whole
 from .quantities import format_bytes
 
 # ext4(5), "commit": the default; jbd2 then commits metadata every five seconds.
@@ -74,4 +75,4 @@ def _of_host(facts: Facts) -> Iterator[Trade]:
 
 def _number(facts: Facts, key: str) -> int | None:
     text = facts.files.read("/proc/sys/" + key.replace(".", "/")).text
-    return int(text) if text is not None and text.isdecimal() else None
+    return parse_whole(text or "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tests.tuning.host_tree import make_host, sysctl_path
 from tuning import engine
 from tuning.errors import TuningError
 from tuning.hostfiles import HostFiles
-from tuning.journal import APPLIED, Journal, Owner
+from tuning.journal import APPLIED, Journal, Owner, alone
 from tuning.runner import CapturedTreeRunner, SystemRunner, runner_for
 from tuning.steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, SwapOffStep, as_json, from_json
 
@@ -44,6 +45,33 @@ def test_its_lines_are_json_that_anybody_can_read(kernel: FakeKernel) -> None:
     assert begin["boot_id"] == "0c1a3a6e-0000-4000-8000-000000000001"
     assert begin["kernel"] == "6.1.0-18-amd64"
     assert begin["changes"][0]["before"] == {SWAPPINESS.path: "60"}
+
+
+def test_a_command_of_a_process_that_was_killed_still_holds_the_host(tmp_path: Path) -> None:
+    """A swapoff takes minutes: until it is through, nobody can tell what there is to go back from."""
+    files = HostFiles(tmp_path)
+    (tmp_path / "var/lib").mkdir(parents=True)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with alone(files):
+                os.set_inheritable(writing, True)
+                # It says its number, and waits to be ended.
+                SystemRunner().run(("sh", "-c", f"echo $$ >/proc/self/fd/{writing}; exec tail -f /dev/null"))
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        command = int(told.readline())
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with pytest.raises(TuningError, match="another process is changing"), alone(files):
+            pass
+        os.kill(command, signal.SIGKILL)
+        assert told.read() == ""  # it has ended
+    with alone(files):
+        pass
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 1, 20])

@@ -26,6 +26,7 @@ _CUT_SHARE_OF_PACKETS: Final = 0.01
 _LONG_ROUND_TRIP_MS: Final = 10.0
 _WIDE_PORT_RANGE: Final = (9000, 65_499)
 _KAFKA_PORT: Final = 9092
+_LAST_PORT: Final = 65_535
 _CONNTRACK_PER_CONNECTION: Final = 4
 _CONNTRACK_LEAST: Final = 65_536
 _PORT_RANGE_PATH: Final = "/proc/sys/net/ipv4/ip_local_port_range"
@@ -215,6 +216,6 @@ def _port_range(facts: Facts) -> tuple[int, int] | None:
 
 def _ports(text: str) -> set[int]:
     ports: set[int] = set()
-    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
-        ports.update(range(int(first), int(last or first) + 1))
+    for first, last in re.findall(r"\b(\d{1,5})(?:-(\d{1,20}))?\b", text):
+        ports.update(range(int(first), min(int(last or first), _LAST_PORT) + 1))
     return ports

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ _GARBAGE = (
     "\0\n",
     "-1\n",
     "9" * 5000,
+    "9" * 400,
     "0-99999999999\n",
     "max\n",
     "a b c d e f\n" * 3,
@@ -66,6 +68,31 @@ def test_garbage_in_any_one_file(host: Path) -> None:
             if (len(text) + number) % 6 == 0:
                 path.write_text(garbage, "utf-8")
                 _go_through(host)
+        path.write_text(text, "utf-8")
+
+
+@pytest.mark.parametrize("file", ["proc/meminfo", "etc/fstab", "etc/sysctl.d/99-late.conf", "sys/block/sda/size"])
+def test_a_pipe_that_nobody_writes_to_or_an_endless_device_is_no_file(host: Path, file: str) -> None:
+    path = host / file
+    text = path.read_text("utf-8")
+    path.unlink()
+    os.mkfifo(path)
+    _go_through(host)
+    path.unlink()
+    path.symlink_to(os.path.relpath("/dev/zero", path.parent))
+    _go_through(host)
+    path.unlink()
+    path.write_text(text, "utf-8")
+
+
+def test_numbers_beyond_all_kernels(host: Path) -> None:
+    """Of settings and ranges, in the files that knobs read."""
+    texts = {path: path.read_text("utf-8") for path in (host / "proc/sys").rglob("*") if path.is_file()}
+    for garbage in ("9" * 400, "1-" + "9" * 19):
+        for path in texts:
+            path.write_text(garbage, "utf-8")
+        _go_through(host)
+    for path, text in texts.items():
         path.write_text(text, "utf-8")
 
 
