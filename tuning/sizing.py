@@ -99,9 +99,10 @@ def _budget(facts: Facts, workload: Workload, broker: Broker) -> Budget:
     needed, needed_line = _needed(workload)
     if memory.bytes is None:
         return Budget(broker, (memory, *takers, needed_line), None, None, needed, None, memory.formula)
-    left = max(0, memory.bytes - sum(line.bytes or 0 for line in takers))
+    spare = memory.bytes - sum(line.bytes or 0 for line in takers)
+    left = max(0, spare)
     cache = round(_CACHE_SHARE * left)
-    missing = max(0, round((needed - cache) / _CACHE_SHARE))
+    missing = max(0, round(needed / _CACHE_SHARE) - spare)
     index = workload.partitions * _WARM_INDEX_BYTES
     cache_s = max(0, cache - index) / workload.write_bytes_per_s
     lines = (
@@ -121,13 +122,18 @@ def _budget(facts: Facts, workload: Workload, broker: Broker) -> Budget:
         ),
         needed_line,
     )
-    return Budget(broker, lines, cache, cache_s, needed, missing, _verdict(workload, cache_s, missing))
+    return Budget(broker, lines, cache, cache_s, needed, missing, _verdict(workload, cache_s, missing, spare))
 
 
-def _verdict(workload: Workload, cache_s: float, missing: int) -> str:
+def _verdict(workload: Workload, cache_s: float, missing: int, spare: int) -> str:
     asked = f"{format_duration(_window_s(workload))} are asked for"
     if not missing:
         return f"enough: consumers {format_duration(cache_s)} behind read from memory, {asked}"
+    if spare < 0:
+        return (
+            f"too little: {format_bytes(-spare)} are missing before there is any page cache, and {asked}; "
+            f"add {format_bytes(missing)} of memory"
+        )
     return (
         f"too little: consumers more than {format_duration(cache_s)} behind read from disk, {asked}; "
         f"add {format_bytes(missing)} of memory, or spread the partitions"
@@ -186,7 +192,11 @@ def _sockets(facts: Facts, workload: Workload) -> Line:
     pages = _number(facts, "net/ipv4/tcp_mem", 2)
     receive, send = (_number(facts, f"net/ipv4/{name}", 2) for name in ("tcp_rmem", "tcp_wmem"))
     bounds: list[tuple[int, str]] = []
-    if pages is not None:
+    if _limited(facts) and (limit := facts.memory.cgroup_limit_bytes) is not None:
+        # tcp_mem is the host's; buffers are charged to the group, and held down when it is full.
+        size = round(_DEFAULT_TCP_MEM_SHARE * limit)
+        bounds.append((size, f"{_DEFAULT_TCP_MEM_SHARE:.1%} of the control group's limit (assumed)"))
+    elif pages is not None:
         bounds.append((pages * page, f"net.ipv4.tcp_mem's maximum {format_bytes(pages * page)}"))
     elif facts.memory.total_bytes is not None:
         size = round(_DEFAULT_TCP_MEM_SHARE * facts.memory.total_bytes)

@@ -61,8 +61,22 @@ def test_a_small_host_says_what_is_missing(tmp_path: Path) -> None:
     assert ours.missing_bytes
     assert kafka.missing_bytes
     assert kafka.missing_bytes > ours.missing_bytes
-    assert kafka.verdict.startswith("too little: consumers more than ")
+    assert ours.verdict.startswith("too little: consumers more than ")
+    assert "1 min are asked for; add " in ours.verdict
     assert "1 min are asked for; add " in kafka.verdict
+
+
+def test_what_is_missing_is_enough_when_it_is_added(tmp_path: Path) -> None:
+    workload = Workload(data_dirs=("/data",), connections=1)
+    small = {"memory_bytes": 2 * GIB, "available_bytes": 2 * GIB}
+    kafka = _sizing(tmp_path / "small", workload, **small).budgets[1]
+    assert kafka.missing_bytes
+    assert "are missing before there is any page cache, and 30 s are asked for; add " in kafka.verdict
+    grown = 2 * GIB + kafka.missing_bytes
+    kafka = _sizing(tmp_path / "grown", workload, memory_bytes=grown, available_bytes=grown).budgets[1]
+    assert kafka.missing_bytes is not None
+    assert kafka.missing_bytes < MIB, "meminfo counts KiB"
+    assert kafka.cache_bytes == pytest.approx(kafka.needed_bytes, rel=0.01)
 
 
 def test_the_brokers_of_a_workload_come_first(tmp_path: Path) -> None:
@@ -80,6 +94,9 @@ def test_a_control_group_is_all_there_is(tmp_path: Path) -> None:
     assert _line(ours, "memory").bytes == 4 * GIB
     assert _line(ours, "memory").formula.startswith("the control group's limit; page cache is charged to it")
     assert (_line(ours, "everything else").bytes, _line(ours, "kernel's reserve").bytes) == (0, 0)
+    write(root, "/proc/sys/net/ipv4/tcp_mem", "100 200 99999999\n")
+    huge = size_host(collect(root), Workload(data_dirs=("/data",), connections=10**6)).budgets[0]
+    assert _line(huge, "socket buffers").bytes == pytest.approx(4 * GIB * 0.094, rel=0.02), "the host's is not ours"
 
 
 def test_disks_that_are_too_slow_are_said_to_be(tmp_path: Path) -> None:
