@@ -149,6 +149,30 @@ def test_the_map_names_every_module_of_the_instrument() -> None:
     assert missing == []
 
 
+def test_the_tuner_reaches_hosts_through_two_doors_only() -> None:
+    """So that any tree can stand for a host, and every operation can be made to fail."""
+    # A capture writes a folder that its caller named; a command line has options that name files.
+    elsewhere = {"hostfiles.py", "runner.py", "facts/capture.py"}
+    room = ROOT / "tuning"
+    files = {str(file.relative_to(room)): file for file in sorted(room.rglob("*.py"))}
+    inside = {name: file for name, file in files.items() if name not in elsewhere and not name.startswith("cli/")}
+    who_runs_this = {"os.getpid", "os.geteuid"}
+    touched = [
+        f"{name}: {ast.unparse(node)}"
+        for name, file in inside.items()
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Attribute)
+        if (isinstance(node.value, ast.Name) and node.value.id == "os" and ast.unparse(node) not in who_runs_this)
+        or node.attr in ("locate", "write_text", "write_bytes")
+    ] + [
+        f"{name} imports {module}"
+        for name, file in inside.items()
+        for module in imported_modules(file)
+        if module.split(".")[0] in EDGE_MODULES - {"os", "pathlib"}
+    ]
+    assert touched == []
+
+
 def test_the_log_reaches_files_in_one_place_only() -> None:
     # Paths are values, and a lock guards what is written off the event loop.
     allowed = {"pathlib", "threading"}

@@ -32,6 +32,7 @@ from .model import (
 from .persistence.precedence import Boot, simulate_boot
 from .persistence.sysctl_d import MANAGED_FILE
 from .quantities import format_bytes, format_value
+from .steps import value_of
 from .workload import Workload
 
 State = Literal[
@@ -99,6 +100,11 @@ class KnobReport:
     capability: str
     authorities: tuple[Authority, ...]
     sources: tuple[Source, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is about, in front of a sentence: `disk.scheduler of sda`, `vm.swappiness`."""
+        return f"{self.id} of {self.target}" if self.target else self.id
 
     def as_json(self) -> dict[str, Any]:
         plain = dict(vars(self))
@@ -222,13 +228,6 @@ def render(knob: Knob, value: Value, present_text: str) -> str:
     numbers = present_text.split()
     numbers[knob.field] = str(value)
     return " ".join(numbers)
-
-
-def value_of(text: str) -> str:
-    """What a file of settings says: the chosen word where it lists all, else its text with single blanks."""
-    words = text.split()
-    chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
-    return chosen[0] if chosen else " ".join(words)
 
 
 def sysctl_path(key: str) -> str:

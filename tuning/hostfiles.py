@@ -50,6 +50,11 @@ class HostFiles:
         self.root = root
         self._above = "" if root == Path("/") else str(root)
 
+    @property
+    def is_running_system(self) -> bool:
+        """Whether this is the host that runs this very program, and no other tree: its kernel can be asked."""
+        return self.root == Path("/")
+
     def locate(self, path: str) -> Path:
         return Path(self._above + path)
 
@@ -76,6 +81,13 @@ class HostFiles:
             reason = error.strerror if isinstance(error, OSError) else error
             raise TuningError(f"{path} cannot be read ({reason}); make it readable or move it away") from error
 
+    def read_of_others(self, path: str) -> str | None:
+        """The whole text of a file that we never write, whatever bytes are in it; None when it cannot be read."""
+        try:
+            return self._bytes_of(path).decode("utf-8", errors="replace")
+        except (OSError, ValueError):
+            return None
+
     def names(self, path: str) -> list[str]:
         """Names in a directory in order; nothing when it is not there."""
         try:
@@ -91,6 +103,31 @@ class HostFiles:
 
     def exists(self, path: str) -> bool:
         return self.locate(path).exists()
+
+    def is_folder(self, path: str) -> bool:
+        return self.locate(path).is_dir()
+
+    def real_path(self, path: str) -> str:
+        """Without `..`, and on the running system without links."""
+        return os.path.realpath(self.locate(path)) if self.is_running_system else os.path.normpath(path)
+
+    def is_on_read_only(self, path: str) -> bool:
+        """Whether the file system that holds this takes no writes; False when that cannot be told."""
+        try:
+            return bool(os.statvfs(self.locate(path)).f_flag & os.ST_RDONLY)
+        except OSError:
+            return False
+
+    def may_write(self, path: str) -> bool:
+        """Whether this process may write a file, by access(2): it knows each file's own rules, and writes nothing."""
+        return os.access(self.locate(path), os.W_OK)
+
+    def modified_s(self, path: str) -> float | None:
+        """When a file was written, in seconds since the epoch; None when it is not there."""
+        try:
+            return self.locate(path).stat().st_mtime
+        except (OSError, ValueError):
+            return None
 
     def attributes(self, path: str) -> Attributes | None:
         """Of the name itself, not of what a link leads to; None when there is nothing by that name."""

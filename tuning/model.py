@@ -154,10 +154,6 @@ class Knob:
     """None when the file at `path` holds the value."""
 
     @property
-    def never_lower(self) -> bool:
-        return self.comparison == "at_least"
-
-    @property
     def formula_in_words(self) -> str:
         """What is recommended on any host: the docstring of the formula, which has no host's numbers in it."""
         return (self.recommend.__doc__ or "").strip().rstrip(".")

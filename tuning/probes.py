@@ -76,7 +76,7 @@ def older_than_files(facts: Facts, pid: int, paths: Sequence[str]) -> bool:
     if len(stat) < 20 or not boot:
         return True
     started = int(boot.split()[1]) + int(stat[19]) / _CLOCK_TICKS_PER_S
-    written = [files.locate(path).stat().st_mtime for path in paths if files.exists(path)]
+    written = [time for path in paths if (time := files.modified_s(path)) is not None]
     return not written or started < max(written)
 
 

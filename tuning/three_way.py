@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from .facts.reading import parse_cpu_list
-from .steps import Resource, State
+from .steps import Resource, State, value_of
 
 Standing = Literal[
     "in_force",  # it is as we made it
@@ -38,9 +38,7 @@ class Comparison:
 
 def meaning(path: str, text: str) -> str:
     """A setting's value without its dress: the chosen word where a file lists all, single blanks, masks as numbers."""
-    words = text.split()
-    chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
-    value = chosen[0] if chosen else " ".join(words)
+    value = value_of(text)
     name = path.rpartition("/")[2]
     if name in _CPU_MASKS:
         return _mask(value)

@@ -95,7 +95,7 @@ def test_a_ceiling_is_never_lowered(knob_id: str, facts: Facts) -> None:
     knob = dataclasses.replace(find_knob(knob_id), observe=lambda _facts, _target: Observation(high, str(high)))
     for target in targets_of(knob.scope, facts, WORKLOADS[0]) or ("",):
         report = report_on(knob, facts, WORKLOADS[0], target, named=frozenset({knob_id}))
-        assert knob.never_lower
+        assert knob.comparison == "at_least"
         assert (report.state, report.recommended) in (("ok", high), ("not_applicable", None))
 
 

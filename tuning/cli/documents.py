@@ -9,14 +9,12 @@ import dataclasses
 import json
 import types
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 
 from ..facts import BlockDevice, Facts
 
-FOLDER: Final = Path(__file__).parent.parent / "schemas"
 # What `Facts.as_json` leaves out, and which properties it adds.
 _NOT_WRITTEN: Final[dict[type, tuple[str, ...]]] = {Facts: ("files",)}
 _WRITTEN_TOO: Final[dict[type, tuple[str, ...]]] = {BlockDevice: ("medium",), Facts: ("cpu_count",)}
@@ -44,11 +42,6 @@ def json_schema(document: type) -> dict[str, Any]:
     """The JSON Schema of a document's class; its title is what the field `schema` holds."""
     (kind,) = get_args(get_type_hints(document)["schema"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": kind} | _schema(document)
-
-
-def shipped_schema_path(kind: str) -> Path:
-    """Where the schema of `tuning.VERB/1` is kept."""
-    return FOLDER / f"{kind.removeprefix('tuning.').partition('/')[0]}.schema.json"
 
 
 def _plain(value: Any) -> Any:

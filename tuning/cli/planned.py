@@ -25,10 +25,6 @@ class Wanted:
     knobs: tuple[Knob, ...]
     options: PlanOptions
 
-    @property
-    def is_this_host(self) -> bool:
-        return self.facts.files.root == Path("/")
-
     def plan(self) -> Plan:
         return make_plan(self.facts, self.workload, self.knobs, self.options)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from ..model import Knob
@@ -63,7 +62,7 @@ def _of_kernel_file(facts: Facts, knob: Knob, target: str, value: str) -> Capabi
     if attributes is None and not facts.files.exists(path):
         return _absent(facts, knob, path, ask)
     mounted = facts.read_only_mount(path)
-    if mounted is not None or _is_read_only_now(facts, path):
+    if mounted is not None or (facts.files.is_running_system and facts.files.is_on_read_only(path)):
         return Capability(False, f"{mounted or path} is mounted read-only in {_here(facts)}", ask)
     if attributes is not None and not attributes.mode & _WRITE_BITS:
         if facts.namespaces.network is False and knob.id.startswith("net."):
@@ -94,19 +93,9 @@ def _absent(facts: Facts, knob: Knob, path: str, ask: str) -> Capability:
     return Capability(False, f"{path} does not exist{kernel}")
 
 
-def _is_read_only_now(facts: Facts, path: str) -> bool:
-    """What the kernel says of the file system of this very machine; a captured tree has its mount table alone."""
-    if facts.files.root != Path("/"):
-        return False
-    try:
-        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-    except OSError:
-        return False
-
-
 def _is_refused_now(facts: Facts, path: str) -> bool:
-    """What access(2) says to root on this very machine: it knows the rules of each file, and writes nothing."""
-    return facts.files.root == Path("/") and os.geteuid() == 0 and not os.access(path, os.W_OK)
+    """What this very machine says to root."""
+    return facts.files.is_running_system and os.geteuid() == 0 and not facts.files.may_write(path)
 
 
 def _of_unit(facts: Facts, knob: Knob, target: str, value: str) -> Capability:

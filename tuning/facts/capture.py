@@ -115,6 +115,12 @@ class _Recorder(HostFiles):
             self.verbatim[path] = text
         return text
 
+    def read_of_others(self, path: str) -> str | None:
+        text = super().read_of_others(path)
+        if text is not None:
+            self.verbatim[path] = text
+        return text
+
     def names(self, path: str) -> list[str]:
         if path not in self.folders and super().exists(path):
             self.folders[path] = super().names(path)
@@ -217,7 +223,7 @@ class _Tree:
         place = self._place(path)
         if os.path.lexists(place) or path.startswith("/dev/"):
             return
-        if self._source.locate(path).is_dir():
+        if self._source.is_folder(path):
             place.mkdir()
         else:
             self._write(place, "", path)

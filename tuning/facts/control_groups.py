@@ -26,9 +26,9 @@ class _Hierarchy:
 def read_control_group(reader: Reader, mounts: Sequence[Mount]) -> ControlGroup:
     text = reader.required("memory.cgroup_limit_bytes", "/proc/self/cgroup")
     groups = [line.split(":", 2) for line in (text or "").splitlines() if line.count(":") >= 2]
-    memory = _hierarchy(reader, groups, mounts, "memory")
-    cpu = _hierarchy(reader, groups, mounts, "cpu")
-    pids = _hierarchy(reader, groups, mounts, "pids")
+    memory = _hierarchy(groups, mounts, "memory")
+    cpu = _hierarchy(groups, mounts, "cpu")
+    pids = _hierarchy(groups, mounts, "pids")
     return ControlGroup(
         version=_version(mounts),
         path=memory.group if memory else None,
@@ -36,9 +36,9 @@ def read_control_group(reader: Reader, mounts: Sequence[Mount]) -> ControlGroup:
         memory_high_bytes=_smallest(reader, memory, "memory.high", ""),
         memory_swap_max_bytes=_smallest(reader, memory, "memory.swap.max", ""),
         cpu_limit=_cpu_limit(reader, cpu),
-        cpus=_cpus(reader, _hierarchy(reader, groups, mounts, "cpuset")),
+        cpus=_cpus(reader, _hierarchy(groups, mounts, "cpuset")),
         pids_max=_smallest(reader, pids, "pids.max", "pids.max"),
-        io_max=_io_max(reader, _hierarchy(reader, groups, mounts, "blkio")),
+        io_max=_io_max(reader, _hierarchy(groups, mounts, "blkio")),
     )
 
 
@@ -51,9 +51,7 @@ def _version(mounts: Sequence[Mount]) -> CgroupVersion | None:
     return "v2" if two else None
 
 
-def _hierarchy(
-    reader: Reader, groups: Sequence[Sequence[str]], mounts: Sequence[Mount], controller: str
-) -> _Hierarchy | None:
+def _hierarchy(groups: Sequence[Sequence[str]], mounts: Sequence[Mount], controller: str) -> _Hierarchy | None:
     """Where a controller is: in a hierarchy of version 1 that has it, else in the one of version 2."""
     for _, controllers, group in groups:
         if controller in controllers.split(","):

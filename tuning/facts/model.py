@@ -6,11 +6,10 @@ A fact that cannot be told is None or empty, with its reason in `Facts.unknown`.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, Final, Literal, NamedTuple
 
 from ..hostfiles import HostFiles
@@ -395,7 +394,7 @@ class Facts:
         return {mount.mount_point: mount for mount in self.mounts}
 
     def _find_mount(self, path: str) -> Mount | None:
-        real = os.path.realpath(path) if self.files.root == Path("/") else os.path.normpath(path)
+        real = self.files.real_path(path)
         above = (real, *map(str, PurePosixPath(real).parents))
         return next((self._mount_at[folder] for folder in above if folder in self._mount_at), None)
 

@@ -14,7 +14,6 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Final
 
-from ..errors import TuningError
 from ..hostfiles import HostFiles
 from . import tuned
 from .sysctl_d import PAIRED_KEYS, dotted, parse_lines
@@ -146,16 +145,8 @@ class _View:
                 yield Assignment(line.key, line.value, path, line.number, reader)
 
     def text(self, path: str) -> str:
-        """Empty for a file that cannot be read. A link to an absolute path is followed below the root."""
-        if path in self.texts:
-            return self.texts[path] or ""
-        link = self.files.link(path)
-        if link is not None and link.startswith("/"):
-            path = link
-        try:
-            return (self.files.read_verbatim(path) if path != "/dev/null" else None) or ""
-        except TuningError:
-            return ""
+        """Empty for a file that cannot be read."""
+        return (self.texts[path] if path in self.texts else self.files.read_of_others(path)) or ""
 
 
 def _explicit_before_patterns(files: HostFiles, lines: Iterable[Assignment]) -> Iterator[Assignment]:

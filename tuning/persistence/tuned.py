@@ -77,8 +77,7 @@ def _profile(files: HostFiles, name: str, depth: int) -> Iterator[ProfileLine]:
     path = next((path for path in paths if files.exists(path)), None)
     if path is None or depth > _DEEPEST_INCLUDE or "/" in name:
         return
-    text = files.locate(path).read_text(encoding="utf-8", errors="replace")
-    own = list(_sections(text, path))
+    own = list(_sections(files.read_of_others(path) or "", path))
     for line in own:
         if line.section == "main" and line.key == "include":
             for included in re.split(r"[\s,;]+", line.value):

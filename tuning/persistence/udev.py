@@ -79,7 +79,7 @@ def later_rules(files: HostFiles) -> list[Rival]:
     return [
         Rival(found[name], number, match[1], match[2])
         for name in sorted(found)
-        for number, line in enumerate((files.read(found[name]).text or "").splitlines(), start=1)
+        for number, line in enumerate((files.read_of_others(found[name]) or "").splitlines(), start=1)
         if not line.lstrip().startswith("#")
         for match in _WRITES.finditer(line)
     ]

@@ -66,7 +66,7 @@ def make_plan(facts: Facts, workload: Workload, knobs: Sequence[Knob], options: 
 
 def _why_not(report: KnobReport) -> str:
     """Why a knob is not to be set here; empty when it may be. In front of it, what it is about."""
-    name = f"{report.id} of {report.target}" if report.target else report.id
+    name = report.name
     if report.mechanism == "advice":
         return f"{name} is checked and explained, but never changed by this program"
     if report.state in ("unknown", "not_applicable", "obsolete", "left_alone"):

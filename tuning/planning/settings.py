@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..catalogue import KNOBS
-from ..check import render, sysctl_path, value_of
+from ..check import render, sysctl_path
 from ..facts import Facts
 from ..persistence import sysctl_d, tmpfiles, tuned, udev
 from ..persistence.precedence import Assignment, Boot, simulate_boot
-from ..steps import SettingStep
+from ..steps import SettingStep, value_of
 from .draft import Chosen, Draft
 from .judging import Judge
 
@@ -26,7 +26,7 @@ def plan(draft: Draft, chosen: Sequence[Chosen]) -> None:
     for item in chosen:
         kept = item.knob.persistence in ("sysctl.d", "udev rule", "tmpfiles.d")
         if item.report.state == "differs" and not kept:
-            draft.pending.append(f"{_name(item)} lasts until the next boot: no file of this program keeps it")
+            draft.pending.append(f"{item.report.name} lasts until the next boot: no file of this program keeps it")
 
 
 def path_of(item: Chosen) -> str:
@@ -82,7 +82,7 @@ def _warn_of_rivals(draft: Draft, chosen: Sequence[Chosen]) -> None:
     rules = {rule.attribute: rule for rule in udev.later_rules(files)}
     writes = tmpfiles.other_writes(files)
     for item in chosen:
-        path, judge, name = path_of(item), _judge(draft, item), _name(item)
+        path, judge, name = path_of(item), _judge(draft, item), item.report.name
         line = profile.sets(item.knob.id, path) if profile else None
         if profile and line and not judge.texts({path: line.value}):
             where = f"{line.path}:{line.number}: TuneD's profile {profile.name} sets {line.key} = {line.value}"
@@ -153,7 +153,3 @@ def _line_needed(draft: Draft, item: Chosen, present: str | None) -> bool:
         if present is None:
             return item.report.state == "differs"
     return not _judge(draft, item).texts({path: present})
-
-
-def _name(item: Chosen) -> str:
-    return f"{item.knob.id} of {item.report.target}" if item.report.target else item.knob.id

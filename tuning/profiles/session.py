@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from .. import engine
-from ..check import KnobReport, evaluate, value_of
+from ..check import KnobReport, evaluate
 from ..errors import TuningError
 from ..facts import Facts
 from ..hostfiles import HostFiles
@@ -20,7 +19,7 @@ from ..journal import SESSION, Owner
 from ..model import Knob
 from ..planning import PlanOptions, make_plan
 from ..runner import Runner
-from ..steps import Plan, RemountStep, SettingStep, setting_name
+from ..steps import Plan, RemountStep, SettingStep, setting_name, value_of
 from ..workload import Workload
 from . import Profile, knobs_of, momentary, wishes_of
 
@@ -72,12 +71,12 @@ def plan_session(profile: Profile, facts: Facts, workload: Workload) -> SessionP
         usable = [report for report in of_knob if report.state in ("ok", "differs")]
         wish = wishes.get(knob.id)
         if wish is not None and not wish.where_present and not usable:
-            problems += [f"{_name(report)}: {report.note}" for report in of_knob]
+            problems += [f"{report.name}: {report.note}" for report in of_knob]
         for report in usable:
             if report.state == "differs":
                 differing.add(knob.id)
                 if report.obstacle:
-                    problems.append(f"{_name(report)} {report.obstacle}")
+                    problems.append(f"{report.name} {report.obstacle}")
             elif wish is not None:
                 settled |= _settled(knob, report, facts.files)
     plan = Plan(())
@@ -137,11 +136,7 @@ def _settled(knob: Knob, report: KnobReport, files: HostFiles) -> dict[str, str]
 
 def _not_permitted(plan: Plan, files: HostFiles) -> Iterator[str]:
     for step in plan.steps:
-        if isinstance(step, SettingStep) and not os.access(files.locate(step.path), os.W_OK):
+        if isinstance(step, SettingStep) and not files.may_write(step.path):
             yield f"{setting_name(step.path)} is not writable by this user"
-        elif isinstance(step, RemountStep) and files.root == Path("/") and os.geteuid() != 0:
+        elif isinstance(step, RemountStep) and files.is_running_system and os.geteuid() != 0:
             yield f"remounting {step.mount_point} needs root"
-
-
-def _name(report: KnobReport) -> str:
-    return f"{report.id} of {report.target}" if report.target else report.id

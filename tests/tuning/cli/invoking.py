@@ -6,18 +6,6 @@ from typer.testing import CliRunner, Result
 
 from tuning.cli import app
 
-GOOD = {
-    "vm.swappiness": "1",
-    "vm.dirty_background_bytes": "600000000",
-    "vm.dirty_bytes": "3200000000",
-    "vm.max_map_count": "262144",
-    "vm.min_free_kbytes": "335872",
-    "fs.aio-max-nr": "1048576",
-    "net.core.rmem_max": "4194304",
-    "net.core.wmem_max": "4194304",
-}
-"""Of a made host of the usual size: the settings that make it as recommended."""
-
 
 def invoke(*arguments: str, columns: int = 80, answer: str | None = None) -> Result:
     return CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(columns)}, input=answer)

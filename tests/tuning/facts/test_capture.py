@@ -35,12 +35,17 @@ def test_a_made_host_gives_the_same_reports_and_the_same_plan(tmp_path: Path) ->
     root = make_big_host(tmp_path / "host", disks=3, queues=4, cpus=8)
     write(root, "/etc/fstab", "/dev/sda1 /data/0 ext4 defaults 0 2\n/dev/sdb9 none swap sw 0 0\n")
     write(root, "/etc/sysctl.d/99-late.conf", "vm.swappiness = 30\n")
+    write(root, "/etc/systemd/system/multi-user.target.wants/tuned.service", "")
+    write(root, "/etc/tuned/active_profile", "mine\n")
+    write(root, "/etc/tuned/mine/tuned.conf", "\n[disk]\nreadahead = 64\n[sysctl]\nvm.max_map_count = 70000\n")
     workload = Workload(data_dirs=("/data/0", "/data/1"))
     facts = save(root, tmp_path / "capture", workload)
     again = collect(tmp_path / "capture")
     assert again == facts == collect(root)
     assert evaluate(again, workload) == evaluate(collect(root), workload)
-    assert make_plan(again, workload, KNOBS) == make_plan(collect(root), workload, KNOBS)
+    plan = make_plan(again, workload, KNOBS)
+    assert plan == make_plan(collect(root), workload, KNOBS)
+    assert any("/etc/tuned/mine/tuned.conf:3: " in warning for warning in plan.warnings)
 
 
 def test_no_link_leads_out_of_the_tree_and_links_lead_on_inside(tmp_path: Path) -> None:

@@ -85,9 +85,8 @@ def test_requests_are_merged_whatever_the_medium(tmp_path: Path) -> None:
 def test_only_spinning_disks_read_far_ahead_and_no_value_is_lowered(tmp_path: Path) -> None:
     for disk, wanted in ((HDD, 4096), (SSD, 128), (NVME, 128), (VIRTIO, 128)):
         assert _value(disks.read_ahead, _facts(tmp_path, [disk]), disk.name) == wanted
-    assert find_knob("disk.read_ahead_kb").never_lower
-    assert find_knob("disk.nr_requests").never_lower
-    assert find_knob("disk.max_sectors_kb").never_lower
+    for knob_id in ("disk.read_ahead_kb", "disk.nr_requests", "disk.max_sectors_kb"):
+        assert find_knob(knob_id).comparison == "at_least"
 
 
 def test_a_raid_reads_ahead_and_its_disks_queue(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ _LINE = st.one_of(
         _BLANK,
         _FIELD,
         _FIELD,
-        st.sampled_from(["swap", "ext4", "xfs"]),
+        _KIND,
         _FIELD,
     ),
 )

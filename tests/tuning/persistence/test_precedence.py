@@ -51,6 +51,12 @@ def test_a_name_counts_once_and_a_link_to_nowhere_masks_it(root: Path) -> None:
     assert boot_of(root).explain("vm.swappiness") == ["no file sets vm.swappiness at boot: the kernel's default stays"]
 
 
+def test_a_file_counts_whatever_bytes_its_remarks_hold(root: Path) -> None:
+    write(root, "/etc/sysctl.d/50-other.conf", "vm.swappiness = 5\n")
+    (root / "etc/sysctl.d/60-latin.conf").write_bytes(b"\n# f\xfcr uns\nvm.swappiness = 7\n")
+    assert winner(root, "vm.swappiness") == ("/etc/sysctl.d/60-latin.conf:3", "vm.swappiness", "7")
+
+
 def test_sysctl_conf_is_read_by_systemd_through_a_link_only(root: Path) -> None:
     write(root, "/etc/sysctl.conf", "vm.swappiness=30\n")
     assert winner(root, "vm.swappiness") is None
@@ -145,6 +151,15 @@ def test_tuned_only_raises_what_it_says_it_raises(root: Path) -> None:
     assert boot_of(root).settings()["net.core.somaxconn"] == "4096"
     write(root, "/usr/lib/sysctl.d/10-default.conf", "net.core.somaxconn = 128\n")
     assert boot_of(root).settings()["net.core.somaxconn"] == "2048"
+
+
+def test_a_profile_of_tuned_that_cannot_be_read_sets_nothing(root: Path) -> None:
+    _with_tuned(root)
+    (root / "usr/lib/tuned/base/tuned.conf").unlink()
+    (root / "usr/lib/tuned/base/tuned.conf").mkdir()
+    profile = tuned.active_profile(HostFiles(root))
+    assert profile is not None
+    assert [line.value for line in profile.sysctls] == ["10"]
 
 
 def test_what_tuned_sets_besides(root: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tuning.errors import TuningError
+from tuning.hostfiles import HostFiles
 from tuning.persistence import HEADER, limits_d, swap, sysctl_d, systemd, tmpfiles, udev
 
 
@@ -126,3 +129,11 @@ def test_zram_is_turned_off_device_by_device() -> None:
     assert text == f"{HEADER}\n[zram0]\nhost-memory-limit = 0\n\n[zram1]\nhost-memory-limit = 0\n"
     assert swap.without_zram(text, ["zram0"]) == text
     assert swap.without_zram(None, []) is None
+
+
+def test_rules_of_others_are_told_by_their_lines_whatever_bytes_they_hold(tmp_path: Path) -> None:
+    (tmp_path / "etc/udev/rules.d").mkdir(parents=True)
+    text = b'\n# f\xfcr uns\nKERNEL=="sd?", ATTR{queue/scheduler}="bfq"\n'
+    (tmp_path / "etc/udev/rules.d/99-late.rules").write_bytes(text)
+    (rule,) = udev.later_rules(HostFiles(tmp_path))
+    assert (rule.line, rule.attribute, rule.value) == (3, "queue/scheduler", "bfq")
