@@ -1,46 +1,48 @@
-"""The engine on trees that are no host: whole or not at all, and back again from wherever a process was killed."""
+"""The engine on trees that are no host: a plan is carried out whole or not at all, and every refusal says why."""
 
 from __future__ import annotations
 
 import dataclasses
 import errno
 import os
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.tuning.fake_kernel import FakeKernel, FakeRunner, KilledError, reboot, whole_tree
-from tests.tuning.host_tree import make_host, sysctl_path, write
+from tests.tuning.every_step import (
+    DIRTY_BYTES,
+    DIRTY_RATIO,
+    EVERYTHING,
+    FSTAB,
+    FSTAB_TEXT,
+    OWNER,
+    SWAPPINESS,
+    SYSCTL_FILE,
+    TCP_RMEM,
+    THP,
+    apply,
+    dirty,
+    drop_in,
+    fstab,
+    host,
+    reload,
+    remount,
+    roll_back,
+    swap_off,
+    swappiness,
+    sysctl_file,
+    tcp_rmem,
+    thp,
+    without_journal,
+)
+from tests.tuning.fake_kernel import FakeKernel, FakeRunner, whole_tree
+from tests.tuning.host_tree import write
 from tuning import engine
 from tuning.errors import PartlyChangedError, TuningError
 from tuning.journal import APPLIED, FOLDER, SESSION, Owner
 from tuning.runner import CapturedTreeRunner, Completed
-from tuning.steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, Step, SwapOffStep
-
-SWAPPINESS = sysctl_path("vm.swappiness")
-DIRTY_BYTES, DIRTY_RATIO = sysctl_path("vm.dirty_bytes"), sysctl_path("vm.dirty_ratio")
-TCP_RMEM = sysctl_path("net.ipv4.tcp_rmem")
-THP = "/sys/kernel/mm/transparent_hugepage/enabled"
-SYSCTL_FILE = "/etc/sysctl.d/90-highwater.conf"
-DROP_IN = "/etc/systemd/system/highwater-broker@.service.d/90-highwater.conf"
-FSTAB = "/etc/fstab"
-FSTAB_TEXT = "# the root\nUUID=1 / ext4 defaults 0 1\nUUID=2 /data ext4 defaults 0 2\n/dev/sdb1 none swap sw 0 0\n"
-OWNER = Owner("highwater tune apply", 999999, "12345")
-
-swappiness = SettingStep("vm.swappiness", "", SWAPPINESS, "60", "1")
-dirty = SettingStep("vm.dirty_bytes", "", DIRTY_BYTES, "0", "1000000000", DIRTY_RATIO, "20")
-tcp_rmem = SettingStep("net.ipv4.tcp_rmem", "", TCP_RMEM, "4096 131072 6291456", "4096 131072 25000000")
-thp = SettingStep("thp.enabled", "", THP, "madvise", "never")
-sysctl_file = FileStep(SYSCTL_FILE, None, "vm.swappiness = 1\n")
-drop_in = FileStep(DROP_IN, None, "[Service]\nLimitNOFILE=100000\n")
-fstab = FileStep(FSTAB, FSTAB_TEXT, FSTAB_TEXT.replace("/data ext4 defaults", "/data ext4 noatime"))
-old_file = FileStep("/etc/sysctl.d/10-old.conf", "vm.swappiness = 10\n", None)
-remount = RemountStep("/data", ("rw", "relatime"), ("rw", "noatime"))
-swap_off = SwapOffStep("/dev/sdb1", "partition", -2)
-reload = CommandStep(("systemctl", "daemon-reload"), ("systemctl", "daemon-reload"), "units have a new drop-in")
-EVERYTHING = Plan((dirty, swappiness, tcp_rmem, thp, sysctl_file, drop_in, fstab, old_file, reload, remount, swap_off))
+from tuning.steps import CommandStep, FileStep, Plan, SettingStep, Step
 
 
 @pytest.fixture(autouse=True)
@@ -51,23 +53,6 @@ def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return host(tmp_path / "host")
-
-
-def host(root: Path) -> Path:
-    make_host(root, swaps="/dev/sdb1 partition 1048576 0 -2\n")
-    write(root, FSTAB, FSTAB_TEXT).chmod(0o640)
-    write(root, "/etc/sysctl.d/10-old.conf", "vm.swappiness = 10\n")
-    write(root, "/dev/sdb1", "")
-    (root / "var/lib").mkdir(parents=True)
-    return root
-
-
-def apply(kernel: FakeKernel, *steps: Step, runner: FakeRunner | None = None, journal: str = APPLIED) -> engine.Applied:
-    return engine.apply(kernel, runner or FakeRunner(kernel), Plan(steps), OWNER, journal)
-
-
-def roll_back(kernel: FakeKernel, *, force: bool = False) -> engine.Rollback:
-    return engine.rollback(kernel, FakeRunner(kernel), force=force)
 
 
 def test_all_of_a_plan_is_done_in_its_order_and_taken_back_in_reverse(root: Path) -> None:
@@ -113,126 +98,6 @@ def test_a_plan_that_is_in_force_changes_nothing_and_leaves_nothing(root: Path) 
     before = whole_tree(root)
     assert apply(kernel, swappiness).done == ()
     assert whole_tree(root) == before
-
-
-@pytest.mark.parametrize("half_way", [False, True])
-@pytest.mark.parametrize("after", ["roll back", "roll back after a boot", "apply again"])
-def test_killed_at_any_operation_of_an_apply(tmp_path: Path, after: str, half_way: bool) -> None:
-    original = host(tmp_path / "original")
-    before = whole_tree(original)
-    for root, complete in killed_at_every_operation(tmp_path, original, half_way, _apply_everything):
-        kernel = FakeKernel(root)
-        if after == "roll back after a boot":
-            reboot(root, before)
-        if after == "apply again":
-            engine.apply(kernel, FakeRunner(kernel), EVERYTHING, OWNER)
-            assert without_journal(root) == complete
-            assert engine.interrupted(kernel) == ""
-            assert engine.apply(kernel, FakeRunner(kernel), EVERYTHING, OWNER).done == (reload.describe(),)
-        back = roll_back(kernel)
-        assert (back.kept, back.problems) == ((), ())
-        assert without_boot(whole_tree(root)) == without_boot(before)
-
-
-@pytest.mark.parametrize("half_way", [False, True])
-def test_killed_at_any_operation_of_a_rollback(tmp_path: Path, half_way: bool) -> None:
-    original = host(tmp_path / "original")
-    before = whole_tree(original)
-    _apply_everything(FakeKernel(original))
-    for root, _ in killed_at_every_operation(tmp_path, original, half_way, roll_back):
-        kernel = FakeKernel(root)
-        back = roll_back(kernel)
-        assert (back.kept, back.problems) == ((), ())
-        assert whole_tree(root) == before
-
-
-@pytest.mark.parametrize("half_way", [False, True])
-def test_killed_while_a_failed_apply_is_taken_back(tmp_path: Path, half_way: bool) -> None:
-    original = host(tmp_path / "original")
-    before = whole_tree(original)
-
-    def fail(kernel: FakeKernel) -> None:
-        with pytest.raises(TuningError):
-            engine.apply(kernel, FakeRunner(kernel, failing=frozenset({"swapoff"})), EVERYTHING, OWNER)
-
-    for root, complete in killed_at_every_operation(tmp_path, original, half_way, fail):
-        assert complete == before
-        roll_back(FakeKernel(root))
-        assert whole_tree(root) == before
-
-
-@pytest.mark.parametrize("half_way", [False, True])
-def test_killed_at_any_operation_of_a_second_apply(tmp_path: Path, half_way: bool) -> None:
-    original = host(tmp_path / "original")
-    before = whole_tree(original)
-    _apply_everything(FakeKernel(original))
-    text = str(sysctl_file.after)
-    second = Plan(
-        (
-            dataclasses.replace(swappiness, before="1", after="5"),
-            dataclasses.replace(dirty, before="1000000000", after="2000000000", twin_before="0"),
-            FileStep(SYSCTL_FILE, text, text.replace("1", "5")),
-            RemountStep("/data", ("rw", "noatime"), ("rw", "noatime", "nodiratime")),
-        )
-    )
-
-    def apply_second(kernel: FakeKernel) -> None:
-        engine.apply(kernel, FakeRunner(kernel), second, OWNER)
-
-    for root, _ in killed_at_every_operation(tmp_path, original, half_way, apply_second):
-        back = roll_back(FakeKernel(root))
-        assert (back.kept, back.problems) == ((), ())
-        assert whole_tree(root) == before
-
-
-def test_a_command_that_a_killed_apply_did_not_come_to_is_run_by_the_next(root: Path) -> None:
-    kernel = FakeKernel(root)
-    with pytest.raises(KilledError):
-        apply(kernel, drop_in, reload, runner=DyingRunner(kernel))
-    assert "ended after 1 of 2 changes" in engine.interrupted(FakeKernel(root))
-    kernel = FakeKernel(root)
-    assert apply(kernel).done == (reload.describe(),), "the drop-in is in place, so that a new plan has no steps"
-    assert engine.interrupted(kernel) == ""
-
-
-class DyingRunner(FakeRunner):
-    def run(self, argv: Sequence[str]) -> Completed:
-        self.kernel.dead = True
-        raise KilledError
-
-
-def _apply_everything(kernel: FakeKernel) -> None:
-    engine.apply(kernel, FakeRunner(kernel), EVERYTHING, OWNER)
-
-
-def killed_at_every_operation(
-    folder: Path, original: Path, half_way: bool, work: object
-) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A copy of the tree for each operation at which the process may die, and what an undisturbed run makes of it."""
-    assert callable(work)
-    undisturbed = FakeKernel(copy_of(original, folder / "undisturbed"))
-    work(undisturbed)
-    complete = without_journal(undisturbed.root)
-    assert len(undisturbed.operations) > len(EVERYTHING.steps)
-    for number in range(1, len(undisturbed.operations) + 1):
-        kernel = FakeKernel(copy_of(original, folder / str(number)))
-        kernel.die_at, kernel.die_half_way = number, half_way
-        with pytest.raises(KilledError):
-            work(kernel)
-        yield kernel.root, complete
-
-
-def copy_of(original: Path, copy: Path) -> Path:
-    shutil.copytree(original, copy, symlinks=True)
-    return copy
-
-
-def without_journal(root: Path) -> dict[str, str]:
-    return {path: text for path, text in whole_tree(root).items() if not path.startswith("var/lib/highwater")}
-
-
-def without_boot(tree: dict[str, str]) -> dict[str, str]:
-    return {path: text for path, text in tree.items() if not path.endswith("boot_id")}
 
 
 @pytest.mark.parametrize(
@@ -393,146 +258,6 @@ def test_a_second_apply_that_fails_goes_back_to_the_first(root: Path) -> None:
     assert [held.standing for held in engine.status(kernel).held] == ["in_force", "in_force"]
     roll_back(kernel)
     assert whole_tree(root) == before
-
-
-def test_the_first_original_is_kept_over_several_applies(root: Path) -> None:
-    before, kernel = whole_tree(root), FakeKernel(root)
-    apply(kernel, swappiness, sysctl_file)
-    apply(kernel, dataclasses.replace(swappiness, before="1", after="5"), dirty)
-    assert engine.originals(kernel) == {SWAPPINESS: "60", SYSCTL_FILE: None, DIRTY_BYTES: "0", DIRTY_RATIO: "20"}
-    roll_back(kernel)
-    assert whole_tree(root) == before
-
-
-def test_somebodys_value_between_two_applies_is_what_comes_back(root: Path) -> None:
-    kernel = FakeKernel(root)
-    apply(kernel, swappiness, fstab)
-    kernel.write_setting(SWAPPINESS, "30")
-    edited = str(fstab.after) + "tmpfs /scratch tmpfs defaults 0 0\n"
-    write(root, FSTAB, edited)
-    apply(kernel, dataclasses.replace(swappiness, before="30"), FileStep(FSTAB, edited, "# ours\n" + edited))
-    roll_back(kernel)
-    assert kernel.read(SWAPPINESS).text == "30"
-    assert (root / FSTAB[1:]).read_text() == FSTAB_TEXT + "tmpfs /scratch tmpfs defaults 0 0\n"
-
-
-def test_a_later_value_of_somebody_else_stays_unless_forced(root: Path) -> None:
-    kernel = FakeKernel(root)
-    apply(kernel, dirty, swappiness)
-    kernel.write_setting(SWAPPINESS, "40")
-    preview = engine.rollback(kernel, FakeRunner(kernel), dry_run=True)
-    back = roll_back(kernel)
-    assert preview == back
-    assert [held.describe() for held in back.kept] == [
-        "vm.swappiness was changed since: it is 40, it was made 1, and was 60 before"
-    ]
-    assert [held.describe() for held in back.restored] == [
-        "vm.dirty_bytes and vm.dirty_ratio: vm.dirty_bytes = 1000000000 -> vm.dirty_ratio = 20"
-    ]
-    assert kernel.read(SWAPPINESS).text == "40"
-    assert engine.interrupted(kernel) == ""
-    assert [held.standing for held in engine.status(kernel).held] == ["drifted"]
-    forced = roll_back(kernel, force=True)
-    assert [held.describe() for held in forced.restored] == ["vm.swappiness: 40 -> 60"]
-    assert kernel.read(SWAPPINESS).text == "60"
-    assert not kernel.exists(FOLDER)
-
-
-def test_lines_that_others_added_stay_and_ours_go(root: Path) -> None:
-    kernel = FakeKernel(root)
-    apply(kernel, fstab, sysctl_file, drop_in)
-    write(root, FSTAB, str(fstab.after) + "tmpfs /scratch tmpfs defaults 0 0\n")
-    write(root, SYSCTL_FILE, "# the night shift\nkernel.panic = 10\n" + str(sysctl_file.after))
-    back = roll_back(kernel)
-    assert (root / FSTAB[1:]).read_text() == FSTAB_TEXT + "tmpfs /scratch tmpfs defaults 0 0\n"
-    assert (root / SYSCTL_FILE[1:]).read_text() == "# the night shift\nkernel.panic = 10\n"
-    assert not (root / DROP_IN[1:]).parent.exists()
-    assert [held.describe() for held in back.restored] == [
-        f"remove {DROP_IN}",
-        f"restore {SYSCTL_FILE}, keeping later edits",
-        "restore /etc/fstab, keeping later edits",
-    ]
-    assert not kernel.exists(FOLDER)
-
-
-def test_an_edit_of_the_very_line_that_we_edited_stays(root: Path) -> None:
-    kernel = FakeKernel(root)
-    apply(kernel, fstab)
-    text = str(fstab.after).replace("noatime", "noatime,nofail")
-    write(root, FSTAB, text)
-    back = roll_back(kernel)
-    assert ([held.resource.names for held in back.kept], back.restored) == ([(FSTAB,)], ())
-    assert (root / FSTAB[1:]).read_text() == text
-    assert kernel.exists(APPLIED)
-
-
-def test_a_file_that_somebody_removed_stays_removed(root: Path) -> None:
-    kernel = FakeKernel(root)
-    apply(kernel, sysctl_file, fstab)
-    (root / SYSCTL_FILE[1:]).unlink()
-    (root / FSTAB[1:]).unlink()
-    back = roll_back(kernel)
-    assert [held.resource.names for held in back.kept] == [(FSTAB,)]
-    assert not kernel.exists(SYSCTL_FILE)
-    roll_back(kernel, force=True)
-    assert (root / FSTAB[1:]).read_text() == FSTAB_TEXT
-    assert not kernel.exists(FOLDER)
-
-
-SCHEDULER, REQUESTS = "/sys/block/sda/queue/scheduler", "/sys/block/sda/queue/nr_requests"
-scheduler = SettingStep("disk.scheduler", "sda", SCHEDULER, "mq-deadline", "none")
-requests = SettingStep("disk.nr_requests", "sda", REQUESTS, "300", "64")
-
-
-@pytest.fixture
-def disk(root: Path) -> FakeKernel:
-    write(root, SCHEDULER, "none [mq-deadline]\n")
-    write(root, REQUESTS, "300\n")
-    return FakeKernel(root)
-
-
-@pytest.mark.parametrize("steps", [(scheduler,), (scheduler, requests)])
-def test_what_the_kernel_resets_with_a_scheduler_comes_back_with_it(disk: FakeKernel, steps: tuple[Step, ...]) -> None:
-    before = whole_tree(disk.root)
-    apply(disk, *steps)
-    assert disk.read(REQUESTS).text == ("64" if requests in steps else "128")
-    back = roll_back(disk)
-    assert (back.kept, back.problems) == ((), ())
-    assert whole_tree(disk.root) == before
-
-
-@pytest.mark.parametrize("steps", [(scheduler,), (scheduler, requests)])
-def test_killed_while_a_scheduler_is_on_its_way_back(tmp_path: Path, disk: FakeKernel, steps: tuple[Step, ...]) -> None:
-    before = whole_tree(disk.root)
-    apply(disk, *steps, swappiness, tcp_rmem, thp, dirty)
-    for root, complete in killed_at_every_operation(tmp_path, disk.root, False, roll_back):
-        assert complete == before
-        assert roll_back(FakeKernel(root)).kept == ()
-        assert whole_tree(root) == before
-
-
-def test_what_the_kernel_resets_with_a_scheduler_comes_back_when_an_apply_fails(disk: FakeKernel) -> None:
-    before = whole_tree(disk.root)
-    disk.refused = {SWAPPINESS: errno.EINVAL}
-    with pytest.raises(TuningError, match="everything was put back"):
-        apply(disk, scheduler, requests, swappiness)
-    assert whole_tree(disk.root) == before
-
-
-def test_somebodys_number_of_requests_survives_the_way_back_of_the_scheduler(disk: FakeKernel) -> None:
-    apply(disk, scheduler)
-    disk.write_setting(REQUESTS, "100")
-    roll_back(disk)
-    assert (disk.read(SCHEDULER).text, disk.read(REQUESTS).text) == ("none [mq-deadline]", "100")
-
-
-def test_options_of_a_mount_that_others_changed_stay(root: Path) -> None:
-    kernel = FakeKernel(root)
-    apply(kernel, remount)
-    table = root / "proc/self/mountinfo"
-    table.write_text(table.read_text().replace("rw,noatime", "rw,nosuid,noatime"))
-    assert roll_back(kernel).kept == ()
-    assert "/data rw,nosuid,relatime " in table.read_text()
 
 
 def test_after_a_boot_the_files_go_and_settings_are_as_the_boot_made_them(root: Path) -> None:
