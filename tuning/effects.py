@@ -185,7 +185,9 @@ def _login_row(judge: Judge, report: KnobReport) -> Effect:
         return _effect(report, "effective", seen, _Outlook(None, text))
     if good:
         return _effect(report, "pending", seen, _Outlook(True, text), note="takes effect at the next login")
-    return _effect(report, "failed", seen, _Outlook(None, text), note=report.obstacle)
+    # As `apply` leaves logins alone unless it is told whose: what nobody asked for has not failed.
+    note = report.obstacle or "not asked for: apply --login WHO gives it to logins"
+    return _effect(report, "not_applicable", seen, _Outlook(None, text), note=note)
 
 
 def _outlook(judge: Judge, host: _Host) -> _Outlook:
