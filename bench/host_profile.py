@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from bench.errors import TrialError, UsageError
 from bench.results import HostProfileUse, Reason
-from bench.workload import Host
+from bench.workload_host import Host
 from tuning.errors import TuningError
 from tuning.facts import Facts, collect_from
 from tuning.fingerprint import fingerprint

@@ -10,7 +10,7 @@ import re
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from bench import units
 from bench.client_properties import PropertyError, Role, to_librdkafka
@@ -18,6 +18,7 @@ from bench.errors import UsageError
 from bench.metrics import metric
 from bench.slo import Bound
 from bench.workload_faults import Fault, check_faults
+from bench.workload_host import Host
 from bench.workload_rules import check_consumers, check_external, check_figures, check_producers
 from bench.workload_values import (
     NO_PROFILE,
@@ -35,9 +36,11 @@ from bench.workload_values import (
     NoKeys,
     Part,
     PercentRatio,
+    Properties,
     RandomKeys,
     RatePerS,
     RoundRobinKeys,
+    Scalar,
     SizeBytes,
     Sizes,
     SloBound,
@@ -48,8 +51,6 @@ from bench.workload_values import (
     WithLoad,
     ZipfKeys,
 )
-from tuning.errors import TuningError
-from tuning.profiles import Profile, ad_hoc, find_profile
 
 __all__ = [
     "NO_PROFILE",
@@ -83,19 +84,6 @@ _SET_BY_THE_RUN: Final = (
     "log.dir", "log.dirs", "node.id", "process.roles", "zookeeper.connect",
 )  # fmt: skip
 
-Scalar = str | int | float | bool
-
-
-def _scalars_only(value: object) -> object:
-    if not isinstance(value, dict):
-        raise ValueError(f"{value!r} is not a mapping of property names to values")
-    for name, item in value.items():
-        if isinstance(item, list):
-            raise KeyFaultError(name, text="a list; to compare several values, list them under matrix:")
-        if not isinstance(item, str | int | float | bool):
-            raise KeyFaultError(name, text=f"{item!r} is not a text, a number or true/false")
-    return value
-
 
 def _known_to_librdkafka(role: Role, client: dict[str, Scalar]) -> dict[str, Scalar]:
     try:
@@ -105,7 +93,6 @@ def _known_to_librdkafka(role: Role, client: dict[str, Scalar]) -> dict[str, Sca
     return client
 
 
-Properties = Annotated[dict[str, Scalar], BeforeValidator(_scalars_only)]
 ProducerProperties = Annotated[Properties, AfterValidator(partial(_known_to_librdkafka, "producer"))]
 ConsumerProperties = Annotated[Properties, AfterValidator(partial(_known_to_librdkafka, "consumer"))]
 
@@ -363,46 +350,6 @@ class Storage(Part):
             known = ", ".join([TEMPORARY_TARGET, *self.targets])
             raise KeyFaultError("target", text=f"{self.target!r} is not one of the targets ({known})")
         return self
-
-
-class Host(Part):
-    profile: str = Field(
-        default=NO_PROFILE, description="tuning profile applied before and rolled back after; none: the host as it is"
-    )
-    settings: Properties = Field(
-        default={}, description="knobs of the tuning catalogue, laid over the profile: id -> value, or `recommended`"
-    )
-
-    @field_validator("profile")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        if name != NO_PROFILE:
-            try:
-                find_profile(name)
-            except TuningError as error:
-                raise ValueError(str(error)) from None
-        return name
-
-    @field_validator("settings")
-    @classmethod
-    def _known_knobs(cls, settings: dict[str, Scalar]) -> dict[str, Scalar]:
-        for knob, value in settings.items():
-            try:
-                ad_hoc({knob: str(value)})
-            except TuningError as error:
-                raise KeyFaultError(knob, text=str(error)) from None
-        return settings
-
-    @property
-    def is_left_alone(self) -> bool:
-        return self.profile == NO_PROFILE and not self.settings
-
-    def as_profile(self) -> Profile:
-        """The profile with the settings laid over it."""
-        over = None if self.profile == NO_PROFILE else self.profile
-        if not self.settings:
-            return find_profile(self.profile)
-        return ad_hoc({knob: str(value) for knob, value in self.settings.items()}, over)
 
 
 class Validity(Part):

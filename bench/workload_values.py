@@ -48,6 +48,23 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+Scalar = str | int | float | bool
+
+
+def _scalars_only(value: object) -> object:
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is not a mapping of property names to values")
+    for name, item in value.items():
+        if isinstance(item, list):
+            raise KeyFaultError(name, text="a list; to compare several values, list them under matrix:")
+        if not isinstance(item, str | int | float | bool):
+            raise KeyFaultError(name, text=f"{item!r} is not a text, a number or true/false")
+    return value
+
+
+Properties = Annotated[dict[str, Scalar], BeforeValidator(_scalars_only)]
+
+
 def plain(pattern: str) -> str:
     """A pattern without Python's group names, which JSON Schema does not know."""
     return pattern.replace("?P<number>", "?:").replace("?P<unit>", "?:")

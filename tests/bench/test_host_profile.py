@@ -9,7 +9,7 @@ import pytest
 
 from bench.errors import TrialError, UsageError
 from bench.host_profile import applied_profile, check_profile, restore_after_a_killed_run
-from bench.workload import Host
+from bench.workload_host import Host
 from tests.tuning.host_tree import make_host, write
 from tuning.check import sysctl_path
 from tuning.facts import Facts, collect
