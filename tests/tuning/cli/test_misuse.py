@@ -55,7 +55,7 @@ SWAPPINESS = "unknown knob 'vm.swapines'; did you mean vm.swappiness?"
         (("profiles", "--data-dir", "data"), "data directory 'data' must be an absolute path"),
         (("sizing", "-w", "broker=kafka"), "broker: 'kafka' is no broker; did you mean apache-kafka?"),
         (("sizing", "--probe", "/nonexistent"), "--probe /nonexistent cannot be read"),
-        (("sizing", "--probe", "/etc/hostname"), "--probe /etc/hostname is no storage probe"),
+        (("sizing", "--probe", __file__), f"--probe {__file__} is no storage probe"),
         (("schema", "plans"), "no schema of 'plans'; did you mean plan?"),
         (("schema", "prov"), "no schema of 'prov'; did you mean prove?"),
         (("schema", ""), "no schema of ''"),
