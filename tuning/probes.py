@@ -11,6 +11,7 @@ from typing import Final
 
 from .check import KnobReport
 from .facts import Facts
+from .facts.reading import parse_whole
 from .facts.units import Instance
 from .model import Value
 from .quantities import format_bytes, format_value
@@ -73,9 +74,11 @@ def older_than_files(facts: Facts, pid: int, paths: Sequence[str]) -> bool:
     files = facts.files
     stat = (files.read(f"/proc/{pid}/stat").text or "").rpartition(")")[2].split()
     boot = next((line for line in (files.read("/proc/stat").text or "").splitlines() if line.startswith("btime ")), "")
-    if len(stat) < 20 or not boot:
+    booted_s = parse_whole(boot.removeprefix("btime ").strip())
+    started_ticks = parse_whole(stat[19]) if len(stat) > 19 else None
+    if booted_s is None or started_ticks is None:
         return True
-    started = int(boot.split()[1]) + int(stat[19]) / _CLOCK_TICKS_PER_S
+    started = booted_s + started_ticks / _CLOCK_TICKS_PER_S
     written = [time for path in paths if (time := files.modified_s(path)) is not None]
     return not written or started < max(written)
 
@@ -83,11 +86,11 @@ def older_than_files(facts: Facts, pid: int, paths: Sequence[str]) -> bool:
 def _dirty_threshold(counter: str) -> Probe:
     def find(facts: Facts, _workload: Workload, report: KnobReport) -> Seen | None:
         lines = (facts.files.read("/proc/vmstat").text or "").splitlines()
-        pages = dict(line.split() for line in lines if len(line.split()) == 2).get(counter)
+        pages = parse_whole(dict(line.split() for line in lines if len(line.split()) == 2).get(counter, ""))
         if pages is None or not isinstance(report.current, int):
             return None
         page_bytes = facts.memory.page_bytes or _PAGE_BYTES
-        effective = int(pages) * page_bytes
+        effective = pages * page_bytes
         by = f"/proc/vmstat {counter}"
         # A percentage is of memory that comes and goes; only a limit in bytes can be held to.
         in_bytes = facts.files.read(f"/proc/sys/{report.id.replace('.', '/')}").text not in (None, "0")
@@ -134,7 +137,8 @@ def _read_ahead(facts: Facts, _workload: Workload, report: KnobReport) -> Seen |
         return None
     by = f"/sys/class/bdi/{device.device_number}/read_ahead_kb"
     fault = "" if text == str(report.current) else f"the page cache reads {text} KiB ahead"
-    return Seen(format_value(int(text), "KiB") if text.isdecimal() else text, by, fault=fault)
+    number = parse_whole(text)
+    return Seen(text if number is None else format_value(number, "KiB"), by, fault=fault)
 
 
 def _interrupt(facts: Facts, _workload: Workload, report: KnobReport) -> Seen | None:
@@ -175,7 +179,7 @@ def _group_file(facts: Facts, instance: Instance, name: str) -> Seen | None:
     if text is None:
         return None
     word = text.split()[-1] if text else ""  # io.weight reads `default 500`
-    value: Value = "infinity" if word == "max" else int(word) if word.isdecimal() else word
+    value: Value = "infinity" if word == "max" else word if (number := parse_whole(word)) is None else number
     return Seen(f"{value} in {instance.name}", by, value, name=instance.name, pid=instance.main_pid)
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 from .errors import TuningError
 from .facts import Facts
+from .facts.reading import parse_kibibytes, parse_whole
 from .formulas.memory import dirty_background_bytes, dirty_bytes, disks_write_rate
 from .model import NotApplicable
 from .quantities import format_byte_rate, format_bytes, format_duration
@@ -183,7 +183,7 @@ def _resident_bytes(facts: Facts, workload: Workload) -> list[int]:
     """Of the processes of the workload's units that run now."""
     instances = (instance for unit in workload.units for instance in facts.unit(unit).instances)
     statuses = (facts.files.read(f"/proc/{instance.main_pid}/status").text or "" for instance in instances)
-    return [int(match[1]) * 1024 for status in statuses if (match := re.search(r"^VmRSS:\s*(\d+)", status, re.M))]
+    return [size for status in statuses if (size := parse_kibibytes(status, "VmRSS")) is not None]
 
 
 def _sockets(facts: Facts, workload: Workload) -> Line:
@@ -282,7 +282,7 @@ def _limited(facts: Facts) -> bool:
 
 def _number(facts: Facts, path: str, field: int) -> int | None:
     words = (facts.files.read(f"/proc/sys/{path}").text or "").split()
-    return int(words[field]) if field < len(words) and words[field].isdecimal() else None
+    return parse_whole(words[field]) if field < len(words) else None
 
 
 def _size(label: str, size_bytes: int, formula: str) -> Line:

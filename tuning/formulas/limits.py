@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..facts import Facts
+from ..facts.reading import parse_whole
 from ..model import Formula, NotApplicable, Observation, Target, Value
 from ..quantities import format_bytes
 from ..workload import Workload
@@ -63,8 +64,7 @@ def file_max(facts: Facts, workload: Workload, target: str) -> Target:
 
 def aio_max_nr(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
     """the larger of 1048576 and what is in use now + 65536, where any program uses libaio; brokers do not"""
-    text = facts.files.read("/proc/sys/fs/aio-nr").text or ""
-    used = int(text) if text.isdecimal() else None
+    used = parse_whole(facts.files.read("/proc/sys/fs/aio-nr").text or "")
     if used == 0:
         return NotApplicable("no program uses libaio now (fs.aio-nr is 0), and brokers write through the page cache")
     wanted = (used or 0) + _AIO_HEADROOM

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from ..facts import Facts
+from ..facts.reading import parse_whole
 from ..model import NotApplicable, Observation, Target
 from ..quantities import format_bit_rate, format_bytes
 from ..workload import Workload
@@ -91,11 +92,12 @@ def tcp_memory(facts: Facts, _workload: Workload, _name: str) -> Target | NotApp
     """Twice what TCP holds, only where that has reached the pressure mark."""
     used = _tcp_pages_in_use(facts)
     marks = (facts.files.read("/proc/sys/net/ipv4/tcp_mem").text or "").split()
-    if used is None or len(marks) != 3 or not marks[1].isdecimal():
+    pressure = parse_whole(marks[1]) if len(marks) == 3 else None
+    if used is None or pressure is None:
         return NotApplicable("left to the kernel: what TCP holds and its pressure mark are not both known")
-    if used < int(marks[1]):
-        return NotApplicable(f"left to the kernel: TCP holds {used} pages, and is throttled from {marks[1]} on")
-    return Target(2 * used, f"2 × {used} pages that TCP holds, above the pressure mark of {marks[1]}")
+    if used < pressure:
+        return NotApplicable(f"left to the kernel: TCP holds {used} pages, and is throttled from {pressure} on")
+    return Target(2 * used, f"2 × {used} pages that TCP holds, above the pressure mark of {pressure}")
 
 
 def congestion_control(facts: Facts, workload: Workload, _name: str) -> Target | NotApplicable:
@@ -205,13 +207,14 @@ def _cut_rounds(facts: Facts) -> str | NotApplicable:
 
 
 def _tcp_pages_in_use(facts: Facts) -> int | None:
-    match = re.search(r"^TCP:.*\bmem (\d+)", facts.files.read("/proc/net/sockstat").text or "", re.MULTILINE)
+    match = re.search(r"^TCP:.*\bmem ([0-9]{1,20})\b", facts.files.read("/proc/net/sockstat").text or "", re.MULTILINE)
     return int(match[1]) if match else None
 
 
 def _port_range(facts: Facts) -> tuple[int, int] | None:
     words = (facts.files.read(_PORT_RANGE_PATH).text or "").split()
-    return (int(words[0]), int(words[1])) if len(words) == 2 and all(word.isdecimal() for word in words) else None
+    ports = [port for word in words if (port := parse_whole(word)) is not None]
+    return (ports[0], ports[1]) if len(words) == len(ports) == 2 else None
 
 
 def _ports(text: str) -> set[int]:

@@ -11,6 +11,7 @@ from typing import Final
 
 from ..facts import Facts
 from ..facts.model import NetworkInterface
+from ..facts.reading import parse_whole
 from ..model import Formula, NotApplicable, Observation, Observer, Target, Value
 from ..quantities import format_byte_rate, format_bytes
 from ..workload import Workload
@@ -185,8 +186,8 @@ def default_tasks(facts: Facts) -> Value:
 
 def default_processes(facts: Facts) -> Value | None:
     """Half of the threads that the kernel can have, as it gives to the first process (fork_init)."""
-    text = facts.files.read("/proc/sys/kernel/threads-max").text or ""
-    return int(text) // 2 if text.isdecimal() else None
+    threads = parse_whole(facts.files.read("/proc/sys/kernel/threads-max").text or "")
+    return None if threads is None else threads // 2
 
 
 def show_bytes(value: Value) -> str:
@@ -213,5 +214,4 @@ def _node_of(interface: NetworkInterface, facts: Facts) -> tuple[int, ...] | Non
 
 
 def _pid_max(facts: Facts) -> int:
-    text = facts.files.read("/proc/sys/kernel/pid_max").text or ""
-    return int(text) if text.isdecimal() else _PID_MAX
+    return parse_whole(facts.files.read("/proc/sys/kernel/pid_max").text or "") or _PID_MAX

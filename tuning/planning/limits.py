@@ -8,6 +8,7 @@ from typing import Final
 
 from ..check import sysctl_path
 from ..errors import TuningError
+from ..facts.reading import parse_whole
 from ..formulas.limits import SYSTEMD_NOFILE_HARD
 from ..model import Value
 from ..persistence import limits_d, systemd
@@ -157,8 +158,7 @@ def _nr_open_after(draft: Draft) -> int | None:
     for step in draft.live:
         if isinstance(step, SettingStep) and step.path == path:
             return int(step.after)
-    text = draft.facts.files.read(path).text
-    return int(text) if text and text.isdecimal() else None
+    return parse_whole(draft.facts.files.read(path).text or "")
 
 
 def _refuse(draft: Draft, item: Chosen, why: str) -> None:

@@ -13,9 +13,12 @@ import pytest
 from tests.tuning.host_tree import make_big_host, write
 from tuning.catalogue import KNOBS
 from tuning.check import evaluate
+from tuning.effects import verify
 from tuning.errors import TuningError
 from tuning.facts import collect
 from tuning.planning import make_plan
+from tuning.runner import CapturedTreeRunner
+from tuning.sizing import size_host
 from tuning.workload import Workload
 
 _GARBAGE = (
@@ -58,6 +61,8 @@ def _go_through(root: Path) -> None:
     evaluate(facts, workload)
     with suppress(TuningError):
         make_plan(facts, workload, KNOBS)
+        verify(facts, workload, KNOBS, CapturedTreeRunner())
+    size_host(facts, workload)
 
 
 def test_garbage_in_any_one_file(host: Path) -> None:
@@ -88,7 +93,7 @@ def test_a_pipe_that_nobody_writes_to_or_an_endless_device_is_no_file(host: Path
 def test_numbers_beyond_all_kernels(host: Path) -> None:
     """Of settings and ranges, in the files that knobs read."""
     texts = {path: path.read_text("utf-8") for path in (host / "proc/sys").rglob("*") if path.is_file()}
-    for garbage in ("9" * 400, "1-" + "9" * 19):
+    for garbage in ("9" * 400, "9" * 5000, "1-" + "9" * 19):
         for path in texts:
             path.write_text(garbage, "utf-8")
         _go_through(host)
