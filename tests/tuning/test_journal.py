@@ -47,6 +47,13 @@ def test_its_lines_are_json_that_anybody_can_read(kernel: FakeKernel) -> None:
     assert begin["changes"][0]["before"] == {SWAPPINESS.path: "60"}
 
 
+def test_being_root_does_not_help_where_the_folder_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "var/lib").mkdir(parents=True)
+    (tmp_path / "var/lib/highwater").write_text("")
+    with pytest.raises(TuningError, match="Not a directory.*; make that a folder"), alone(HostFiles(tmp_path)):
+        pass
+
+
 def test_a_command_of_a_process_that_was_killed_still_holds_the_host(tmp_path: Path) -> None:
     """A swapoff takes minutes: until it is through, nobody can tell what there is to go back from."""
     files = HostFiles(tmp_path)
