@@ -242,9 +242,7 @@ def alone(files: HostFiles) -> Iterator[None]:
             raise TuningError("another process is changing this host's settings; try again when it is done") from None
         except OSError as error:
             reason = error.strerror or error
-            way_out = (
-                "run as root" if isinstance(error, PermissionError) else "make that a folder that can be written to"
-            )
+            way_out = "run as root" if isinstance(error, PermissionError) else "make it a folder that can be written to"
             raise TuningError(
                 f"{FOLDER} cannot be used for the journal ({reason}), nothing was changed; {way_out}"
             ) from None

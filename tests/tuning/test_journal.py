@@ -50,7 +50,7 @@ def test_its_lines_are_json_that_anybody_can_read(kernel: FakeKernel) -> None:
 def test_being_root_does_not_help_where_the_folder_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "var/lib").mkdir(parents=True)
     (tmp_path / "var/lib/highwater").write_text("")
-    with pytest.raises(TuningError, match="Not a directory.*; make that a folder"), alone(HostFiles(tmp_path)):
+    with pytest.raises(TuningError, match=r"Not a directory.*; make it a folder"), alone(HostFiles(tmp_path)):
         pass
 
 
