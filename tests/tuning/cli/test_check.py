@@ -30,6 +30,13 @@ def test_exit_code_0_when_everything_is_as_recommended(tmp_path: Path) -> None:
     assert "2 ok" in result.stdout
 
 
+def test_what_a_plain_apply_leaves_alone_is_shown_and_does_not_count(tmp_path: Path) -> None:
+    root = str(make_host(tmp_path))
+    result = invoke("check", "--root", root, "--only", "login.nofile", "--only", "kernel.core_pattern")
+    assert " differ" in result.stdout
+    assert result.exit_code == 0
+
+
 def test_a_row_only_where_something_is_to_be_said_unless_all_is_asked_for(tmp_path: Path) -> None:
     root = str(make_host(tmp_path, sysctls={"vm.max_map_count": "262144"}))
     only = ("--only", "vm.swappiness", "--only", "vm.max_map_count")
