@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tuning.test_real_host import RealHost, options_of, run, seen
+from tests.tuning.test_real_host import RealHost, needs_this_host, options_of, run, seen
 from tuning import engine, probes
 from tuning.catalogue import find_knob
 from tuning.effects import Effect, verify
@@ -29,7 +29,7 @@ PAIRS = ("vm.dirty_bytes", "vm.dirty_ratio", "vm.dirty_background_bytes", "vm.di
 
 @pytest.fixture
 def host(tmp_path: Path) -> RealHost:
-    assert os.geteuid() == 0, "a round trip writes to this machine's settings: run the tests as root"
+    needs_this_host()
     (tmp_path / "var/lib").mkdir(parents=True)
     return RealHost(tmp_path)
 
