@@ -9,6 +9,7 @@ from typing import Final
 from .errors import TuningError
 from .hostfiles import HostFiles
 from .journal import APPLIED, SESSION, Holding, Journal, Owner, read_boot_id, session_of
+from .persistence.ours import marked_files
 from .resources import Resources
 from .runner import CapturedTreeRunner
 from .steps import CommandStep, Resource, ResourceStep, SettingStep, State, Step, setting_name
@@ -75,6 +76,8 @@ class Status:
     """Of a benchmark that put a profile in force."""
     session_lives: bool
     session_held: tuple[Held, ...]
+    unaccounted: tuple[str, ...] = ()
+    """Files that bear our mark and that no journal knows."""
 
 
 def status(files: HostFiles) -> Status:
@@ -90,7 +93,21 @@ def status(files: HostFiles) -> Status:
         session=session,
         session_lives=session_lives,
         session_held=tuple(held_things(files, SESSION)),
+        unaccounted=tuple(unaccounted(files)),
     )
+
+
+def unaccounted(files: HostFiles) -> list[str]:
+    """Files that bear our mark, and of which no journal knows what was before them. Raises TuningError when a journal
+    is damaged."""
+    known = {
+        path
+        for journal in (APPLIED, SESSION)
+        for holding in Journal(files, journal).read().holdings
+        if holding.resource.kind == "file"
+        for path in holding.resource.names
+    }
+    return [path for path in marked_files(files) if path not in known]
 
 
 def held_things(files: HostFiles, journal: str) -> Iterator[Held]:

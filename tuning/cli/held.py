@@ -23,6 +23,12 @@ STANDING_WORDS: Final[dict[Standing, tuple[str, str]]] = {
 }
 
 
+UNACCOUNTED: Final = (
+    "Ours, and no journal knows them: it was lost, or a printed script made them. Undo the script, or edit them by "
+    "hand: what they set is gone at the next boot"
+)
+
+
 @dataclass(frozen=True)
 class HeldRow:
     what: str

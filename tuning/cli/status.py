@@ -13,7 +13,7 @@ from .. import holdings
 from ..trades import durability_trades
 from .documents import print_document
 from .exit_codes import DIFFERS
-from .held import STANDING_WORDS, HeldRow, print_held, row_of
+from .held import STANDING_WORDS, UNACCOUNTED, HeldRow, print_held, row_of
 from .options import THIS_HOST, DataDirOption, JsonOption, RootOption, facts_of, mistakes_in_one_line, workload_of
 from .printing import console, describe_host, print_lines
 
@@ -29,6 +29,8 @@ class StatusDocument:
     """The benchmark that has a profile in force."""
     session_lives: bool
     session_held: tuple[HeldRow, ...]
+    unaccounted: tuple[str, ...]
+    """Files that bear our mark, and that no journal knows."""
     durability_trades: tuple[str, ...]
     schema: Literal["tuning.status/1"] = "tuning.status/1"
 
@@ -36,8 +38,8 @@ class StatusDocument:
 def status(root: RootOption = THIS_HOST, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Say what of ours is in force, what was changed since by somebody else, and what was interrupted.
 
-    Exit codes: 0 nothing of ours is here or all of it is in force, 1 something is not, or was interrupted; 2 a damaged
-    journal or a mistake in the call.
+    Exit codes: 0 nothing of ours is here or all of it is in force, 1 something is not, was interrupted, or
+    no journal knows a file of ours; 2 a damaged journal or a mistake in the call.
     """
     with mistakes_in_one_line():
         inputs = workload_of(data_dir, None)
@@ -55,6 +57,7 @@ def status(root: RootOption = THIS_HOST, data_dir: DataDirOption = None, as_json
                 session=found.session.name if found.session else None,
                 session_lives=found.session_lives,
                 session_held=tuple(map(row_of, found.session_held)),
+                unaccounted=found.unaccounted,
                 durability_trades=trades,
             )
         )
@@ -63,7 +66,7 @@ def status(root: RootOption = THIS_HOST, data_dir: DataDirOption = None, as_json
         out.print(describe_host(facts), end="\n\n")
         _print_status(out, found)
         print_lines(out, "Durability that this host trades away", trades, "red")
-    if found.interrupted or any(held.standing != "in_force" for held in found.held):
+    if found.interrupted or found.unaccounted or any(held.standing != "in_force" for held in found.held):
         raise typer.Exit(DIFFERS)
 
 
@@ -74,8 +77,10 @@ def _print_status(out: Console, found: holdings.Status) -> None:
         alive = "is running" if found.session_lives else "is no more; highwater tune rollback takes it back"
         out.print(f"A benchmark has {found.session.name} in force: process {found.session.pid} {alive}")
         print_held(out, found.session_held)
+    print_lines(out, UNACCOUNTED, found.unaccounted, "red")
     if found.owner is None:
-        out.print("nothing of ours is in force")
+        if not found.unaccounted:
+            out.print("nothing of ours is in force")
         return
     booted = "; this host was booted since" if found.booted_since else ""
     out.print(f"Applied at {found.applied_utc} by {found.owner.name}{booted}")

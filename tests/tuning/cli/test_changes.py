@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -74,6 +75,17 @@ def test_there_and_back_again(root: Path) -> None:
     assert not (root / "var/lib/highwater").exists()
     assert _call(root, "rollback") == (0, "nothing of ours is in force\n")
     assert _call(root, "status")[0] == 0
+
+
+def test_a_lost_journal_is_told(root: Path) -> None:
+    assert _call(root, "apply", "--yes", "--only", "vm.swappiness")[0] == 0
+    shutil.rmtree(root / "var/lib/highwater")
+    for verb in ("status", "rollback"):
+        code, text = _call(root, verb)
+        assert code == 1
+        assert "no journal knows them" in text
+        assert f"/{SYSCTL_FILE}" in text
+        assert "nothing of ours" not in text
 
 
 def test_a_later_edit_is_left_alone_unless_forced(root: Path) -> None:
