@@ -90,10 +90,19 @@ class LogLoader:
     """How far it is compacted, which it need not be by its present settings."""
 
     def load(self) -> LogState:
+        """Raises LogDirectoryError for what cannot be understood, with every file closed again."""
         self._remove_leftovers()
         self._finish_swaps()
         entries = self.files.list(self.directory)
         segments = self._find_segments(entries)
+        try:
+            return self._load(entries, segments)
+        except (LogDirectoryError, OSError):
+            for segment in segments:
+                segment.release()
+            raise
+
+    def _load(self, entries: list[Entry], segments: list[Segment]) -> LogState:
         leader_epochs = self._read_leader_epochs(entries)
         snapshots = _offsets_of(entries, SNAPSHOT_SUFFIX)
         log_start_offset = max(self.log_start_offset, segments[0].base_offset if segments else 0)

@@ -88,7 +88,7 @@ def damages(content: bytes, rng: random.Random) -> dict[str, bytes]:
 @pytest.mark.parametrize("at", [150, 330, 430, None], ids=lambda at: f"killed at {at}" if at else "stopped")
 def test_a_damaged_file(at: int | None) -> None:
     disk = lived(at)
-    rng = random.Random(at)
+    rng = random.Random(at or 0)
     outlived = 0
     paths = files_below(disk)
     for path in paths:
@@ -97,6 +97,16 @@ def test_a_damaged_file(at: int | None) -> None:
             files.overwrite(path, content)
             outlived += start_and_use(files, f"{path}: {what}")
     assert outlived > len(paths), "most damage is outlived"
+
+
+def test_a_log_of_another_format_is_refused_and_let_go() -> None:
+    """Byte 16 of a batch tells its format: of the active segment it is looked at before anything else is done."""
+    disk = lived(None)
+    path = max(path for path in files_below(disk) if path.suffix == ".log" and path.parent.name == "t-0")
+    content = bytearray(disk.read(path))
+    content[16] = 3
+    disk.overwrite(path, bytes(content))
+    assert not start_and_use(disk, str(path))
 
 
 def test_a_missing_file() -> None:
