@@ -148,6 +148,13 @@ class HostFiles:
         parents = [str(parent) for parent in PurePosixPath(path).parents]
         return tuple(reversed([parent for parent in parents if not self.exists(parent)]))
 
+    def process_started(self, pid: int) -> str:
+        """When a process started, in ticks since boot; empty when it is no more."""
+        text = self.read(f"/proc/{pid}/stat").text
+        # The second field, the name, is in brackets and may hold anything.
+        fields = text.rpartition(")")[2].split() if text else []
+        return fields[19] if len(fields) > 19 else ""
+
     def write_setting(self, path: str, text: str) -> None:
         """Write a kernel setting in one write call, as /proc and /sys require."""
         descriptor = os.open(self._inside(self.locate(path)), os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY)

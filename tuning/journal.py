@@ -47,10 +47,10 @@ class Owner:
 
     @classmethod
     def this_process(cls, files: HostFiles, name: str) -> Owner:
-        return cls(name, os.getpid(), _started(files, os.getpid()))
+        return cls(name, os.getpid(), files.process_started(os.getpid()))
 
     def lives(self, files: HostFiles) -> bool:
-        return self.started != "" and _started(files, self.pid) == self.started
+        return self.started != "" and files.process_started(self.pid) == self.started
 
 
 @dataclass(frozen=True)
@@ -274,14 +274,6 @@ def session_of(files: HostFiles) -> tuple[Owner | None, bool]:
 
 def read_boot_id(files: HostFiles) -> str:
     return files.read("/proc/sys/kernel/random/boot_id").text or ""
-
-
-def _started(files: HostFiles, pid: int) -> str:
-    """When a process started, in ticks since boot; empty when it is no more."""
-    text = files.read(f"/proc/{pid}/stat").text
-    # The second field, the name, is in brackets and may hold anything.
-    fields = text.rpartition(")")[2].split() if text else []
-    return fields[19] if len(fields) > 19 else ""
 
 
 def _is_private(state: State) -> bool:

@@ -72,10 +72,9 @@ def of_instance(facts: Facts, name: str, instance: Instance) -> Seen | None:
 def older_than_files(facts: Facts, pid: int, paths: Sequence[str]) -> bool:
     """Whether a process was started before the newest of these files was written; True when that cannot be told."""
     files = facts.files
-    stat = (files.read(f"/proc/{pid}/stat").text or "").rpartition(")")[2].split()
     boot = next((line for line in (files.read("/proc/stat").text or "").splitlines() if line.startswith("btime ")), "")
     booted_s = parse_whole(boot.removeprefix("btime ").strip())
-    started_ticks = parse_whole(stat[19]) if len(stat) > 19 else None
+    started_ticks = parse_whole(files.process_started(pid))
     if booted_s is None or started_ticks is None:
         return True
     started = booted_s + started_ticks / _CLOCK_TICKS_PER_S
