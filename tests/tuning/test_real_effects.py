@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tuning.test_real_host import RealHost, needs_this_host, options_of, run, seen
+from tests.tuning.test_real_host import RealHost, needs_this_host, options_of, run, seen, small_ext4
 from tuning import engine, probes
 from tuning.catalogue import find_knob
 from tuning.effects import Effect, verify
@@ -36,17 +36,9 @@ def host(tmp_path: Path) -> RealHost:
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[str]:
-    """A small ext4 of the test's own, on a path that fstab and mountinfo have to escape."""
-    image, place = tmp_path / "ext4.img", tmp_path / "data directory"
-    place.mkdir()
-    with image.open("wb") as file:
-        file.truncate(32 * 2**20)
-    run("mkfs.ext4", "-q", str(image))
-    run("mount", "-o", "loop,nosuid,relatime", str(image), str(place))
-    try:
-        yield str(place)
-    finally:
-        run("umount", str(place))
+    """On a path that fstab and mountinfo have to escape."""
+    with small_ext4(tmp_path / "ext4.img", tmp_path / "data directory", "nosuid,relatime") as place:
+        yield place
 
 
 def plan_of(host: RealHost, knobs: Sequence[Knob], workload: Workload) -> Plan:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -172,19 +173,25 @@ def test_swap_goes_and_comes_back(host: RealHost, tmp_path: Path) -> None:
         subprocess.run(("swapoff", swap_file), check=False, capture_output=True)
 
 
-@pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[str]:
-    """A small ext4 of the test's own, mounted with options that a careless remount would lose."""
-    image, place = tmp_path / "ext4.img", tmp_path / "mount point"
+@contextmanager
+def small_ext4(image: Path, place: Path, options: str) -> Iterator[str]:
+    """A file system of 32 MiB in `image`, mounted on `place` meanwhile."""
     place.mkdir()
     with image.open("wb") as file:
         file.truncate(32 * 2**20)
     run("mkfs.ext4", "-q", str(image))
-    run("mount", "-o", "loop,nosuid,nodev,relatime", str(image), str(place))
+    run("mount", "-o", f"loop,{options}", str(image), str(place))
     try:
         yield str(place)
     finally:
         run("umount", str(place))
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[str]:
+    """Mounted with options that a careless remount would lose."""
+    with small_ext4(tmp_path / "ext4.img", tmp_path / "mount point", "nosuid,nodev,relatime") as place:
+        yield place
 
 
 def options_of(mount_point: str) -> set[str]:
