@@ -47,6 +47,7 @@ ReadFile = Callable[[str], Reading]
 
 # The assumed or measured disk speed behind an "about" knob is not better than this.
 _ABOUT_FACTOR: Final = 1.5
+CANNOT_BE_CHANGED: Final = "cannot be changed here: "
 _NO_TARGET: Final[dict[Scope, str]] = {
     "unit": "no service unit of the broker is named",
     "mount": "no data directory is named",
@@ -353,7 +354,7 @@ def _capability(knob: Knob, facts: Facts, target: str, recommended: Value) -> tu
     found = capability(facts, knob, target, str(recommended))
     if found.can:
         return "", "", found.why
-    return f"cannot be changed here: {found.why}", found.ask, ""
+    return f"{CANNOT_BE_CHANGED}{found.why}", found.ask, ""
 
 
 def _overridden_by(knob: Knob, facts: Facts, wanted: Target, boot: Boot | None) -> str:

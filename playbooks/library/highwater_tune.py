@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.tuning import engine
+from ansible.module_utils.tuning import effects, engine
 from ansible.module_utils.tuning.catalogue import find_knob, select_knobs
+from ansible.module_utils.tuning.check import CANNOT_BE_CHANGED
 from ansible.module_utils.tuning.errors import TuningError
-from ansible.module_utils.tuning.facts import collect
+from ansible.module_utils.tuning.facts import Facts, Mount, collect
 from ansible.module_utils.tuning.facts.captured import is_captured
 from ansible.module_utils.tuning.journal import SESSION
+from ansible.module_utils.tuning.model import Knob
 from ansible.module_utils.tuning.planning import PlanOptions, make_plan
 from ansible.module_utils.tuning.profiles import find_profile, knobs_of
 from ansible.module_utils.tuning.runner import runner_for
@@ -30,7 +32,7 @@ from ansible.module_utils.tuning.steps import (
     SwapOffStep,
     setting_name,
 )
-from ansible.module_utils.tuning.workload import parse_workload
+from ansible.module_utils.tuning.workload import Workload, parse_workload
 
 DOCUMENTATION = r"""
 module: highwater_tune
@@ -45,9 +47,11 @@ description:
   - With O(state=absent) puts back what was there before, except for what somebody else changed since.
 options:
   state:
-    description: V(present) makes the host as O(profile) has it; V(absent) takes back all that was changed.
+    description: >-
+      V(present) makes the host as O(profile) has it; V(absent) takes back all that was changed; V(verified) changes
+      nothing and says whether what is wanted is in effect, in processes, in the kernel and at the next boot.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, verified]
     default: present
   profile:
     description: What is wanted, as C(highwater tune profiles) lists it.
@@ -74,11 +78,18 @@ options:
     description: What the host carries, by the keys of C(highwater tune check --workload), and C(data_dirs).
     type: dict
     default: {}
+  disks:
+    description: >-
+      Disks that are to carry the log, as C(storage_disks) names them (device, mount_point, filesystem, mount_options).
+      One that is not mounted where it belongs fails the host; in check mode it counts as mounted, as it will be then.
+    type: list
+    elements: dict
+    default: []
   units:
-    description: Service units of the broker, which get limits and weights by a drop-in.
+    description: Service units of the broker, which get limits and weights by a drop-in; none for an empty list.
     type: list
     elements: str
-    default: []
+    default: [highwater-broker@.service]
   login_domains:
     description: Users, @groups or C(*) that get limits at login.
     type: list
@@ -111,7 +122,6 @@ EXAMPLES = r"""
     workload:
       data_dirs: [/data/ssd1, /data/ssd2]
       disk_write_rate: 450MB/s
-    units: [highwater-broker@.service]
 
 - name: Only what a power cut may cost
   highwater_tune:
@@ -139,6 +149,26 @@ knobs:
   returned: always
   type: list
   elements: dict
+asks:
+  description: What to ask whoever runs the machine below for, where this one is a container.
+  returned: always
+  type: list
+  elements: str
+effects:
+  description: With O(state=verified), what is wanted beside what is in effect, with the state of each.
+  returned: always
+  type: list
+  elements: dict
+failed:
+  description: With O(state=verified), a line for each that is not in effect.
+  returned: always
+  type: list
+  elements: str
+beyond_reach:
+  description: With O(state=verified), a line for each that is not as wanted and that this host is not let set.
+  returned: always
+  type: list
+  elements: str
 kept:
   description: With O(state=absent), what somebody else changed since and was left alone.
   returned: always
@@ -149,17 +179,21 @@ kept:
 _OF_A_REPORT = ("id", "target", "state", "current", "recommended", "note", "binding", "overridden_by", "ask")
 
 
+_LISTS = ("changes", "pending", "knobs", "asks", "effects", "failed", "beyond_reach", "kept")
+
+
 def main() -> None:
     strings = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "state": {"type": "str", "choices": ["present", "absent", "verified"], "default": "present"},
             "profile": {"type": "str", "default": "recommended"},
             "only": strings,
             "skip": strings,
             "accept_risk": strings,
             "workload": {"type": "dict", "default": {}},
-            "units": strings,
+            "disks": {"type": "list", "elements": "dict", "default": []},
+            "units": {"type": "list", "elements": "str", "default": list(Workload().units)},
             "login_domains": strings,
             "keep_swap": {"type": "bool", "default": False},
             "force": {"type": "bool", "default": False},
@@ -168,34 +202,34 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        result = absent(module) if module.params["state"] == "absent" else present(module)
+        result = {"present": present, "absent": absent, "verified": verified}[module.params["state"]](module)
     except TuningError as error:
         module.fail_json(msg=str(error))
     for warning in result.pop("warnings"):
         module.warn(warning)
-    module.exit_json(**result)
+    module.exit_json(**{name: [] for name in _LISTS} | result)
 
 
 def present(module: AnsibleModule) -> dict[str, Any]:
     """Plan, and carry the plan out unless in check mode."""
     root = checked_root(module)
     arguments = module.params
-    knobs = knobs_of(find_profile(arguments["profile"]), select_knobs(arguments["only"] or ["all"], arguments["skip"]))
-    workload = parse_workload(
-        {**arguments["workload"], **({"units": arguments["units"]} if arguments["units"] else {})}
-    )
-    files = collect(root).files
+    knobs, workload, accepted = wanted_by(module)
+    facts = with_disks(module, collect(root))
+    files = facts.files
     runner = runner_for(root)
     recovered = engine.rollback(files, runner, journals=(SESSION,), dry_run=module.check_mode)
     unfinished = engine.interrupted(files)
     options = PlanOptions(
         named=frozenset(arguments["only"]),
-        accepted=frozenset(find_knob(knob_id).id for knob_id in arguments["accept_risk"]),
+        accepted=accepted,
         login_domains=tuple(arguments["login_domains"]),
         keep_swap=arguments["keep_swap"],
         originals=engine.originals(files),
     )
-    plan = make_plan(collect(root), workload, knobs, options)
+    if recovered.restored and not module.check_mode:
+        facts = with_disks(module, collect(root))
+    plan = make_plan(facts, workload, knobs, options)
     # Below another root there is no system whose mounts, swap and daemons could be told anything.
     skipped = [step for step in plan.steps if runner.absent and not isinstance(step, SettingStep | FileStep)]
     plan = dataclasses.replace(plan, steps=tuple(step for step in plan.steps if step not in skipped))
@@ -206,7 +240,7 @@ def present(module: AnsibleModule) -> dict[str, Any]:
         "changes": [*(held.describe() for held in recovered.restored), *(step.describe() for step in plan.steps)],
         "pending": list(plan.pending),
         "knobs": [{name: getattr(report, name) for name in _OF_A_REPORT} for report in plan.reports],
-        "kept": [],
+        "asks": list(dict.fromkeys(report.ask for report in plan.reports if report.state == "differs" and report.ask)),
         "warnings": [
             *recovered.problems,
             *plan.warnings,
@@ -227,12 +261,68 @@ def absent(module: AnsibleModule) -> dict[str, Any]:
     return {
         "changed": bool(done.restored),
         "changes": [held.describe() for held in done.restored],
-        "pending": [],
-        "knobs": [],
         "kept": kept,
         "warnings": [f"left alone: {text}" for text in kept],
         "diff": diff_of_states((held.step, held.now, held.restored) for held in done.restored),
     }
+
+
+def verified(module: AnsibleModule) -> dict[str, Any]:
+    """Say what is in effect; changes nothing."""
+    root = checked_root(module)
+    knobs, workload, accepted = wanted_by(module)
+    facts = with_disks(module, collect(root))
+    found = effects.verify(facts, workload, knobs, runner_for(root), accepted=accepted)
+    failed = [effect for effect in found if effect.state == "failed"]
+    beyond_reach = [effect for effect in failed if any(CANNOT_BE_CHANGED in note for note in effect.footnotes)]
+    return {
+        "changed": False,
+        "effects": [effect.as_json() for effect in found],
+        "failed": [told(effect) for effect in failed if effect not in beyond_reach],
+        "beyond_reach": [told(effect) for effect in beyond_reach],
+        "pending": [told(effect) for effect in found if effect.state == "pending"],
+        "warnings": [],
+    }
+
+
+def told(effect: effects.Effect) -> str:
+    """An effect in one line."""
+    name = f"{effect.parameter} of {effect.target}" if effect.target else effect.parameter
+    line = f"{name}: wanted {effect.expected}, found {effect.effective or effect.actual}"
+    return f"{line} ({'; '.join(effect.footnotes)})" if effect.footnotes else line
+
+
+def wanted_by(module: AnsibleModule) -> tuple[tuple[Knob, ...], Workload, frozenset[str]]:
+    """The knobs that are chosen, what the host carries, and the knobs whose trade is accepted."""
+    arguments = module.params
+    knobs = knobs_of(find_profile(arguments["profile"]), select_knobs(arguments["only"] or ["all"], arguments["skip"]))
+    workload = parse_workload({**arguments["workload"], "units": arguments["units"]})
+    return tuple(knobs), workload, frozenset(find_knob(knob_id).id for knob_id in arguments["accept_risk"])
+
+
+def with_disks(module: AnsibleModule, facts: Facts) -> Facts:
+    """Of disks that are not mounted yet, check mode has them as they will be. Raises TuningError for them otherwise.
+
+    Without this the file system that holds the empty mount point, such as the root, would be tuned in their place.
+    """
+    mounted = {mount.mount_point for mount in facts.mounts}
+    missing = [disk for disk in module.params["disks"] if disk["mount_point"].rstrip("/") not in mounted]
+    if missing and not module.check_mode:
+        points = ", ".join(disk["mount_point"] for disk in missing)
+        raise TuningError(f"no disk is mounted on {points}; run provision.yml first")
+    devices = [facts.block_device(facts.files.real_path(disk["device"]).rpartition("/")[2]) for disk in missing]
+    to_come = [
+        Mount(
+            mount_point=disk["mount_point"].rstrip("/"),
+            filesystem=disk.get("filesystem", "ext4"),
+            source=f"/dev/{device.name}",
+            device_number=device.device_number,
+            options=("rw", *disk.get("mount_options", ("noatime",))),
+        )
+        for disk, device in zip(missing, devices, strict=True)
+        if device is not None
+    ]
+    return dataclasses.replace(facts, mounts=(*facts.mounts, *to_come))
 
 
 def checked_root(module: AnsibleModule) -> Path:

@@ -142,6 +142,8 @@ def _of_mounts(facts: Facts, knob: Knob, target: str, value: str) -> Capability:
         return Capability(False, f"root of {_here(facts)} is root of its user namespace only, not of the host", ask)
     if facts.bounding_capabilities is not None and not facts.bounding_capabilities >> _CAP_SYS_ADMIN & 1:
         return Capability(False, f"{_here(facts)} has no CAP_SYS_ADMIN", ask)
+    if knob.mechanism == "swap" and facts.container == "systemd-nspawn":
+        return Capability(False, f"the swap is the host's below, and {_here(facts)} may not call swapoff", ask)
     if facts.container:
         return Capability(True, "this container is privileged: it is the host's own, of all that run there")
     return Capability(True, "")

@@ -36,6 +36,7 @@ def make_plan(facts: Facts, workload: Workload, knobs: Sequence[Knob], options: 
     draft = Draft(facts, workload, options)
     chosen: list[Chosen] = []
     problems: list[str] = []
+    left: dict[str, list[str]] = {}
     for report in reports:
         why_not = _why_not(report)
         if not why_not:
@@ -43,7 +44,8 @@ def make_plan(facts: Facts, workload: Workload, knobs: Sequence[Knob], options: 
         elif report.id in options.named:
             problems.append(why_not)
         elif report.state == "differs" and report.mechanism != "advice":
-            draft.warnings.append(f"left as it is: {why_not}")
+            left.setdefault(report.obstacle, []).append(report.name)
+    draft.warnings += [f"left as it is: {', '.join(names)} {obstacle}" for obstacle, names in left.items()]
     if problems:
         raise TuningError("; ".join([*problems, "leave out what this host cannot set (--skip)"]))
     settings.plan(draft, [item for item in chosen if item.knob.mechanism in ("sysctl", "sysfs")])
