@@ -12,7 +12,7 @@ _ZOOKEEPER_PORT = 2181
 
 
 def address_of(host: str, hostvars: Mapping[str, Mapping[str, Any]]) -> str:
-    """Where other hosts find it, as the roles have it by default."""
+    """`'node1' | highwater_address(hostvars)`: where other hosts find it, as the roles have it by default."""
     variables = hostvars[host]
     return str(variables.get("highwater_address") or variables.get("ansible_host") or host)
 
@@ -47,7 +47,10 @@ def clusters(
                 }
             )
     return {
-        name: {"bootstrap_servers": ",".join(f"{each['address']}:{each['port']}" for each in brokers), "brokers": brokers}
+        name: {
+            "bootstrap_servers": ",".join(f"{each['address']}:{each['port']}" for each in brokers),
+            "brokers": brokers,
+        }
         for name, brokers in found.items()
     }
 
@@ -62,4 +65,8 @@ class FilterModule:
     """What Ansible looks for."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"highwater_clusters": clusters, "highwater_zookeeper_connect": zookeeper_connect}
+        return {
+            "highwater_address": address_of,
+            "highwater_clusters": clusters,
+            "highwater_zookeeper_connect": zookeeper_connect,
+        }
