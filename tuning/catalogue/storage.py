@@ -115,8 +115,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         recommend=formulas.fstab_source,
         reason="Disks are named in the order they are found: after a reboot sdb may be another one.",
         detail="A UUID belongs to the file system itself. Beside it x-systemd.device-timeout= says how long a boot "
-        "waits for a slow disk; nofail has no place on a data disk, as a broker would start on the empty directory "
-        "below the mount point and fetch everything again.",
+        "waits for a slow disk. nofail lets a host with a dead disk boot, and needs a broker whose unit has "
+        "RequiresMountsFor= and a mount point that takes no files while it is bare, as the playbooks make them: else the "
+        "broker starts on the empty directory and fetches everything again.",
         authorities=(
             Authority("fstab(5)", "UUID= or LABEL=", sources.FSTAB),
             Authority("Redpanda Ansible collection", "UUID=", sources.REDPANDA_ANSIBLE),

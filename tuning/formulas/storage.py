@@ -142,7 +142,11 @@ def fstab_source(facts: Facts, _workload: Workload, directory: str) -> Target | 
     if entry is None:
         return NotApplicable(f"no line of /etc/fstab mounts {mount.mount_point}")
     source, options = entry
-    note = "nofail: a missing disk lets the broker start on an empty directory" if "nofail" in options else ""
+    note = (
+        "nofail: a broker whose unit lacks RequiresMountsFor= starts on an empty directory when the disk is missing"
+        if "nofail" in options
+        else ""
+    )
     if _STABLE_SOURCE.fullmatch(source):
         return Target(source, f"{source} names the file system itself", note=note)
     name = mount.source.removeprefix("/dev/")
@@ -184,13 +188,16 @@ def mkfs_options(facts: Facts, _workload: Workload, directory: str) -> Target | 
     mount = _disk_mount(facts, directory, ("ext4",))
     if isinstance(mount, NotApplicable):
         return mount
-    fast_commit = facts.kernel_version is not None and facts.kernel_version >= (5, 10)
     device = facts.device_of(directory)
     striped = device is not None and len(facts.disks_of(directory)) > 1
-    options = ["-m 0", "-O fast_commit" if fast_commit else "", "-E stride=…,stripe_width=…" if striped else ""]
-    return NotApplicable(
-        f"fixed when {mount.source} was formatted; for the next one: mkfs.ext4 {' '.join(filter(None, options))}"
-    )
+    options = [*ext4_options(facts.kernel_version), *(["-E", "stride=…,stripe_width=…"] if striped else [])]
+    return NotApplicable(f"fixed when {mount.source} was formatted; for the next one: mkfs.ext4 {' '.join(options)}")
+
+
+def ext4_options(kernel_version: tuple[int, int] | None) -> tuple[str, ...]:
+    """Arguments of mkfs.ext4 for one disk: no blocks kept for root, and fast commits from Linux 5.10 on."""
+    fast_commit = kernel_version is not None and kernel_version >= (5, 10)
+    return ("-m", "0", *(("-O", "fast_commit") if fast_commit else ()))
 
 
 def observe_mkfs_options(facts: Facts, directory: str) -> Observation:

@@ -76,6 +76,16 @@ def with_source(text: str, entry: Entry, source: str) -> str:
     return _with_line(text, entry.line, lambda line: line[:start] + source + line[end:])
 
 
+def with_line(text: str, line: str) -> str:
+    """The file with one more line at its end."""
+    return text + ("\n" if text and not text.endswith("\n") else "") + line + "\n"
+
+
+def without(text: str, entry: Entry) -> str:
+    """The file without one line."""
+    return _with_line(text, entry.line, lambda _: "")
+
+
 def changed_options(options: tuple[str, ...], wanted: str, instead_of: Iterable[str]) -> tuple[str, ...]:
     """`options` with `wanted` where one of `instead_of` stood first, else at the end; the order of the others stays.
 

@@ -61,7 +61,7 @@ def _remount(draft: Draft, mount: Mount, items: Mapping[str, Chosen]) -> None:
         if wanted.startswith(_AT_MOUNT_ONLY):
             draft.pending.append(f"{wanted} on {mount.mount_point}: when it is next mounted")
             continue
-        options = fstab.changed_options(options, wanted, _family(wanted))
+        options = fstab.changed_options(options, wanted, family_of(wanted))
     options = tuple(option for option in options if option in mount.options or option not in _NOT_SHOWN)
     if options != mount.options:
         draft.live.append(RemountStep(mount.mount_point, mount.options, options))
@@ -80,7 +80,7 @@ def _keep(draft: Draft, mount: Mount, items: Mapping[str, Chosen]) -> None:
     options = kept.options
     for wanted in items:
         if needs_word(options, wanted):
-            options = fstab.changed_options(options, wanted, _family(wanted))
+            options = fstab.changed_options(options, wanted, family_of(wanted))
     if options == kept.options:
         return
     why = f"{mount.mount_point} is mounted with {','.join(items)}"
@@ -130,10 +130,18 @@ def needs_word(options: tuple[str, ...], wanted: str) -> bool:
     """Whether these options of a file would mount without `wanted`."""
     if wanted in options or (wanted == "barrier" and "barrier=1" in options):
         return False
-    return wanted not in _DEFAULTS or any(_family(option) == _family(wanted) for option in options)
+    return wanted not in _DEFAULTS or any(family_of(option) == family_of(wanted) for option in options)
 
 
-def _family(option: str) -> tuple[str, ...]:
+def in_effect(live: tuple[str, ...], wanted: str) -> bool:
+    """Whether a mount with the options of /proc/self/mountinfo has this one."""
+    if wanted in live:
+        return True
+    return wanted in _NOT_SHOWN and not any(family_of(option) == family_of(wanted) for option in live)
+
+
+def family_of(option: str) -> tuple[str, ...]:
+    """Options of which a mount has one, this one among them; nothing when it stands alone."""
     for family in _FAMILIES:
         if any(option.startswith(name) if name.endswith("=") else option == name for name in family):
             return family

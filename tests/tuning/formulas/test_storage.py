@@ -127,7 +127,7 @@ def test_discarding_stays_until_something_else_trims(tmp_path: Path) -> None:
     ("line", "wanted", "note"),
     [
         ("/dev/sda /data ext4 defaults 0 2", "UUID=1b2c", ""),
-        ("/dev/sda /data ext4 defaults,nofail 0 2", "UUID=1b2c", "nofail: a missing disk lets the broker start"),
+        ("/dev/sda /data ext4 defaults,nofail 0 2", "UUID=1b2c", "nofail: a broker whose unit lacks RequiresM"),
         ("LABEL=data /data ext4 defaults 0 2", "LABEL=data", ""),
         ("/dev/disk/by-id/wwn-0x5 /data ext4 defaults", "/dev/disk/by-id/wwn-0x5", ""),
         ("/dev/mapper/vg-data /data ext4 defaults 0 2", "/dev/mapper/vg-data", ""),
