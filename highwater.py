@@ -20,6 +20,10 @@ ROOMS: Final = {
 }
 # Verbs that one room brings to another's commands: the two do not know each other.
 GUESTS: Final = {"tune": {"prove": ("bench.commands.prove", "prove")}}
+# What the extra of that name brings, as it is imported: without it a host has its broker and its tuner all the same.
+BENCH_EXTRA: Final = frozenset(
+    {"hdrh", "jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "pyspark", "yaml"}
+)
 
 
 class _Rooms(TyperGroup):
@@ -79,6 +83,12 @@ def main() -> None:
         if message:  # a group called without a command has printed its help, and has nothing to add
             typer.echo(f"error: {message}", err=True)
         status = error.exit_code
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in BENCH_EXTRA:
+            raise
+        command = " ".join(("highwater", *sys.argv[1:2]))
+        typer.echo(f"error: {command} needs {error.name}: pip install 'highwater[bench]'", err=True)
+        status = 2
     sys.exit(status)
 
 

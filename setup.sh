@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 
 profile=${1:-run}
 case $profile in
-  run) extras="" ;;
+  run) extras="bench" ;;
   dev) extras="dev" ;;
   *) echo "setup.sh: unknown profile '$profile': use run or dev" >&2; exit 2 ;;
 esac
@@ -55,7 +55,7 @@ if [ -z "$python" ]; then
   fi
 fi
 
-if ! java_is_new_enough; then extras=${extras:+$extras,}jdk; fi
+if ! java_is_new_enough; then extras=$extras,jdk; fi
 
 # The stamp says what is installed; a dev environment serves a run as well.
 wanted="$("$python" --version) $(cat pyproject.toml constraints.txt setup.sh | sha256sum | cut -d' ' -f1)"
@@ -77,9 +77,9 @@ if ! [ -x .venv/bin/python ]; then
   say "Python environment in .venv ($("$python" --version))"
   "$python" -m venv .venv
 fi
-say "Python packages${extras:+ with extras $extras}: the first time about 0.6 GB to fetch (PySpark is most of it) and some minutes"
+say "Python packages with extras $extras: the first time about 0.6 GB to fetch (PySpark is most of it) and some minutes"
 started=$SECONDS
-.venv/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e ".${extras:+[$extras]}" 2>&1 |
+.venv/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[$extras]" 2>&1 |
   grep --line-buffered -v '^Requirement already satisfied'
 echo "$wanted $profile" > "$stamp"
 say "Set-up done in $((SECONDS - started)) s"

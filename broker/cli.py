@@ -120,3 +120,25 @@ def start(
         typer.echo("interrupted before it was ready", err=True)
         raise typer.Exit(broker.EXIT_FAILED) from None
     raise typer.Exit(exit_code)
+
+
+@app.command("check-config")
+def check_config(
+    config: Annotated[Path, typer.Argument(metavar="FILE", help="A server.properties file.")],
+) -> None:
+    """Say whether a broker would start with this configuration, as far as it tells by itself.
+
+    Names, values, addresses, and the key stores it names are looked at; log directories, ports and ZooKeeper are not, and
+    nothing is written. Exit codes: 0 it can be used, 2 it cannot.
+    """
+    from broker.config import BrokerConfig, read_properties_file
+    from broker.server import broker
+
+    try:
+        settings = BrokerConfig(read_properties_file(config))
+        broker.check(settings)
+    except broker.SETUP_ERRORS as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(broker.EXIT_USAGE) from None
+    for warning in settings.warnings:
+        typer.echo(f"warning: {warning}", err=True)

@@ -79,6 +79,6 @@ def _class_path() -> str:
     # Found without importing it, which takes a second.
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
-        raise UsageError("ZooKeeper comes with PySpark, which is not installed: pip install pyspark")
+        raise UsageError("ZooKeeper comes with PySpark, which is not installed: pip install 'highwater[bench]'")
     jars = Path(pyspark.origin).parent / "jars"
     return ":".join(str(jar) for pattern in _JARS for jar in sorted(jars.glob(pattern)))

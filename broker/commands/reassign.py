@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -42,6 +43,7 @@ from broker.commands.wire import ask_controller
 _BROKER_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 _FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+_LOOK_S: Final = 1.0
 
 
 def reassign(
@@ -58,6 +60,12 @@ def reassign(
         Path | None, typer.Option("--cancel", metavar="PLAN", help="Go back to where the replicas were.")
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="What is on the move now.")] = False,
+    balance: Annotated[
+        bool,
+        typer.Option(
+            "--balance", help="Plan as --generate does, move, wait until all is there, take the throttle back."
+        ),
+    ] = False,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", help="A topic to plan for; may be repeated.", show_default="all")
     ] = None,
@@ -72,12 +80,17 @@ def reassign(
         int | None,
         typer.Option("--throttle", min=1, metavar="BYTES", help="The most that moving may take, a second and broker."),
     ] = None,
+    timeout_s: Annotated[
+        int, typer.Option("--timeout", min=1, metavar="SECONDS", help="With --balance: how long to wait.")
+    ] = 86_400,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Move replicas between brokers while they serve. A plan is a file of Kafka's format, or - for standard input.
 
-    Exit code: 0 done, 1 the cluster said no, or (--verify) something is still on the move, 2 wrong usage.
+    --balance may be stopped: the cluster moves on by itself, and asked again it goes on where that is.
+
+    Exit code: 0 done, 1 the cluster said no, or (--verify, --balance) something is still on the move, 2 wrong usage.
     """
     with reporting():
         action = only_action(
@@ -87,20 +100,26 @@ def reassign(
                 "--verify": verify is not None,
                 "--cancel": cancel is not None,
                 "--list": list_,
+                "--balance": balance,
             }
         )
+        is_planned = generate or balance
         refuse_options(
             action,
             {
-                "--topic": bool(topic) and not generate,
-                "--brokers": brokers is not None and not generate,
-                "--without-broker": bool(without_broker) and not generate,
-                "--throttle": throttle is not None and execute is None,
+                "--topic": bool(topic) and not is_planned,
+                "--brokers": brokers is not None and not is_planned,
+                "--without-broker": bool(without_broker) and not is_planned,
+                "--throttle": throttle is not None and execute is None and not balance,
             },
         )
+        if balance:
+            choice = _Choice(topic, brokers, without_broker or [])
+            _balance(bootstrap_server, command_config, choice, throttle, timeout_s, as_json)
+            return
         cluster = Cluster(bootstrap_server, command_config)
         if generate:
-            _generate(cluster, topic, brokers, without_broker or [])
+            _generate(cluster, _Choice(topic, brokers, without_broker or []))
         elif execute is not None:
             _execute(cluster, _read_plan(execute), throttle, as_json)
         elif verify is not None:
@@ -134,26 +153,39 @@ def _current(cluster: Cluster, topics: Iterable[str]) -> Assignment:
 # Planning
 
 
-def _generate(cluster: Cluster, topics: list[str] | None, brokers: str | None, without: list[int]) -> None:
+class _Choice(NamedTuple):
+    """What a plan is to be made of."""
+
+    topics: list[str] | None
+    brokers: str | None
+    without: list[int]
+
+
+def _generate(cluster: Cluster, choice: _Choice) -> None:
+    # One that is dead can be emptied too, as long as some partition has it among its replicas.
+    known = set(cluster.metadata.brokers).union(*_current(cluster, cluster.topic_names).values())
+    if strangers := [broker for broker in choice.without if broker not in known]:
+        raise UsageError(f"--without-broker {strangers[0]}: there is no such broker; there are {sorted(known)}")
+    moved = _planned(cluster, choice)
+    if not moved:
+        raise CommandError("nothing needs to move")
+    say(render_plan(moved))
+
+
+def _planned(cluster: Cluster, choice: _Choice) -> Assignment:
+    """The partitions that are to be elsewhere, and where."""
     described = result_of("cluster", cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S))
     racks = {int(node.id): node.rack for node in described.nodes}
-    wanted = _broker_ids(brokers, racks) if brokers is not None else set(racks)
-    chosen = {broker: rack for broker, rack in racks.items() if broker in wanted and broker not in without}
+    wanted = _broker_ids(choice.brokers, racks) if choice.brokers is not None else set(racks)
+    chosen = {broker: rack for broker, rack in racks.items() if broker in wanted and broker not in choice.without}
     if any(rack is None for rack in chosen.values()):
         chosen = dict.fromkeys(chosen)
-    current = _current(cluster, cluster.topic_names if topics is None else topics)
-    # One that is dead can be emptied too, as long as some partition has it among its replicas.
-    known = set(racks).union(*current.values())
-    if strangers := [broker for broker in without if broker not in known]:
-        raise UsageError(f"--without-broker {strangers[0]}: there is no such broker; there are {sorted(known)}")
+    current = _current(cluster, cluster.topic_names if choice.topics is None else choice.topics)
     try:
         planned = make_plan(current, chosen)
     except ValueError as error:
         raise CommandError(str(error)) from None
-    moved = {place: replicas for place, replicas in planned.items() if replicas != current[place]}
-    if not moved:
-        raise CommandError("nothing needs to move")
-    say(render_plan(moved))
+    return {place: replicas for place, replicas in planned.items() if replicas != current[place]}
 
 
 def _broker_ids(text: str, known: Iterable[int]) -> set[int]:
@@ -170,12 +202,48 @@ def _broker_ids(text: str, known: Iterable[int]) -> set[int]:
 # Moving
 
 
-def _execute(cluster: Cluster, plan: Assignment, throttle: int | None, as_json: bool) -> None:
-    _check_known(cluster, plan)
-    before = _current(cluster, sorted({topic for topic, _ in plan}))
+def _balance(
+    bootstrap_server: str,
+    command_config: Path | None,
+    choice: _Choice,
+    throttle: int | None,
+    timeout_s: int,
+    as_json: bool,
+) -> None:
+    """Keeps nothing between two runs: the cluster tells what is on the move, and what is left to move is planned anew."""
+    deadline = time.monotonic() + timeout_s
+    begun: set[Partition] = set()
+    waited_for = 0
+    while True:
+        cluster = Cluster(bootstrap_server, command_config)
+        moving = set(_moving(cluster))
+        if not moving:
+            plan = _planned(cluster, choice)
+            if not plan:
+                break
+            _begin(cluster, plan, throttle)
+            moving = set(plan)
+            begun |= moving
+        if time.monotonic() >= deadline:
+            places = ", ".join(f"{topic}-{index}" for topic, index in sorted(moving)[:3])
+            raise CommandError(
+                f"{len(moving)} partitions are still on the move after {timeout_s} s, such as {places}; they go on by "
+                "themselves: ask again, or see --list"
+            )
+        if len(moving) != waited_for:
+            waited_for = len(moving)
+            typer.echo(f"{waited_for} partitions are on the move", err=True)
+        time.sleep(_LOOK_S)
     if throttle is not None:
-        _throttle(cluster, plan, before, throttle)
-    _alter(cluster, {place: list(replicas) for place, replicas in plan.items()})
+        _take_throttle_back(cluster, _throttled_topics(cluster))
+    if as_json:
+        print_json({"moved": [{"topic": topic, "partition": partition} for topic, partition in sorted(begun)]})
+    else:
+        say(f"Moved {len(begun)} partitions." if begun or waited_for else "Nothing needed to move.")
+
+
+def _execute(cluster: Cluster, plan: Assignment, throttle: int | None, as_json: bool) -> None:
+    before = _begin(cluster, plan, throttle)
     rollback = {place: before[place] for place in plan}
     if as_json:
         print_json({"started": len(plan), "before": [_entry(place, before[place]) for place in sorted(rollback)]})
@@ -183,6 +251,16 @@ def _execute(cluster: Cluster, plan: Assignment, throttle: int | None, as_json: 
     say(f"Started to move {len(plan)} partitions. Where they were, to go back:")
     say(render_plan(rollback))
     say("See how far it is, and take a throttle back, with --verify.")
+
+
+def _begin(cluster: Cluster, plan: Assignment, throttle: int | None) -> Assignment:
+    """Where the replicas were before."""
+    _check_known(cluster, plan)
+    before = _current(cluster, sorted({topic for topic, _ in plan}))
+    if throttle is not None:
+        _throttle(cluster, plan, before, throttle)
+    _alter(cluster, {place: list(replicas) for place, replicas in plan.items()})
+    return before
 
 
 def _check_known(cluster: Cluster, plan: Assignment) -> None:
@@ -229,7 +307,7 @@ def _cancel(cluster: Cluster, plan: Assignment, as_json: bool) -> None:
     moving = [place for place in _moving(cluster) if place in plan]
     if moving:
         _alter(cluster, dict.fromkeys(moving))
-    _take_throttle_back(cluster, plan)
+    _take_throttle_back(cluster, {topic for topic, _ in plan})
     if as_json:
         print_json({"cancelled": [{"topic": topic, "partition": partition} for topic, partition in sorted(moving)]})
     else:
@@ -245,7 +323,7 @@ def _verify(cluster: Cluster, plan: Assignment, as_json: bool) -> None:
     }
     is_over = "moving" not in states.values()
     if is_over:
-        _take_throttle_back(cluster, plan)
+        _take_throttle_back(cluster, {topic for topic, _ in plan})
     if as_json:
         print_json([_entry(place, current.get(place, [])) | {"state": states[place]} for place in sorted(plan)])
     else:
@@ -308,8 +386,22 @@ def _throttle(cluster: Cluster, plan: Assignment, before: Assignment, rate: int)
     _set(cluster, settings | brokers)
 
 
-def _take_throttle_back(cluster: Cluster, plan: Assignment) -> None:
-    topics = {topic for topic, _ in plan if topic in cluster.metadata.topics}
+def _throttled_topics(cluster: Cluster) -> set[str]:
+    """Those that have replicas with a throttle, whoever set it."""
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in cluster.topic_names]
+    if not resources:
+        return set()
+    futures = cluster.admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
+    settings = {resource.name: result_of(f"topic {resource.name}", future) for resource, future in futures.items()}
+    return {
+        name
+        for name, values in settings.items()
+        if any(key in values and values[key].value for key in (_LEADER_REPLICAS, _FOLLOWER_REPLICAS))
+    }
+
+
+def _take_throttle_back(cluster: Cluster, of_topics: Iterable[str]) -> None:
+    topics = [topic for topic in of_topics if topic in cluster.metadata.topics]
     settings: dict[tuple[Any, str], dict[str, str | None]] = {
         (ResourceType.TOPIC, topic): dict.fromkeys((_LEADER_REPLICAS, _FOLLOWER_REPLICAS)) for topic in topics
     }

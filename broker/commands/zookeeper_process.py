@@ -135,7 +135,7 @@ def _jar_directory() -> Path:
     # Found without importing it, which takes a second.
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
-        raise UsageError("ZooKeeper comes with PySpark, which is not installed: pip install pyspark")
+        raise UsageError("ZooKeeper comes with PySpark, which is not installed: pip install 'highwater[bench]'")
     return Path(pyspark.origin).parent / "jars"
 
 

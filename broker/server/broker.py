@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import uvloop
 
@@ -52,10 +52,13 @@ from broker.server.log_mover import LogMover
 from broker.server.metrics_endpoint import MetricsEndpoint, endpoint_url
 from broker.server.process_metrics import ProcessMetrics
 from broker.server.sasl import ScramCredentials, sasl_of
+from broker.server.systemd import READY, STOPPING, more_time, notify, status
 from broker.settings import take_up_broker_settings, usable_topic_settings
 
 if TYPE_CHECKING:
+    from broker.security.sasl import SaslSettings
     from broker.server.membership import Membership
+    from broker.server.tls import Tls
 
 _logger = logging.getLogger(__name__)
 
@@ -73,6 +76,8 @@ FINISH_TIMEOUT_MS: Final = 10_000
 SAME_SIGNAL_MS: Final = 1000
 """Wrappers and process groups pass a signal on that the broker has got already."""
 RECOVERY_IS_SLOW_MS: Final = 2000
+RECOVERY_MAY_PAUSE_S: Final = 1800
+"""How long one partition may take before a service manager takes the start for stuck."""
 EXPIRE_PRODUCERS_INTERVAL_MS: Final = 600_000
 FIRST_RETENTION_CHECK_MS: Final = 30_000
 
@@ -94,10 +99,7 @@ def run(config: BrokerConfig) -> int:
     _allow_many_files()
     for warning in config.warnings:
         _logger.warning("%s", warning)
-    paths = log_directory_paths(config)
-    endpoints, advertised = endpoints_of(config)
-    metrics_endpoint = metrics_endpoint_of(config)
-    Limits.of(config)  # a mistake is told before anything is begun
+    paths, endpoints, advertised, metrics_endpoint = _checked(config)
     files = RealFiles()
     bound: list[BoundListener] = []
     metrics: BoundListener | None = None
@@ -108,7 +110,8 @@ def run(config: BrokerConfig) -> int:
         for endpoint in endpoints:
             listener = bind(endpoint, advertised.get(endpoint.name), config)
             bound.append(listener)
-            bound[-1] = _secured(listener, endpoint, config, lambda: opened.store.scram_credentials())
+            tls, sasl = _security_of(endpoint, config, lambda: opened.store.scram_credentials())
+            bound[-1] = listener._replace(tls=tls, sasl=sasl)
         if metrics_endpoint is not None:
             metrics = bind(metrics_endpoint, None, config)
             metrics.listen(config)
@@ -124,6 +127,37 @@ def run(config: BrokerConfig) -> int:
         if opened.has_log_directories:
             opened.log_directories.close(clean=False)
         raise
+
+
+def check(config: BrokerConfig) -> None:
+    """Raises one of SETUP_ERRORS for what a start refuses of a configuration by itself; touches nothing.
+
+    Files that it names, such as key stores, are read; the log directories, the ports and ZooKeeper are left to the start.
+    """
+    _, endpoints, _, _ = _checked(config)
+    broker_id_of(config)
+    if config.is_of_a_cluster:
+        from broker.server.peer_security import PeerSecurity
+        from broker.server.zookeeper import ZooKeeperSettings
+
+        ZooKeeperSettings.of(config)
+        PeerSecurity(config)
+    for endpoint in endpoints:
+        _security_of(endpoint, config, lambda: {})
+
+
+class _Checked(NamedTuple):
+    paths: list[Path]
+    endpoints: list[Endpoint]
+    advertised: dict[str, Endpoint]
+    metrics_endpoint: Endpoint | None
+
+
+def _checked(config: BrokerConfig) -> _Checked:
+    """What a start needs of the configuration, so that a mistake is told before anything is begun."""
+    checked = _Checked(log_directory_paths(config), *endpoints_of(config), metrics_endpoint_of(config))
+    Limits.of(config)
+    return checked
 
 
 class _Opened:
@@ -179,16 +213,15 @@ def _refuse_lone_directories(log_directories: LogDirectories) -> None:
             )
 
 
-def _secured(
-    listener: BoundListener, endpoint: Endpoint, config: BrokerConfig, scram_credentials: ScramCredentials
-) -> BoundListener:
+def _security_of(
+    endpoint: Endpoint, config: BrokerConfig, scram_credentials: ScramCredentials
+) -> tuple[Tls | None, SaslSettings | None]:
     tls = None
     if endpoint.has_tls:
         from broker.server.tls import tls_of  # here, as most brokers never need the memory that it takes
 
         tls = tls_of(config, endpoint.name)
-    sasl = sasl_of(config, endpoint.name, scram_credentials) if endpoint.has_sasl else None
-    return listener._replace(tls=tls, sasl=sasl)
+    return tls, sasl_of(config, endpoint.name, scram_credentials) if endpoint.has_sasl else None
 
 
 def _allow_many_files() -> None:
@@ -255,6 +288,7 @@ class _RecoveryProgress:
         if now_ms - self._told_ms >= 1000 and done < total:
             self._told_ms = now_ms
             _logger.info("loading logs: %d of %d partitions", done, total)
+            notify(more_time(RECOVERY_MAY_PAUSE_S), status(f"loading logs: {done} of {total} partitions"))
 
 
 class _Broker:
@@ -430,6 +464,7 @@ class _Broker:
             f"(cluster {self._opened.store.cluster_id}, {partition_count} partitions, {duration_ms} ms)\n"
         )
         sys.stdout.flush()
+        notify(READY, status(f"{partition_count} partitions, listening on {host}:{listener.port}"))
 
     # Signals and failures
 
@@ -437,6 +472,7 @@ class _Broker:
         now_ms = _monotonic_ms()
         if not self._stop.done():
             _logger.info("stopping")
+            notify(STOPPING)
             self._stop_asked_ms = now_ms
             self._stop.set_result(EXIT_OK)
         elif now_ms - self._stop_asked_ms >= SAME_SIGNAL_MS:

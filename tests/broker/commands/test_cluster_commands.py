@@ -72,6 +72,28 @@ def test_a_broker_is_emptied(cluster: RunningCluster, tmp_path: Path) -> None:
     )
 
 
+def test_a_cluster_is_balanced_in_one_go_and_asked_again_it_has_nothing_to_do(cluster: RunningCluster) -> None:
+    create(cluster, "uneven", "1:2,1:2,2:1,2:1,1:2,2:1")
+    balanced = ask(cluster, "reassign", "--balance", "--topic", "uneven", "--throttle", "50000000", "--json")
+    assert balanced.exit_code == 0, balanced.errors
+    assert {entry["topic"] for entry in balanced.json["moved"]} == {"uneven"}
+    held = [broker for p in partitions(cluster, "uneven") for broker in p["replicas"]]
+    assert {broker: held.count(broker) for broker in (1, 2, 3)} == {1: 4, 2: 4, 3: 4}
+    assert is_whole(cluster, "uneven")
+    for resource in (("--topic", "uneven"), ("--broker", "1")):
+        assert "throttled" not in ask(cluster, "configs", "--describe", *resource, "--json").output
+    again = ask(cluster, "reassign", "--balance", "--topic", "uneven", "--json")
+    assert (again.exit_code, again.json) == (0, {"moved": []})
+    emptied = ask(cluster, "reassign", "--balance", "--topic", "uneven", "--without-broker", "3", "--json")
+    assert emptied.exit_code == 0, emptied.errors
+    assert {broker for p in partitions(cluster, "uneven") for broker in p["replicas"]} == {1, 2}
+    too_few = ask(cluster, "reassign", "--balance", "--topic", "uneven", "--brokers", "1")
+    assert (too_few.exit_code, too_few.errors) == (
+        1,
+        "error: uneven-0 has 2 replicas, and there are 1 brokers\n",
+    )
+
+
 def test_preferred_leaders_lead_again(cluster: RunningCluster) -> None:
     create(cluster, "led", "1:2:3,2:3:1")
     cluster.kill(1)
