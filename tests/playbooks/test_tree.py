@@ -1,0 +1,136 @@
+"""The tree of playbooks as a whole: syntax, what a role consists of, and a variable is told the same everywhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+TREE = Path(__file__).parents[2] / "playbooks"
+PLAYBOOKS = sorted(TREE.glob("*.yml"))
+ROLES = sorted(path for path in (TREE / "roles").iterdir() if path.is_dir())
+OF_A_ROLE = ("defaults/main.yml", "meta/main.yml", "meta/argument_specs.yml", "tasks/main.yml", "README.md")
+# These bring nothing to a host, or are taken back by a playbook of their own (rollback.yml).
+WITHOUT_TEARDOWN = {"preflight", "tuning", "verify"}
+COMPUTED, REQUIRED = "computed", "required"
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+def options_of(role: Path) -> dict[str, dict[str, Any]]:
+    return dict(load(role / "meta/argument_specs.yml")["argument_specs"]["main"].get("options") or {})
+
+
+def defaults_of(role: Path) -> dict[str, Any]:
+    return dict(load(role / "defaults/main.yml") or {})
+
+
+def is_computed(value: Any) -> bool:
+    """Whether a default holds an expression, anywhere in it."""
+    return "{{" in str(value) or "{%" in str(value)
+
+
+def test_every_playbook_is_sound(tmp_path: Path) -> None:
+    command = [
+        str(Path(sys.executable).with_name("ansible-playbook")),
+        "--syntax-check",
+        "-i",
+        "inventories/example",
+        *(path.name for path in PLAYBOOKS),
+    ]
+    environment = {**os.environ, "ANSIBLE_HOME": str(tmp_path), "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")}
+    result = subprocess.run(
+        command, cwd=TREE, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "[WARNING]" not in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: path.name)
+def test_a_playbook_says_first_what_it_does(playbook: Path) -> None:
+    assert playbook.read_text("utf-8").startswith("---\n# ")
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: path.name)
+def test_the_page_names_every_playbook(playbook: Path) -> None:
+    assert f"| `{playbook.name}` |" in (TREE / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda path: path.name)
+def test_a_role_is_whole(role: Path) -> None:
+    wanted = [*OF_A_ROLE, *([] if role.name in WITHOUT_TEARDOWN else ["tasks/teardown.yml"])]
+    assert [name for name in wanted if not (role / name).is_file()] == []
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda path: path.name)
+def test_defaults_and_specifications_say_the_same(role: Path) -> None:
+    options, defaults = options_of(role), defaults_of(role)
+    assert all(name.startswith(f"{role.name}_") for name in (*options, *defaults))
+    required = {name for name, option in options.items() if option.get("required")}
+    assert set(options) - required == set(defaults), "a variable has a default, or is required"
+    assert not required & set(defaults)
+    literal = {name: value for name, value in defaults.items() if not is_computed(value)}
+    assert {name: options[name].get("default") for name in literal} == literal
+    computed = [name for name in defaults if name not in literal and "default" in options[name]]
+    assert computed == [], "a default that is computed is told in the description"
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda path: path.name)
+def test_a_default_is_explained(role: Path) -> None:
+    lines = (role / "defaults/main.yml").read_text("utf-8").splitlines()
+    names = [(number, line.partition(":")[0]) for number, line in enumerate(lines) if re.match(r"[a-z]\w*:", line)]
+    # One comment may be for several variables that follow each other.
+    bare = [name for number, name in names if not lines[number - 1].strip() or (lines[number - 1] == "---")]
+    assert bare == []
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda path: path.name)
+def test_the_table_of_variables_is_that_of_the_role(role: Path) -> None:
+    options = options_of(role)
+    rows = table((role / "README.md").read_text("utf-8"), "variable")
+    assert [row["variable"] for row in rows] == [f"`{name}`" for name in options]
+    told = {row["variable"].strip("`"): row["default"] for row in rows if "default" in row}
+    assert told == {name: default_text(name, told, options, defaults_of(role)) for name in told}
+
+
+def default_text(name: str, told: dict[str, str], options: dict[str, dict[str, Any]], defaults: dict[str, Any]) -> str:
+    """What the cell is to say; any YAML of the same value will do."""
+    if options[name].get("required"):
+        return REQUIRED
+    if is_computed(defaults[name]):
+        return COMPUTED
+    cell = told[name]
+    same = cell.startswith("`") and yaml.safe_load(cell.strip("`")) == defaults[name]
+    return cell if same else f"`{yaml.safe_dump(defaults[name], default_flow_style=True).removesuffix('...').strip()}`"
+
+
+def table(text: str, first: str) -> list[dict[str, str]]:
+    """Rows of the first table whose first column is headed so, by column."""
+    lines = iter(text.splitlines())
+    header = next((cells(line) for line in lines if line.startswith(f"| {first} |")), [])
+    next(lines, "")
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append(dict(zip(header, cells(line), strict=True)))
+    return rows
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+
+
+@pytest.mark.parametrize(
+    "template", sorted(TREE.glob("roles/*/templates/**/*.j2")), ids=lambda path: str(path.relative_to(TREE / "roles"))
+)
+def test_a_template_says_whose_it_is(template: Path) -> None:
+    assert "{{ ansible_managed | comment" in template.read_text("utf-8").splitlines()[0]
