@@ -16,10 +16,10 @@ DOCUMENTATION = r"""
 module: highwater_partitions
 short_description: Whether all replicas of a cluster are in sync, and the wait until they are
 description:
-  - Asks every broker that is named for the metadata of all topics, without TLS or SASL, from the host that the task runs
-    on. Any broker that speaks Kafka's protocol answers; nothing of Kafka is needed on the host.
-  - All is well when each of them answers, knows all of O(brokers), and has for every partition a leader and all replicas
-    in sync.
+  - Asks every broker that is named for the metadata of all topics, without TLS or SASL, from the host that the task
+    runs on. Any broker that speaks Kafka's protocol answers; nothing of Kafka is needed on the host.
+  - All is well when each of them answers, knows all of O(brokers), and has for every partition a leader and all
+    replicas in sync.
   - Changes nothing.
 options:
   bootstrap:
@@ -97,7 +97,7 @@ _BETWEEN_LOOKS_SECONDS: Final = 1.0
 _NAMED_AT_MOST: Final = 5
 
 
-class NoAnswer(Exception):
+class NoAnswerError(Exception):
     """Why a broker cannot be asked, in a few words."""
 
 
@@ -192,7 +192,7 @@ def read_metadata(body: bytes) -> Metadata:
 
 
 def ask(address: str) -> Metadata:
-    """Raises NoAnswer."""
+    """Raises NoAnswerError."""
     host, _, port = address.rpartition(":")
     header = _METADATA + struct.pack(">ih", _CORRELATION_ID, len(_CLIENT_ID)) + _CLIENT_ID
     request = header + _ALL_TOPICS_AND_MAKE_NONE
@@ -201,12 +201,12 @@ def ask(address: str) -> Metadata:
             connection.sendall(struct.pack(">i", len(request)) + request)
             (length,) = struct.unpack(">i", _exactly(connection, 4))
             if not 4 <= length <= _LARGEST_ANSWER_BYTES:
-                raise NoAnswer("does not speak Kafka's protocol")
+                raise NoAnswerError("does not speak Kafka's protocol")
             return read_metadata(_exactly(connection, length)[4:])
     except (OSError, EOFError) as error:
-        raise NoAnswer(f"does not answer: {getattr(error, 'strerror', None) or error}") from None
+        raise NoAnswerError(f"does not answer: {getattr(error, 'strerror', None) or error}") from None
     except struct.error:
-        raise NoAnswer("does not speak Kafka's protocol") from None
+        raise NoAnswerError("does not speak Kafka's protocol") from None
 
 
 def _exactly(connection: socket.socket, length: int) -> bytes:
@@ -226,7 +226,7 @@ def look(bootstrap: list[str], brokers: list[int]) -> dict[str, Any]:
     for address in bootstrap:
         try:
             metadata = ask(address)
-        except NoAnswer as problem:
+        except NoAnswerError as problem:
             result["problems"].append(f"{address} {problem}")
             continue
         result |= {
