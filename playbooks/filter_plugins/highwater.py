@@ -24,6 +24,24 @@ def zookeeper_connect(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, 
     )
 
 
+def zookeeper_members(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """`groups['zookeeper'] | highwater_zookeeper_members(hostvars)`: what the inventory says of each member.
+
+    A member has name, id (0 where the inventory lacks it), host, port, quorum_port and election_port.
+    """
+    return [
+        {
+            "name": host,
+            "id": int(hostvars[host].get("zookeeper_id") or 0),
+            "host": str(hostvars[host].get("zookeeper_address") or address_of(host, hostvars)),
+            "port": int(hostvars[host].get("zookeeper_client_port") or _ZOOKEEPER_PORT),
+            "quorum_port": int(hostvars[host].get("zookeeper_quorum_port") or 2888),
+            "election_port": int(hostvars[host].get("zookeeper_election_port") or 3888),
+        }
+        for host in hosts
+    ]
+
+
 def clusters(
     hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]], variable: str = _OURS
 ) -> dict[str, dict[str, Any]]:
@@ -69,4 +87,5 @@ class FilterModule:
             "highwater_address": address_of,
             "highwater_clusters": clusters,
             "highwater_zookeeper_connect": zookeeper_connect,
+            "highwater_zookeeper_members": zookeeper_members,
         }
