@@ -35,6 +35,7 @@ from bench.storage.areas import SPARE_BYTES
 from bench.storage.block_tools import LoopDevice
 from bench.units import human_bytes
 from tuning.facts import Facts
+from tuning.hostfiles import HostFiles
 
 STATE_DIRECTORY: Final = "/var/lib/highwater/emulated-hdd"
 DEFAULT_SIZE_BYTES: Final = 8 << 30
@@ -189,7 +190,7 @@ def make(
                 f"{image} cannot be read past the page cache ({device.path} has no direct I/O), so memory would serve "
                 f"what a disk should: remove {name}, and make it --on a directory of a disk"
             )
-        _like_a_disk(host, device, record.limits)
+        like_a_disk(host.facts.files, device, record.limits)
         mount_point.mkdir(exist_ok=True)
         if not _is_mounted(host, record, device):
             if mount_point.is_mount():
@@ -302,14 +303,13 @@ def _fill(image: Path, size_bytes: int) -> None:
         os.close(descriptor)
 
 
-def _like_a_disk(host: Host, device: LoopDevice, limits: DiskLimits) -> None:
+def like_a_disk(files: HostFiles, device: LoopDevice, limits: DiskLimits) -> None:
     """The kernel's settings for a disk that seeks; and reads ahead by as much as one operation can carry.
 
     The last is no property of a disk: every operation costs the same here, so that a reader in order, whose many small
     operations a real disk would not feel, must make few large ones to get the bandwidth.
     """
     queue = f"/sys/block/{device.name}/queue"
-    files = host.facts.files
     per_operation_kib = -(-limits.bandwidth_bytes_per_s // limits.operations_per_s // 1024)
     settings = {"rotational": "1", "read_ahead_kb": str(max(128, per_operation_kib))}
     if "mq-deadline" in (files.read(f"{queue}/scheduler").text or ""):

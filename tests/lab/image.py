@@ -1,0 +1,158 @@
+"""The lab's base image: a Debian tree that hosts lie over, made once and kept until its recipe changes.
+
+The recipe is what this module names and the files below image_tree/. The tree appears whole or not at all; what makes it
+runs in a control group and a mount namespace of its own, so that nothing is left of one that was killed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from bench.errors import UsageError
+from tests.lab import groups, processes
+from tests.lab.record import lock
+
+SUITE: Final = "bookworm"
+# A server as Debian's installer leaves it, less what a lab has no use for. What roles need they install.
+PACKAGES: Final = (
+    "ca-certificates",
+    "dbus",
+    "e2fsprogs",
+    "iproute2",
+    "iputils-ping",
+    "kmod",
+    "libpam-systemd",
+    "netbase",
+    "openssh-server",
+    "procps",
+    "python3",
+    "python3-apt",
+    "sudo",
+    "systemd",
+    "systemd-sysv",
+    "tzdata",
+    "udev",
+)
+_ENABLED: Final = ("systemd-networkd.service", "lab-mounts.service")
+# Timers of the archive would hold apt's lock whenever they like, and consoles are for whoever stands before a host.
+_MASKED: Final = (
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "console-getty.service",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "systemd-networkd-wait-online.service",
+)
+_TREE: Final = Path(__file__).parent / "image_tree"
+# Debian replaces packages now and then, and then the lists of an old image name files that are gone.
+_FRESH_FOR_S: Final = 30 * 86_400
+_GROUP: Final = "_image"
+
+
+def recipe() -> str:
+    """Names the image that this source makes."""
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    for path in sorted(path for path in _TREE.rglob("*") if path.is_file()):
+        digest.update(str(path.relative_to(_TREE)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def ensure(labs: Path, tell: Callable[[str], None]) -> Path:
+    """The tree, made when there is none of this recipe or it is too old. Needs root. Raises UsageError."""
+    directory = labs / "_image"
+    tree = directory / f"{SUITE}-{recipe()}"
+    if _is_fresh(tree):
+        return tree
+    with lock(labs / "_image.lock", "another command makes the lab's image; wait for it, then run this again"):
+        remove_unfinished(labs)
+        log = directory / "build.log"
+        unfinished = directory / "unfinished"
+        unfinished.mkdir(parents=True)
+        tell(f"making the image of the hosts (debootstrap {SUITE}, once, two minutes); see {log}")
+        started_s = time.monotonic()
+        _build(unfinished, labs / "_archive/debootstrap", log)
+        if tree.exists():
+            tree.rename(directory / f"old-{tree.name}-{time.time_ns()}")
+        unfinished.rename(tree)
+        tell(f"the image is made, in {time.monotonic() - started_s:.0f} s")
+    return tree
+
+
+def archives(tree: Path) -> list[str]:
+    """The hosts that its packages come from."""
+    lines = (tree / "etc/apt/sources.list").read_text(encoding="utf-8").splitlines()
+    return sorted({line.split()[1].split("/")[2] for line in lines if line.startswith("deb ")})
+
+
+def remove_unfinished(labs: Path) -> None:
+    """What a build that was killed left; who calls has the lock of images."""
+    groups.remove(_GROUP)
+    shutil.rmtree(labs / "_image/unfinished", ignore_errors=True)
+
+
+def remove_old(labs: Path, used: set[str]) -> None:
+    """Images of other recipes that no lab lies over."""
+    current = f"{SUITE}-{recipe()}"
+    for path in sorted((labs / "_image").glob("*")):
+        if path.is_dir() and path.name not in ("unfinished", current) and str(path) not in used:
+            shutil.rmtree(path)
+
+
+def _is_fresh(tree: Path) -> bool:
+    try:
+        made_s = float(json.loads((tree / "etc/lab-image.json").read_text(encoding="utf-8"))["made_s"])
+    except (OSError, ValueError, KeyError):
+        return False
+    return time.time() - made_s < _FRESH_FOR_S
+
+
+def _build(tree: Path, cache: Path, log: Path) -> None:
+    cache.mkdir(parents=True, exist_ok=True)
+    debootstrap = ("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", f"--cache-dir={cache}")
+    keys = " ".join(f"/etc/ssh/ssh_host_{kind}_key*" for kind in ("rsa", "ecdsa", "ed25519"))
+    inside = "\n".join(
+        (
+            "set -eu",
+            "apt-get update",
+            "apt-get clean",
+            "useradd --create-home --shell /bin/bash lab",
+            f"systemctl enable {' '.join(_ENABLED)}",
+            f"systemctl mask {' '.join(_MASKED)}",
+            f"rm -f {keys} /etc/machine-id /var/lib/dbus/machine-id /var/log/bootstrap.log",
+            ": > /etc/machine-id",
+            ": > /etc/resolv.conf",
+            ": > /etc/fstab",
+        )
+    )
+    with log.open("w", encoding="utf-8") as file:
+        _step((*debootstrap, SUITE, str(tree)), log, file.fileno())
+        for path in sorted(path for path in _TREE.rglob("*") if path.is_file()):
+            target = tree / path.relative_to(_TREE)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+            target.chmod(0o440 if "sudoers.d" in target.parts else 0o644)
+        _step(("chroot", str(tree), "/bin/sh", "-c", inside), log, file.fileno())
+    (tree / "etc/lab-image.json").write_text(json.dumps({"made_s": time.time()}) + "\n", encoding="utf-8")
+
+
+def _step(command: tuple[str, ...], log: Path, output: int) -> None:
+    in_private_mounts = ("unshare", "--mount", "--propagation", "private", *command)
+    done = subprocess.run(
+        processes.in_groups(groups.make(_GROUP, "build"), in_private_mounts),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=processes.environment(),
+        check=False,
+    )
+    if done.returncode:
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        said = next((line for line in reversed(lines) if line.startswith(("E:", "W: Failure"))), lines[-1:] or "")
+        raise UsageError(f"{command[0]} failed: {said or 'it printed nothing'}; the whole log: {log}")

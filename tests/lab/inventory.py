@@ -1,0 +1,63 @@
+"""A lab as Ansible knows it: hosts.yml, beside a link to the variables in playbooks/inventories/lab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.lab.keys import USER
+from tests.lab.record import DEFAULT_LAB, Record, Store
+
+PLAYBOOKS: Final = Path(__file__).parent.parent.parent / "playbooks"
+COMMITTED: Final = PLAYBOOKS / "inventories/lab"
+COMMITTED_HOSTS: Final = 3
+
+_HEADER: Final = """---
+# The hosts of `python -m tests.lab up --name {name} --hosts {hosts}`, which writes this file.
+"""
+
+
+def write(store: Store, record: Record) -> Path:
+    """The directory to give to ansible-playbook -i."""
+    store.inventory.mkdir(exist_ok=True)
+    (store.inventory / "hosts.yml").write_text(text(record, str(store.directory)), encoding="utf-8")
+    link = store.inventory / "group_vars"
+    link.unlink(missing_ok=True)
+    link.symlink_to(COMMITTED / "group_vars")
+    return store.inventory
+
+
+def committed_text() -> str:
+    """The inventory of the default lab, which is always at the same addresses."""
+    record = Record(name=DEFAULT_LAB, network=0, hosts=COMMITTED_HOSTS, boot_id="")
+    return text(record, f"~/.cache/highwater/lab/{DEFAULT_LAB}")
+
+
+def text(record: Record, directory: str) -> str:
+    names = [node.name for node in record.nodes]
+    # An even ensemble bears no more losses than the odd one below it.
+    ensemble = names[: len(names) - (len(names) + 1) % 2]
+    groups = {
+        "zookeeper": ensemble,
+        "brokers": names,
+        "reference_kafka": names,
+        "spark_master": names[:1],
+        "spark_workers": names,
+        "bench": names[:1],
+    }
+    every_host: dict[str, Any] = {
+        "vars": {
+            "ansible_user": USER,
+            "ansible_ssh_private_key_file": f"{directory}/id_ed25519",
+            "ansible_ssh_common_args": f"-o UserKnownHostsFile={directory}/known_hosts -o IdentitiesOnly=yes",
+        },
+        "hosts": {
+            node.name: {"ansible_host": node.address, "broker_id": node.number, "zookeeper_id": node.number}
+            for node in record.nodes
+        },
+        "children": {group: {"hosts": {name: {} for name in members}} for group, members in groups.items()},
+    }
+    body = yaml.safe_dump({"all": every_host}, sort_keys=False, width=120)
+    return _HEADER.format(name=record.name, hosts=record.hosts) + body

@@ -1,0 +1,111 @@
+"""Making a lab and taking it away. Each step is in the record, or follows from it, before it is taken."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from bench.errors import UsageError
+from tests.lab import disks, groups, hosts, image, inventory, keys, network, processes, proxy
+from tests.lab.record import MOST_HOSTS, Node, Record, Store, free_network, lock
+
+Tell = Callable[[str], None]
+
+
+def up(store: Store, count: int, tell: Tell) -> Record:
+    """Make the lab; or boot again those of its hosts that are down. Raises UsageError."""
+    if not 1 <= count <= MOST_HOSTS:
+        raise UsageError(f"a lab has 1 to {MOST_HOSTS} hosts, not {count}")
+    processes.require_root_and_tools()
+    with store.locked():
+        record = store.read()
+        if record is not None and not (record.is_whole and record.boot_id == _boot_id()):
+            tell(f"the lab {store.name} is half made, or of before a reboot: taking it away first")
+            _remove(store, record)
+            record = None
+        if record is not None and record.hosts != count:
+            raise UsageError(
+                f"the lab {store.name} is up with {record.hosts} hosts, not {count}; first: "
+                f"python -m tests.lab down --name {store.name}"
+            )
+        if record is not None and all(hosts.is_up(node) for node in record.nodes):
+            tell(f"the lab {store.name} is up")
+            return record
+        return _make(store, count, tell) if record is None else _boot(store, record, tell)
+
+
+def down(store: Store) -> bool:
+    """Take the lab away, however far it came; whether there was one. Raises UsageError."""
+    processes.require_root_and_tools()
+    with store.locked():
+        record = store.read()
+        if record is not None:
+            _remove(store, record)
+    labs = store.root
+    with lock(labs / "_image.lock", "another command makes the lab's image; run down again when it has ended"):
+        image.remove_unfinished(labs)
+        image.remove_old(labs, {other.image for other in store.others()})
+    return record is not None
+
+
+def _make(store: Store, count: int, tell: Tell) -> Record:
+    base = image.ensure(store.root, tell)
+    with lock(store.root / "_networks.lock", "another lab is being made; run this again in a moment"):
+        number = free_network(store.name, store.others(), network.routed())
+        record = Record(name=store.name, network=number, hosts=count, boot_id=_boot_id(), image=str(base))
+        if network.exists(record):
+            raise UsageError(f"this machine has an interface {record.bridge} that is no lab's; name the lab otherwise")
+        store.write(record)
+    network.make(record)
+    keys.make(store.key, f"highwater lab {store.name}")
+    for node in record.nodes:
+        hosts.prepare(store, record, node)
+        groups.make(node.lab, node.name)
+        record = disks.make(store, record, node)
+    keys.write_client_files(store, record)
+    inventory.write(store, record)
+    return _boot(store, record, tell)
+
+
+def _boot(store: Store, record: Record, tell: Tell) -> Record:
+    """Start what does not run, and wait for it."""
+    if not groups.processes(record.name, "proxy"):
+        command = [sys.executable, "-m", "tests.lab.proxy", f"--address={record.gateway}"]
+        command += [
+            f"--cache={store.root / '_archive'}",
+            *(f"--archive={host}" for host in image.archives(Path(record.image))),
+        ]
+        variables = {"PYTHONPATH": str(Path(__file__).parent.parent.parent)}
+        processes.start(groups.make(record.name, "proxy"), command, store.directory / "proxy.log", variables)
+    started_s = time.monotonic()
+    down_nodes = [node for node in record.nodes if not hosts.is_up(node)]
+    for node in down_nodes:
+        hosts.remove(node)
+        hosts.start(store, record, node)
+    tell(f"booting {', '.join(node.name for node in down_nodes)}")
+
+    def wait(node: Node) -> None:
+        state = hosts.wait_until_ready(store, node)
+        tell(f"{node.name} ({node.address}) is {state} after {time.monotonic() - started_s:.1f} s")
+
+    with ThreadPoolExecutor(len(record.nodes)) as pool:
+        list(pool.map(wait, record.nodes))
+    record = record.model_copy(update={"is_whole": True})
+    store.write(record)
+    return record
+
+
+def _remove(store: Store, record: Record) -> None:
+    for node in record.nodes:
+        hosts.remove(node)
+    groups.remove(record.name)
+    disks.remove(store, record)
+    network.remove(record)
+    store.forget()
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
