@@ -36,9 +36,8 @@ def existing(store: Store) -> Record:
 def up(store: Store, options: argparse.Namespace) -> int:
     started_s = time.monotonic()
     record = making.up(store, options.hosts, tell)
-    tell(
-        f"{record.hosts} host(s) of {store.name} after {time.monotonic() - started_s:.1f} s; inventory: {store.inventory}"
-    )
+    took_s = time.monotonic() - started_s
+    tell(f"{record.hosts} host(s) of {store.name} after {took_s:.1f} s; inventory: {store.inventory}")
     return 0
 
 

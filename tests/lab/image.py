@@ -1,7 +1,7 @@
 """The lab's base image: a Debian tree that hosts lie over, made once and kept until its recipe changes.
 
-The recipe is what this module names and the files below image_tree/. The tree appears whole or not at all; what makes it
-runs in a control group and a mount namespace of its own, so that nothing is left of one that was killed.
+The recipe is what this module names and the files below image_tree/. The tree appears whole or not at all; what makes
+it runs in a control group and a mount namespace of its own, so that nothing is left of one that was killed.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def write_client_files(store: Store, record: Record) -> None:
     store.known_hosts.write_text("\n".join(lines) + "\n", encoding="utf-8")
     store.ssh_config.write_text(
         "".join(f"Host {node.name}\n  HostName {node.address}\n" for node in record.nodes)
-        + f"Host *\n  User {USER}\n  IdentityFile {store.key}\n  IdentitiesOnly yes\n"
-        f"  UserKnownHostsFile {store.known_hosts}\n  StrictHostKeyChecking yes\n  ConnectTimeout 5\n  LogLevel ERROR\n",
+        + f"Host *\n  User {USER}\n  IdentityFile {store.key}\n  IdentitiesOnly yes\n  ConnectTimeout 5\n"
+        f"  UserKnownHostsFile {store.known_hosts}\n  StrictHostKeyChecking yes\n  LogLevel ERROR\n",
         encoding="utf-8",
     )

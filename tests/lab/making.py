@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench.errors import UsageError
-from tests.lab import disks, groups, hosts, image, inventory, keys, network, processes, proxy
+from tests.lab import disks, groups, hosts, image, inventory, keys, network, processes
 from tests.lab.record import MOST_HOSTS, Node, Record, Store, free_network, lock
 
 Tell = Callable[[str], None]
@@ -72,14 +72,7 @@ def _make(store: Store, count: int, tell: Tell) -> Record:
 
 def _boot(store: Store, record: Record, tell: Tell) -> Record:
     """Start what does not run, and wait for it."""
-    if not groups.processes(record.name, "proxy"):
-        command = [sys.executable, "-m", "tests.lab.proxy", f"--address={record.gateway}"]
-        command += [
-            f"--cache={store.root / '_archive'}",
-            *(f"--archive={host}" for host in image.archives(Path(record.image))),
-        ]
-        variables = {"PYTHONPATH": str(Path(__file__).parent.parent.parent)}
-        processes.start(groups.make(record.name, "proxy"), command, store.directory / "proxy.log", variables)
+    _start_proxy(store, record)
     started_s = time.monotonic()
     down_nodes = [node for node in record.nodes if not hosts.is_up(node)]
     for node in down_nodes:
@@ -96,6 +89,16 @@ def _boot(store: Store, record: Record, tell: Tell) -> Record:
     record = record.model_copy(update={"is_whole": True})
     store.write(record)
     return record
+
+
+def _start_proxy(store: Store, record: Record) -> None:
+    if groups.processes(record.name, "proxy"):
+        return
+    command = [sys.executable, "-m", "tests.lab.proxy", f"--address={record.gateway}"]
+    command += [f"--cache={store.root / '_archive'}"]
+    command += [f"--archive={host}" for host in image.archives(Path(record.image))]
+    variables = {"PYTHONPATH": str(Path(__file__).parent.parent.parent)}
+    processes.start(groups.make(record.name, "proxy"), command, store.directory / "proxy.log", variables)
 
 
 def _remove(store: Store, record: Record) -> None:

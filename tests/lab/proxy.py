@@ -44,7 +44,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Proxy
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self) -> None:  # noqa: N802 - the name is http.server's
+    def do_GET(self) -> None:
         url = urllib.parse.urlsplit(self.path)
         if url.scheme != "http" or url.hostname not in self.server.archives:
             archives = ", ".join(sorted(self.server.archives))
@@ -102,9 +102,6 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if answer.status != 304:
             self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name is http.server's
-        print(self.log_date_time_string(), self.client_address[0], format % arguments, flush=True)
 
 
 def _ask(url: urllib.parse.SplitResult, headers: dict[str, str]) -> http.client.HTTPResponse:

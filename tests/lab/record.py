@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from bench.errors import UsageError
 from bench.results.base import Model
@@ -45,7 +45,7 @@ class Record(Model):
     boot_id: str
     """Of the boot it was made in: after another one nothing of it runs any more."""
     image: str = ""
-    loops: dict[str, LoopSettings] = {}
+    loops: dict[str, LoopSettings] = Field(default={})
     """By the path of the image file."""
     is_whole: bool = False
 
