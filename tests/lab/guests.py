@@ -1,0 +1,140 @@
+"""A host of a lab with a kernel of its own: a virtual machine (QEMU), with KVM where this machine has it.
+
+It shows what hosts that share a kernel cannot: vm.*, block queues set by udev, fstab read by systemd, swap, and a boot.
+Three disks: the root, whose changes go with the lab; a hard disk that turns (rotational, slowed down as in
+tests/lab/disks.py); a solid state disk (NVMe).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from bench.storage.block_tools import run
+from bench.storage.emulated_hdd import DEFAULT_LIMITS
+from tests.lab import disks, groups, guest_image, hosts, processes
+from tests.lab.record import DISKS, Node, Record, Store
+
+TOOLS: Final = {"mkfs.ext4": "e2fsprogs", "qemu-system-x86_64": "qemu-system-x86"}
+_KVM: Final = Path("/dev/kvm")
+_MEMORY: Final = "3G"
+_CPUS: Final = "2"
+# Without KVM every instruction is translated.
+_SLOWER_WITHOUT_KVM: Final = 8
+_COMMAND_LINE: Final = "root=/dev/vda rw console=ttyS0 net.ifnames=0 quiet"
+# Disks have the names that they have in the other kind of host; their serial number says which is which.
+_DISK_NAMES: Final = "".join(
+    f'SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", ENV{{{key}}}=="lab-*", SYMLINK+="disk/by-id/$env{{{key}}}"\n'
+    for key in ("ID_SERIAL_SHORT", "ID_SCSI_SERIAL")
+)
+
+# $1 is the host's directory, $2 its root disk.
+_WRITE_IDENTITY: Final = """
+set -eu
+mount -o loop "$2" "$1/root"
+cp -r --preserve=mode "$1/identity/." "$1/root/"
+umount "$1/root"
+"""
+
+
+def has_kvm() -> bool:
+    return os.access(_KVM, os.R_OK | os.W_OK)
+
+
+def patience() -> int:
+    """By how much longer than with KVM whatever a guest does may take."""
+    return 1 if has_kvm() else _SLOWER_WITHOUT_KVM
+
+
+def prepare(store: Store, record: Record, node: Node) -> None:
+    """Its disks, and on the first of them the files that make it this host and no other."""
+    hosts.prepare(store, record, node)
+    directory = store.of_node(node)
+    rules = directory / "identity/etc/udev/rules.d/99-lab-disks.rules"
+    rules.parent.mkdir(parents=True, exist_ok=True)
+    rules.write_text(_DISK_NAMES, encoding="utf-8")
+    root = directory / guest_image.ROOT_DISK
+    run("cp", "--sparse=always", "--reflink=auto", str(Path(record.image) / guest_image.ROOT_DISK), str(root))
+    script = ("unshare", "--mount", "--propagation", "private", "sh", "-c", _WRITE_IDENTITY, "sh")
+    run(*script, str(directory), str(root))
+    for disk in DISKS:
+        path = store.disk_image(node, disk)
+        path.touch(0o600)
+        os.truncate(path, disks.SIZE_BYTES)
+
+
+def start(store: Store, record: Record, node: Node) -> None:
+    """Boot it; its bridge and its groups are there."""
+    interface = tap(node)
+    if not Path("/sys/class/net", interface).exists():
+        run("ip", "tuntap", "add", "dev", interface, "mode", "tap")
+    run("ip", "link", "set", interface, "master", record.bridge, "up")
+    processes.start(
+        groups.make(node.lab, node.name), command(store, record, node), store.directory / f"{node.name}.qemu.log", {}
+    )
+
+
+def remove(node: Node) -> None:
+    """End it, and take its interface away."""
+    groups.remove(node.lab, node.name)
+    if Path("/sys/class/net", tap(node)).exists():
+        run("ip", "link", "delete", tap(node))
+
+
+def tap(node: Node) -> str:
+    return f"vt-{node.lab}-{node.name}"
+
+
+def command(store: Store, record: Record, node: Node) -> list[str]:
+    image = Path(record.image)
+    limits = ",".join(
+        f"throttling.{name}={value}"
+        for names, value in (
+            (("bps-read", "bps-write"), DEFAULT_LIMITS.bandwidth_bytes_per_s),
+            (("iops-read", "iops-write"), DEFAULT_LIMITS.operations_per_s),
+        )
+        for name in names
+    )
+    return [
+        "qemu-system-x86_64",
+        "-name",
+        node.machine,
+        "-machine",
+        "q35,accel=kvm:tcg",
+        "-cpu",
+        "max",
+        "-smp",
+        _CPUS,
+        "-m",
+        _MEMORY,
+        "-nodefaults",
+        "-display",
+        "none",
+        "-serial",
+        f"file:{store.console(node)}",
+        "-kernel",
+        str(image / guest_image.KERNEL),
+        "-initrd",
+        str(image / guest_image.INITRD),
+        "-append",
+        _COMMAND_LINE,
+        "-drive",
+        f"file={store.of_node(node) / guest_image.ROOT_DISK},format=raw,if=virtio,discard=unmap",
+        "-drive",
+        f"file={store.disk_image(node, 'hdd')},format=raw,if=none,id=hdd,{limits}",
+        "-device",
+        "virtio-scsi-pci",
+        "-device",
+        "scsi-hd,drive=hdd,serial=lab-hdd,rotation_rate=7200",
+        "-drive",
+        f"file={store.disk_image(node, 'ssd')},format=raw,if=none,id=ssd",
+        "-device",
+        "nvme,drive=ssd,serial=lab-ssd",
+        "-netdev",
+        f"tap,id=network,ifname={tap(node)},script=no,downscript=no",
+        "-device",
+        f"virtio-net-pci,netdev=network,mac=52:54:00:57:{node.network:02x}:{node.number:02x}",
+        "-device",
+        "virtio-rng-pci",
+    ]
