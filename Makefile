@@ -62,6 +62,14 @@ drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers und
 simulate: setup-dev ## Seeded histories of a simulated cluster, with kills, cuts, pauses, power cuts (SEEDS=10000, JOBS=2)
 	$(BIN)/python -m tests.broker.simulation --seeds $(or $(SEEDS),10000) --jobs $(or $(JOBS),2)
 
+.PHONY: lab-up lab-test lab-down
+lab-up: setup-dev ## Boot N=3 Debian hosts with two disks each on this machine (root; the first time two minutes more)
+	@$(BIN)/python -m tests.lab up --hosts $(or $(N),3)
+lab-test: setup-dev ## The playbooks against real booted hosts, from bare to torn down (root)
+	@$(BIN)/python -m tests.lab test
+lab-down: setup-dev ## Take the hosts away, whatever there is of them
+	@$(BIN)/python -m tests.lab down
+
 .PHONY: bench-broker
 bench-broker: setup ## Compare the broker with Apache Kafka (about an hour; ARGS="--quick" to try it; Java, Maven, npm, gcc)
 	@$(BIN)/python -m bench.comparison $(ARGS)

@@ -116,6 +116,9 @@ def main() -> int:
     except UsageError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"lab: stopped; take away what there is: python -m tests.lab down --name {options.name}", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The control groups of a lab: whatever is in one of them is the lab's, and is ended with it.
 
 A process of the lab joins its group before it does anything else, so that those that a killed `up` left are found
-without a list of process ids, which others may have by now. In cgroup v1 the tree named systemd is used and, where it is
-there, that of v2 beside it: nspawn gives both to the host. Disks and memory stay in the root groups of v1, where the
+without a list of process ids, which others may have by now. In cgroup v1 the tree named systemd is used and, where it
+is there, that of v2 beside it: nspawn gives both to the host. Disks and memory stay in the root groups of v1, where the
 limits of a disk hold everybody (bench/host/control_groups.py says why).
 """
 

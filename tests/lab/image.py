@@ -17,7 +17,7 @@ from typing import Final
 
 from bench.errors import UsageError
 from tests.lab import groups, processes
-from tests.lab.record import lock
+from tests.lab.record import held
 
 SUITE: Final = "bookworm"
 # A server as Debian's installer leaves it, less what a lab has no use for. What roles need they install.
@@ -70,7 +70,9 @@ def ensure(labs: Path, tell: Callable[[str], None]) -> Path:
     tree = directory / f"{SUITE}-{recipe()}"
     if _is_fresh(tree):
         return tree
-    with lock(labs / "_image.lock", "another command makes the lab's image; wait for it, then run this again"):
+    with held(lock_of(labs), wait=True):
+        if _is_fresh(tree):
+            return tree
         remove_unfinished(labs)
         log = directory / "build.log"
         unfinished = directory / "unfinished"
@@ -83,6 +85,10 @@ def ensure(labs: Path, tell: Callable[[str], None]) -> Path:
         unfinished.rename(tree)
         tell(f"the image is made, in {time.monotonic() - started_s:.0f} s")
     return tree
+
+
+def lock_of(labs: Path) -> Path:
+    return labs / "_image.lock"
 
 
 def archives(tree: Path) -> list[str]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 from bench.errors import UsageError
+from bench.units import human_bytes
 from tests.lab import disks, groups, hosts, image, inventory, keys, network, processes
-from tests.lab.record import MOST_HOSTS, Node, Record, Store, free_network, lock
+from tests.lab.record import MOST_HOSTS, Node, Record, Store, free_network, held
 
 Tell = Callable[[str], None]
+
+# What one takes with everything installed, and with something written to its disks.
+_SPACE_OF_A_HOST_BYTES: Final = 4 << 30
 
 
 def up(store: Store, count: int, tell: Tell) -> Record:
@@ -44,16 +50,23 @@ def down(store: Store) -> bool:
         record = store.read()
         if record is not None:
             _remove(store, record)
-    labs = store.root
-    with lock(labs / "_image.lock", "another command makes the lab's image; run down again when it has ended"):
-        image.remove_unfinished(labs)
-        image.remove_old(labs, {other.image for other in store.others()})
+    with held(image.lock_of(store.root), wait=False) as nobody_makes_one:
+        if nobody_makes_one:
+            image.remove_unfinished(store.root)
+            image.remove_old(store.root, {other.image for other in store.others()})
     return record is not None
 
 
 def _make(store: Store, count: int, tell: Tell) -> Record:
+    store.root.mkdir(parents=True, exist_ok=True)
+    free_bytes = shutil.disk_usage(store.root).free
+    if free_bytes < count * _SPACE_OF_A_HOST_BYTES:
+        raise UsageError(
+            f"{store.root} has {human_bytes(free_bytes)} free, and {count} host(s) take up to "
+            f"{human_bytes(count * _SPACE_OF_A_HOST_BYTES)}; free some, or make a smaller lab"
+        )
     base = image.ensure(store.root, tell)
-    with lock(store.root / "_networks.lock", "another lab is being made; run this again in a moment"):
+    with held(store.root / "_networks.lock", wait=True):
         number = free_network(store.name, store.others(), network.routed())
         record = Record(name=store.name, network=number, hosts=count, boot_id=_boot_id(), image=str(base))
         if network.exists(record):

@@ -157,8 +157,10 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Against another command on the same lab."""
-        with lock(self.root / f"_{self.name}.lock", f"another command works on the lab {self.name}; wait for it"):
+        """Against another command on the same lab. Raises UsageError."""
+        with held(self.root / f"_{self.name}.lock", wait=False) as is_ours:
+            if not is_ours:
+                raise UsageError(f"another command works on the lab {self.name}; wait for it")
             yield
 
     def others(self) -> list[Record]:
@@ -184,12 +186,13 @@ def free_network(name: str, others: list[Record], routed: list[str]) -> int:
 
 
 @contextmanager
-def lock(path: Path, refusal: str) -> Iterator[None]:
-    """Hold `path` for the body; raises UsageError with `refusal` when somebody else has it."""
+def held(path: Path, *, wait: bool) -> Iterator[bool]:
+    """Hold a lock for the body; without waiting, what is yielded says whether it is held or somebody else has it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
-            raise UsageError(refusal) from None
-        yield
+            yield False
+        else:
+            yield True

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.errors import UsageError
-from tests.lab.record import LoopSettings, Record, Store, free_network, lock
+from tests.lab.record import LoopSettings, Record, Store, free_network, held
 
 
 def a_record(name: str = "lab", network: int = 0, hosts: int = 3) -> Record:
@@ -79,5 +79,5 @@ def test_two_commands_do_not_work_on_one_lab(tmp_path: Path) -> None:
     store = Store("a", tmp_path)
     with store.locked(), pytest.raises(UsageError, match="another command works on the lab a"), store.locked():
         pass
-    with lock(tmp_path / "_a.lock", "taken"):
-        pass
+    with held(tmp_path / "_a.lock", wait=False) as is_ours:
+        assert is_ours

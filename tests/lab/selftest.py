@@ -1,0 +1,217 @@
+"""The lab itself: its hosts are what they claim to be, reach nothing beyond them, and leave nothing.
+
+Run by `python -m tests.lab test`, as root, on a lab of its own; `make test` does not collect it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab import groups, hosts, making
+from tests.lab.__main__ import tell
+from tests.lab.record import Node, Record, Store
+
+NAME = "self"
+ROOT = Path(__file__).parent.parent.parent
+WITHIN_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def store() -> Store:
+    return Store.of(NAME)
+
+
+@pytest.fixture(scope="module")
+def record(store: Store) -> Iterator[Record]:
+    yield making.up(store, 2, tell)
+    making.down(store)
+    assert residue(NAME) == []
+
+
+@pytest.fixture
+def node(record: Record) -> Node:
+    return record.nodes[0]
+
+
+def on(store: Store, node: Node, command: str) -> str:
+    """What a command of root's printed on a host."""
+    done = hosts.run(store, node, f"sudo sh -ec {quoted(command)}")
+    assert done.returncode == 0, done.stderr or done.stdout
+    return done.stdout.strip()
+
+
+def refused(store: Store, node: Node, command: str) -> str:
+    """What a command of root's complained of on a host."""
+    done = hosts.run(store, node, f"sudo sh -ec {quoted(command)}")
+    assert done.returncode not in (0, 255), f"{command} was not refused"
+    return (done.stderr + done.stdout).strip()
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def residue(name: str) -> list[str]:
+    """All that there is on this machine of a lab, by other means than the lab's own."""
+    where = str(Path.home() / ".cache/highwater/lab" / name)
+    asked = {
+        ("ip", "-o", "link"): (f"hw-{name}:", f"vb-{name}-"),
+        ("losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE"): (f"{where}/",),
+        ("findmnt", "--raw", "--noheadings"): (f"{where}/",),
+        ("ps", "-eo", "pid,args"): (f"{where}/", f"--machine={name}-"),
+        ("find", "/sys/fs/cgroup", "-type", "d", "-path", f"*highwater-lab/{name}*"): ("/",),
+        ("find", "/run/systemd/nspawn", "-mindepth", "2"): (f"/{name}-", f"{where}/"),
+    }
+    found = []
+    for command, signs in asked.items():
+        printed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        found += [line for line in printed.splitlines() if any(sign in line for sign in signs)]
+    return found + ([where] if Path(where).exists() else [])
+
+
+def throttles() -> str:
+    return "".join(path.read_text() for path in sorted(Path("/sys/fs/cgroup/blkio").glob("blkio.throttle.*_device")))
+
+
+def test_hosts_are_up_and_reached_by_their_own_keys(store: Store, record: Record) -> None:
+    for node in record.nodes:
+        assert on(store, node, "systemctl is-system-running") == "running"
+        assert on(store, node, "hostname; systemctl list-units --failed --no-legend") == node.name
+        other = next(other for other in record.nodes if other != node)
+        on(store, node, f"ping -c 1 -W 5 {other.name}")
+    machine_ids = {on(store, node, "cat /etc/machine-id /etc/ssh/ssh_host_ed25519_key.pub") for node in record.nodes}
+    assert len(machine_ids) == len(record.nodes)
+
+
+def test_a_second_up_finds_it_there(store: Store, record: Record) -> None:
+    before = groups.processes(NAME)
+    lines: list[str] = []
+    assert making.up(store, 2, lines.append) == record
+    assert lines == ["the lab self is up"]
+    assert before & groups.processes(NAME)
+
+
+def test_each_host_has_two_blank_disks_of_its_own(store: Store, record: Record) -> None:
+    seen = set()
+    for node in record.nodes:
+        for disk, rotational in (("hdd", "1"), ("ssd", "0")):
+            device = on(store, node, f"readlink -f /dev/disk/by-id/lab-{disk}")
+            seen.add(device)
+            name = device.removeprefix("/dev/")
+            assert on(store, node, f"cat /sys/block/{name}/queue/rotational") == rotational
+            assert on(store, node, f"blockdev --getsize64 {device}") == str(4 << 30)
+            assert refused(store, node, f"blkid -p {device}") == ""
+            assert on(store, node, f"lsblk --noheadings --nodeps --output NAME {device}") == name
+    assert len(seen) == 2 * len(record.nodes)
+
+
+def test_a_disk_is_mounted_after_a_reboot_as_on_any_host(store: Store, record: Record) -> None:
+    node = record.nodes[1]
+    on(store, node, "mkfs.ext4 -q /dev/disk/by-id/lab-ssd && mkdir -p /data/ssd1")
+    on(store, node, 'echo "UUID=$(blkid -s UUID -o value /dev/disk/by-id/lab-ssd) /data/ssd1 ext4 noatime 0 2" >> /etc/fstab')
+    on(store, node, "mount /data/ssd1 && echo kept > /data/ssd1/file && umount /data/ssd1")
+    booted = on(store, node, "systemctl show --property UserspaceTimestamp")
+    hosts.run(store, node, "sudo systemctl reboot")
+    deadline_s = time.monotonic() + WITHIN_S
+    while time.monotonic() < deadline_s:
+        done = hosts.run(store, node, "systemctl show --property UserspaceTimestamp", 10.0)
+        if done.returncode == 0 and done.stdout.strip() != booted:
+            break
+        time.sleep(0.2)
+    assert hosts.wait_until_ready(store, node) == "running"
+    assert on(store, node, "cat /data/ssd1/file; findmnt --noheadings --output OPTIONS /data/ssd1").startswith("kept\nrw,noatime")
+    on(store, node, "umount /data/ssd1 && sed -i /ssd1/d /etc/fstab && wipefs --all --quiet /dev/disk/by-id/lab-ssd")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo 1 > /proc/sys/vm/swappiness",
+        "echo 1 > /proc/sys/fs/file-max",
+        "echo none > /sys/block/$(basename $(readlink -f /dev/disk/by-id/lab-hdd))/queue/scheduler",
+        "date --set=@0",
+        "mknod /tmp/disk b 254 0",
+        "truncate -s 1M /tmp/swap && mkswap -q /tmp/swap && swapon /tmp/swap",
+        "ls /dev/vda",
+        "ls /dev/sda",
+        "losetup --find --show /etc/hostname",
+        "ip route get 192.0.2.1",
+    ],
+)
+def test_a_host_does_not_reach_beyond_itself(store: Store, node: Node, command: str) -> None:
+    assert refused(store, node, command)
+
+
+def test_a_host_has_network_settings_of_its_own(store: Store, record: Record) -> None:
+    first, second = record.nodes
+    name = "/proc/sys/net/ipv4/tcp_slow_start_after_idle"
+    before = (Path(name).read_text().strip(), on(store, second, f"cat {name}"))
+    on(store, first, f"echo 0 > {name}")
+    assert on(store, first, f"cat {name}") == "0"
+    assert before == (Path(name).read_text().strip(), on(store, second, f"cat {name}"))
+
+
+def test_packages_come_through_the_proxy_and_nothing_else_does(store: Store, record: Record) -> None:
+    for node in record.nodes:
+        on(store, node, "DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends xfsprogs")
+    gate = f"{record.gateway}:3142"
+    ask = f'python3 -c "import urllib.request as r; r.install_opener(r.build_opener(r.ProxyHandler(dict(http=\\"http://{gate}\\")))); r.urlopen(\\"http://example.net/\\")"'
+    assert "403" in refused(store, record.nodes[0], ask)
+
+
+def test_a_host_that_was_switched_off_is_booted_again_with_what_it_had(store: Store, record: Record) -> None:
+    node = record.nodes[0]
+    on(store, node, "echo kept > /root/file")
+    hosts.run(store, node, "sudo systemctl poweroff")
+    deadline_s = time.monotonic() + WITHIN_S
+    while hosts.is_up(node):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    making.up(store, 2, tell)
+    assert on(store, node, "cat /root/file") == "kept"
+
+
+def test_two_labs_stand_side_by_side(store: Store, record: Record) -> None:
+    other = Store.of("self2")
+    try:
+        beside = making.up(other, 1, tell)
+        assert beside.subnet != record.subnet
+        assert on(other, beside.nodes[0], "systemctl is-system-running") == "running"
+    finally:
+        making.down(other)
+    assert residue("self2") == []
+    assert on(store, record.nodes[0], "systemctl is-system-running") == "running"
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.3, 0.6, 1.0, 1.5, 2.5])
+def test_an_up_that_was_killed_leaves_nothing_after_down(after_s: float) -> None:
+    throttled = throttles()
+    command = [sys.executable, "-m", "tests.lab", "up", "--name", "self3", "--hosts", "2"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(after_s)
+    process.kill()
+    process.wait()
+    making.down(Store.of("self3"))
+    assert residue("self3") == []
+    assert throttles() == throttled
+
+
+def test_without_root_it_is_one_line() -> None:
+    nobody = 65534
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from tests.lab import processes; processes.require_root_and_tools()"],
+        cwd=ROOT,
+        user=nobody,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "by root alone" in done.stderr.splitlines()[-1]
