@@ -160,5 +160,8 @@ def _step(command: tuple[str, ...], log: Path, output: int) -> None:
     )
     if done.returncode:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        said = next((line for line in reversed(lines) if line.startswith(("E:", "W: Failure"))), lines[-1:] or "")
-        raise UsageError(f"{command[0]} failed: {said or 'it printed nothing'}; the whole log: {log}")
+        said = next(
+            (line for line in reversed(lines) if line.startswith(("E:", "W: Failure"))),
+            lines[-1] if lines else "it printed nothing",
+        )
+        raise UsageError(f"{command[0]} failed: {said}; the whole log: {log}")

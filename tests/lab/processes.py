@@ -44,7 +44,7 @@ def start(groups: Sequence[Path], command: Sequence[str], output: Path, variable
     """Have a command run on after this process has ended; what it prints is added to a file."""
     with output.open("ab") as file:
         subprocess.run(
-            ["setsid", "--fork", *in_groups(groups, command)],
+            in_groups(groups, ("setsid", "--fork", *command)),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,

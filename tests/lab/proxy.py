@@ -23,7 +23,7 @@ PORT: Final = 3142
 _TIMEOUT_S: Final = 60.0
 _NEVER_CHANGES: Final = ("/pool/", "/by-hash/")
 _CONDITIONS: Final = ("If-Modified-Since", "Cache-Control")
-_ANSWERED: Final = ("Content-Type", "Content-Length", "Last-Modified", "ETag")
+_ANSWERED: Final = ("Content-Type", "Last-Modified", "ETag")
 
 
 class Proxy(ThreadingHTTPServer):
@@ -51,17 +51,18 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(403, f"hosts of the lab reach {archives} alone")
             return
         try:
-            if any(part in url.path for part in _NEVER_CHANGES) and ".." not in url.path:
-                self._answer_from(self._kept(url))
+            name = urllib.parse.unquote(url.path)
+            if any(part in name for part in _NEVER_CHANGES) and ".." not in name:
+                self._answer_from(self._kept(url, name))
             else:
                 self._pass_on(url)
         except (OSError, http.client.HTTPException) as error:
             self.close_connection = True
             self.send_error(502, f"{url.hostname} cannot be reached: {error}")
 
-    def _kept(self, url: urllib.parse.SplitResult) -> Path | int:
+    def _kept(self, url: urllib.parse.SplitResult, name: str) -> Path | int:
         """The file, fetched when it is not there yet; a status when the archive does not have it."""
-        path = self.server.cache / str(url.hostname) / urllib.parse.unquote(url.path).lstrip("/")
+        path = self.server.cache / str(url.hostname) / name.lstrip("/")
         with self.server.lock_of(str(path)):
             if path.exists():
                 return path
@@ -95,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
         body = answer.read()
         self.send_response(answer.status)
         for name in _ANSWERED:
-            if name != "Content-Length" and (value := answer.headers.get(name)) is not None:
+            if (value := answer.headers.get(name)) is not None:
                 self.send_header(name, value)
         if answer.status != 304:
             self.send_header("Content-Length", str(len(body)))
