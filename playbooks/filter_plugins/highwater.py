@@ -24,24 +24,6 @@ def zookeeper_connect(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, 
     )
 
 
-def zookeeper_members(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """`groups['zookeeper'] | highwater_zookeeper_members(hostvars)`: what the inventory says of each member.
-
-    A member has name, id (0 where the inventory lacks it), host, port, quorum_port and election_port.
-    """
-    return [
-        {
-            "name": host,
-            "id": int(hostvars[host].get("zookeeper_id") or 0),
-            "host": str(hostvars[host].get("zookeeper_address") or address_of(host, hostvars)),
-            "port": int(hostvars[host].get("zookeeper_client_port") or _ZOOKEEPER_PORT),
-            "quorum_port": int(hostvars[host].get("zookeeper_quorum_port") or 2888),
-            "election_port": int(hostvars[host].get("zookeeper_election_port") or 3888),
-        }
-        for host in hosts
-    ]
-
-
 def clusters(
     hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]], variable: str = _OURS
 ) -> dict[str, dict[str, Any]]:
@@ -79,13 +61,72 @@ def _default_instance(variables: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": "main", "log_dirs": [f"{disk['mount_point'].rstrip('/')}/highwater" for disk in disks]}
 
 
+def properties_text(settings: Mapping[str, Any]) -> str:
+    """`settings | highwater_properties`: the lines of a file that java.util.Properties reads back as these settings."""
+    lines = []
+    for name, value in sorted(settings.items()):
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            text = "true" if value else "false"
+        else:
+            text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        lines.append(f"{_escaped(str(name), also=' =:#!')}={_escaped(text)}\n")
+    return "".join(lines)
+
+
+def _escaped(text: str, also: str = "") -> str:
+    """In ASCII, as Java reads ISO 8859-1; a value keeps the blanks that it begins with."""
+    named = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+    escaped = []
+    for position, character in enumerate(text):
+        if character in named:
+            escaped.append(named[character])
+        elif character in also or (character == " " and position == 0):
+            escaped.append(f"\\{character}")
+        elif " " <= character <= "~":
+            escaped.append(character)
+        else:
+            units = character.encode("utf-16-be")
+            escaped += [f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2)]
+    return "".join(escaped)
+
+
+def cluster_faults(log_directories: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What is at odds between the log directories of all hosts, each with host, cluster, path and cluster_id.
+
+    Empty cluster ids are those of directories that no broker has used.
+    """
+    used = [entry for entry in log_directories if entry["cluster_id"]]
+    places: dict[str, dict[str, Mapping[str, Any]]] = {}
+    owners: dict[str, Mapping[str, Any]] = {}
+    faults = []
+    for entry in used:
+        first = next(iter(places.setdefault(entry["cluster"], {entry["cluster_id"]: entry}).values()))
+        if entry["cluster_id"] not in places[entry["cluster"]]:
+            faults.append(
+                f"{entry['host']}: {entry['path']} belongs to cluster {entry['cluster_id']}, and {first['path']} on "
+                f"{first['host']} to {first['cluster_id']}, while the inventory has both in cluster {entry['cluster']}; "
+                "name the log_dirs that belong together"
+            )
+        owner = owners.setdefault(entry["cluster_id"], entry)
+        if owner["cluster"] != entry["cluster"]:
+            faults.append(
+                f"{entry['host']}: {entry['path']} and {owner['path']} on {owner['host']} belong to one cluster "
+                f"({entry['cluster_id']}), while the inventory has them in {entry['cluster']} and {owner['cluster']}; "
+                "do not exchange log_dirs between clusters"
+            )
+    return faults
+
+
 class FilterModule:
     """What Ansible looks for."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "highwater_address": address_of,
+            "highwater_cluster_faults": cluster_faults,
             "highwater_clusters": clusters,
+            "highwater_properties": properties_text,
             "highwater_zookeeper_connect": zookeeper_connect,
-            "highwater_zookeeper_members": zookeeper_members,
         }

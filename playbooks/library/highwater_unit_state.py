@@ -3,6 +3,14 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
 DOCUMENTATION = r"""
 module: highwater_unit_state
 short_description: Whether services run, and with what is wanted
@@ -36,6 +44,10 @@ options:
         description: Texts that some of these files will have, by path; the others are wanted as they are.
         type: dict
         default: {}
+      digests:
+        description: The same for texts that are secret, as the SHA-256 of each.
+        type: dict
+        default: {}
 attributes:
   check_mode:
     support: full
@@ -57,9 +69,89 @@ EXAMPLES = r"""
 
 RETURN = r"""
 units:
-  description: For each unit, in their order, C(unit), C(is_running), C(main_pid), C(state) as systemd calls it, and
-    C(stale), the files that are not as they were at its start; of a unit that runs.
+  description: >-
+    For each unit, in their order, C(unit), C(is_running), C(is_starting), C(main_pid), C(state) as systemd calls it,
+    C(restarts) that systemd made by itself since somebody started it, and C(stale), the files that are not as they were
+    at its start; of a unit that runs.
   returned: always
   type: list
   elements: dict
 """
+
+PROPERTIES = ("ActiveState", "SubState", "MainPID", "NRestarts")
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "units": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "unit": {"type": "str", "required": True},
+                    "record": {"type": "path", "required": True},
+                    "files": {"type": "list", "elements": "str", "required": True},
+                    "wanted": {"type": "dict", "default": {}},
+                    "digests": {"type": "dict", "default": {}},
+                },
+            }
+        },
+        supports_check_mode=True,
+    )
+    module.exit_json(changed=False, units=[judge(unit) for unit in module.params["units"]])
+
+
+def judge(unit: dict[str, Any]) -> dict[str, Any]:
+    properties = show(unit["unit"])
+    state = properties.get("ActiveState", "inactive")
+    wanted = {path: digest(str(text).encode()) for path, text in unit["wanted"].items()} | unit["digests"]
+    is_running = state in ("active", "reloading")
+    return {
+        "unit": unit["unit"],
+        "state": f"{state} ({properties['SubState']})" if properties.get("SubState") else state,
+        "is_running": is_running,
+        # One that waits to be started again has failed for now.
+        "is_starting": state == "activating" and properties.get("SubState") != "auto-restart",
+        "main_pid": int(properties.get("MainPID") or 0),
+        "restarts": int(properties.get("NRestarts") or 0),
+        "stale": stale_files(Path(unit["record"]), unit["files"], wanted) if is_running else [],
+    }
+
+
+def stale_files(record: Path, patterns: list[str], wanted: dict[str, str]) -> list[str]:
+    """Paths of which the record has another content than is wanted, or none."""
+    now = dict(wanted)
+    for path in sorted(found for pattern in patterns for found in glob.glob(pattern)):
+        if path not in now:
+            now[path] = digest(Path(path).read_bytes())
+    then = read_record(record)
+    return sorted(path for path in now.keys() | then.keys() if now.get(path) != then.get(path))
+
+
+def read_record(record: Path) -> dict[str, str]:
+    """Digests by path. A unit without a record was started by something else than what is wanted."""
+    try:
+        lines = record.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return {}
+    parts = [line.partition("  ") for line in lines]
+    return {path: hexadecimal for hexadecimal, separator, path in parts if separator}
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def show(unit: str) -> dict[str, str]:
+    """What systemd knows of it; nothing where there is no systemd yet."""
+    command = ["systemctl", "show", unit, f"--property={','.join(PROPERTIES)}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return {}
+    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+
+
+if __name__ == "__main__":
+    main()
