@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from bench.commands import calibrate, compare, env, export, gate, history, import_omb, inspect, run, search, storage
+from bench.commands import (
+    calibrate,
+    compare,
+    env,
+    export,
+    gate,
+    history,
+    host,
+    import_omb,
+    inspect,
+    run,
+    search,
+    storage,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,5 +40,6 @@ for verb in (
     app.command()(verb)
 app.add_typer(import_omb.app, name="import")
 app.add_typer(storage.app, name="storage")
+app.add_typer(host.app, name="host")
 app.add_typer(env.app, name="env")
 app.add_typer(history.app, name="history")

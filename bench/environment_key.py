@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bench.results import Environment, EnvironmentDifference, RunResult, StorageTarget
+from bench.results import ClusterHostUse, Environment, EnvironmentDifference, RunResult, StorageTarget
 
 KEY_LENGTH: Final = 12
 # What moves while nothing has changed: not even shown.
@@ -76,7 +76,9 @@ def environment_key(environment: Environment, storage: list[StorageTarget]) -> E
 def key_of(result: RunResult) -> EnvironmentKey:
     """The key of a result directory."""
     storage = {trial.summary.storage.name: trial.summary.storage for trial in result.trials}
-    return environment_key(result.environment, list(storage.values()))
+    key = environment_key(result.environment, list(storage.values()))
+    hosts = {(t.summary.system.version, host.name): host for t in result.trials for host in t.summary.cluster_hosts}
+    return EnvironmentKey(key.facts | _hosts_facts(list(hosts.values())))
 
 
 def differences(base: RunResult, head: RunResult) -> list[EnvironmentDifference]:
@@ -105,6 +107,19 @@ def _storage_facts(target: StorageTarget) -> dict[str, Scalar]:
         "filesystem": target.filesystem,
         "mount_options": ",".join(sorted(target.mount_options)),
     }
+
+
+def _hosts_facts(hosts: Sequence[ClusterHostUse]) -> dict[str, Scalar]:
+    """Of the hosts that carry an external cluster, which decide over its figures as this host does over its own."""
+    facts: dict[str, Scalar] = {}
+    for host in sorted(hosts, key=lambda item: item.name):
+        facts[f"host.{host.name}.cpu.count"] = host.cpu_count
+        facts[f"host.{host.name}.cpu.model"] = host.cpu_model
+        facts[f"host.{host.name}.memory.gib"] = _gib(host.memory_bytes)
+        facts[f"host.{host.name}.kernel"] = host.kernel
+        facts[f"host.{host.name}.runs_in"] = host.runs_in
+        facts[f"host.{host.name}.tuning"] = host.tuning_fingerprint
+    return facts
 
 
 def _tuning_fingerprint(facts: Mapping[str, Any]) -> str | None:

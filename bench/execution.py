@@ -9,7 +9,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from bench.host_profile import restore_after_a_killed_run
 from bench.launchers import LauncherKind, make_launcher
 from bench.plan import Plan, PlannedTrial
 from bench.progress import Observer
-from bench.results import Calibration, Manifest, ResultWriter, RunResult
+from bench.results import Calibration, Manifest, ResultWriter, RunResult, TargetProbe
 from bench.resume import earlier_run
 from bench.run_lock import RunLock
 from bench.runner import Run, Surroundings, check_slots, prepare
@@ -58,6 +58,7 @@ def run_plan(
     launcher_of: Callable[[PlannedTrial], Launcher] | None = None,
     drive: Callable[[Run], Manifest] | None = None,
     calibration: Calibration | None = None,
+    probes: Sequence[TargetProbe] = (),
 ) -> Manifest:
     """Run a plan into `out`; its manifest carries the exit code.
 
@@ -105,6 +106,7 @@ def run_plan(
                         finished_cells=finished_cells,
                         earlier=earlier,
                         calibration=calibration,
+                        probes=probes,
                     )
                     return (drive or Run.execute)(run)
     finally:

@@ -1,8 +1,8 @@
 """Settings laid over settings: a file over those it includes, a variant over its file, an option over all of them.
 
-Sections are merged key by key, and so are the mappings of free names in them (client, config, targets, settings); any
-other value is replaced as a whole, because half of one distribution and half of another are neither. `null` takes a key
-away.
+Sections are merged key by key, and so are the mappings of free names in them (client, clusters, config, targets,
+settings); any other value is replaced as a whole, because half of one distribution and half of another are neither.
+`null` takes a key away.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.workload import WORKLOAD_SCHEMA
 from bench.yaml_document import Document, Location, read_document
 
 INCLUDE: Final = "include"
-_MERGED_WITHIN_SECTIONS: Final = ("client", "config", "targets", "settings")
+_MERGED_WITHIN_SECTIONS: Final = ("client", "clusters", "config", "targets", "settings")
 
 
 def read_with_includes(path: Path, including: tuple[Path, ...] = ()) -> Document:

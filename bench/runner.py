@@ -21,6 +21,7 @@ from bench.canary import take as take_canary
 from bench.environment import describe_environment, git_state, versions
 from bench.errors import GeneratorError, StoppedError, TrialError, UsageError
 from bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_TARGET, EXIT_USAGE
+from bench.host.cluster_sampler import check_samplers
 from bench.host_profile import check_profile
 from bench.plan import Plan, PlannedTrial
 from bench.progress import Observer
@@ -78,7 +79,7 @@ class Run:
 
     launcher_of: when not every trial's load is started by `launcher`, which then stands for the run in its manifest.
     finished_cells: asked at the start of each block which cells need no more trials; None: the workload's
-    trials.stop_when decides. earlier: what the run takes up.
+    trials.stop_when decides. earlier: what the run takes up. probes: what fio measured on hosts of external clusters.
     """
 
     plan: Plan
@@ -94,6 +95,7 @@ class Run:
     launcher_of: Callable[[PlannedTrial], Launcher] | None = None
     finished_cells: FinishedCells | None = None
     earlier: Earlier | None = None
+    probes: Sequence[TargetProbe] = ()
     calibration: Calibration | None = None
     _manifest: Manifest = field(init=False)
     _outcomes: list[Outcome] = field(default_factory=list, init=False)
@@ -202,10 +204,12 @@ class Run:
         """Ask fio what the targets can do by themselves. One target may be probed for cells that want no probes."""
         wanted = [cell.workload.storage.probe for cell in self.plan.specification.cells]
         skipped = None
+        if moment == "before" and self.earlier is None:
+            self._probes += self.probes
         if not any(wanted):
             skipped = "storage.probe is false"
         elif not self.areas.directories:
-            skipped = "the system under test keeps its log elsewhere"
+            skipped = None if self._probes else "the system under test keeps its log elsewhere"
         else:
             self._steps.begin("probe_storage")
             quick = not self.plan.specification.workload.for_measurement
@@ -367,8 +371,11 @@ def prepare(plan: Plan, areas: StorageAreas) -> None:
         areas.add(target, path, plan.log_bytes(target, kept=areas.keep_data))
     for cell in {trial.cell.name: trial.cell for trial in plan.trials}.values():
         check_profile(cell.workload.host, facts, log_directories(cell.workload, areas))
-    external = dict.fromkeys(
-        servers for trial in plan.trials if (servers := trial.cell.workload.system.bootstrap_servers) is not None
-    )
-    for servers in external:
+    external = {
+        cluster.bootstrap_servers: (system.cluster or "external", cluster)
+        for trial in plan.trials
+        if (cluster := (system := trial.cell.workload.system).external) is not None
+    }
+    for servers, (name, cluster) in external.items():
         BrokerClient(servers).check_reachable()
+        check_samplers(name, cluster)

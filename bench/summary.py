@@ -13,6 +13,7 @@ from typing import Literal
 
 from bench.client_properties import as_text, to_librdkafka
 from bench.histogram_log import histogram_of, write_histograms
+from bench.host.cluster_use import shared_cpu_ratio, steal_ratio, with_cluster
 from bench.host.use import host_use
 from bench.metrics import metric
 from bench.plan import PlannedTrial
@@ -22,6 +23,7 @@ from bench.results import (
     Backlog,
     CacheDrop,
     CacheUse,
+    ClusterHostUse,
     Delivery,
     EndToEnd,
     EventLine,
@@ -82,6 +84,8 @@ class TrialRecord:
     ceiling_per_s: float | None = None
     """What the trial's producers reach with nothing behind them, by calibration; None when that is not known."""
     faults: Sequence[FaultMark] = ()
+    cluster_hosts: Sequence[ClusterHostUse] = ()
+    """Hosts that carry an external cluster."""
 
 
 def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
@@ -127,7 +131,8 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         transactions=transactions_of(result, trial_directory, phases),
         recovery=recovery,
         generator=generator,
-        host=host,
+        host=with_cluster(host, record.cluster_hosts),
+        cluster_hosts=list(record.cluster_hosts),
         cache=cache_of(record),
         writeback=writeback_use(record.host_samples, record.log) if record.storage.device else None,
         storage=record.storage,
@@ -429,7 +434,7 @@ def evidence_of(
         produce=produce,
         e2e=e2e,
         generator=generator,
-        host_cpu_ratio=None if host.system_cpu_ratio is None else host.cpu_ratio,
+        host_cpu_ratio=host.cpu_ratio if host.system_cpu_ratio is not None else shared_cpu_ratio(record.cluster_hosts),
         produce_p50_ns_by_second=[window.produce_p50_ns for window in record.windows if window.phase == "measure"],
         client_errors=[
             *client_errors(result.errors),
@@ -437,5 +442,5 @@ def evidence_of(
         ],
         host_profile=record.host_profile_faults,
         canary=record.doubts,
-        steal_ratio=host.steal_ratio,
+        steal_ratio=steal_ratio(host, record.cluster_hosts),
     )

@@ -18,7 +18,9 @@ from bench.comparison_text import HEADER, in_order, row
 from bench.plan import Plan, Price, trial_duration_s
 from bench.results import Analysis, MetricComparison, RunResult, Search, StorageTarget, TrialPlan, TrialResult
 from bench.storage import describe_target, target_paths
+from bench.storage.cluster_storage import cluster_target
 from bench.units import human_bytes, human_change, human_count, human_duration, human_ns, human_ns_range, human_rate
+from bench.workload_clusters import Cluster
 from tuning.facts import collect
 
 _COMPARED: Final = {"better": "better than with", "worse": "worse than with", "differs": "another than with"}
@@ -47,6 +49,10 @@ def print_plan(plan: Plan, price: Price | None = None) -> None:
     )
     if price is not None:
         console.print(f"at {price}: about {price.of(plan.duration_s)}")
+    for cluster, described in _clusters(plan).items():
+        hosts = f"; on {', '.join(described.hosts)}" if described.hosts else ""
+        medium = _storage(cluster_target(cluster, described))
+        console.print(f"cluster {escape(described.bootstrap_servers)}{escape(hosts)}; storage {medium}", soft_wrap=True)
     facts = collect()
     for target, needed_bytes in _needed_bytes(plan).items():
         described = describe_target(target, target_paths(workload)[target], facts)
@@ -72,6 +78,12 @@ def plan_as_json(plan: Plan, price: Price | None = None) -> dict[str, Any]:
     }
 
 
+def _clusters(plan: Plan) -> dict[str, Cluster]:
+    """The clusters on other hosts that trials measure."""
+    systems = [trial.cell.workload.system for trial in plan.trials]
+    return {system.cluster or "external": cluster for system in systems if (cluster := system.external) is not None}
+
+
 def _needed_bytes(plan: Plan) -> dict[str, int]:
     targets = dict.fromkeys(trial.cell.workload.storage.target for trial in plan.trials)
     sizes = {target: plan.log_bytes(target, kept=False) for target in targets}
@@ -80,7 +92,7 @@ def _needed_bytes(plan: Plan) -> dict[str, int]:
 
 def _storage(target: StorageTarget) -> str:
     medium = f"emulated {target.medium}: {target.emulation}" if target.emulated else target.medium
-    return escape(f"{target.name} ({target.path}, {medium})")
+    return escape(f"{target.name} ({', '.join(filter(None, (target.path, medium)))})")
 
 
 def print_end(result: RunResult) -> None:

@@ -14,6 +14,8 @@ from bench.broker_client import BrokerClient
 from bench.calibrate.use import ceiling_per_s
 from bench.errors import GeneratorError, TrialError, UsageError
 from bench.faults import FaultInjector
+from bench.host.cluster_sampler import ClusterSampler
+from bench.host.cluster_use import cluster_host_use
 from bench.host.processes import ProcessGroups
 from bench.host.sampler import HostSampler
 from bench.host_profile import AppliedProfile, applied_profile
@@ -105,7 +107,10 @@ class TrialRunner:
                     self.stop.check()
                     load_plan = self._load_plan(planned, system, topics)
                     steps.begin("start_load", "starting the load")
-                    with HostSampler(_process_groups(system), storage.target.device) as sampler:
+                    with (
+                        ClusterSampler(workload.system.external) as cluster,
+                        HostSampler(_process_groups(system), storage.target.device) as sampler,
+                    ):
 
                         def processes_changed(new_process_ids: Sequence[int]) -> None:
                             sampler.regroup(_process_groups(system))
@@ -138,7 +143,7 @@ class TrialRunner:
                         load_plan,
                         injector,
                     )
-                    return self._finish(ran, result, sampler, steps)
+                    return self._finish(ran, result, sampler, cluster, steps)
                 finally:
                     if system.kind == "external":
                         for topic in topics:
@@ -201,15 +206,19 @@ class TrialRunner:
             raise TrialError(problem)
         return result
 
-    def _finish(self, ran: _Ran, result: LoadResult, sampler: HostSampler, steps: StepClock) -> TrialSummary:
+    def _finish(
+        self, ran: _Ran, result: LoadResult, sampler: HostSampler, cluster: ClusterSampler, steps: StepClock
+    ) -> TrialSummary:
         workload, trial_id = ran.planned.cell.workload, ran.planned.plan.trial_id
         trial_directory = self.writer.trial_directory(trial_id)
         phases = phases_of(workload, result)
         windows = windows_of(result, phases)
-        host_samples = sampler.samples(time.monotonic() - (time.time_ns() - result.t0_unix_ns) / 1e9)
+        t0_monotonic_s = time.monotonic() - (time.time_ns() - result.t0_unix_ns) / 1e9
+        host_samples = sampler.samples(t0_monotonic_s)
+        cluster_samples = {name: host.samples(t0_monotonic_s) for name, host in cluster.hosts.items()}
         if result.interrupted:
             write_histogram_logs(result, trial_directory)
-            self.writer.write_series(trial_id, windows, host_samples)
+            self.writer.write_series(trial_id, windows, host_samples, cluster_samples)
             self.stop.check()
             raise TrialError(f"the load ended early: {'; '.join(client_errors(result.errors)) or 'no client error'}")
         steps.begin("look_at_log", "writing out what the disk does not have yet")
@@ -223,6 +232,7 @@ class TrialRunner:
             commands=ran.system.commands,
             effective_config=ran.client.effective_config(),
             effective_topic_config=ran.client.effective_topic_config(ran.topics[0]),
+            copies=workload.topics.replication,
         )
         steps.begin("write", "writing the results")
         write_histogram_logs(result, trial_directory)
@@ -234,7 +244,7 @@ class TrialRunner:
             phases=phases,
             windows=windows,
             host_samples=host_samples,
-            system_cpu_s=sampler.system_cpu_s(),
+            system_cpu_s=cluster.system_cpu_s() if cluster.hosts else sampler.system_cpu_s(),
             in_log=in_log,
             storage=ran.storage.target,
             log=log,
@@ -243,14 +253,18 @@ class TrialRunner:
             host_profile=ran.profile.use,
             host_profile_faults=ran.profile.faults,
             tuning_fingerprint=ran.profile.fingerprint,
-            durability_trades=ran.profile.durability_trades,
+            durability_trades=[*ran.profile.durability_trades, *_trades_of(cluster)],
             doubts=ran.doubts,
             ceiling_per_s=ceiling_per_s(self.calibration, ran.load_plan) if self.calibration else None,
             faults=ran.injector.marks(result.t0_unix_ns),
+            cluster_hosts=[
+                cluster_host_use(name, host.described, cluster_samples[name], phases[1], host.problem)
+                for name, host in cluster.hosts.items()
+            ],
         )
         summary = summarise(record, trial_directory)
         events = event_lines(result, phases, ran.injector.events(result.t0_unix_ns))
-        self.writer.write_trial(summary, windows, host_samples, partition_lines(result), events)
+        self.writer.write_trial(summary, windows, host_samples, partition_lines(result), events, cluster_samples)
         return summary
 
 
@@ -259,6 +273,17 @@ def _problem(system: System, storage: TrialStorage) -> str | None:
     problem = system.problem()
     reason = storage.problem() if problem else None
     return f"{reason} ({problem})" if reason else problem
+
+
+def _trades_of(cluster: ClusterSampler) -> list[str]:
+    """Each with the hosts that have it, unless all do."""
+    found: dict[str, list[str]] = {}
+    for name, host in cluster.hosts.items():
+        for trade in host.described.durability_trades:
+            found.setdefault(trade, []).append(name)
+    return [
+        trade if len(names) == len(cluster.hosts) else f"{trade} ({', '.join(names)})" for trade, names in found.items()
+    ]
 
 
 def _process_groups(system: System) -> ProcessGroups:

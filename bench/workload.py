@@ -17,6 +17,7 @@ from bench.client_properties import PropertyError, Role, to_librdkafka
 from bench.errors import UsageError
 from bench.metrics import metric
 from bench.slo import Bound
+from bench.workload_clusters import Cluster
 from bench.workload_faults import Fault, check_faults
 from bench.workload_host import Host
 from bench.workload_rules import check_consumers, check_external, check_figures, check_producers
@@ -289,12 +290,16 @@ class SystemUnderTest(Part):
         default=None, description="of kind command: a command line with {port} and {data_directory}"
     )
     bootstrap_servers: str | None = Field(default=None, description="of an external cluster, host:port[,host:port…]")
+    cluster: str | None = Field(default=None, description="of kind external: the one of clusters that is measured")
+    clusters: dict[str, Cluster] = Field(default={}, description="clusters that are there, by name")
     config: Properties = Field(default={}, description="broker configuration, by Kafka's names")
 
     @model_validator(mode="after")
     def _fits_kind(self) -> SystemUnderTest:
-        if self.kind == "external" and not self.bootstrap_servers:
+        if self.kind == "external" and not (self.bootstrap_servers or self.cluster):
             raise KeyFaultError("kind", text="external needs bootstrap_servers (or --bootstrap-servers HOST:PORT)")
+        if self.cluster is not None:
+            self._check_cluster(self.cluster)
         if self.kind == "command" and not self.command:
             raise KeyFaultError("kind", text="command needs command: 'prog --port {port} --data {data_directory}'")
         if self.kind != "external" and self.bootstrap_servers is not None:
@@ -323,6 +328,24 @@ class SystemUnderTest(Part):
             if unknown := [place for place in places if place not in COMMAND_PLACES]:
                 raise KeyFaultError("command", text=f"{unknown[0]} is not one of {', '.join(COMMAND_PLACES)}")
         return self
+
+    def _check_cluster(self, name: str) -> None:
+        if self.kind != "external":
+            raise KeyFaultError("cluster", text="is for kind: external; this run starts its own broker")
+        if self.bootstrap_servers is not None:
+            raise KeyFaultError("cluster", text="has bootstrap_servers of its own; give one of the two")
+        if name not in self.clusters:
+            known = ", ".join(self.clusters) or "none there"
+            raise KeyFaultError("cluster", text=f"{name!r} is not one of the clusters ({known})")
+
+    @property
+    def external(self) -> Cluster | None:
+        """The cluster that somebody else runs; None for a system that this run starts."""
+        if self.kind != "external":
+            return None
+        if self.cluster is not None:
+            return self.clusters[self.cluster]
+        return Cluster(bootstrap_servers=self.bootstrap_servers or "")
 
 
 class Target(Part):

@@ -22,17 +22,17 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 
 def check_external(workload: Workload) -> None:
     """Raises KeyFaultError for what this run cannot do to a cluster that somebody else runs."""
-    system, storage = workload.system, workload.storage
-    if system.kind != "external":
+    storage, cluster = workload.storage, workload.system.external
+    if cluster is None:
         return
     if storage.targets or storage.target != TEMPORARY_TARGET:
         raise KeyFaultError("storage", text="an external system writes where it writes; leave the storage targets out")
     if storage.cache_limit_bytes is not None:
         raise KeyFaultError("storage", "cache_limit", text="cannot be set for an external system; leave it out")
-    hosts = [address.rpartition(":")[0] for address in (system.bootstrap_servers or "").split(",")]
+    hosts = [address.rpartition(":")[0] for address in cluster.bootstrap_servers.split(",")]
     if workload.host.profile != NO_PROFILE and not all(host in _LOOPBACK for host in hosts):
         raise KeyFaultError(
-            "host", "profile", text=f"would tune this host, and the external cluster is at {system.bootstrap_servers}"
+            "host", "profile", text=f"would tune this host, and the external cluster is at {cluster.bootstrap_servers}"
         )
 
 

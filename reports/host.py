@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from bench.results import HostSample, TrialResult, TrialSummary
 from reports.blocks import Figure
@@ -10,6 +11,9 @@ from reports.cells import Run
 from reports.measures import ACHIEVED
 from reports.quantity import BYTES_PER_MIB
 from reports.timelines import Sample, Timeline, ms, time_figure
+
+# As many as a chart has colours that are told apart.
+_MOST_HOSTS_APART: Final = 4
 
 
 def host_figures(run: Run) -> list[Figure]:
@@ -89,7 +93,71 @@ def host_figures(run: Run) -> list[Figure]:
             IO_full=lambda s: _percent(s.io_pressure_full_ratio),
         ),
     ]
+    timelines += _cluster_timelines(run)
     return [figure for t in timelines if (figure := time_figure(run, t)) is not None]
+
+
+def _cluster_timelines(run: Run) -> list[Timeline]:
+    """The hosts that carry a cluster elsewhere, side by side; more of them than can be told apart as their sum."""
+    names = list(dict.fromkeys(host.name for t in run.result.trials for host in t.summary.cluster_hosts))
+    if not names:
+        return []
+    apart = len(names) <= _MOST_HOSTS_APART
+
+    def timeline(name: str, title: str, label: str, unit: str, read: Callable[[HostSample], float | None]) -> Timeline:
+        return Timeline(
+            name,
+            title,
+            label,
+            unit,
+            names if apart else ["all hosts"],
+            lambda trial: _from_cluster(trial, names, read, apart),
+            ACHIEVED,
+            others=False,
+            small=True,
+        )
+
+    return [
+        timeline(
+            "cluster-cpu", "CPU of the brokers, by host", "cores in use", "cores", lambda s: s.system_cpu_ratio
+        ),
+        timeline(
+            "cluster-load",
+            "CPU of the load generator, by host of brokers",
+            "cores in use",
+            "cores",
+            lambda s: s.generator_cpu_ratio,
+        ),
+        timeline(
+            "cluster-disk",
+            "Written to the disks of the log, by host",
+            "MiB in each second",
+            "MiB/s",
+            lambda s: _mib(s.disk_write_bytes),
+        ),
+        timeline(
+            "cluster-dirty", "Page cache not yet on disk, by host", "MiB dirty", "MiB", lambda s: _mib(s.dirty_bytes)
+        ),
+    ]
+
+
+def _from_cluster(
+    trial: TrialResult, names: Sequence[str], read: Callable[[HostSample], float | None], apart: bool
+) -> list[Sample]:
+    start_s, end_s = _measured(trial.summary)
+    by_second: dict[int, dict[str, float | None]] = {}
+    for name, samples in trial.cluster_samples().items():
+        for sample in samples:
+            if sample.second < end_s:
+                by_second.setdefault(sample.second, {})[name] = read(sample)
+    found = []
+    for second, values in sorted(by_second.items()):
+        known = [value for value in values.values() if value is not None]
+        together = (sum(known) if known else None,)
+        found.append(
+            Sample(second, start_s <= second < end_s, tuple(map(values.get, names)) if apart else together)
+        )
+    return found
 
 
 def _rest_of_cpu(sample: HostSample) -> float | None:

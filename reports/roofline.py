@@ -107,7 +107,7 @@ def _appended_bytes_per_s(summary: TrialSummary) -> float:
     """What went to the log, which compression makes smaller; the values themselves where the log was not measured."""
     loaded_s = max((p.end_s for p in summary.phases if p.name == "measure"), default=0.0)
     appended = summary.writeback.appended_bytes if summary.writeback else None
-    return appended / loaded_s if appended and loaded_s else summary.achieved_bytes_per_s
+    return appended / loaded_s if appended and loaded_s else summary.achieved_bytes_per_s * summary.system.copies
 
 
 def _shares(cell: Cell, ceiling: _Ceiling) -> list[float]:

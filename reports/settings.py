@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from bench.results import EndToEnd, Generator, RunResult, StorageTarget, TrialSummary
+from bench.results import ClusterHostUse, EndToEnd, Generator, RunResult, StorageTarget, TrialSummary
 from reports.blocks import Block, Column, FactColumns, Facts, Field, Row, Table, Tone, table
 from reports.cells import Run
 from reports.overview import STATE_TONES
@@ -124,6 +124,7 @@ def _what(run: Run, summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:
     ]
     rows += _seen("System under test", (f"{s.system.kind} {s.system.version}" for s in summaries))
     rows += _seen("Storage", (_storage_text(s.storage) for s in summaries))
+    rows += _seen("Hosts of brokers", dict.fromkeys(_host_text(h) for s in summaries for h in s.cluster_hosts))
     memory = facts.get("memory")
     total = memory.get("total_bytes") if isinstance(memory, Mapping) else None
     host = [str(facts[key]) for key in ("cpu_model", "operating_system", "kernel_release", "machine") if facts.get(key)]
@@ -203,6 +204,18 @@ def _storage_text(target: StorageTarget) -> str:
     return ", ".join(filter(None, parts))
 
 
+def _host_text(host: ClusterHostUse) -> str:
+    """One host that carries brokers of a cluster elsewhere; its storage is told beside those of the others."""
+    parts = [
+        host.name,
+        host.cpu_count and plural(host.cpu_count, "CPU"),
+        host.memory_bytes and f"{bytes_text(host.memory_bytes)} memory",
+        host.runs_in,
+        host.problem and f"not sampled throughout: {host.problem}",
+    ]
+    return ", ".join(str(part) for part in parts if part)
+
+
 def _profile_text(summary: TrialSummary) -> str:
     profile = summary.host_profile
     if profile is None or profile.name == "none":
@@ -250,19 +263,41 @@ def system_facts(run: Run) -> list[Facts]:
     ]
     keys = sorted({key for s in summaries for key in s.system.effective_config})
     system += [row for key in keys for row in _seen(key, (s.system.effective_config.get(key, NONE) for s in summaries))]
-    storage = []
-    for target in {s.storage.name: s.storage for s in summaries}.values():
-        text = [
-            ("medium unknown" if target.medium == "unknown" else target.medium)
-            + (" (emulated)" if target.emulated else ""),
-            target.path,
-            target.filesystem or "unknown file system",
-        ]
-        text += [
-            part for part in (target.device, target.model, target.scheduler and f"scheduler {target.scheduler}") if part
-        ]
-        storage.append((target.name, "; ".join([*text, ",".join(target.mount_options)])))
-    return [Facts("System under test", system), Facts("Storage targets", storage)]
+    targets = {s.storage.name: s.storage for s in summaries}
+    storage = [(name, _target_text(target)) for name, target in targets.items()]
+    return [Facts("System under test", system), Facts("Storage targets", storage), *_cluster_facts(summaries)]
+
+
+def _target_text(target: StorageTarget) -> str:
+    text = [
+        f"{'medium unknown' if target.medium == 'unknown' else target.medium}{' (emulated)' if target.emulated else ''}",
+        target.path,
+        target.filesystem or "unknown file system",
+        target.device,
+        target.model,
+        target.scheduler and f"scheduler {target.scheduler}",
+        target.emulation,
+        ",".join(target.mount_options),
+    ]
+    return "; ".join(part for part in text if part)
+
+
+def _cluster_facts(summaries: Sequence[TrialSummary]) -> list[Facts]:
+    """For each cluster elsewhere, its hosts: what each is, and what its brokers keep their logs on."""
+    clusters = {s.storage.name: s for s in summaries if s.cluster_hosts}
+    return [
+        Facts(
+            f"Hosts of {name}",
+            [row for host in summary.cluster_hosts for row in _host_rows(host)],
+        )
+        for name, summary in clusters.items()
+    ]
+
+
+def _host_rows(host: ClusterHostUse) -> list[tuple[str, str]]:
+    about = ", ".join(filter(None, (_host_text(host), host.cpu_model, host.kernel)))
+    rows = [(host.name, about)]
+    return [*rows, (f"{host.name}, storage", _target_text(host.storage))] if host.storage else rows
 
 
 def environment_facts(result: RunResult) -> list[Facts]:

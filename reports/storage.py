@@ -29,7 +29,7 @@ def storage_blocks(run: Run) -> list[Block]:
         if probes.skipped:
             blocks.append(Paragraph(f"fio did not probe the storage: {probes.skipped}", "note"))
         blocks += [
-            Paragraph(f"fio could not probe {p.target.name}: {p.problem}", "note") for p in probes.probes if p.problem
+            Paragraph(f"fio could not probe {_probed(p)}: {p.problem}", "note") for p in probes.probes if p.problem
         ]
         if any(p.jobs for p in probes.probes):
             blocks.append(_probe_table(probes.probes))
@@ -55,6 +55,11 @@ def target_label(target: StorageTarget) -> str:
     return f"{target.name} (emulated)" if target.emulated else target.name
 
 
+def _probed(probe: TargetProbe) -> str:
+    label = target_label(probe.target)
+    return f"{label} on {probe.host}" if probe.host else label
+
+
 def _probe_table(probes: Sequence[TargetProbe]) -> Table:
     columns = [
         Column("target", text=True),
@@ -70,7 +75,7 @@ def _probe_table(probes: Sequence[TargetProbe]) -> Table:
     rows = [
         Row(
             [
-                Field(target_label(probe.target)),
+                Field(_probed(probe)),
                 Field(probe.moment),
                 Field(_JOBS[job.name]),
                 Field(f"{bytes_text(job.block_bytes)}{', direct' if job.direct else ''}"),

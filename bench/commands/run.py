@@ -50,6 +50,9 @@ def run(
     bootstrap_servers: BootstrapServers = None,
     keep_data: Annotated[bool, typer.Option("--keep-data", help="Keep the broker's files and say where.")] = False,
     calibration: CalibrationFile = None,
+    probes: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What fio measured on the hosts of external clusters.")
+    ] = None,
     compat: Annotated[
         Compat | None, typer.Option(help="kafka: print each trial as kafka-producer-perf-test does.")
     ] = None,
@@ -63,6 +66,7 @@ def run(
         from bench.plan import make_plan
         from bench.results import RunResult
         from bench.resume import seed_of
+        from bench.storage.given_probes import load_probes
         from bench.tables import print_end, results_as_json
 
         specification = specification_of(file, trials, payload_file, storage, bootstrap_servers)
@@ -71,6 +75,7 @@ def run(
             show_plan(plan, None, as_json)
             return
         directory = directory_of(out, resume)
+        given = [] if probes is None else load_probes(probes, specification.workload.system.clusters)
         manifest = run_plan(
             plan,
             directory,
@@ -79,6 +84,7 @@ def run(
             keep_data=keep_data,
             resume=resume is not None,
             calibration=calibration_of(calibration),
+            probes=given,
         )
         for name, kept in manifest.kept_data.items():
             typer.echo(f"data of storage target {name} kept in {kept}", err=True)

@@ -30,6 +30,7 @@ from bench.results.calibration import (
     Sink,
 )
 from bench.results.canary import BlockCanary, CanaryReading
+from bench.results.cluster import ClusterHostUse
 from bench.results.files import (
     ResultDirectoryError,
     histogram_path,
@@ -126,6 +127,7 @@ __all__ = [
     "Calibration",
     "CanaryReading",
     "CellAnalysis",
+    "ClusterHostUse",
     "ComparedSide",
     "Comparison",
     "Delivery",

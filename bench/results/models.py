@@ -12,6 +12,7 @@ from pydantic import Field
 
 from bench.results.base import Model
 from bench.results.canary import BlockCanary
+from bench.results.cluster import ClusterHostUse
 from bench.results.host import HostUse
 from bench.results.recovery import Recovery
 from bench.results.storage import CacheUse, StorageTarget, WritebackUse
@@ -180,6 +181,7 @@ class SystemFacts(Model):
     commands: list[list[str]] = Field(default=[], description="what started each of its brokers")
     effective_config: dict[str, str]
     effective_topic_config: dict[str, str] = Field(default={}, description="of a trial's first topic")
+    copies: int = Field(default=1, description="of each partition")
 
 
 class TrialSummary(Model):
@@ -210,7 +212,8 @@ class TrialSummary(Model):
     transactions: Transactions | None = None
     recovery: Recovery | None = Field(default=None, description="None when no fault was made")
     generator: Generator
-    host: HostUse
+    host: HostUse = Field(description="of the host that the run was started on")
+    cluster_hosts: list[ClusterHostUse] = Field(default=[], description="hosts that carry an external cluster")
     cache: CacheUse | None = None
     writeback: WritebackUse | None = None
     host_profile: HostProfileUse | None = None

@@ -11,7 +11,15 @@ from pydantic import BaseModel
 from bench.histogram_log import percentile_spectrum
 from bench.results.analysis import Analysis, Search
 from bench.results.calibration import CALIBRATION_FILE, Calibration
-from bench.results.files import ResultDirectoryError, histogram_path, lines, measured_histogram, parse, parse_file
+from bench.results.files import (
+    CLUSTER_HOSTS,
+    ResultDirectoryError,
+    histogram_path,
+    lines,
+    measured_histogram,
+    parse,
+    parse_file,
+)
 from bench.results.gate import Gate
 from bench.results.host import HostSample
 from bench.results.models import (
@@ -58,6 +66,14 @@ class TrialResult:
 
     def host_samples(self) -> list[HostSample]:
         return [parse(HostSample, line, path) for path, line in lines(self.directory / "host.jsonl")]
+
+    def cluster_samples(self) -> dict[str, list[HostSample]]:
+        """Of the hosts that carry an external cluster, by name; only of those that told."""
+        folder = self.directory / CLUSTER_HOSTS
+        return {
+            path.stem: [parse(HostSample, line, where) for where, line in lines(path)]
+            for path in sorted(folder.glob("*.jsonl"))
+        }
 
     def partitions(self) -> list[PartitionLine]:
         """Empty for a trial of an older version, which did not keep them."""

@@ -55,6 +55,7 @@ class TargetProbe(Model):
     fio_version: str | None
     jobs: list[FioProbe]
     problem: str | None = None
+    host: str | None = Field(default=None, description="which host of an external cluster; None for this one")
 
     def job(self, name: ProbeName) -> FioProbe | None:
         return next((job for job in self.jobs if job.name == name), None)
@@ -70,10 +71,14 @@ class StorageProbes(Model):
     def append_ceiling_bytes_per_s(self, target: str) -> float | None:
         """What the target takes in order, past the page cache: the better of before and after. None when unknown.
 
-        A trial shorter than the page cache's patience can lie above it: its writes were not on the disk yet.
+        Of a cluster on other hosts, all of them together. A trial shorter than the page cache's patience can lie above
+        it: its writes were not on the disk yet.
         """
-        found = (probe.job("sequential_append") for probe in self.probes if probe.target.name == target)
-        return max((job.bytes_per_s for job in found if job is not None), default=None)
+        best: dict[str | None, float] = {}
+        for probe in self.probes:
+            if probe.target.name == target and (job := probe.job("sequential_append")) is not None:
+                best[probe.host] = max(best.get(probe.host, 0.0), job.bytes_per_s)
+        return sum(best.values()) if best else None
 
 
 class CacheUse(Model):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from bench.results.analysis import Analysis, Search
 from bench.results.calibration import CALIBRATION_FILE, Calibration
-from bench.results.files import ResultDirectoryError, dump, is_trial_id, write_atomically
+from bench.results.files import CLUSTER_HOSTS, ResultDirectoryError, dump, is_trial_id, write_atomically
 from bench.results.host import HostSample
 from bench.results.models import Environment, EventLine, Manifest, PartitionLine, TrialSummary, Window
 from bench.results.storage import StorageProbes
@@ -92,11 +92,25 @@ class ResultWriter:
         (path / "hist").mkdir(parents=True, exist_ok=True)
         return path
 
-    def write_series(self, trial_id: str, windows: Iterable[Window], host_samples: Iterable[HostSample]) -> None:
-        """Write what happened second by second; an interrupted trial has this and no summary."""
+    def write_series(
+        self,
+        trial_id: str,
+        windows: Iterable[Window],
+        host_samples: Iterable[HostSample],
+        cluster_samples: Mapping[str, Iterable[HostSample]] | None = None,
+    ) -> None:
+        """Write what happened second by second; an interrupted trial has this and no summary.
+
+        cluster_samples: of the hosts of an external cluster, by their names.
+        """
         path = self.trial_directory(trial_id)
         write_atomically(path / "windows.jsonl", "".join(w.model_dump_json() + "\n" for w in windows))
         write_atomically(path / "host.jsonl", "".join(s.model_dump_json() + "\n" for s in host_samples))
+        for name, samples in (cluster_samples or {}).items():
+            (path / CLUSTER_HOSTS).mkdir(exist_ok=True)
+            write_atomically(
+                path / CLUSTER_HOSTS / f"{name}.jsonl", "".join(s.model_dump_json() + "\n" for s in samples)
+            )
 
     def write_trial(
         self,
@@ -105,9 +119,10 @@ class ResultWriter:
         host_samples: Iterable[HostSample],
         partitions: Iterable[PartitionLine] = (),
         events: Iterable[EventLine] = (),
+        cluster_samples: Mapping[str, Iterable[HostSample]] | None = None,
     ) -> None:
         """Write one finished trial; summary.json comes last, so that its presence means the trial is whole."""
-        self.write_series(summary.trial_id, windows, host_samples)
+        self.write_series(summary.trial_id, windows, host_samples, cluster_samples)
         path = self.trial_directory(summary.trial_id)
         write_atomically(path / "partitions.jsonl", "".join(p.model_dump_json() + "\n" for p in partitions))
         write_atomically(path / "events.jsonl", "".join(e.model_dump_json() + "\n" for e in events))

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from bench.host.control_groups import SystemGroup, hierarchies
-from bench.results import CacheDrop, StorageTarget
+from bench.results import CacheDrop
 from bench.storage import emulated_hdd, page_cache
 from bench.storage.areas import StorageAreas
+from bench.storage.cluster_storage import cluster_target
 from bench.storage.log_files import LogState, log_state
 from bench.storage.targets import describe_target
 from bench.workload import Workload
 from tuning.facts import Facts
-
-EXTERNAL_STORAGE: Final = StorageTarget(
-    name="external",
-    path="",
-    device=None,
-    medium="unknown",
-    emulated=False,
-    model=None,
-    scheduler=None,
-    filesystem=None,
-    mount_options=[],
-)
 
 
 def log_directories(workload: Workload, areas: StorageAreas) -> tuple[str, ...]:
@@ -34,7 +22,7 @@ def log_directories(workload: Workload, areas: StorageAreas) -> tuple[str, ...]:
 
 
 class TrialStorage:
-    """Enter it before the system starts, leave it after the system ended. An external system's is empty.
+    """Enter it before the system starts, leave it after the system ended. Of an external system it is only told.
 
     target: where the log goes. directories: for the system's data. drop: what became of the host's page cache.
     limit_bytes: of the page cache that the system may use.
@@ -44,12 +32,13 @@ class TrialStorage:
         """Raises UsageError when an emulated disk is not as slow as it is said to be."""
         self._areas = areas
         self.directories: list[Path] = []
-        self.target = EXTERNAL_STORAGE
         self.drop: CacheDrop = "kept"
         self.limit_bytes = workload.storage.cache_limit_bytes
         self._drop_wanted = workload.storage.drop_caches == "auto"
         self._group = SystemGroup(hierarchies(facts), None, {})
-        if workload.system.kind != "external":
+        if (cluster := workload.system.external) is not None:
+            self.target = cluster_target(workload.system.cluster, cluster)
+        else:
             host = emulated_hdd.Host(facts)
             path = areas.directories[workload.storage.target]
             emulated_hdd.require_ready(host, path)

@@ -67,8 +67,8 @@ def start_system(
     configuration files it is given. `checkpoint` is called while waiting and may raise to give up. Raises UsageError
     when it refuses what it was given, TrialError when it does not come up.
     """
-    if wanted.kind == "external":
-        return ExternalSystem(wanted.bootstrap_servers or "")
+    if (cluster := wanted.external) is not None:
+        return ExternalSystem(cluster.bootstrap_servers, cluster.product)
     if not data_directories:
         raise ValueError("a system that this run starts needs a data directory")
     directories = list(data_directories)
@@ -104,12 +104,12 @@ def start_system(
 
 
 class ExternalSystem:
-    """A cluster that somebody else runs. Kafka's protocol has no request for its version."""
+    """A cluster that somebody else runs. Kafka's protocol has no request for what it is: that is told, or unknown."""
 
     kind = "external"
-    version = "unknown"
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, product: str | None = None) -> None:
+        self.version = product or "unknown"
         self.bootstrap_servers = bootstrap_servers
         self.commands: list[list[str]] = []
         self.nodes: list[SystemProcess] = []

@@ -1,0 +1,75 @@
+"""`bench host …`: what a run wants to know of a host that carries brokers of a cluster elsewhere; run on that host."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bench.commands.common import AsJson, one_line_errors
+
+if TYPE_CHECKING:
+    from bench.workload_clusters import ClusterHost
+
+app = typer.Typer(
+    no_args_is_help=True, help="Run on a host that carries brokers of an external cluster: describe it, sample it."
+)
+
+
+@app.command()
+def describe(
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Where its brokers keep their logs.")],
+    as_json: AsJson = False,
+) -> None:
+    """Print this host as a workload file has it, under system.clusters.NAME.hosts."""
+    with one_line_errors():
+        import yaml
+
+        from bench.errors import UsageError
+
+        for directory in directories:
+            if not directory.is_dir():
+                raise UsageError(f"{directory} is not a directory; name where the brokers keep their logs")
+        host = _described(directories).model_dump(mode="json", by_alias=True, exclude_none=True)
+        typer.echo(json.dumps(host, indent=2) if as_json else yaml.safe_dump(host, sort_keys=False).rstrip())
+
+
+@app.command()
+def sample() -> None:
+    """Answer a question on standard input with a reading each second, until it is closed.
+
+    Made to be started by whoever asks: as a service of systemd with Accept=yes, or over ssh.
+    """
+    from bench.host.sampling_service import serve
+
+    raise typer.Exit(serve(sys.stdin.fileno(), sys.stdout.fileno()))
+
+
+def _described(directories: list[Path]) -> ClusterHost:
+    from bench.storage import describe_target
+    from bench.storage.cluster_storage import together
+    from bench.units import format_size
+    from bench.workload_clusters import ClusterHost
+    from tuning.facts import collect
+    from tuning.fingerprint import fingerprint
+    from tuning.trades import durability_trades
+
+    facts = collect()
+    paths = [directory.resolve() for directory in directories]
+    storage = together([describe_target("", path, facts) for path in paths])
+    memory_bytes = facts.memory.total_bytes
+    return ClusterHost.model_validate(
+        {
+            "cpus": facts.cpu_count,
+            "cpu_model": facts.cpu_model,
+            "memory": None if memory_bytes is None else format_size(memory_bytes),
+            "kernel": facts.kernel_release,
+            "runs_in": ", ".join(filter(None, (facts.container, facts.virtual_machine))) or None,
+            "tuning_fingerprint": fingerprint(facts)[0],
+            "durability_trades": [str(trade) for trade in durability_trades(facts, map(str, paths))],
+            "storage": storage.model_dump(exclude={"name"}),
+        }
+    )
