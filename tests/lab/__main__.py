@@ -35,7 +35,7 @@ def existing(store: Store) -> Record:
 
 def up(store: Store, options: argparse.Namespace) -> int:
     started_s = time.monotonic()
-    record = making.up(store, options.hosts, tell)
+    record = making.up(store, options.hosts, tell, own_kernel=options.own_kernel)
     took_s = time.monotonic() - started_s
     tell(f"{record.hosts} host(s) of {store.name} after {took_s:.1f} s; inventory: {store.inventory}")
     return 0
@@ -104,6 +104,9 @@ def main() -> int:
         parsers[name].set_defaults(function=function)
         parsers[name].add_argument("--name", default=DEFAULT_LAB, help="of the lab (default: %(default)s)")
     parsers["up"].add_argument("--hosts", type=int, default=inventory.COMMITTED_HOSTS, help="default: %(default)s")
+    parsers["up"].add_argument(
+        "--own-kernel", action="store_true", help="virtual machines, not containers: for what needs a kernel"
+    )
     parsers["inventory"].add_argument(
         "--committed", action="store_true", help="print playbooks/inventories/lab/hosts.yml"
     )

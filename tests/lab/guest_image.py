@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench.errors import UsageError
 from tests.lab import groups, image
-from tests.lab.record import lock
+from tests.lab.record import held
 
 # Of the cloud: the drivers of virtual machines and no firmware, which makes it a third of the other.
 KERNEL_PACKAGE: Final = "linux-image-cloud-amd64"
@@ -40,24 +39,24 @@ rm -rf "$1/upper" "$1/work" "$1/root"
 """
 
 
-def ensure(labs: Path, tell: Callable[[str], None]) -> Path:
-    """The directory of the image; made when there is none of this recipe. Needs root. Raises UsageError."""
-    tree = image.ensure(labs, tell)
+def ensure(labs: Path, tree: Path, tell: Callable[[str], None]) -> Path:
+    """The directory of the image that lies over `tree`; made when it is not there. Needs root. Raises UsageError."""
     recipe = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     made = labs / "_guest" / f"{tree.name}-{recipe}"
-    if made.is_dir() and made.stat().st_mtime >= tree.stat().st_mtime:
-        return made
-    with lock(labs / "_guest.lock", "another command makes the guests' image; wait for it, then run this again"):
-        unfinished = labs / "_guest/unfinished"
+    with held(labs / "_guest.lock", wait=True):
+        if made.is_dir() and made.stat().st_mtime >= tree.stat().st_mtime:
+            return made
         groups.remove(_GROUP)
         shutil.rmtree(labs / "_guest", ignore_errors=True)
+        unfinished = labs / "_guest/unfinished"
         unfinished.mkdir(parents=True)
         log = labs / "_guest/build.log"
         tell(f"making the image of guests ({KERNEL_PACKAGE}, once, a minute); see {log}")
         started_s = time.monotonic()
-        image.run_step(_GROUP, ("sh", "-c", _BUILD, "sh", str(unfinished), str(tree), _ROOT_SIZE), log)
-        if not (unfinished / ROOT_DISK).exists():
-            raise UsageError(f"the guests' image was not made; the whole log: {log}")
+        with log.open("w", encoding="utf-8") as file:
+            command = ("sh", "-c", _BUILD, "sh", str(unfinished), str(tree), _ROOT_SIZE)
+            image.run_step(_GROUP, command, log, file.fileno())
+        groups.remove(_GROUP)
         unfinished.rename(made)
         tell(f"the image of guests is made, in {time.monotonic() - started_s:.0f} s")
-    return made
+        return made

@@ -8,6 +8,7 @@ tests/lab/disks.py); a solid state disk (NVMe).
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -38,13 +39,12 @@ umount "$1/root"
 """
 
 
-def has_kvm() -> bool:
-    return os.access(_KVM, os.R_OK | os.W_OK)
-
-
-def patience() -> int:
-    """By how much longer than with KVM whatever a guest does may take."""
-    return 1 if has_kvm() else _SLOWER_WITHOUT_KVM
+def patience(tell: Callable[[str], None]) -> int:
+    """How many times slower than with KVM whatever a guest does may be; says so when it is."""
+    if os.access(_KVM, os.R_OK | os.W_OK):
+        return 1
+    tell(f"WITHOUT KVM ({_KVM} cannot be used): guests are emulated, and up to {_SLOWER_WITHOUT_KVM} times slower")
+    return _SLOWER_WITHOUT_KVM
 
 
 def prepare(store: Store, record: Record, node: Node) -> None:
@@ -55,7 +55,7 @@ def prepare(store: Store, record: Record, node: Node) -> None:
     rules.parent.mkdir(parents=True, exist_ok=True)
     rules.write_text(_DISK_NAMES, encoding="utf-8")
     root = directory / guest_image.ROOT_DISK
-    run("cp", "--sparse=always", "--reflink=auto", str(Path(record.image) / guest_image.ROOT_DISK), str(root))
+    run("cp", "--sparse=always", "--reflink=auto", str(Path(record.guest_image) / guest_image.ROOT_DISK), str(root))
     script = ("unshare", "--mount", "--propagation", "private", "sh", "-c", _WRITE_IDENTITY, "sh")
     run(*script, str(directory), str(root))
     for disk in DISKS:
@@ -87,7 +87,7 @@ def tap(node: Node) -> str:
 
 
 def command(store: Store, record: Record, node: Node) -> list[str]:
-    image = Path(record.image)
+    image = Path(record.guest_image)
     limits = ",".join(
         f"throttling.{name}={value}"
         for names, value in (

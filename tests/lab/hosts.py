@@ -53,7 +53,7 @@ def prepare(store: Store, record: Record, node: Node) -> None:
         "etc/ssh/lab_authorized_keys": f"{keys.public(store.key)}\n",
         "etc/apt/apt.conf.d/90lab-proxy": f'Acquire::http::Proxy "http://{record.gateway}:{proxy.PORT}";\n',
         "etc/systemd/network/10-lab.network": (
-            f"[Match]\nName=host0\n\n[Network]\nAddress={node.address}/24\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n"
+            f"[Match]\nType=ether\n\n[Network]\nAddress={node.address}/24\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n"
         ),
     }
     for name, text in files.items():
@@ -106,9 +106,12 @@ def is_up(node: Node) -> bool:
     return bool(groups.processes(node.lab, node.name))
 
 
-def wait_until_ready(store: Store, node: Node) -> str:
-    """What its systemd says of itself once it has booted: running, or degraded. Raises UsageError."""
-    deadline_s = time.monotonic() + _READY_WITHIN_S
+def wait_until_ready(store: Store, node: Node, patience: int = 1) -> str:
+    """What its systemd says of itself once it has booted: running, or degraded. Raises UsageError.
+
+    patience: how many times slower than a host of this kind it may be.
+    """
+    deadline_s = time.monotonic() + patience * _READY_WITHIN_S
     while time.monotonic() < deadline_s:
         if _answers(node):
             done = run(store, node, "systemctl is-system-running --wait", deadline_s - time.monotonic())

@@ -138,20 +138,21 @@ def _build(tree: Path, cache: Path, log: Path) -> None:
         )
     )
     with log.open("w", encoding="utf-8") as file:
-        _step((*debootstrap, SUITE, str(tree)), log, file.fileno())
+        run_step(_GROUP, (*debootstrap, SUITE, str(tree)), log, file.fileno())
         for path in sorted(path for path in _TREE.rglob("*") if path.is_file()):
             target = tree / path.relative_to(_TREE)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
             target.chmod(0o440 if "sudoers.d" in target.parts else 0o644)
-        _step(("chroot", str(tree), "/bin/sh", "-c", inside), log, file.fileno())
+        run_step(_GROUP, ("chroot", str(tree), "/bin/sh", "-c", inside), log, file.fileno())
     (tree / "etc/lab-image.json").write_text(json.dumps({"made_s": time.time()}) + "\n", encoding="utf-8")
 
 
-def _step(command: tuple[str, ...], log: Path, output: int) -> None:
+def run_step(group: str, command: tuple[str, ...], log: Path, output: int) -> None:
+    """A step of making an image, in mounts of its own. Raises UsageError that says what it complained of."""
     in_private_mounts = ("unshare", "--mount", "--propagation", "private", *command)
     done = subprocess.run(
-        processes.in_groups(groups.make(_GROUP, "build"), in_private_mounts),
+        processes.in_groups(groups.make(group, "build"), in_private_mounts),
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

@@ -15,7 +15,7 @@ COMMITTED: Final = PLAYBOOKS / "inventories/lab"
 COMMITTED_HOSTS: Final = 3
 
 _HEADER: Final = """---
-# The hosts of `python -m tests.lab up --name {name} --hosts {hosts}`, which writes this file.
+# The hosts of `python -m tests.lab up --name {name} --hosts {hosts}{how}`, which writes this file.
 """
 
 
@@ -39,14 +39,15 @@ def text(record: Record, directory: str) -> str:
     names = [node.name for node in record.nodes]
     # An even ensemble bears no more losses than the odd one below it.
     ensemble = names[: len(names) - (len(names) + 1) % 2]
-    groups = {
-        "zookeeper": ensemble,
-        "brokers": names,
+    groups = {"zookeeper": ensemble, "brokers": names}
+    # Hosts with kernels of their own are for what needs one, and too small for more.
+    more = {
         "reference_kafka": names,
         "spark_master": names[:1],
         "spark_workers": names,
         "bench": names[:1],
     }
+    groups |= {} if record.guest_image else more
     every_host: dict[str, Any] = {
         "vars": {
             "ansible_user": USER,
@@ -60,4 +61,5 @@ def text(record: Record, directory: str) -> str:
         "children": {group: {"hosts": {name: {} for name in members}} for group, members in groups.items()},
     }
     body = yaml.safe_dump({"all": every_host}, sort_keys=False, width=120)
-    return _HEADER.format(name=record.name, hosts=record.hosts) + body
+    how = " --own-kernel" if record.guest_image else ""
+    return _HEADER.format(name=record.name, hosts=record.hosts, how=how) + body

@@ -12,7 +12,7 @@ from typing import Final
 
 from bench.errors import UsageError
 from bench.units import human_bytes
-from tests.lab import disks, groups, hosts, image, inventory, keys, network, processes
+from tests.lab import disks, groups, guest_image, guests, hosts, image, inventory, keys, network, processes
 from tests.lab.record import MOST_HOSTS, Node, Record, Store, free_network, held
 
 Tell = Callable[[str], None]
@@ -21,31 +21,35 @@ Tell = Callable[[str], None]
 _SPACE_OF_A_HOST_BYTES: Final = 4 << 30
 
 
-def up(store: Store, count: int, tell: Tell) -> Record:
-    """Make the lab; or boot again those of its hosts that are down. Raises UsageError."""
+def up(store: Store, count: int, tell: Tell, *, own_kernel: bool = False) -> Record:
+    """Make the lab; or boot again those of its hosts that are down. Raises UsageError.
+
+    own_kernel: hosts are virtual machines (tests/lab/guests.py) and not containers.
+    """
     if not 1 <= count <= MOST_HOSTS:
         raise UsageError(f"a lab has 1 to {MOST_HOSTS} hosts, not {count}")
-    processes.require_root_and_tools()
+    processes.require_root_and_tools(guests.TOOLS if own_kernel else {})
     with store.locked():
         record = store.read()
         if record is not None and not (record.is_whole and record.boot_id == _boot_id()):
             tell(f"the lab {store.name} is half made, or of before a reboot: taking it away first")
             _remove(store, record)
             record = None
-        if record is not None and record.hosts != count:
+        if record is not None and (record.hosts, bool(record.guest_image)) != (count, own_kernel):
             raise UsageError(
-                f"the lab {store.name} is up with {record.hosts} hosts, not {count}; first: "
+                f"the lab {store.name} is up with {_told(record.hosts, bool(record.guest_image))}, not "
+                f"{_told(count, own_kernel)}; first: "
                 f"python -m tests.lab down --name {store.name}"
             )
         if record is not None and all(hosts.is_up(node) for node in record.nodes):
             tell(f"the lab {store.name} is up")
             return record
-        return _make(store, count, tell) if record is None else _boot(store, record, tell)
+        return _make(store, count, tell, own_kernel) if record is None else _boot(store, record, tell)
 
 
 def down(store: Store) -> bool:
     """Take the lab away, however far it came; whether there was one. Raises UsageError."""
-    processes.require_root_and_tools()
+    processes.require_root_and_tools({})
     with store.locked():
         record = store.read()
         if record is not None:
@@ -57,7 +61,11 @@ def down(store: Store) -> bool:
     return record is not None
 
 
-def _make(store: Store, count: int, tell: Tell) -> Record:
+def _told(count: int, own_kernel: bool) -> str:
+    return f"{count} host(s){' with kernels of their own' if own_kernel else ''}"
+
+
+def _make(store: Store, count: int, tell: Tell, own_kernel: bool) -> Record:
     store.root.mkdir(parents=True, exist_ok=True)
     free_bytes = shutil.disk_usage(store.root).free
     if free_bytes < count * _SPACE_OF_A_HOST_BYTES:
@@ -66,18 +74,29 @@ def _make(store: Store, count: int, tell: Tell) -> Record:
             f"{human_bytes(count * _SPACE_OF_A_HOST_BYTES)}; free some, or make a smaller lab"
         )
     base = image.ensure(store.root, tell)
+    kernel = str(guest_image.ensure(store.root, base, tell)) if own_kernel else ""
     with held(store.root / "_networks.lock", wait=True):
         number = free_network(store.name, store.others(), network.routed())
-        record = Record(name=store.name, network=number, hosts=count, boot_id=_boot_id(), image=str(base))
+        record = Record(
+            name=store.name,
+            network=number,
+            hosts=count,
+            boot_id=_boot_id(),
+            image=str(base),
+            guest_image=kernel,
+        )
         if network.exists(record):
             raise UsageError(f"this machine has an interface {record.bridge} that is no lab's; name the lab otherwise")
         store.write(record)
     network.make(record)
     keys.make(store.key, f"highwater lab {store.name}")
     for node in record.nodes:
-        hosts.prepare(store, record, node)
         groups.make(node.lab, node.name)
-        record = disks.make(store, record, node)
+        if own_kernel:
+            guests.prepare(store, record, node)
+        else:
+            hosts.prepare(store, record, node)
+            record = disks.make(store, record, node)
     keys.write_client_files(store, record)
     inventory.write(store, record)
     return _boot(store, record, tell)
@@ -88,13 +107,15 @@ def _boot(store: Store, record: Record, tell: Tell) -> Record:
     _start_proxy(store, record)
     started_s = time.monotonic()
     down_nodes = [node for node in record.nodes if not hosts.is_up(node)]
+    kind = guests if record.guest_image else hosts
     for node in down_nodes:
-        hosts.remove(node)
-        hosts.start(store, record, node)
+        kind.remove(node)
+        kind.start(store, record, node)
     tell(f"booting {', '.join(node.name for node in down_nodes)}")
+    patience = guests.patience(tell) if record.guest_image else 1
 
     def wait(node: Node) -> None:
-        state = hosts.wait_until_ready(store, node)
+        state = hosts.wait_until_ready(store, node, patience)
         tell(f"{node.name} ({node.address}) is {state} after {time.monotonic() - started_s:.1f} s")
 
     with ThreadPoolExecutor(len(record.nodes)) as pool:
@@ -116,7 +137,7 @@ def _start_proxy(store: Store, record: Record) -> None:
 
 def _remove(store: Store, record: Record) -> None:
     for node in record.nodes:
-        hosts.remove(node)
+        (guests if record.guest_image else hosts).remove(node)
     groups.remove(record.name)
     disks.remove(store, record)
     network.remove(record)

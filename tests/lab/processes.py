@@ -54,12 +54,15 @@ def start(groups: Sequence[Path], command: Sequence[str], output: Path, variable
         )
 
 
-def require_root_and_tools() -> None:
-    """Installs what is missing, where that is Debian's way. Raises UsageError with the way out."""
+def require_root_and_tools(more: Mapping[str, str]) -> None:
+    """Installs what is missing, where that is Debian's way. Raises UsageError with the way out.
+
+    more: further commands, each with the package that it comes with.
+    """
     if os.geteuid() != 0:
         raise UsageError("a lab can be made and taken away by root alone (mounts, loop devices, a bridge); use sudo")
     path = environment()["PATH"]
-    missing = sorted({package for tool, package in _TOOLS.items() if shutil.which(tool, path=path) is None})
+    missing = sorted({package for tool, package in {**_TOOLS, **more}.items() if shutil.which(tool, path=path) is None})
     if not missing:
         return
     command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing]

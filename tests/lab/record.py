@@ -45,6 +45,8 @@ class Record(Model):
     boot_id: str
     """Of the boot it was made in: after another one nothing of it runs any more."""
     image: str = ""
+    guest_image: str = ""
+    """Where the kernel is that its hosts boot, when each has one of its own; empty when they share this machine's."""
     loops: dict[str, LoopSettings] = Field(default={})
     """By the path of the image file."""
     is_whole: bool = False

@@ -208,7 +208,7 @@ def test_an_up_that_was_killed_leaves_nothing_after_down(after_s: float) -> None
 def test_without_root_it_is_one_line() -> None:
     nobody = 65534
     done = subprocess.run(
-        [sys.executable, "-c", "import sys; from tests.lab import processes; processes.require_root_and_tools()"],
+        [sys.executable, "-c", "import sys; from tests.lab import processes; processes.require_root_and_tools({})"],
         cwd=ROOT,
         user=nobody,
         capture_output=True,
