@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import socket
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +51,13 @@ options:
     type: list
     elements: dict
     default: []
+  spark_master:
+    description: Address of the pages of this host's Spark master, as C(http://host:port).
+    type: str
+  spark_workers:
+    description: How many workers it is to have.
+    type: int
+    default: 0
   zookeeper:
     description: Address and port of this host's ZooKeeper, as C(host:port).
     type: str
@@ -139,6 +148,8 @@ def main() -> None:
             "kept_rules": {"type": "path", "default": "/etc/udev/rules.d/90-highwater.rules"},
             "sysctls": {"type": "dict", "default": {}},
             "services": {"type": "list", "elements": "dict", "default": []},
+            "spark_master": {"type": "str"},
+            "spark_workers": {"type": "int", "default": 0},
             "zookeeper": {"type": "str"},
             "zookeeper_members": {"type": "int", "default": 1},
         },
@@ -151,6 +162,8 @@ def main() -> None:
     rows += [sysctl_row(host, *pair) for pair in sysctls_of(Path(wanted["kept_sysctls"]), wanted["sysctls"])]
     rows += [row for mount in wanted["mounts"] for row in queue_rows(host, mount, wanted["kept_rules"])]
     rows += [row for service in wanted["services"] for row in service_rows(host, service)]
+    if wanted["spark_master"]:
+        rows.append(spark_row(wanted["spark_master"], wanted["spark_workers"]))
     if wanted["zookeeper"]:
         rows += zookeeper_rows(wanted["zookeeper"], wanted["zookeeper_members"])
     module.exit_json(
@@ -257,8 +270,10 @@ def service_rows(host: Host, wanted: dict[str, Any]) -> Iterator[Row]:
         match = re.search(r"^Max open files\s+(\S+)", Path(limits).read_text("utf-8"), re.MULTILINE)
         found = match[1].replace("unlimited", "infinity") if match else "?"
         limit = shown.get("LimitNOFILESoft", "?")
-        yield Row(f"{unit}: open files", limit, found, limits, good=found == limit)
-    for port in wanted.get("ports", ()):
+        # Java raises its own soft limit to the hard one.
+        good = found == "infinity" or (found.isdecimal() and limit.isdecimal() and int(found) >= int(limit))
+        yield Row(f"{unit}: open files", f"{limit} or more", found, limits, good=good)
+    for port in wanted.get("ports") or ():
         command = ("ss", "--no-header", "--listening", "--tcp", "--numeric", "--processes", f"sport = :{port}")
         _, out = host.run(*command)
         owners = sorted(set(re.findall(r"pid=(\d+)", out)))
@@ -290,6 +305,18 @@ def four_letters(address: str, word: str) -> str:
     except OSError as error:
         return f"no answer ({error})"
     return b"".join(chunks).decode("utf-8", "replace").strip()
+
+
+def spark_row(address: str, workers: int) -> Row:
+    """How many workers the master itself counts as alive."""
+    wanted, by = f"ALIVE, {workers} workers alive", f"{address}/json/"
+    try:
+        with urllib.request.urlopen(by, timeout=_ANSWER_TIMEOUT_SECONDS) as answer:
+            state = json.load(answer)
+        found = f"{state['status']}, {state['aliveworkers']} workers alive"
+    except (OSError, ValueError, KeyError) as error:
+        found = f"no answer ({error})"
+    return Row("Spark master", wanted, found, by, good=found == wanted)
 
 
 if __name__ == "__main__":

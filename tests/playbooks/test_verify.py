@@ -139,6 +139,8 @@ def test_a_service_is_judged_by_its_process() -> None:
         f"{unit}: port 9092": True,
         f"{unit}: port 9093": False,
     }
+    older = FakeHost({"systemctl show": shown.replace(f"Soft={soft}", "Soft=99999999")})
+    assert judged(highwater_verify.service_rows(older, {"unit": unit}))[f"{unit}: open files"] is False
     stopped = FakeHost({"systemctl show": "ActiveState=failed\nUnitFileState=enabled\nMainPID=0"})
     assert [row.found for row in highwater_verify.service_rows(stopped, wanted)] == ["failed, enabled"]
 
