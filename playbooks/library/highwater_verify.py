@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
 import shlex
 import socket
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,7 +52,7 @@ options:
     elements: dict
     default: []
   spark_master:
-    description: Address of the pages of this host's Spark master, as C(http://host:port).
+    description: Address of the pages of this host's Spark master, as C(host:port).
     type: str
   spark_workers:
     description: How many workers it is to have.
@@ -309,14 +309,17 @@ def four_letters(address: str, word: str) -> str:
 
 def spark_row(address: str, workers: int) -> Row:
     """How many workers the master itself counts as alive."""
-    wanted, by = f"ALIVE, {workers} workers alive", f"{address}/json/"
+    wanted = f"ALIVE, {workers} workers alive"
+    connection = http.client.HTTPConnection(address, timeout=_ANSWER_TIMEOUT_SECONDS)
     try:
-        with urllib.request.urlopen(by, timeout=_ANSWER_TIMEOUT_SECONDS) as answer:
-            state = json.load(answer)
+        connection.request("GET", "/json/")
+        state = json.load(connection.getresponse())
         found = f"{state['status']}, {state['aliveworkers']} workers alive"
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
         found = f"no answer ({error})"
-    return Row("Spark master", wanted, found, by, good=found == wanted)
+    finally:
+        connection.close()
+    return Row("Spark master", wanted, found, f"http://{address}/json/", good=found == wanted)
 
 
 if __name__ == "__main__":
