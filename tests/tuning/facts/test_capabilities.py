@@ -99,6 +99,12 @@ def test_a_privileged_container_is_told_that_it_writes_the_hosts_own_value(tmp_p
     assert capability(facts, find_knob("net.core.somaxconn"), "", "1").why == "", "that is the container's own"
 
 
+def test_the_swap_of_the_machine_below_is_left_to_it_by_a_booted_container(tmp_path: Path) -> None:
+    found = capability(_container(tmp_path, "systemd-nspawn", read_only=False), find_knob("swap.devices"), "", "none")
+    assert found.why == "the swap is the host's below, and this container (systemd-nspawn) may not call swapoff"
+    assert found.ask == "swap turned off by the host below"
+
+
 def test_root_of_a_user_namespace_is_not_root_of_the_host(tmp_path: Path) -> None:
     make_host(tmp_path, pid_namespace=_OWN)
     (tmp_path / "proc/self/ns/user").symlink_to("user:[4026532999]")
