@@ -71,8 +71,8 @@ def properties_text(settings: Mapping[str, Any]) -> str:
             text = "true" if value else "false"
         else:
             text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-        lines.append(f"{_escaped(str(name), also=' =:#!')}={_escaped(text)}\n")
-    return "".join(lines)
+        lines.append(f"{_escaped(str(name), also=' =:#!')}={_escaped(text)}")
+    return "\n".join(lines)
 
 
 def _escaped(text: str, also: str = "") -> str:

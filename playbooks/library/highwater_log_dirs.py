@@ -18,7 +18,7 @@ description:
   - Changes nothing.
 options:
   instances:
-    description: The brokers of the host, with C(name), C(broker_id) and C(log_dirs).
+    description: The brokers of the host, with C(name), C(cluster), C(broker_id) and C(log_dirs).
     type: list
     elements: dict
     required: true
@@ -44,13 +44,13 @@ EXAMPLES = r"""
 - name: See whose the log directories are
   highwater_log_dirs:
     instances:
-      - {name: main, broker_id: 1, log_dirs: [/data/ssd1/highwater]}
+      - {name: main, cluster: main, broker_id: 1, log_dirs: [/data/ssd1/highwater]}
     mount_points: [/data/ssd1]
 """
 
 RETURN = r"""
 log_dirs:
-  description: Each with C(instance), C(path) and C(cluster_id), which is empty for one that no broker has used.
+  description: Each with C(path), C(cluster) of the inventory, and C(cluster_id), empty for one that no broker has used.
   returned: always
   type: list
   elements: dict
@@ -84,7 +84,7 @@ def main() -> None:
                     f"{path} belongs to broker {broker_id}, and the inventory gives it to broker "
                     f"{instance['broker_id']} ({instance['name']}); give that its id back, or name an empty directory"
                 )
-            found.append({"instance": instance["name"], "path": text, "cluster_id": owner.get("cluster.id", "")})
+            found.append({"path": text, "cluster": instance["cluster"], "cluster_id": owner.get("cluster.id", "")})
     if faults:
         module.fail_json(msg="; ".join(faults), log_dirs=found)
     module.exit_json(changed=False, log_dirs=found)

@@ -1,0 +1,300 @@
+"""What is wrong with an inventory, told from its variables alone: values in, lines out."""
+
+from __future__ import annotations
+
+import difflib
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+Variables = Mapping[str, Any]
+_ROLES = Path(__file__).parent.parent / "roles"
+_GROUPS = ("zookeeper", "brokers", "reference_kafka", "spark_master", "spark_workers", "bench")
+_ENSEMBLES = (1, 3, 5)
+_MOST_HOSTS_NAMED = 4
+# How like a name of ours must be to be taken for a misspelling of it.
+_ALIKE = 0.88
+# What a name of ours can be in an inventory beside what roles are told.
+_PLAIN = (str, int, float, bool, list, dict, type(None))
+
+
+def variable_faults(hostvars: Mapping[str, Variables]) -> list[str]:
+    """Variables that no role has and that look like one, and values that their role would refuse."""
+    hosts_of: dict[str, list[str]] = {}
+    for host in hostvars:
+        for fault in _faults_of_variables(hostvars[host]):
+            hosts_of.setdefault(fault, []).append(host)
+    return [f"{_names(hosts)}: {fault}" for fault, hosts in hosts_of.items()]
+
+
+def cluster_faults(
+    hostvars: Mapping[str, Variables],
+    groups: Mapping[str, list[str]],
+    clusters: Mapping[str, Mapping[str, Any]],
+    reference_clusters: Mapping[str, Mapping[str, Any]],
+) -> list[str]:
+    """What hosts say that is sound for each and not for all of them. Clusters are what highwater_clusters finds."""
+    brokers = [("broker_instances", name, each) for name, found in clusters.items() for each in found["brokers"]]
+    references = [
+        ("reference_kafka_instances", name, each)
+        for name, found in reference_clusters.items()
+        for each in found["brokers"]
+    ]
+    return [
+        *_faults_of_groups(groups, _zookeeper_group(hostvars)),
+        *_faults_of_addresses(hostvars),
+        *_faults_of_zookeeper(hostvars, groups),
+        *_faults_of_ids(brokers),
+        *_faults_of_ids(references),
+        *_faults_within_hosts(hostvars, groups, [*brokers, *references]),
+    ]
+
+
+def clock_faults(ahead_s: Mapping[str, float | None], most_s: float) -> list[str]:
+    """Hosts whose clocks are away from the others'. Those that could not be asked are None."""
+    known = {host: seconds for host, seconds in ahead_s.items() if seconds is not None}
+    if len(known) < 2 or max(known.values()) - min(known.values()) <= most_s:
+        return []
+    middle = statistics.median_low(known.values())
+    return [
+        f"{host}: the clock is {abs(seconds - middle):.0f} s {'ahead of' if seconds > middle else 'behind'} the other "
+        f"hosts', and {most_s:g} s are allowed; set it (chronyc makestep, or timedatectl set-time)"
+        for host, seconds in known.items()
+        if abs(seconds - middle) > most_s
+    ]
+
+
+def expected_ports(variables: Variables, group_names: Iterable[str]) -> list[dict[str, Any]]:
+    """`hostvars[inventory_hostname] | highwater_ports(group_names)`: what will listen on a host, by unit."""
+    groups = set(group_names)
+    return [{"port": port, "unit": unit} for port, unit, _ in _listeners(variables, groups) if unit]
+
+
+def _faults_of_variables(variables: Variables) -> Iterator[str]:
+    specs = _specifications()
+    of_role: dict[str, dict[str, Any]] = {}
+    for name in variables:
+        role = next((role for role in specs if name.startswith(f"{role}_")), None)
+        if role is not None and name in specs[role]:
+            value = _value(variables, name)
+            if value is not _UNKNOWN:
+                of_role.setdefault(role, {})[name] = value
+        elif near := difflib.get_close_matches(name, _all_names(), 1, _ALIKE):
+            yield f"variable {name} is read by no playbook; did you mean {near[0]}?"
+    for role, values in of_role.items():
+        options = {name: {**specs[role][name], "required": False} for name in values}
+        for name, value in values.items():
+            yield from _unknown_keys(name, value, options[name])
+        yield from (
+            ArgumentSpecValidator({name: _lenient(option) for name, option in options.items()})
+            .validate({name: _without_unknown_keys(value, options[name]) for name, value in values.items()})
+            .error_messages
+        )
+
+
+_UNKNOWN = object()
+
+
+def _value(variables: Variables, name: str) -> Any:
+    """What a variable is; _UNKNOWN for one made of facts, which nobody has gathered yet."""
+    try:
+        value = variables[name]
+    except Exception:  # whatever a template of the inventory's can raise
+        return _UNKNOWN
+    return value if isinstance(value, _PLAIN) and "{{" not in str(value) else _UNKNOWN
+
+
+def _unknown_keys(where: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
+    known = option.get("options")
+    if not known:
+        return
+    for place, each in _dictionaries(where, value):
+        for key, inner in each.items():
+            if key in known:
+                yield from _unknown_keys(f"{place}.{key}", inner, known[key])
+            else:
+                near = difflib.get_close_matches(str(key), known, 1, 0.5)
+                meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+                yield f"{place} has an unknown key {key}; {meant}"
+
+
+def _without_unknown_keys(value: Any, option: Mapping[str, Any]) -> Any:
+    known = option.get("options")
+    if not known or not isinstance(value, (list, dict)):
+        return value
+    if isinstance(value, list):
+        return [_without_unknown_keys(each, option) for each in value]
+    return {key: _without_unknown_keys(inner, known[key]) for key, inner in value.items() if key in known}
+
+
+def _dictionaries(where: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if isinstance(value, dict):
+        yield where, value
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            if isinstance(each, dict):
+                yield f"{where}[{number}]", each
+
+
+def _lenient(option: Mapping[str, Any]) -> dict[str, Any]:
+    """A specification as the validator takes it."""
+    return {key: value for key, value in option.items() if key not in ("description", "version_added")}
+
+
+def _faults_of_groups(groups: Mapping[str, list[str]], ensemble: str) -> Iterator[str]:
+    for group in groups:
+        near = difflib.get_close_matches(group, _GROUPS, 1, _ALIKE)
+        if group not in _GROUPS and near and near[0] not in groups:
+            yield f"group {group} is read by no playbook; did you mean {near[0]}?"
+    if groups.get("brokers") and not groups.get(ensemble):
+        yield f"group {ensemble} is empty and brokers need one; name 1, 3 or 5 hosts in it"
+    for group in ("spark_master", "bench"):
+        hosts = groups.get(group, [])
+        if len(hosts) > 1:
+            yield f"group {group} has {len(hosts)} hosts ({_names(hosts)}) and can have one; leave one of them"
+    if groups.get("spark_workers") and not groups.get("spark_master"):
+        yield "group spark_workers has hosts and spark_master has none; name the host that leads them"
+
+
+def _faults_of_addresses(hostvars: Mapping[str, Variables]) -> Iterator[str]:
+    hosts_at: dict[tuple[str, str], list[str]] = {}
+    for host in hostvars:
+        variables = hostvars[host]
+        if variables.get("ansible_connection", "ssh") == "ssh":
+            place = (str(variables.get("ansible_host") or host), str(variables.get("ansible_port") or 22))
+            hosts_at.setdefault(place, []).append(host)
+    for (address, port), hosts in hosts_at.items():
+        if len(hosts) > 1:
+            yield f"{_names(hosts)}: one machine, {address} port {port}, under {len(hosts)} names; leave one of them"
+
+
+def _faults_of_zookeeper(hostvars: Mapping[str, Variables], groups: Mapping[str, list[str]]) -> Iterator[str]:
+    members = groups.get(_zookeeper_group(hostvars), [])
+    if members and len(members) not in _ENSEMBLES:
+        yield (
+            f"group zookeeper has {len(members)} hosts; name 1, 3 or 5: an even number bears no more failures than one "
+            "less, and more than 5 only slow each write down"
+        )
+    if len(members) < 2:
+        return
+    hosts_of: dict[int, list[str]] = {}
+    for host in members:
+        number = _whole(hostvars[host].get("zookeeper_id", 0))
+        if number is None or not 1 <= number <= 255:
+            yield f"{host}: zookeeper_id is missing; set it for the host, a number from 1 to 255 that no other has"
+        else:
+            hosts_of.setdefault(number, []).append(host)
+    for number, hosts in hosts_of.items():
+        if len(hosts) > 1:
+            yield f"{_names(hosts)}: zookeeper_id {number} is that of {len(hosts)} hosts; give each its own"
+
+
+def _zookeeper_group(hostvars: Mapping[str, Variables]) -> str:
+    return next(
+        (str(hostvars[host]["zookeeper_group"]) for host in hostvars if "zookeeper_group" in hostvars[host]),
+        "zookeeper",
+    )
+
+
+def _faults_of_ids(brokers: list[tuple[str, str, Mapping[str, Any]]]) -> Iterator[str]:
+    owners: dict[tuple[str, int], list[str]] = {}
+    for variable, cluster, broker in brokers:
+        who = f"{broker['host']} ({variable}: {broker['name']})"
+        number = _whole(broker["broker_id"])
+        if number is None or number < 0:
+            yield f"{who}: broker_id is missing; set it for the host, a number that no other broker of its cluster has"
+        else:
+            owners.setdefault((cluster, number), []).append(who)
+    for (cluster, number), who in owners.items():
+        if len(who) > 1:
+            yield f"{' and '.join(who)}: broker_id {number} twice in cluster {cluster}; give each its own"
+
+
+def _faults_within_hosts(
+    hostvars: Mapping[str, Variables],
+    groups: Mapping[str, list[str]],
+    brokers: list[tuple[str, str, Mapping[str, Any]]],
+) -> Iterator[str]:
+    for host in hostvars:
+        its_groups = {group for group, hosts in groups.items() if host in hosts}
+        taken: dict[int, str] = {}
+        for port, _, what in _listeners(hostvars[host], its_groups):
+            if port in taken:
+                yield f"{host}: port {port} is that of {taken[port]} and of {what}; give one of them another"
+            taken.setdefault(port, what)
+        names: set[tuple[str, str]] = set()
+        folders: dict[str, str] = {}
+        for variable, _, broker in brokers:
+            if broker["host"] != host:
+                continue
+            what = f"{variable} {broker['name']}"
+            if (variable, broker["name"]) in names:
+                yield f"{host}: {variable} names {broker['name']} twice; give one of them another name"
+            names.add((variable, broker["name"]))
+            for folder in (str(each).rstrip("/") for each in broker["log_dirs"]):
+                for other, whose in folders.items():
+                    if f"{folder}/".startswith(f"{other}/") or f"{other}/".startswith(f"{folder}/"):
+                        yield f"{host}: log_dirs {other} of {whose} and {folder} of {what} overlap; keep them apart"
+                folders.setdefault(folder, what)
+
+
+def _listeners(variables: Variables, groups: set[str]) -> Iterator[tuple[int, str, str]]:
+    """Port, unit and name of what will listen on a host, with the roles' own defaults."""
+    if "zookeeper" in groups:
+        yield _whole(variables.get("zookeeper_client_port")) or 2181, "zookeeper.service", "zookeeper_client_port"
+    kinds = (
+        ("brokers", "broker_instances", "highwater-broker", 9092, [{"name": "main"}]),
+        ("reference_kafka", "reference_kafka_instances", "reference-kafka", 19092, []),
+    )
+    for group, variable, unit, port, default in kinds:
+        instances = variables.get(variable, default) if group in groups else []
+        for instance in instances if isinstance(instances, list) else []:
+            if isinstance(instance, dict):
+                name = str(instance.get("name", "main"))
+                yield _whole(instance.get("port")) or port, f"{unit}@{name}.service", f"{variable} {name}"
+
+
+@cache
+def _specifications() -> dict[str, dict[str, Any]]:
+    """What each role is told, the role with the longest name first, so that no role takes another's variables."""
+    found = {}
+    for path in sorted(_ROLES.glob("*/meta/argument_specs.yml"), key=lambda path: (-len(path.parts[-3]), path)):
+        entry_points = yaml.safe_load(path.read_text("utf-8"))["argument_specs"].values()
+        found[path.parts[-3]] = {
+            name: option for entry in entry_points for name, option in (entry.get("options") or {}).items()
+        }
+    return found
+
+
+def _all_names() -> list[str]:
+    return [name for options in _specifications().values() for name in options]
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return int(str(value))
+    except ValueError:
+        return None
+
+
+def _names(hosts: Iterable[str]) -> str:
+    names = sorted(hosts)
+    more = f" and {len(names) - _MOST_HOSTS_NAMED} more" if len(names) > _MOST_HOSTS_NAMED else ""
+    return ", ".join(names[:_MOST_HOSTS_NAMED]) + more
+
+
+class FilterModule:
+    """What Ansible looks for."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "highwater_clock_faults": clock_faults,
+            "highwater_cluster_faults": cluster_faults,
+            "highwater_ports": expected_ports,
+            "highwater_variable_faults": variable_faults,
+        }

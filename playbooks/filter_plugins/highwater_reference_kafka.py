@@ -1,0 +1,176 @@
+"""What the inventory says of the reference brokers, what is wrong with that, and the properties that follow from it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+_VARIABLE = "reference_kafka_instances"
+_LINE = "3.9"
+# Brokers with the lowest ids are the controllers too; an even number of them survives no more failures than one less.
+_CONTROLLERS_AT_MOST = 5
+_COPIES_AT_MOST = 3
+_CONTROLLER_PORT_ABOVE = 100
+
+Broker = Mapping[str, Any]
+
+
+def brokers(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """`groups['reference_kafka'] | highwater_reference_kafka_brokers(hostvars)`: all of them, with nothing left out.
+
+    broker_id is None where the inventory has none.
+    """
+    found = []
+    for host in hosts:
+        variables = hostvars[host]
+        address = variables.get("reference_kafka_address") or variables.get("highwater_address")
+        for raw in variables.get(_VARIABLE) or []:
+            line = str(raw.get("line") or variables.get("reference_kafka_line") or _LINE)
+            mode = str(variables.get("reference_kafka_mode") or "auto")
+            port = int(raw.get("port") or 0)
+            broker_id = raw.get("broker_id", variables.get("reference_kafka_broker_id", variables.get("broker_id")))
+            found.append(
+                {
+                    "host": str(host),
+                    "address": str(address or variables.get("ansible_host") or host),
+                    "name": str(raw.get("name") or ""),
+                    "cluster": str(raw.get("cluster") or "main"),
+                    "broker_id": None if broker_id is None else int(broker_id),
+                    "port": port,
+                    "controller_port": int(raw.get("controller_port") or port + _CONTROLLER_PORT_ABOVE),
+                    "log_dirs": [str(path).rstrip("/") for path in raw.get("log_dirs") or []],
+                    "cpus": str(raw.get("cpus") or ""),
+                    "properties": dict(raw.get("properties") or {}),
+                    "line": line,
+                    "is_kraft": mode == "kraft" or not line.startswith("3."),
+                }
+            )
+    return found
+
+
+def faults(of_host: str, all_brokers: Sequence[Broker], ours: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """What is wrong with the brokers of a host, a line each. ours: the host's broker_instances."""
+    own = [broker for broker in all_brokers if broker["host"] == of_host]
+    found = []
+    if not own:
+        found.append("reference_kafka_instances names no broker for it; say name, port and log_dirs, or take it out")
+    for broker in own:
+        what = f"reference_kafka_instances, {broker['name'] or 'one without a name'}"
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", broker["name"]):
+            found.append(f"{what}: a name has letters, digits, dots, dashes and underscores")
+        if broker["broker_id"] is None:
+            found.append(
+                f"{what}: who it is is not said; set broker_id of the host in the inventory, and never change it"
+            )
+        strange = [path for path in broker["log_dirs"] if not re.fullmatch(r"/[A-Za-z0-9_./-]+", path)]
+        found += [f"{what}: {path} is no absolute path of letters, digits, dots and dashes" for path in strange]
+        if not broker["log_dirs"]:
+            found.append(f"{what}: it has no log_dirs")
+        if not 0 < broker["port"] < 65536 or not 0 < broker["controller_port"] < 65536:
+            found.append(f"{what}: its ports are not from 1 to 65535; set port and controller_port")
+    found += _twice([broker["name"] for broker in own], "the name")
+    ports = [broker["port"] for broker in own] + [broker["controller_port"] for broker in own if broker["is_kraft"]]
+    found += _twice([*ports, *(int(each.get("port") or 9092) for each in ours)], "the port")
+    directories = [path for broker in own for path in broker["log_dirs"]]
+    theirs = [str(path).rstrip("/") for each in ours for path in each.get("log_dirs") or []]
+    found += _twice([*directories, *theirs], "the log directory")
+    found += _of_clusters(own, all_brokers)
+    return found
+
+
+def _of_clusters(own: Sequence[Broker], all_brokers: Sequence[Broker]) -> list[str]:
+    found = []
+    for cluster in sorted({broker["cluster"] for broker in own}):
+        members = [broker for broker in all_brokers if broker["cluster"] == cluster]
+        ids = [broker["broker_id"] for broker in members if broker["broker_id"] is not None]
+        found += _twice(ids, f"in cluster {cluster} the broker_id")
+        if len({broker["is_kraft"] for broker in members}) > 1:
+            found.append(f"cluster {cluster} has brokers with ZooKeeper and brokers with KRaft; give all the same line")
+    return found
+
+
+def _twice(values: Sequence[Any], what: str) -> list[str]:
+    return [f"{what} {value} is given {count} times" for value, count in Counter(values).items() if count > 1]
+
+
+def controllers(broker: Broker, all_brokers: Sequence[Broker]) -> list[Broker]:
+    """Of the broker's cluster, those that are KRaft's controllers as well."""
+    members = sorted(
+        (each for each in all_brokers if each["cluster"] == broker["cluster"]), key=lambda each: int(each["broker_id"])
+    )
+    count = min(_CONTROLLERS_AT_MOST, len(members))
+    return members[: count - 1 if count % 2 == 0 else count]
+
+
+def settings(
+    broker: Broker, all_brokers: Sequence[Broker], zookeeper_connect: str, properties: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Kafka's properties of a broker: who and where it is, copies by the size of its cluster, and what is asked for."""
+    members = [each for each in all_brokers if each["cluster"] == broker["cluster"]]
+    copies = min(_COPIES_AT_MOST, len(members))
+    in_sync = 2 if copies == _COPIES_AT_MOST else 1
+    where = _of_kraft(broker, all_brokers) if broker["is_kraft"] else _of_zookeeper(broker, zookeeper_connect)
+    return {
+        **where,
+        "log.dirs": broker["log_dirs"],
+        "default.replication.factor": copies,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": in_sync,
+        **properties,
+        **broker["properties"],
+    }
+
+
+def _of_zookeeper(broker: Broker, zookeeper_connect: str) -> dict[str, Any]:
+    return {
+        "broker.id": broker["broker_id"],
+        **_listeners(broker),
+        "zookeeper.connect": f"{zookeeper_connect}/reference/{broker['cluster']}",
+    }
+
+
+def _of_kraft(broker: Broker, all_brokers: Sequence[Broker]) -> dict[str, Any]:
+    of_quorum = controllers(broker, all_brokers)
+    is_controller = any(each["broker_id"] == broker["broker_id"] for each in of_quorum)
+    voters = (f"{each['broker_id']}@{_host(each['address'])}:{each['controller_port']}" for each in of_quorum)
+    return {
+        "process.roles": "broker,controller" if is_controller else "broker",
+        "node.id": broker["broker_id"],
+        "controller.quorum.voters": ",".join(voters),
+        "controller.listener.names": "CONTROLLER",
+        **_listeners(broker, f",CONTROLLER://:{broker['controller_port']}" if is_controller else ""),
+    }
+
+
+def _listeners(broker: Broker, more: str = "") -> dict[str, str]:
+    """Every interface is listened on: Debian often has a host's own name at 127.0.1.1."""
+    return {
+        "listeners": f"PLAINTEXT://:{broker['port']}{more}",
+        "advertised.listeners": f"PLAINTEXT://{_host(broker['address'])}:{broker['port']}",
+    }
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def mount_of(path: str, mount_points: Iterable[str]) -> str:
+    """`path | highwater_mount_of(mount_points)`: the mount that a path is on."""
+    above = [point for point in mount_points if path == point or path.startswith(point.rstrip("/") + "/")]
+    return max(above, key=len, default="/")
+
+
+class FilterModule:
+    """What Ansible looks for."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "highwater_mount_of": mount_of,
+            "highwater_reference_kafka_brokers": brokers,
+            "highwater_reference_kafka_faults": faults,
+            "highwater_reference_kafka_settings": settings,
+        }
