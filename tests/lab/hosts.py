@@ -13,15 +13,17 @@ import subprocess
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from bench.errors import UsageError
 from tests.lab import disks, groups, keys, processes, proxy
-from tests.lab.record import Node, Record, Store
+from tests.lab.record import Node, Record, Store, held
 
 _READY_WITHIN_S: Final = 120.0
 _POLL_S: Final = 0.1
+_NSPAWN: Final = Path("/run/systemd/nspawn")
 
 # $1 is the host's directory, $2 the image; the rest is what boots. A layer that is not synced is never mounted again
 # without being told so.
@@ -140,11 +142,16 @@ def ssh(store: Store, node: Node, arguments: Sequence[str]) -> list[str]:
 
 
 def remove(node: Node) -> None:
-    """End it, and what nspawn keeps of a machine that was killed."""
+    """End it, and what nspawn leaves of a machine that was killed."""
     groups.remove(node.lab, node.name)
-    shutil.rmtree(f"/run/systemd/nspawn/propagate/{node.machine}", ignore_errors=True)
-    for lock in Path("/run/systemd/nspawn/locks").glob(f"*{node.machine}*"):
-        lock.unlink(missing_ok=True)
+    shutil.rmtree(_NSPAWN / "propagate" / node.machine, ignore_errors=True)
+    for path in (_NSPAWN / "locks").glob("*"):
+        with held(path, wait=False) as is_nobodys:
+            if is_nobodys:
+                path.unlink(missing_ok=True)
+    for path in (_NSPAWN / "propagate", _NSPAWN / "locks", _NSPAWN):
+        with suppress(OSError):  # not empty: another machine's
+            path.rmdir()
 
 
 def _answers(node: Node) -> bool:

@@ -7,7 +7,6 @@ it runs in a control group and a mount namespace of its own, so that nothing is 
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import subprocess
 import time
@@ -50,6 +49,16 @@ _MASKED: Final = (
     "e2scrub_reap.service",
     "systemd-networkd-wait-online.service",
 )
+_INSIDE: Final = f"""
+set -eu
+apt-get update
+apt-get clean
+useradd --create-home --shell /bin/bash lab
+systemctl enable {" ".join(_ENABLED)}
+systemctl mask {" ".join(_MASKED)}
+rm -f /etc/ssh/ssh_host_*_key* /var/lib/dbus/machine-id /var/log/bootstrap.log
+for file in /etc/machine-id /etc/resolv.conf /etc/fstab; do : > "$file"; done
+"""
 _TREE: Final = Path(__file__).parent / "image_tree"
 # Debian replaces packages now and then, and then the lists of an old image name files that are gone.
 _FRESH_FOR_S: Final = 30 * 86_400
@@ -58,7 +67,7 @@ _GROUP: Final = "_image"
 
 def recipe() -> str:
     """Names the image that this source makes."""
-    digest = hashlib.sha256(Path(__file__).read_bytes())
+    digest = hashlib.sha256("\0".join((SUITE, *PACKAGES, _INSIDE)).encode())
     for path in sorted(path for path in _TREE.rglob("*") if path.is_file()):
         digest.update(str(path.relative_to(_TREE)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
@@ -66,22 +75,20 @@ def recipe() -> str:
 
 def ensure(labs: Path, tell: Callable[[str], None]) -> Path:
     """The tree, made when there is none of this recipe or it is too old. Needs root. Raises UsageError."""
-    directory = labs / "_image"
-    tree = directory / f"{SUITE}-{recipe()}"
-    if _is_fresh(tree):
+    if (tree := _fresh(labs)) is not None:
         return tree
     with held(lock_of(labs), wait=True):
-        if _is_fresh(tree):
+        if (tree := _fresh(labs)) is not None:
             return tree
         remove_unfinished(labs)
-        log = directory / "build.log"
-        unfinished = directory / "unfinished"
+        log = labs / "_image/build.log"
+        unfinished = labs / "_image/unfinished"
         unfinished.mkdir(parents=True)
         tell(f"making the image of the hosts (debootstrap {SUITE}, once, two minutes); see {log}")
         started_s = time.monotonic()
         _build(unfinished, labs / "_archive/debootstrap", log)
-        if tree.exists():
-            tree.rename(directory / f"old-{tree.name}-{time.time_ns()}")
+        groups.remove(_GROUP)
+        tree = labs / "_image" / f"{SUITE}-{recipe()}-{time.time():.0f}"
         unfinished.rename(tree)
         tell(f"the image is made, in {time.monotonic() - started_s:.0f} s")
     return tree
@@ -104,39 +111,23 @@ def remove_unfinished(labs: Path) -> None:
 
 
 def remove_old(labs: Path, used: set[str]) -> None:
-    """Images of other recipes that no lab lies over."""
-    current = f"{SUITE}-{recipe()}"
-    for path in sorted((labs / "_image").glob("*")):
-        if path.is_dir() and path.name not in ("unfinished", current) and str(path) not in used:
+    """Images that no lab lies over, and that the next one would not take."""
+    keep = used | {str(_fresh(labs))}
+    for path in (labs / "_image").glob(f"{SUITE}-*"):
+        if str(path) not in keep:
             shutil.rmtree(path)
 
 
-def _is_fresh(tree: Path) -> bool:
-    try:
-        made_s = float(json.loads((tree / "etc/lab-image.json").read_text(encoding="utf-8"))["made_s"])
-    except (OSError, ValueError, KeyError):
-        return False
-    return time.time() - made_s < _FRESH_FOR_S
+def _fresh(labs: Path) -> Path | None:
+    """The newest image of this recipe, unless it is too old."""
+    made = {path: int(path.name.rpartition("-")[2]) for path in (labs / "_image").glob(f"{SUITE}-{recipe()}-*")}
+    newest = max(made, key=lambda path: made[path], default=None)
+    return newest if newest is not None and time.time() - made[newest] < _FRESH_FOR_S else None
 
 
 def _build(tree: Path, cache: Path, log: Path) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     debootstrap = ("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", f"--cache-dir={cache}")
-    keys = " ".join(f"/etc/ssh/ssh_host_{kind}_key*" for kind in ("rsa", "ecdsa", "ed25519"))
-    inside = "\n".join(
-        (
-            "set -eu",
-            "apt-get update",
-            "apt-get clean",
-            "useradd --create-home --shell /bin/bash lab",
-            f"systemctl enable {' '.join(_ENABLED)}",
-            f"systemctl mask {' '.join(_MASKED)}",
-            f"rm -f {keys} /etc/machine-id /var/lib/dbus/machine-id /var/log/bootstrap.log",
-            ": > /etc/machine-id",
-            ": > /etc/resolv.conf",
-            ": > /etc/fstab",
-        )
-    )
     with log.open("w", encoding="utf-8") as file:
         run_step(_GROUP, (*debootstrap, SUITE, str(tree)), log, file.fileno())
         for path in sorted(path for path in _TREE.rglob("*") if path.is_file()):
@@ -144,8 +135,7 @@ def _build(tree: Path, cache: Path, log: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
             target.chmod(0o440 if "sudoers.d" in target.parts else 0o644)
-        run_step(_GROUP, ("chroot", str(tree), "/bin/sh", "-c", inside), log, file.fileno())
-    (tree / "etc/lab-image.json").write_text(json.dumps({"made_s": time.time()}) + "\n", encoding="utf-8")
+        run_step(_GROUP, ("chroot", str(tree), "/bin/sh", "-c", _INSIDE), log, file.fileno())
 
 
 def run_step(group: str, command: tuple[str, ...], log: Path, output: int) -> None:
