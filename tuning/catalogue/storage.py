@@ -116,8 +116,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         reason="Disks are named in the order they are found: after a reboot sdb may be another one.",
         detail="A UUID belongs to the file system itself. Beside it x-systemd.device-timeout= says how long a boot "
         "waits for a slow disk. nofail lets a host with a dead disk boot, and needs a broker whose unit has "
-        "RequiresMountsFor= and a mount point that takes no files while it is bare, as the playbooks make them: else the "
-        "broker starts on the empty directory and fetches everything again.",
+        "RequiresMountsFor= and a mount point that takes no files while it is bare, as the playbooks make them: else "
+        "the broker starts on the empty directory and fetches everything again.",
         authorities=(
             Authority("fstab(5)", "UUID= or LABEL=", sources.FSTAB),
             Authority("Redpanda Ansible collection", "UUID=", sources.REDPANDA_ANSIBLE),

@@ -81,6 +81,11 @@ def with_line(text: str, line: str) -> str:
     return text + ("\n" if text and not text.endswith("\n") else "") + line + "\n"
 
 
+def with_text(text: str, entry: Entry, line: str) -> str:
+    """The file with another line, without its end, in place of one."""
+    return _with_line(text, entry.line, lambda old: line + ("\n" if old.endswith("\n") else ""))
+
+
 def without(text: str, entry: Entry) -> str:
     """The file without one line."""
     return _with_line(text, entry.line, lambda _: "")
