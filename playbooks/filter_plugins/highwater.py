@@ -106,7 +106,7 @@ def cluster_faults(log_directories: Iterable[Mapping[str, Any]]) -> list[str]:
         if entry["cluster_id"] not in places[entry["cluster"]]:
             faults.append(
                 f"{entry['host']}: {entry['path']} belongs to cluster {entry['cluster_id']}, and {first['path']} on "
-                f"{first['host']} to {first['cluster_id']}, while the inventory has both in cluster {entry['cluster']}; "
+                f"{first['host']} to {first['cluster_id']}, while the inventory has both in {entry['cluster']}; "
                 "name the log_dirs that belong together"
             )
         owner = owners.setdefault(entry["cluster_id"], entry)

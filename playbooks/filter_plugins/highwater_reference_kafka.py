@@ -158,10 +158,66 @@ def _host(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def mount_of(path: str, mount_points: Iterable[str]) -> str:
-    """`path | highwater_mount_of(mount_points)`: the mount that a path is on."""
-    above = [point for point in mount_points if path == point or path.startswith(point.rstrip("/") + "/")]
-    return max(above, key=len, default="/")
+def identities(of_brokers: Sequence[Broker], meta_properties: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Whose the log directories are: for each its host, name, cluster and path, and what is told by its meta.properties,
+    by path: cluster_id and node_id, empty where nobody has used it, and is_kraft."""
+    found = []
+    for broker in of_brokers:
+        for path in broker["log_dirs"]:
+            lines = (line.partition("=") for line in meta_properties.get(path, "").splitlines())
+            told = {name.strip(): value.strip() for name, separator, value in lines if separator}
+            found.append(
+                {
+                    **{key: broker[key] for key in ("host", "name", "cluster")},
+                    "path": path,
+                    "cluster_id": told.get("cluster.id", ""),
+                    "node_id": told.get("node.id") or told.get("broker.id", ""),
+                    "is_kraft": told.get("version") == "1",
+                }
+            )
+    return found
+
+
+def identity_faults(
+    of_brokers: Sequence[Broker], all_brokers: Sequence[Broker], used: Iterable[Mapping[str, Any]], old: Mapping[str, str]
+) -> list[str]:
+    """What forbids to start the brokers of a host on what their log directories hold, a line each.
+
+    used: as `identities`. old: the properties files until now, by name of the broker.
+    """
+    found = []
+    by_name = {broker["name"]: broker for broker in of_brokers}
+    for entry in used:
+        broker = by_name[entry["name"]]
+        if not entry["cluster_id"]:
+            continue
+        if entry["node_id"] != str(broker["broker_id"]):
+            found.append(
+                f"{entry['path']} is the log directory of broker {entry['node_id']}, and {entry['name']} is broker "
+                f"{broker['broker_id']}; correct broker_id, or name another directory"
+            )
+        if entry["is_kraft"] != broker["is_kraft"]:
+            of = "KRaft" if entry["is_kraft"] else "ZooKeeper"
+            found.append(f"{entry['path']} is of a cluster with {of}; name another directory, or set the line back")
+        voters = re.search(r"(?m)^controller\.quorum\.voters=(.*)$", old.get(entry["name"], ""))
+        wanted = settings(broker, all_brokers, "", {}).get("controller.quorum.voters")
+        if voters and wanted and voters[1].replace("\\", "") != wanted:
+            found.append(
+                f"{entry['name']} has the controllers {voters[1]}, and {wanted} are wanted; a quorum that holds metadata is "
+                "not changed here: put the hosts back, or take the cluster down with its data (teardown.yml)"
+            )
+    return list(dict.fromkeys(found))
+
+
+def places(paths: Iterable[str], mount_points: Iterable[str], disks: Iterable[str]) -> list[dict[str, str]]:
+    """For each path the mount it is on, and that of `disks` (or /) that it should be on."""
+    mounted, expected = list(mount_points), list(disks)
+    return [{"path": path, "found": _mount_of(path, mounted), "wanted": _mount_of(path, expected)} for path in paths]
+
+
+def _mount_of(path: str, mount_points: Iterable[str]) -> str:
+    points = [point.rstrip("/") for point in mount_points]
+    return max((point for point in points if f"{path}/".startswith(f"{point}/")), key=len, default="") or "/"
 
 
 class FilterModule:
@@ -169,8 +225,10 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
-            "highwater_mount_of": mount_of,
+            "highwater_places": places,
             "highwater_reference_kafka_brokers": brokers,
             "highwater_reference_kafka_faults": faults,
+            "highwater_reference_kafka_identities": identities,
+            "highwater_reference_kafka_identity_faults": identity_faults,
             "highwater_reference_kafka_settings": settings,
         }

@@ -13,8 +13,8 @@ DOCUMENTATION = r"""
 module: highwater_log_dirs
 short_description: Whether brokers may use their log directories
 description:
-  - A log directory belongs to one broker of one cluster, which its meta.properties names, and lies on a mounted disk. An
-    inventory that says otherwise fails the host, with all that is wrong.
+  - A log directory belongs to one broker of one cluster, which its meta.properties names, and lies on a mounted disk.
+    An inventory that says otherwise fails the host, with all that is wrong.
   - Changes nothing.
 options:
   instances:
@@ -103,8 +103,8 @@ def fault_of_place(path: Path, arguments: dict[str, Any], *, is_check: bool) -> 
     if existing.stat().st_dev != Path("/").stat().st_dev or arguments["allow_root_filesystem"]:
         return ""
     return (
-        f"log directory {path} is on the root file system, and a log that fills it stops the host; name one on a disk of "
-        "storage_disks, or set broker_allow_root_filesystem to try it out"
+        f"log directory {path} is on the root file system, and a log that fills it stops the host; name one on a disk "
+        "of storage_disks, or set broker_allow_root_filesystem to try it out"
     )
 
 

@@ -14,7 +14,7 @@ DOCUMENTATION = r"""
 module: highwater_release
 short_description: Install, put in use and remove releases of a program
 description:
-  - Below O(root) there are C(releases/<name>/), the link C(current) to the one in use, and C(previous) to the one before.
+  - Below O(root) there are C(releases/<name>/), the link C(current) to the one in use, and C(previous) to that before.
   - A release is installed from wheels on the host, and nothing else. One that was cut short is made anew.
   - Programs that run keep the release that they were started with, whatever C(current) is.
 options:
@@ -24,8 +24,8 @@ options:
     required: true
   state:
     description: >-
-      V(found) changes nothing and says what there is; V(installed) makes the release, beside the others; V(current) puts
-      it in use; V(pruned) removes all but the current and the previous one; V(absent) removes everything.
+      V(found) changes nothing and says what there is; V(installed) makes the release, beside the others; V(current)
+      puts it in use; V(pruned) removes all but the current and the previous one; V(absent) removes everything.
     type: str
     choices: [found, installed, current, pruned, absent]
     required: true

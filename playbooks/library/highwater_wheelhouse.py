@@ -184,8 +184,8 @@ def name_of_ready(directory: Path) -> str:
     ours = [wheel for wheel in wheels if wheel.name.startswith("highwater-")]
     if len(ours) != 1 or not any(wheel.name.startswith("pip-") for wheel in wheels):
         raise WheelhouseError(
-            f"package_wheelhouse {directory} holds {len(wheels)} wheels, {len(ours)} of them of highwater; it needs just "
-            "one, all that it depends on, and pip"
+            f"package_wheelhouse {directory} holds {len(wheels)} wheels, {len(ours)} of them of highwater; it needs "
+            "just one, all that it depends on, and pip"
         )
     digest = hashlib.sha256()
     for wheel in wheels:
@@ -274,8 +274,8 @@ def pip(*arguments: str) -> None:
     environment: dict[str, Any] = {**os.environ, "SOURCE_DATE_EPOCH": SOURCE_DATE_EPOCH}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-        why = next((line for line in reversed(said) if line.startswith("ERROR")), said[-1] if said else "no reason told")
+        said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()] or ["no reason told"]
+        why = next((line for line in reversed(said) if line.startswith("ERROR")), said[-1])
         raise WheelhouseError(
             f"the controller cannot {'build' if arguments[0] == 'wheel' else 'fetch'} the wheels ({why}); it needs pip "
             "and a package index, or a directory of wheels as package_wheelhouse"
