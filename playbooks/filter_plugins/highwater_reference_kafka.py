@@ -159,8 +159,8 @@ def _host(address: str) -> str:
 
 
 def identities(of_brokers: Sequence[Broker], meta_properties: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Whose the log directories are: for each its host, name, cluster and path, and what is told by its meta.properties,
-    by path: cluster_id and node_id, empty where nobody has used it, and is_kraft."""
+    """Whose the log directories are: for each its host, name, cluster and path, and what its meta.properties tell:
+    cluster_id and node_id, empty where nobody has used it, and is_kraft."""
     found = []
     for broker in of_brokers:
         for path in broker["log_dirs"]:
@@ -179,7 +179,10 @@ def identities(of_brokers: Sequence[Broker], meta_properties: Mapping[str, str])
 
 
 def identity_faults(
-    of_brokers: Sequence[Broker], all_brokers: Sequence[Broker], used: Iterable[Mapping[str, Any]], old: Mapping[str, str]
+    of_brokers: Sequence[Broker],
+    all_brokers: Sequence[Broker],
+    used: Iterable[Mapping[str, Any]],
+    old: Mapping[str, str],
 ) -> list[str]:
     """What forbids to start the brokers of a host on what their log directories hold, a line each.
 
@@ -203,8 +206,8 @@ def identity_faults(
         wanted = settings(broker, all_brokers, "", {}).get("controller.quorum.voters")
         if voters and wanted and voters[1].replace("\\", "") != wanted:
             found.append(
-                f"{entry['name']} has the controllers {voters[1]}, and {wanted} are wanted; a quorum that holds metadata is "
-                "not changed here: put the hosts back, or take the cluster down with its data (teardown.yml)"
+                f"{entry['name']} has the controllers {voters[1]}, and {wanted} are wanted; a quorum that holds "
+                "metadata is not changed here: put the hosts back, or remove the cluster with its data (teardown.yml)"
             )
     return list(dict.fromkeys(found))
 
