@@ -67,6 +67,7 @@ def _twins(plan: Plan) -> str:
 def plan_as_json(plan: Plan, price: Price | None = None) -> dict[str, Any]:
     return {
         "name": plan.specification.workload.name,
+        "workload_sha256": plan.specification.sha256,
         "seed": plan.seed,
         "duration_s": plan.duration_s,
         "price": None if price is None else price.as_json(plan.duration_s),
