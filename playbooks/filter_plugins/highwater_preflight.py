@@ -294,7 +294,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "highwater_clock_faults": clock_faults,
-            "highwater_cluster_faults": cluster_faults,
+            "highwater_inventory_faults": cluster_faults,
             "highwater_ports": expected_ports,
             "highwater_variable_faults": variable_faults,
         }
