@@ -25,15 +25,28 @@ _READY_WITHIN_S: Final = 120.0
 _POLL_S: Final = 0.1
 _NSPAWN: Final = Path("/run/systemd/nspawn")
 
-# $1 is the host's directory, $2 the image; the rest is what boots. A layer that is not synced is never mounted again
-# without being told so.
-_MOUNT_AND_BOOT: Final = """
+# nspawn's exit status for a host that wants to be booted again, where whoever started it has to do so.
+_REBOOT: Final = 133
+# $1 is the host's directory, $2 the image, $3 the groups that the machine has to itself, and the rest is what boots it.
+# Each boot finds its groups new: those that an earlier one has divided take no process any more in cgroup v2.
+# A layer that is not synced is not mounted again without being told so.
+_MOUNT_AND_BOOT: Final = f"""
 set -eu
 rm -rf "$1/work/work/incompat"
 mount -t overlay lab -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work,volatile" "$1/root"
 cp -r --preserve=mode "$1/identity/." "$1/root/"
-shift 2
-exec "$@"
+groups=$3
+shift 3
+status={_REBOOT}
+while [ "$status" = {_REBOOT} ]; do
+    for group in $groups; do
+        [ ! -d "$group" ] || find "$group" -depth -type d -exec rmdir {{}} +
+        mkdir "$group"
+    done
+    status=0
+    "$@" || status=$?
+done
+exit "$status"
 """
 
 
@@ -95,10 +108,13 @@ def start(store: Store, record: Record, node: Node) -> None:
         "--link-journal=no",
         "--console=read-only",
     )
+    of_node = groups.make(node.lab, node.name)
+    of_machine = [path / "machine" for path in of_node]
     script = ("unshare", "--mount", "--propagation", "private", "sh", "-c", _MOUNT_AND_BOOT, "sh")
+    given = (str(directory), record.image, " ".join(map(str, of_machine)))
     processes.start(
-        groups.make(node.lab, node.name),
-        (*script, str(directory), record.image, *boot),
+        [path / "watch" for path in of_node],
+        (*script, *given, *processes.in_groups(of_machine, boot)),
         store.console(node),
         {"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"},
     )

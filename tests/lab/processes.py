@@ -42,6 +42,8 @@ def in_groups(groups: Sequence[Path], command: Sequence[str]) -> list[str]:
 
 def start(groups: Sequence[Path], command: Sequence[str], output: Path, variables: Mapping[str, str]) -> None:
     """Have a command run on after this process has ended; what it prints is added to a file."""
+    for group in groups:
+        group.mkdir(exist_ok=True)
     with output.open("ab") as file:
         subprocess.run(
             in_groups(groups, ("setsid", "--fork", *command)),
