@@ -76,10 +76,8 @@ def test_what_is_refused_of_instances() -> None:
     assert refused(reference_kafka_instances=[]) == [
         "reference_kafka_instances names no broker for it; say name, port and log_dirs, or take it out"
     ]
-    assert refused(broker_id=None) == [
-        "reference_kafka_instances, ssd: who it is is not said; set broker_id of the host in the inventory, and never "
-        "change it"
-    ]
+    (unnamed,) = refused(broker_id=None)
+    assert unnamed.startswith("reference_kafka_instances, ssd: who it is is not said; set broker_id of the host")
     assert refused(broker_id=7) == ["in cluster ssd the broker_id 7 is given 2 times"]
     assert refused(instance(), instance(port=19093)) == [
         "the name ssd is given 2 times",
@@ -119,19 +117,15 @@ def test_log_directories_of_others_are_refused() -> None:
     assert faults("") == []
     assert faults(zookeeper) == []
     assert faults(kraft, line="4") == []
-    assert faults(zookeeper.replace("=1", "=9")) == [
-        "/data/ssd1/reference is the log directory of broker 9, and ssd is broker 1; correct broker_id, or name another "
-        "directory"
-    ]
+    (another,) = faults(zookeeper.replace("=1", "=9"))
+    assert another.startswith("/data/ssd1/reference is the log directory of broker 9, and ssd is broker 1; correct")
     assert faults(kraft) == [
         "/data/ssd1/reference is of a cluster with KRaft; name another directory, or set the line back"
     ]
     same = "controller.quorum.voters=1@10.0.0.1:19192\n"
     assert faults(kraft, same, line="4") == []
-    assert faults(kraft, same.replace("1@", "5@"), line="4") == [
-        "ssd has the controllers 5@10.0.0.1:19192, and 1@10.0.0.1:19192 are wanted; a quorum that holds metadata is not "
-        "changed here: put the hosts back, or remove the cluster with its data (teardown.yml)"
-    ]
+    (others,) = faults(kraft, same.replace("1@", "5@"), line="4")
+    assert others.startswith("ssd has the controllers 5@10.0.0.1:19192, and 1@10.0.0.1:19192 are wanted; a quorum that")
 
 
 def test_where_log_directories_are() -> None:
