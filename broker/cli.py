@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "reassign": "Move replicas to other brokers.",
     "mirror": "Copy topics from one cluster to another, and keep copying.",
     "log-dirs": "How much disk each partition takes.",
+    "check-config": "Say whether a broker would start with a configuration file.",
     "dump-log": "Print and check the files of a log; needs no broker.",
 }
 """The commands of broker/commands, with what the list of commands says of each."""
@@ -120,25 +121,3 @@ def start(
         typer.echo("interrupted before it was ready", err=True)
         raise typer.Exit(broker.EXIT_FAILED) from None
     raise typer.Exit(exit_code)
-
-
-@app.command("check-config")
-def check_config(
-    config: Annotated[Path, typer.Argument(metavar="FILE", help="A server.properties file.")],
-) -> None:
-    """Say whether a broker would start with this configuration, as far as it tells by itself.
-
-    Names, values, addresses, and the key stores it names are looked at; log directories, ports and ZooKeeper are not, and
-    nothing is written. Exit codes: 0 it can be used, 2 it cannot.
-    """
-    from broker.config import BrokerConfig, read_properties_file
-    from broker.server import broker
-
-    try:
-        settings = BrokerConfig(read_properties_file(config))
-        broker.check(settings)
-    except broker.SETUP_ERRORS as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(broker.EXIT_USAGE) from None
-    for warning in settings.warnings:
-        typer.echo(f"warning: {warning}", err=True)

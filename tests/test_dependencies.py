@@ -20,10 +20,18 @@ PINS = {
 }
 
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def requirements_of(extra: str) -> list[Requirement]:
+    """But for those on extras of our own."""
+    texts = PROJECT["optional-dependencies"][extra]
+    return [found for text in texts if (found := Requirement(text)).name != PROJECT["name"]]
+
+
 def requirements() -> list[Requirement]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    texts = [*project["dependencies"], *(text for extra in project["optional-dependencies"].values() for text in extra)]
-    return [found for text in texts if (found := Requirement(text)).name != project["name"]]
+    core = [Requirement(text) for text in PROJECT["dependencies"]]
+    return core + [found for extra in PROJECT["optional-dependencies"] for found in requirements_of(extra)]
 
 
 def test_every_requirement_has_a_pin_within_its_range() -> None:

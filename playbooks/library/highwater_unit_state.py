@@ -72,7 +72,7 @@ units:
   description: >-
     For each unit, in their order, C(unit), C(is_running), C(is_starting), C(main_pid), C(state) as systemd calls it,
     C(restarts) that systemd made by itself since somebody started it, and C(stale), the files that are not as they were
-    at its start; of a unit that runs.
+    at its start; of a unit that runs or starts.
   returned: always
   type: list
   elements: dict
@@ -107,15 +107,16 @@ def judge(unit: dict[str, Any]) -> dict[str, Any]:
     state = properties.get("ActiveState", "inactive")
     wanted = {path: digest(str(text).encode()) for path, text in unit["wanted"].items()} | unit["digests"]
     is_running = state in ("active", "reloading")
+    # One that waits to be started again has failed for now.
+    is_starting = state == "activating" and properties.get("SubState") != "auto-restart"
     return {
         "unit": unit["unit"],
         "state": f"{state} ({properties['SubState']})" if properties.get("SubState") else state,
         "is_running": is_running,
-        # One that waits to be started again has failed for now.
-        "is_starting": state == "activating" and properties.get("SubState") != "auto-restart",
+        "is_starting": is_starting,
         "main_pid": int(properties.get("MainPID") or 0),
         "restarts": int(properties.get("NRestarts") or 0),
-        "stale": stale_files(Path(unit["record"]), unit["files"], wanted) if is_running else [],
+        "stale": stale_files(Path(unit["record"]), unit["files"], wanted) if is_running or is_starting else [],
     }
 
 

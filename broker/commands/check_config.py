@@ -1,0 +1,30 @@
+"""`highwater broker check-config`: whether a broker would start with a configuration, as far as that tells by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from broker.commands.terminal import UsageError, reporting
+from broker.config import BrokerConfig, read_properties_file
+from broker.server.broker import SETUP_ERRORS, check
+
+
+def check_config(
+    config: Annotated[Path, typer.Argument(metavar="FILE", help="A server.properties file.")],
+) -> None:
+    """Say whether a broker would start with this configuration, as far as that tells by itself.
+
+    Names, values, addresses and the key stores that it names are looked at; log directories, ports and ZooKeeper are not,
+    and nothing is written. Exit code: 0 it can be used, 2 it cannot.
+    """
+    with reporting():
+        try:
+            settings = BrokerConfig(read_properties_file(config))
+            check(settings)
+        except SETUP_ERRORS as error:
+            raise UsageError(str(error)) from None
+        for warning in settings.warnings:
+            typer.echo(f"warning: {warning}", err=True)

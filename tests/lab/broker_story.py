@@ -1,0 +1,147 @@
+"""Brokers on hosts: rolled to another release under load, stopped half-way and gone on with, one added, one removed.
+
+Run by `python -m tests.lab test`, as root, on a lab of its own; `make test` does not collect it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.lab import inventory, making
+from tests.lab.__main__ import tell
+from tests.lab.ledger import Ledger
+from tests.lab.operating import Operator, Played, differing
+from tests.lab.record import Node, Store
+from tests.playbooks.modules import TREE, load
+
+NAME = "broker"
+SHIPPED = load("library/highwater_wheelhouse.py")
+# One cluster on the plain disk: the hosts share one machine.
+VARIABLES = """
+broker_instances:
+  - {name: main, log_dirs: [/data/ssd1/highwater]}
+broker_properties: {group.initial.rebalance.delay.ms: 0}
+"""
+COMMAND = "/opt/highwater/broker/current/bin/highwater broker"
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Operator]:
+    store = Store.of(NAME)
+    yield Operator(store, making.up(store, 4, tell))
+    making.down(store)
+
+
+def inventory_of(lab: Operator, directory: Path, brokers: int) -> Path:
+    """The lab's, with this many of its hosts as brokers and nothing but ZooKeeper beside them."""
+    hosts: dict[str, Any] = yaml.safe_load((lab.store.inventory / "hosts.yml").read_text("utf-8"))
+    groups = hosts["all"]["children"]
+    groups["brokers"] = {"hosts": {node.name: None for node in lab.record.nodes[:brokers]}}
+    hosts["all"]["children"] = {name: groups[name] for name in ("zookeeper", "brokers")}
+    made = directory / f"brokers-{brokers}"
+    made.mkdir()
+    (made / "hosts.yml").write_text(yaml.safe_dump(hosts))
+    shutil.copytree(inventory.COMMITTED / "group_vars", made / "group_vars")
+    (made / "group_vars/brokers.yml").write_text(f"---{VARIABLES}")
+    return made
+
+
+def newer_tree(directory: Path, mark: str) -> Path:
+    """This tree, with a line more; of another release's name."""
+    tree = directory / mark
+    for path in SHIPPED.source_files(TREE.parent):
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(TREE.parent / path, tree / path)
+    with (tree / "broker/__init__.py").open("a") as file:
+        file.write(f"# {mark}\n")
+    return tree
+
+
+def releases(lab: Operator, nodes: tuple[Node, ...] | list[Node]) -> set[str]:
+    """Which release each running broker was started from."""
+    pid = "$(systemctl show --property=MainPID --value highwater-broker@main)"
+    asked = f"tr '\\0' '\\n' < /proc/{pid}/cmdline | head -1"
+    return {lab.run(node, asked).split("/")[5] for node in nodes}
+
+
+def started(lab: Operator, node: Node) -> str:
+    return lab.run(node, "systemctl show --property=ExecMainStartTimestampMonotonic --value highwater-broker@main")
+
+
+def test_a_cluster_of_brokers_over_its_life(lab: Operator, tmp_path: Path) -> None:
+    nodes = list(lab.record.nodes)
+    three, four = inventory_of(lab, tmp_path, 3), inventory_of(lab, tmp_path, 4)
+
+    def play(playbook: str, *arguments: str, of: Path = three, status: int = 0) -> Played:
+        return lab.play(playbook, "-i", str(of), *arguments, status=status)
+
+    # From bare hosts. Check mode is right before anything is there, and changes nothing.
+    before = lab.files(nodes[0])
+    play("broker.yml", "--check", "--diff")
+    assert differing(before, lab.files(nodes[0])) == {}
+    play("provision.yml")
+    play("zookeeper.yml")
+    play("broker.yml")
+    assert play("broker.yml").changed == 0
+    (first,) = releases(lab, nodes[:3])
+
+    bootstrap = ",".join(f"{node.address}:9092" for node in nodes[:3])
+    ledger = Ledger(bootstrap, "orders")
+    ledger.create_topic(partitions=6, copies=3)
+
+    # Rolled under load: a newer tree, then back.
+    newer = newer_tree(tmp_path, "newer")
+    with ledger.producing():
+        play("broker.yml", "-e", f"package_source={newer}")
+        (second,) = releases(lab, nodes[:3])
+        assert second != first
+        assert play("broker.yml", "-e", f"package_source={newer}").changed == 0
+        play("broker.yml", "-e", f"package_release={first}")
+        assert releases(lab, nodes[:3]) == {first}
+    assert ledger.faults() == []
+    assert len(ledger.acknowledged) == ledger.sent > 0
+
+    # A property that a broker does not know stops the roll at the first host, before anything is restarted.
+    times = [started(lab, node) for node in nodes[:3]]
+    failed = play("broker.yml", "-e", '{"broker_properties": {"num.partitons": 3}}', status=2)
+    assert "did you mean num.partitions?" in failed.out
+    assert [started(lab, node) for node in nodes[:3]] == times
+
+    # One that a broker chokes on at its start stops it there; the others keep what they ran with.
+    broken = '{"broker_properties": {"metrics.listener": "HTTP://192.0.2.1:9404"}}'
+    failed = play("broker.yml", "-e", broken, status=2)
+    assert "node1: highwater-broker@main.service does not run" in " ".join(failed.out.split())
+    assert "192.0.2.1" in failed.out
+    assert [started(lab, node) for node in nodes[1:3]] == times[1:]
+    with ledger.producing():
+        play("broker.yml")  # put back, it is gone on with
+    assert ledger.faults() == []
+    assert play("broker.yml").changed == 0
+
+    # Another broker, with its share of the partitions; then the first goes.
+    with ledger.producing():
+        play("add_broker.yml", of=four)
+        assert "4" in replicas(lab, nodes[0])
+        play("broker.yml", of=four)
+        assert play("add_broker.yml", of=four).changed == 0
+        too_many = play("remove_broker.yml", "-e", "broker_remove_hosts=node1,node2", of=four, status=2)
+        assert "replicas, and there are 2 brokers" in too_many.out
+        play("remove_broker.yml", "-e", "broker_remove_hosts=node1", of=four)
+    ledger.bootstrap_servers = ",".join(f"{node.address}:9092" for node in nodes[1:])
+    assert ledger.faults() == []
+    assert "1" not in replicas(lab, nodes[1])
+    assert lab.run(nodes[0], "systemctl list-units --all --plain --no-legend 'highwater-broker@*'") == ""
+    assert lab.run(nodes[0], "ls /etc/systemd/system | grep highwater || true") == ""
+
+
+def replicas(lab: Operator, node: Node) -> str:
+    """Ids of the brokers that have copies of the topic."""
+    described = f"{COMMAND} topics -b {node.address}:9092 --describe --topic orders --json"
+    return lab.run(node, described + " | python3 -c 'import json, sys; "
+                   "print({r for p in json.load(sys.stdin)[0][\"partitions\"] for r in p[\"replicas\"]})'")

@@ -1,0 +1,113 @@
+"""A producer that keeps what was acknowledged to it, and a consumer that says what of that is missing or there twice.
+
+Both through librdkafka, from outside of the hosts. Records are numbered; with acks=all and idempotence what is
+acknowledged must be read exactly once, whatever happened to brokers meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+_PAUSE_S: Final = 0.002
+_WITHIN_S: Final = 120.0
+
+
+class Ledger:
+    """What was sent to one topic and what became of it."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.topic = topic
+        self.acknowledged: set[int] = set()
+        self.refused: list[str] = []
+        self.sent = 0
+
+    def create_topic(self, partitions: int, copies: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        (made,) = admin.create_topics([NewTopic(self.topic, partitions, copies)]).values()
+        made.result(_WITHIN_S)
+
+    @contextmanager
+    def producing(self) -> Iterator[None]:
+        """In the background, for the time of a with statement; all of it is answered at its end."""
+        stop = threading.Event()
+        thread = threading.Thread(target=self._produce, args=(stop,))
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def _produce(self, stop: threading.Event) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "delivery.timeout.ms": int(_WITHIN_S * 1000),
+            }
+        )
+
+        def answered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                self.acknowledged.add(int(message.value() or b""))
+            else:
+                self.refused.append(error.str())
+
+        while not stop.is_set():
+            producer.produce(self.topic, str(self.sent).encode(), key=str(self.sent), on_delivery=answered)
+            self.sent += 1
+            producer.poll(0)
+            time.sleep(_PAUSE_S)
+        producer.flush(_WITHIN_S)
+
+    def consumed(self) -> Counter[int]:
+        """How often each number is in the topic, read from its begin to its end."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "group.id": f"{self.topic}-ledger",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+            }
+        )
+        try:
+            partitions = consumer.list_topics(self.topic, _WITHIN_S).topics[self.topic].partitions
+            consumer.assign([TopicPartition(self.topic, partition, 0) for partition in partitions])
+            found: Counter[int] = Counter()
+            at_their_end: set[int] = set()
+            deadline_s = time.monotonic() + _WITHIN_S
+            while len(at_their_end) < len(partitions):
+                assert time.monotonic() < deadline_s, f"the ends of {self.topic} do not come"
+                message = consumer.poll(1.0)
+                if message is None:
+                    continue
+                error = message.error()
+                if error is None:
+                    found[int(message.value() or b"")] += 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    at_their_end.add(message.partition() or 0)
+            return found
+        finally:
+            consumer.close()
+
+    def faults(self) -> list[str]:
+        """What must not be: refused, missing or there twice."""
+        found = self.consumed()
+        missing = sorted(self.acknowledged - found.keys())
+        twice = sorted(number for number, count in found.items() if count > 1)
+        return [
+            *(f"refused: {text}" for text in self.refused[:3]),
+            *([f"{len(missing)} acknowledged records are missing, such as {missing[:5]}"] if missing else []),
+            *([f"{len(twice)} records are there twice, such as {twice[:5]}"] if twice else []),
+        ]

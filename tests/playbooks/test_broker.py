@@ -1,0 +1,243 @@
+"""What the role broker writes and judges: properties by the broker's own parser, units by systemd's, whose a log is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config import BrokerConfig, read_properties_file
+from broker.server.broker import check
+from tests.playbooks.modules import TREE, call, load
+
+unit_state = load("library/highwater_unit_state.py")
+# 0 is the best and 10 the worst that systemd-analyze knows; what runs without any limit has 9.6.
+MOST_EXPOSED = 2.0
+
+INVENTORY = """
+all:
+  children:
+    zookeeper: {hosts: {z1: {ansible_host: 10.0.0.9}}}
+    brokers:
+      hosts:
+        b1: {broker_id: 1, ansible_host: 10.0.0.1}
+        b2: {broker_id: 2, ansible_host: 10.0.0.2}
+        b3: {broker_id: 3, ansible_host: fe80::3}
+      vars:
+        ansible_connection: local
+        ansible_python_interpreter: "{{ ansible_playbook_python }}"
+        broker_rack: left
+        broker_properties: {log.retention.hours: 48}
+        broker_instances:
+          - {name: ssd, cluster: ssd, log_dirs: [/data/ssd1/highwater, /data/ssd2/highwater], cpus: 0-3}
+          - {name: hdd, cluster: hdd, port: 9093, log_dirs: [/data/hdd1/highwater], metrics_port: 9404,
+             properties: {log.retention.hours: 12, sasl.enabled.mechanisms: PLAIN}}
+"""
+RENDER = """
+- name: Render what the role would write
+  hosts: brokers
+  gather_facts: false
+  vars_files: [ROLE/defaults/main.yml, ROLE/vars/main.yml]
+  tasks:
+    - name: Of each broker
+      ansible.builtin.template:
+        src: "ROLE/templates/{{ item.1 }}.j2"
+        dest: "OUT/{{ inventory_hostname }}-{{ item.0.name }}-{{ item.1 }}"
+        mode: "0644"
+      vars:
+        __broker_instance: "{{ item.0 }}"
+      loop: "{{ __broker_all | product(['broker.properties', '10-instance.conf', 'highwater-broker@.service']) }}"
+"""
+
+
+def play(directory: Path, playbook: Path) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "ANSIBLE_HOME": str(directory / "ansible"),
+        "ANSIBLE_LOCAL_TEMP": str(directory / "local"),
+        "ANSIBLE_REMOTE_TEMP": str(directory / "remote"),
+        "ANSIBLE_CONFIG": str(TREE / "ansible.cfg"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    command = [
+        str(Path(sys.executable).with_name("ansible-playbook")),
+        "-i",
+        str(directory / "hosts.yml"),
+        str(playbook),
+    ]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("rendered")
+    (directory / "hosts.yml").write_text(INVENTORY)
+    playbook = directory / "render.yml"
+    playbook.write_text(RENDER.replace("ROLE", str(TREE / "roles/broker")).replace("OUT", str(directory)))
+    done = play(directory, playbook)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory
+
+
+def test_a_broker_would_start_with_its_properties(rendered: Path) -> None:
+    for path in rendered.glob("*-broker.properties"):
+        config = BrokerConfig(read_properties_file(path))
+        check(config)
+        assert config.warnings == []
+        assert config.integer("min.insync.replicas") == 2
+        assert config.integer("default.replication.factor") == 3
+        assert config.string("broker.rack") == "left"
+    first = BrokerConfig(read_properties_file(rendered / "b1-ssd-broker.properties"))
+    assert first.integer("broker.id") == 1
+    assert first.value("log.dirs") is not None
+    assert first.string("zookeeper.connect") == "10.0.0.9:2181/highwater/ssd"
+    assert first.string("listeners") == "PLAINTEXT://10.0.0.1:9092"
+    assert first.integer("log.retention.hours") == 48
+    second = BrokerConfig(read_properties_file(rendered / "b3-hdd-broker.properties"))
+    assert second.string("listeners") == "PLAINTEXT://[fe80::3]:9093"
+    assert second.string("metrics.listener") == "HTTP://127.0.0.1:9404"
+    assert second.integer("log.retention.hours") == 12
+
+
+def test_what_differs_is_in_a_drop_in(rendered: Path) -> None:
+    text = (rendered / "b1-ssd-10-instance.conf").read_text()
+    assert "\nRequiresMountsFor=/data/ssd1/highwater /data/ssd2/highwater\n" in text
+    assert "\nReadWritePaths=/data/ssd1/highwater /data/ssd2/highwater\n" in text
+    assert "\nCPUAffinity=0-3\n" in text
+    assert "CPUAffinity" not in (rendered / "b1-hdd-10-instance.conf").read_text()
+
+
+@pytest.fixture(scope="module")
+def units(rendered: Path) -> Path:
+    """A root with the unit and its drop-in, as systemd finds them on a host."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed: apt-get install -y systemd")
+    root = rendered / "root"
+    units = root / "etc/systemd/system"
+    (units / "highwater-broker@ssd.service.d").mkdir(parents=True)
+    shutil.copy(rendered / "b1-ssd-highwater-broker@.service", units / "highwater-broker@.service")
+    shutil.copy(rendered / "b1-ssd-10-instance.conf", units / "highwater-broker@ssd.service.d/10-instance.conf")
+    for program in ("opt/highwater/broker/current/bin/highwater", "bin/sh"):
+        path = root / program
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    return root
+
+
+def analyze(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["systemd-analyze", f"--root={root}", "--man=no", *arguments, "highwater-broker@ssd.service"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_systemd_has_nothing_to_say_against_the_unit(units: Path) -> None:
+    done = analyze(units, "verify")
+    # Units of the system that ours is ordered after are not in this root.
+    said = [line for line in done.stderr.splitlines() if "highwater" in line]
+    assert said == [], done.stderr
+
+
+def test_the_unit_may_do_little(units: Path) -> None:
+    done = analyze(units, "security", "--offline=true")
+    found = re.search(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
+    assert found is not None, done.stdout + done.stderr
+    assert float(found[1]) <= MOST_EXPOSED, done.stdout
+
+
+def test_the_record_holds_all_that_a_broker_is_started_with(rendered: Path, tmp_path: Path) -> None:
+    """The command of ExecStartPre, run with other paths."""
+    text = (rendered / "b1-ssd-highwater-broker@.service").read_text().replace("\\\n", "")
+    found = re.search(r"^ExecStartPre=-/bin/sh -c '(.*)'$", text, re.MULTILINE)
+    assert found is not None
+    (tmp_path / "opt/highwater/broker/current").mkdir(parents=True)
+    (tmp_path / "opt/highwater/broker/current/release").write_text("one\n")
+    (tmp_path / "run/highwater-broker/ssd").mkdir(parents=True)
+    drop_ins = tmp_path / "etc/systemd/system/highwater-broker@.service.d"
+    drop_ins.mkdir(parents=True)
+    (drop_ins / "90-highwater.conf").write_text("limits")
+    command = re.sub(r"(?<=\s)/(?=opt|etc|run)", f"{tmp_path}/", found[1].replace("%i", "ssd"))
+    subprocess.run(["/bin/sh", "-c", command], check=False)
+    record = tmp_path / "run/highwater-broker/ssd/started"
+    patterns = [word for word in command.split() if word.startswith(f"{tmp_path}/") and word != str(record)]
+    release = f"{tmp_path}/opt/highwater/broker/current/release"
+    stale = unit_state.stale_files
+    assert stale(record, patterns, {}) == []
+    assert stale(record, patterns, {release: unit_state.digest(b"one\n")}) == []
+    assert stale(record, patterns, {release: unit_state.digest(b"two\n")}) == [release]
+    (drop_ins / "90-highwater.conf").write_text("other limits")
+    (drop_ins / "91-operator.conf").write_text("new")
+    assert stale(record, patterns, {}) == [f"{drop_ins}/90-highwater.conf", f"{drop_ins}/91-operator.conf"]
+    (drop_ins / "90-highwater.conf").unlink()
+    assert f"{drop_ins}/90-highwater.conf" in stale(record, patterns, {}), "one that is gone is a change as well"
+
+
+def test_a_service_without_a_record_was_started_with_something_else(tmp_path: Path) -> None:
+    (tmp_path / "unit").write_text("x")
+    assert unit_state.stale_files(tmp_path / "none", [f"{tmp_path}/unit"], {}) == [f"{tmp_path}/unit"]
+
+
+# Whose a log directory is
+
+
+def judged(path: Path, *, check_mode: bool = False, broker_id: int = 1, **arguments: Any) -> dict[str, Any]:
+    instance = {"name": "main", "cluster": "main", "broker_id": broker_id, "log_dirs": [str(path)]}
+    return call("highwater_log_dirs", check=check_mode, instances=[instance], **arguments)
+
+
+def test_a_new_directory_and_one_of_this_broker_are_fine(tmp_path: Path) -> None:
+    allowed = {"allow_root_filesystem": True}
+    assert judged(tmp_path / "new", **allowed)["log_dirs"] == [
+        {"path": str(tmp_path / "new"), "cluster": "main", "cluster_id": ""}
+    ]
+    (tmp_path / "meta.properties").write_text("#\nversion=0\nbroker.id=1\ncluster.id=abc\n")
+    assert judged(tmp_path, **allowed)["log_dirs"][0]["cluster_id"] == "abc"
+
+
+def test_a_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=7\n")
+    message = judged(tmp_path, allow_root_filesystem=True)["msg"]
+    assert message.startswith(f"{tmp_path} belongs to broker 7, and the inventory gives it to broker 1 (main)")
+
+
+def test_a_directory_whose_disk_is_not_mounted_is_refused_but_for_check_mode(tmp_path: Path) -> None:
+    message = judged(tmp_path / "log", mount_points=[str(tmp_path)])["msg"]
+    assert f"no disk is mounted on {tmp_path}; run provision.yml first" in message
+    assert not judged(tmp_path / "log", mount_points=[str(tmp_path)], check_mode=True).get("failed")
+
+
+def test_the_root_file_system_is_refused_unless_allowed() -> None:
+    place = Path("/highwater-log")
+    assert "is on the root file system" in judged(place)["msg"]
+    assert not judged(place, allow_root_filesystem=True).get("failed")
+    assert "write its whole path" in judged(Path("log"))["msg"]
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+    instances = [{"name": name, "cluster": "main", "broker_id": 1, "log_dirs": [f"/{name}"]} for name in ("one", "two")]
+    message = call("highwater_log_dirs", instances=instances)["msg"]
+    assert "/one" in message
+    assert "/two" in message
+
+
+def test_digests_of_secrets_do_for_their_texts(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("password")
+    record = tmp_path / "started"
+    record.write_text(f"{hashlib.sha256(b'password').hexdigest()}  {secret}\n")
+    assert unit_state.stale_files(record, [str(secret)], {str(secret): unit_state.digest(b"password")}) == []
+
+
+def test_a_unit_that_nobody_knows_does_not_run() -> None:
+    unit = {"unit": "highwater-broker@nobody.service", "record": "/nowhere", "files": []}
+    (state,) = call("highwater_unit_state", units=[unit])["units"]
+    assert not state["is_running"]
+    assert state["stale"] == []
+    assert json.dumps(state)

@@ -1,0 +1,92 @@
+"""What filter_plugins/highwater.py makes of an inventory: clusters, addresses, properties, and what is at odds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.config import parse_properties
+from tests.playbooks.modules import load
+
+filters = load("filter_plugins/highwater.py")
+
+DISKS = [{"mount_point": "/data/ssd1/"}, {"mount_point": "/data/ssd2"}]
+
+
+def test_a_host_that_says_nothing_of_its_brokers_carries_one_on_all_disks() -> None:
+    hosts = {"a": {"broker_id": 1, "storage_disks": DISKS}, "b": {"broker_id": 2, "ansible_host": "10.0.0.2"}}
+    (name, found) = next(iter(filters.clusters(hosts, hosts).items()))
+    assert (name, found["bootstrap_servers"]) == ("main", "a:9092,10.0.0.2:9092")
+    assert found["brokers"][0] == {
+        "host": "a",
+        "name": "main",
+        "broker_id": 1,
+        "address": "a",
+        "port": 9092,
+        "log_dirs": ["/data/ssd1/highwater", "/data/ssd2/highwater"],
+    }
+
+
+def test_two_clusters_over_the_same_hosts() -> None:
+    instances = [
+        {"name": "ssd", "cluster": "ssd", "log_dirs": ["/s"]},
+        {"name": "hdd", "cluster": "hdd", "port": "9093", "log_dirs": ["/h"], "broker_id": 21},
+    ]
+    hosts = {"a": {"broker_id": 1, "highwater_address": "10.1.0.1", "broker_instances": instances}, "b": {}}
+    found = filters.clusters(["a"], hosts)
+    assert {name: cluster["bootstrap_servers"] for name, cluster in found.items()} == {
+        "ssd": "10.1.0.1:9092",
+        "hdd": "10.1.0.1:9093",
+    }
+    assert [broker["broker_id"] for cluster in found.values() for broker in cluster["brokers"]] == [1, 21]
+    assert filters.clusters(hosts, hosts, "reference_kafka_instances") == {}, "nobody has one by default"
+
+
+def test_the_ensemble_is_told_with_its_port() -> None:
+    hosts = {"a": {}, "b": {"ansible_host": "10.0.0.2", "zookeeper_client_port": 2281}}
+    assert filters.zookeeper_connect(hosts, hosts) == "a:2181,10.0.0.2:2281"
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+        st.text(st.characters(exclude_categories=["Cs"])),
+        max_size=5,
+    )
+)
+def test_the_broker_reads_what_was_written(settings: dict[str, str]) -> None:
+    text = filters.properties_text(settings)
+    assert text.isascii()
+    read = {name: value for _, name, value in parse_properties(text, "test")}
+    assert {name: value.encode("utf-16", "surrogatepass").decode("utf-16") for name, value in read.items()} == settings
+
+
+def test_values_are_written_as_kafka_has_them() -> None:
+    settings = {"b": True, "a": ["/x", "/y"], "c": 3, "d": None, "e": " blank"}
+    assert filters.properties_text(settings) == "a=/x,/y\nb=true\nc=3\ne=\\ blank"
+
+
+def entry(host: str, cluster: str, path: str, cluster_id: str) -> dict[str, Any]:
+    return {"host": host, "cluster": cluster, "path": path, "cluster_id": cluster_id}
+
+
+def test_log_directories_that_belong_together_have_nothing_at_odds() -> None:
+    assert (
+        filters.cluster_faults(
+            [entry("a", "ssd", "/s", "one"), entry("b", "ssd", "/s", "one"), entry("b", "hdd", "/h", "")]
+        )
+        == []
+    )
+
+
+def test_a_cluster_of_two_origins_is_told() -> None:
+    (fault,) = filters.cluster_faults([entry("a", "ssd", "/s", "one"), entry("b", "ssd", "/t", "two")])
+    assert fault.startswith("b: /t belongs to cluster two, and /s on a to one, while the inventory has both in ssd")
+
+
+def test_directories_that_were_exchanged_between_clusters_are_told() -> None:
+    faults = filters.cluster_faults([entry("a", "ssd", "/s", "one"), entry("a", "hdd", "/h", "one")])
+    assert len(faults) == 1
+    assert "do not exchange log_dirs between clusters" in faults[0]

@@ -1,0 +1,197 @@
+"""Releases on a host, and their names on the controller: installed beside each other, switched, pruned, cut short."""
+
+from __future__ import annotations
+
+import ensurepip
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.playbooks.modules import TREE, call, load
+
+wheelhouse = load("library/highwater_wheelhouse.py")
+REPOSITORY = TREE.parent
+
+
+def make_wheel(directory: Path, name: str, version: str, text: str, *requirements: str) -> str:
+    """One module of one line; no tool is needed for that."""
+    directory.mkdir(parents=True, exist_ok=True)
+    file_name = f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    needs = "".join(f"Requires-Dist: {requirement}\n" for requirement in requirements)
+    with zipfile.ZipFile(directory / file_name, "w") as wheel:
+        wheel.writestr(f"{name}.py", f"WHICH = {text!r}\n")
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}")
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+    return file_name
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """With pip's wheel, as the controller ships it."""
+    (pip,) = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
+    (tmp_path / "wheels").mkdir()
+    shutil.copy(pip, tmp_path / "wheels")
+    return tmp_path
+
+
+def ask(host: Path, state: str, name: str = "", *, check: bool = False, wheels: tuple[str, ...] = ()) -> dict[str, Any]:
+    pips = [path.name for path in (host / "wheels").glob("pip-*.whl")]
+    return call(
+        "highwater_release",
+        check=check,
+        root=str(host / "broker"),
+        state=state,
+        name=name,
+        wheels_directory=str(host / "wheels"),
+        wheels=[*wheels, *pips],
+        python=sys.executable,
+    )
+
+
+def which(host: Path, link: str = "current") -> str:
+    command = [str(host / f"broker/{link}/bin/python"), "-c", "import highwater; print(highwater.WHICH)"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout.strip()
+
+
+def install(host: Path, name: str) -> dict[str, Any]:
+    wheel = make_wheel(host / "wheels", "highwater", "0.1", name)
+    return ask(host, "installed", name, wheels=(wheel,))
+
+
+def test_a_release_from_check_to_pruned(host: Path) -> None:
+    foreseen = ask(host, "installed", "one", check=True)
+    assert (foreseen["changed"], foreseen["is_installed"]) == (True, False)
+    assert ask(host, "current", "one", check=True)["changed"]
+    assert not (host / "broker").exists()
+
+    assert install(host, "one")["diff"]["after"] == "one\n"
+    assert not install(host, "one")["changed"]
+    assert ask(host, "found", "one")["current"] == "", "installed is not in use"
+    assert ask(host, "current", "one")["changed"]
+    assert not ask(host, "current", "one")["changed"]
+    assert which(host) == "one"
+
+    for name in ("two", "three"):
+        install(host, name)
+        ask(host, "current", name)
+    assert (which(host), which(host, "previous")) == ("three", "two")
+    assert ask(host, "pruned", check=True)["diff"]["before"] == "one\n"
+    assert ask(host, "pruned")["changed"]
+    assert not ask(host, "pruned")["changed"]
+    assert sorted(path.name for path in (host / "broker/releases").iterdir()) == ["three", "two"]
+
+    back = ask(host, "current", "previous")
+    assert (back["name"], back["current"]) == ("two", "three")
+    assert (which(host), which(host, "previous")) == ("two", "three")
+
+    assert ask(host, "absent", check=True)["changed"]
+    assert ask(host, "absent")["changed"]
+    assert not (host / "broker").exists()
+    assert not ask(host, "absent")["changed"]
+
+
+def test_what_was_cut_short_is_made_anew(host: Path) -> None:
+    half = host / "broker/releases/one"
+    half.mkdir(parents=True)
+    (half / "leftover").touch()
+    assert install(host, "one")["changed"]
+    assert not (half / "leftover").exists()
+
+
+def test_a_release_that_some_process_was_started_from_stays(host: Path) -> None:
+    for name in ("one", "two", "three"):
+        install(host, name)
+        ask(host, "current", name)
+    python = host / "broker/releases/one/bin/python"
+    with subprocess.Popen([str(python), "-c", "input()"], stdin=subprocess.PIPE) as running:
+        try:
+            assert not ask(host, "pruned")["changed"]
+        finally:
+            running.kill()
+    assert ask(host, "pruned")["changed"]
+
+
+def test_wheels_that_lack_something_are_no_release(host: Path) -> None:
+    wheel = make_wheel(host / "wheels", "highwater", "0.1", "x", "kio")
+    failed = ask(host, "installed", "one", wheels=(wheel,))
+    assert "requires kio, which is not installed" in failed["msg"]
+    assert not ask(host, "found", "one")["is_installed"]
+
+
+def test_a_release_that_is_not_there_is_told_with_those_that_are(host: Path) -> None:
+    install(host, "one")
+    assert "release two is not installed" in ask(host, "current", "two")["msg"]
+    assert ask(host, "current", "two")["msg"].endswith("there are: one")
+    assert "no previous release" in ask(host, "current", "previous")["msg"]
+
+
+# The controller's side
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """As small as a tree can be."""
+    tree = tmp_path / "tree"
+    for room in wheelhouse.ROOMS:
+        (tree / room).mkdir(parents=True)
+        (tree / room / "__init__.py").write_text(f'"""{room}"""\n')
+    for name in wheelhouse.AROUND:
+        (tree / name).write_bytes((REPOSITORY / name).read_bytes())
+    return tree
+
+
+def test_a_release_is_named_after_what_is_in_it(tree: Path) -> None:
+    name = wheelhouse.name_of_tree(tree, [])
+    assert name.startswith("0.1.0-")
+    cache = tree / "broker/__pycache__"
+    cache.mkdir()
+    (cache / "cli.cpython-311.pyc").touch()
+    assert wheelhouse.name_of_tree(tree, []) == name, "what Python leaves behind is no part of it"
+    assert wheelhouse.name_of_tree(tree, ["bench"]) != name
+    (tree / "broker/__init__.py").write_text('"""Another."""\n')
+    assert wheelhouse.name_of_tree(tree, []) != name
+
+
+def test_in_check_mode_the_controller_builds_nothing(tree: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    arguments = {"source": str(tree), "cache": str(cache), "python_version": "3.11", "machine": "x86_64"}
+    answer = call("highwater_wheelhouse", check=True, **arguments)
+    assert (answer["name"], answer["wheels"]) == (wheelhouse.name_of_tree(tree, []), [])
+    assert not cache.exists()
+
+
+def test_what_is_no_tree_is_told(tmp_path: Path) -> None:
+    arguments = {"source": str(tmp_path), "cache": str(tmp_path), "python_version": "3.11", "machine": "x86_64"}
+    assert "is no tree of Highwater" in call("highwater_wheelhouse", **arguments)["msg"]
+
+
+def test_a_directory_of_wheels_is_taken_as_it_is(tmp_path: Path) -> None:
+    arguments = {"source": "/", "cache": "/", "python_version": "3.11", "machine": "x86_64", "ready": str(tmp_path)}
+    assert "holds 0 wheels, 0 of them of highwater" in call("highwater_wheelhouse", **arguments)["msg"]
+    make_wheel(tmp_path, "highwater", "0.1", "x")
+    make_wheel(tmp_path, "pip", "25", "x")
+    answer = call("highwater_wheelhouse", **arguments)
+    assert answer["name"].startswith("0.1-")
+    assert len(answer["wheels"]) == 2
+
+
+def test_the_cache_keeps_the_newest_and_what_they_are_made_of(tmp_path: Path) -> None:
+    for number in range(wheelhouse.KEPT_RELEASES + 2):
+        dependencies = tmp_path / f"dependencies-{number}"
+        dependencies.mkdir()
+        (dependencies / "kio-1.whl").write_text(str(number))
+        release = tmp_path / f"0.1-{number}"
+        release.mkdir()
+        (release / "kio-1.whl").hardlink_to(dependencies / "kio-1.whl")
+    wheelhouse.prune(tmp_path)
+    assert len(list(tmp_path.glob("0.1-*"))) == wheelhouse.KEPT_RELEASES
+    assert len(list(tmp_path.glob("dependencies-*"))) == wheelhouse.KEPT_RELEASES

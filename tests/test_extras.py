@@ -1,0 +1,77 @@
+"""What works without the extra `bench`: a host of brokers has neither Spark nor the instrument."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.utils import canonicalize_name
+
+from highwater import BENCH_EXTRA
+from tests.test_dependencies import requirements_of
+
+# Whoever imports one of these learns that it is not installed.
+WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({sorted(BENCH_EXTRA)}))"
+MAIN = f"{WITHOUT}; import highwater; highwater.main()"
+EVERY_MODULE = """
+import importlib, pkgutil
+import broker, tuning
+for room in (broker, tuning):
+    for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+"""
+
+
+def run(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_the_broker_and_the_tuner_need_nothing_of_it() -> None:
+    done = run(f"{WITHOUT}\n{EVERY_MODULE}")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bench", "run", "workloads/quickstart.yaml", "--out", "{out}"),
+        ("report", "results/none"),
+        ("tune", "prove", "--plan", "vm.swappiness=60:1"),
+    ],
+)
+def test_what_needs_it_says_so_in_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = run(MAIN, *(argument.format(out=tmp_path / "out") for argument in arguments))
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: highwater {arguments[0]} needs ")
+    assert line.endswith(": pip install 'highwater[bench]'")
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("broker", "--help"), ("tune", "list"), ("bench", "--help")])
+def test_help_and_the_other_rooms_come_without_it(arguments: tuple[str, ...]) -> None:
+    done = run(MAIN, *arguments)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_package_that_is_missing_of_the_core_is_no_matter_of_the_extra() -> None:
+    done = run("import sys; sys.modules['kio'] = None; import highwater; highwater.main()", "broker", "start")
+    assert "highwater[bench]" not in done.stderr
+    assert done.returncode == 1
+
+
+def test_the_extra_is_known_by_the_names_it_is_imported_by() -> None:
+    wanted = {canonicalize_name(each.name) for each in (*requirements_of("bench"), *requirements_of("observe"))}
+    imported = {
+        name
+        for name, distributions in packages_distributions().items()
+        if name.isidentifier() and not name.startswith("_")
+        if wanted & {canonicalize_name(distribution) for distribution in distributions}
+    }
+    assert imported <= BENCH_EXTRA
+    assert imported >= BENCH_EXTRA - {"markupsafe", "pydantic_core"}, "of packages that these bring"
