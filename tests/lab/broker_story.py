@@ -143,5 +143,8 @@ def test_a_cluster_of_brokers_over_its_life(lab: Operator, tmp_path: Path) -> No
 def replicas(lab: Operator, node: Node) -> str:
     """Ids of the brokers that have copies of the topic."""
     described = f"{COMMAND} topics -b {node.address}:9092 --describe --topic orders --json"
-    return lab.run(node, described + " | python3 -c 'import json, sys; "
-                   "print({r for p in json.load(sys.stdin)[0][\"partitions\"] for r in p[\"replicas\"]})'")
+    return lab.run(
+        node,
+        described + " | python3 -c 'import json, sys; "
+        'print({r for p in json.load(sys.stdin)[0]["partitions"] for r in p["replicas"]})\'',
+    )

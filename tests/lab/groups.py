@@ -63,9 +63,9 @@ def processes(lab: str, member: str = "") -> set[int]:
     """Everything that runs in the groups of a member, or of the whole lab."""
     found = set()
     for tree in trees():
-        for file in (tree / _ROOT / lab / member).rglob("cgroup.procs"):
+        for path in _from_within(tree / _ROOT / lab / member):
             try:
-                found.update(int(line) for line in file.read_text(encoding="utf-8").split())
+                found.update(int(line) for line in (path / "cgroup.procs").read_text(encoding="utf-8").split())
             except OSError:  # a group that has just gone, or one of threads
                 continue
     return found
@@ -90,9 +90,7 @@ def remove(lab: str, member: str = "") -> None:
 
 def _is_removed(tree: Path, lab: str, member: str) -> bool:
     """From the innermost group on; the one that all labs share goes with the last of them."""
-    top = tree / _ROOT / lab / member
-    inner = sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True) if top.is_dir() else []
-    for path in (*inner, top):
+    for path in _from_within(tree / _ROOT / lab / member):
         try:
             path.rmdir()
         except FileNotFoundError:
@@ -105,3 +103,8 @@ def _is_removed(tree: Path, lab: str, member: str) -> bool:
         except OSError:  # another lab's are in it
             return True
     return True
+
+
+def _from_within(group: Path) -> list[Path]:
+    """A group after all that are in it; none when there is no such group. Others come and go meanwhile."""
+    return [Path(directory) for directory, _, _ in os.walk(group, topdown=False)]

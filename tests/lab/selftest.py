@@ -143,7 +143,6 @@ def test_a_disk_is_mounted_after_a_reboot_as_on_any_host(store: Store, record: R
         "echo none > /sys/block/$(basename $(readlink -f /dev/disk/by-id/lab-hdd))/queue/scheduler",
         "date --set=@0",
         "mknod /tmp/disk b 254 0",
-        "truncate -s 1M /tmp/swap && mkswap -q /tmp/swap && swapon /tmp/swap",
         "ls /dev/vda",
         "ls /dev/sda",
         "losetup --find --show /etc/hostname",
@@ -152,6 +151,16 @@ def test_a_disk_is_mounted_after_a_reboot_as_on_any_host(store: Store, record: R
 )
 def test_a_host_does_not_reach_beyond_itself(store: Store, node: Node, command: str) -> None:
     assert refused(store, node, command)
+
+
+def test_a_host_switches_no_swap_of_the_machine_on_or_off(store: Store, node: Node) -> None:
+    before = Path("/proc/swaps").read_text()
+    on(store, node, "mkswap -q /dev/disk/by-id/lab-ssd")
+    for command in ("swapon /dev/disk/by-id/lab-ssd", "swapoff /dev/disk/by-id/lab-ssd"):
+        said = refused(store, node, f"{command} || exit 1")
+        assert "Operation not permitted" in said or "Not superuser" in said
+    on(store, node, "wipefs --all --quiet /dev/disk/by-id/lab-ssd")
+    assert Path("/proc/swaps").read_text() == before
 
 
 def test_a_host_has_network_settings_of_its_own(store: Store, record: Record) -> None:
@@ -203,16 +212,3 @@ def test_an_up_that_was_killed_leaves_nothing_after_down(after_s: float) -> None
     making.down(Store.of("self3"))
     assert residue("self3") == []
     assert throttles() == throttled
-
-
-def test_without_root_it_is_one_line() -> None:
-    nobody = 65534
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; from tests.lab import processes; processes.require_root_and_tools({})"],
-        cwd=ROOT,
-        user=nobody,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "by root alone" in done.stderr.splitlines()[-1]
