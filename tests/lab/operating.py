@@ -9,7 +9,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -42,6 +44,8 @@ _NOTES: Final = re.compile(
 class Operator:
     store: Store
     record: Record
+    logs: Path | None = None
+    """Where the output of each playbook is kept, each line with the seconds since its start."""
 
     @property
     def patience(self) -> int:
@@ -63,19 +67,31 @@ class Operator:
             "ANSIBLE_NOCOLOR": "1",
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
-        done = subprocess.run(
+        process = subprocess.Popen(
             ["ansible-playbook", playbook, *arguments],
             cwd=inventory.PLAYBOOKS,
             env=environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            check=False,
-            timeout=_PLAYBOOK_WITHIN_S * self.patience,
         )
+        assert process.stdout is not None
+        overdue = threading.Timer(_PLAYBOOK_WITHIN_S * self.patience, process.kill)
+        overdue.start()
+        lines: list[tuple[float, str]] = []
+        try:
+            lines.extend((time.monotonic() - started_s, line.rstrip("\n")) for line in process.stdout)
+            code = process.wait()
+        finally:
+            overdue.cancel()
+            process.kill()
+            process.wait()
         tell(f"{playbook} {' '.join(arguments)}: {time.monotonic() - started_s:.0f} s")
-        assert done.returncode == status, done.stdout[-_END_OF_OUTPUT:] + done.stderr[-_END_OF_OUTPUT:]
-        return Played(done.stdout, done.stderr)
+        played = Played(tuple(lines))
+        self._keep(playbook, played)
+        assert code == status, f"exit status {code} of {playbook}:\n{played.out[-_END_OF_OUTPUT:]}"
+        return played
 
     def reboot(self, node: Node) -> None:
         """And wait until it is up again, with nothing failed."""
@@ -120,6 +136,12 @@ class Operator:
             "mounts": self.run(node, "findmnt --real --raw --noheadings --output TARGET,SOURCE,FSTYPE,OPTIONS | sort"),
         }
 
+    def _keep(self, playbook: str, played: Played) -> None:
+        if self.logs is not None:
+            number = len(list(self.logs.glob("play-*"))) + 1
+            text = "".join(f"{at_s:7.1f} {line}\n" for at_s, line in played.lines)
+            (self.logs / f"play-{number:02}-{Path(playbook).stem}.txt").write_text(text, encoding="utf-8")
+
     def _boot(self, node: Node) -> str:
         """When its systemd was started, as containers share one boot of the kernel; empty when it does not answer."""
         done = hosts.run(self.store, node, "systemctl show --property=UserspaceTimestampMonotonic", 10.0)
@@ -128,15 +150,41 @@ class Operator:
 
 @dataclass(frozen=True)
 class Played:
-    """What a playbook printed."""
+    """What a playbook printed: lines, each with the seconds since its start."""
 
-    out: str
-    err: str
+    lines: tuple[tuple[float, str], ...]
+
+    @property
+    def out(self) -> str:
+        return "".join(f"{line}\n" for _, line in self.lines)
 
     @property
     def changed(self) -> int:
         """Of all hosts together, by the recap."""
         return sum(int(number) for number in re.findall(r" changed=(\d+) ", self.out))
+
+    @property
+    def changes(self) -> Counter[tuple[str, str]]:
+        """How often each task changed each host: (host, task)."""
+        found: Counter[tuple[str, str]] = Counter()
+        task = ""
+        for _, line in self.lines:
+            if match := re.match(r"(?:TASK|RUNNING HANDLER) \[(.*)\] \*+$", line):
+                task = match[1]
+            elif match := re.match(r"changed: \[([^\] ]+)", line):
+                found[match[1], task] += 1
+        return found
+
+    @property
+    def durations_s(self) -> dict[str, float]:
+        """How long each task took, all its hosts and all its runs together, the longest first."""
+        found: dict[str, float] = {}
+        task, since_s = "start", 0.0
+        for at_s, line in self.lines:
+            if match := re.match(r"(?:TASK|RUNNING HANDLER|PLAY RECAP) ?(?:\[(.*)\])? ?\*+$", line):
+                found[task] = found.get(task, 0.0) + at_s - since_s
+                task, since_s = match[1] or "end", at_s
+        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
     @property
     def diff(self) -> list[str]:
