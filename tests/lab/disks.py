@@ -66,8 +66,8 @@ def remove(store: Store, record: Record) -> None:
     for settings in record.loops.values():
         _unlimit(settings.device_number)
     for image, device in _attached(store):
-        if (settings := record.loops.get(image)) is not None:
-            _restore(device, settings)
+        if image in record.loops:
+            _restore(device, record.loops[image])
         block_tools.run("losetup", "--detach", device)
     # A device that a mount of a host which has just ended still holds goes with that mount.
     deadline_s = time.monotonic() + _FREE_WITHIN_S

@@ -61,7 +61,7 @@ def of_node(tree: Path, node: Node) -> Path:
 
 def processes(lab: str, member: str = "") -> set[int]:
     """Everything that runs in the groups of a member, or of the whole lab."""
-    found = set()
+    found: set[int] = set()
     for tree in trees():
         for path in _from_within(tree / _ROOT / lab / member):
             try:
