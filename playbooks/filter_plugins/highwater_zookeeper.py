@@ -47,6 +47,11 @@ def server_lines(of_members: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted(member["server_line"] for member in of_members) if len(of_members) > 1 else []
 
 
+def servers(of_members: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Where they answer, as the module highwater_zookeeper takes it."""
+    return [{key: member[key] for key in ("name", "host", "port")} for member in of_members]
+
+
 def judge(nodes: Sequence[Node], of_members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """holders: names of those with data. lost: members that these knew and that are not wanted any more. grows: nodes
     without data would have a say that they had not before, so that an operator has to agree."""
@@ -93,5 +98,5 @@ class FilterModule:
             "highwater_zookeeper_judge": judge,
             "highwater_zookeeper_members": members,
             "highwater_zookeeper_order": order,
-            "highwater_zookeeper_server_lines": server_lines,
+            "highwater_zookeeper_servers": servers,
         }
