@@ -23,7 +23,6 @@ from bench.errors import UsageError
 from tests.lab import hosts, inventory, making, processes
 from tests.lab.record import DEFAULT_LAB, Record, Store
 
-
 STORY_STEP_WITHIN_S: Final = 1200
 
 
