@@ -49,10 +49,10 @@ def print_plan(plan: Plan, price: Price | None = None) -> None:
     )
     if price is not None:
         console.print(f"at {price}: about {price.of(plan.duration_s)}")
-    for cluster, described in _clusters(plan).items():
-        hosts = f"; on {', '.join(described.hosts)}" if described.hosts else ""
-        medium = _storage(cluster_target(cluster, described))
-        console.print(f"cluster {escape(described.bootstrap_servers)}{escape(hosts)}; storage {medium}", soft_wrap=True)
+    for name, cluster in _clusters(plan).items():
+        hosts = f"; on {', '.join(cluster.hosts)}" if cluster.hosts else ""
+        storage = _storage(cluster_target(name, cluster))
+        console.print(f"cluster {escape(cluster.bootstrap_servers)}{escape(hosts)}; storage {storage}", soft_wrap=True)
     facts = collect()
     for target, needed_bytes in _needed_bytes(plan).items():
         described = describe_target(target, target_paths(workload)[target], facts)

@@ -36,7 +36,7 @@ class ClusterStorage(Part):
     model: str | None = None
     scheduler: str | None = None
     filesystem: str | None = None
-    mount_options: list[str] = []
+    mount_options: list[str] = Field(default=[])
 
 
 class Sampler(Part):

@@ -118,9 +118,7 @@ def _cluster_timelines(run: Run) -> list[Timeline]:
         )
 
     return [
-        timeline(
-            "cluster-cpu", "CPU of the brokers, by host", "cores in use", "cores", lambda s: s.system_cpu_ratio
-        ),
+        timeline("cluster-cpu", "CPU of the brokers, by host", "cores in use", "cores", lambda s: s.system_cpu_ratio),
         timeline(
             "cluster-load",
             "CPU of the load generator, by host of brokers",
@@ -154,9 +152,7 @@ def _from_cluster(
     for second, values in sorted(by_second.items()):
         known = [value for value in values.values() if value is not None]
         together = (sum(known) if known else None,)
-        found.append(
-            Sample(second, start_s <= second < end_s, tuple(map(values.get, names)) if apart else together)
-        )
+        found.append(Sample(second, start_s <= second < end_s, tuple(map(values.get, names)) if apart else together))
     return found
 
 

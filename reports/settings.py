@@ -193,10 +193,14 @@ def _load_texts(summaries: Iterable[TrialSummary]) -> Iterable[str]:
             yield f"closed loop, as fast as the client takes it, {seconds}"
 
 
+def _medium_text(target: StorageTarget) -> str:
+    return "medium unknown" if target.medium == "unknown" else target.medium
+
+
 def _storage_text(target: StorageTarget) -> str:
     parts = [
         target_label(target),
-        "medium unknown" if target.medium == "unknown" else target.medium,
+        _medium_text(target),
         target.model or target.device,
         target.filesystem,
         target.emulation,
@@ -270,7 +274,7 @@ def system_facts(run: Run) -> list[Facts]:
 
 def _target_text(target: StorageTarget) -> str:
     text = [
-        f"{'medium unknown' if target.medium == 'unknown' else target.medium}{' (emulated)' if target.emulated else ''}",
+        _medium_text(target) + (" (emulated)" if target.emulated else ""),
         target.path,
         target.filesystem or "unknown file system",
         target.device,

@@ -12,7 +12,7 @@ from ansible.errors import AnsibleFilterError
 
 _MOST_COPIES = 3
 _RELEASE_LINK = "/opt/highwater/broker/current"
-_KAFKA_RELEASE = re.compile(r"/opt/reference-kafka/(\d+\.\d+\.\d+)")
+_KAFKA_RELEASE = re.compile(r"CLASS_PATH=\S*/(\d+\.\d+\.\d+)/libs")
 _OURS, _REFERENCE = "highwater", "reference"
 
 
@@ -28,7 +28,7 @@ def brokers_on(clusters: Mapping[str, Mapping[str, Any]], host: str, kind: str) 
         if brokers:
             units = [unit.format(broker["name"]) for broker in brokers]
             ours = ["readlink", _RELEASE_LINK]
-            reference = ["systemctl", "show", "--property=ExecStart", "--value", units[0]]
+            reference = ["systemctl", "show", "--property=Environment", "--value", units[0]]
             found.append(
                 {
                     "system": f"{kind}-{name}",
@@ -80,7 +80,10 @@ def _host(part: Mapping[str, Any], told: dict[str, Any], disks: Sequence[Mapping
     media = {disk["medium"] for disk in below if disk.get("medium")}
     storage = dict(told["storage"])
     if any(disk.get("emulated") for disk in below):
-        storage |= {"emulated": True, "emulation": "a file as a disk, which stands for its medium as the inventory says"}
+        storage |= {
+            "emulated": True,
+            "emulation": "a file as a disk, which stands for its medium as the inventory says",
+        }
     if len(media) == 1 and (storage.get("emulated") or storage.get("medium", "unknown") == "unknown"):
         storage["medium"] = media.pop()
     return told | {"storage": storage}
@@ -99,9 +102,7 @@ def probes(
         for result in probed
         if result.get("rc") == 0 and result.get("stdout")
     }
-    return {
-        part["system"]: by_mount[mount["stdout"]] for part, mount in pairs if mount.get("stdout") in by_mount
-    }
+    return {part["system"]: by_mount[mount["stdout"]] for part, mount in pairs if mount.get("stdout") in by_mount}
 
 
 def systems(
@@ -185,6 +186,9 @@ def workload(
         matrix["system.cluster"] = names
     if matrix:
         document["matrix"] = matrix
+    gone = {axis for axis, values in matrix.items() if values is None}
+    if any(gone & set(combination) for combination in base.get("exclude") or []):
+        document["exclude"] = [combination for combination in base["exclude"] if not gone & set(combination)]
     if (payload := (base.get("records") or {}).get("payload_file")) is not None:
         document["records"] = {"payload_file": PurePosixPath(payload).name}
     return _laid(document, overrides)
