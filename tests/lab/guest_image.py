@@ -26,13 +26,14 @@ set -eu
 mkdir "$1/upper" "$1/work" "$1/root"
 mount -t overlay guest -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/root"
 mount -t proc proc "$1/root/proc"
+mount --bind /etc/resolv.conf "$1/root/etc/resolv.conf"
 chroot "$1/root" apt-get update
 DEBIAN_FRONTEND=noninteractive chroot "$1/root" apt-get install -y --no-install-recommends {KERNEL_PACKAGE}
 chroot "$1/root" apt-get clean
 cp "$1"/root/boot/vmlinuz-* "$1/{KERNEL}"
 cp "$1"/root/boot/initrd.img-* "$1/{INITRD}"
 echo 'LABEL=root / ext4 errors=remount-ro 0 1' > "$1/root/etc/fstab"
-umount "$1/root/proc"
+umount "$1/root/proc" "$1/root/etc/resolv.conf"
 mkfs.ext4 -q -L root -d "$1/root" "$1/{ROOT_DISK}" "$3"
 umount "$1/root"
 rm -rf "$1/upper" "$1/work" "$1/root"
