@@ -32,7 +32,7 @@ def variable_faults(hostvars: Mapping[str, Variables]) -> list[str]:
     return [f"{_names(hosts)}: {fault}" for fault, hosts in hosts_of.items()]
 
 
-def cluster_faults(
+def inventory_faults(
     hostvars: Mapping[str, Variables],
     groups: Mapping[str, list[str]],
     clusters: Mapping[str, Mapping[str, Any]],
@@ -294,7 +294,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "highwater_clock_faults": clock_faults,
-            "highwater_inventory_faults": cluster_faults,
+            "highwater_inventory_faults": inventory_faults,
             "highwater_ports": expected_ports,
             "highwater_variable_faults": variable_faults,
         }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any
 
@@ -194,7 +195,10 @@ def present(module: AnsibleModule) -> dict[str, Any]:
     facts, runner = collect(), SystemRunner()
     disks, faults = read_disks(module.params["disks"], module.params["device_timeout"])
     fail_for(module, faults)
-    host = Host(facts, runner, facts.files.read_verbatim(fstab.PATH) or "", ledger.read(facts.files))
+    text = facts.files.read_verbatim(fstab.PATH) or ""
+    host = Host(facts, runner, text, ledger.read(facts.files))
+    if module.check_mode:
+        host = dataclasses.replace(host, new_uuid=lambda: "(new)")
     plan = make_plan(disks, host, allow_format=module.params["allow_format"])
     fail_for(module, plan.faults, plan.permissions)
     changes = plan.changes()
@@ -280,8 +284,8 @@ def diff_of(plan: Plan) -> list[dict[str, str]]:
             before += f"{place} = nothing\n"
             after += f"{place} = {judged.disk.device}\n"
         elif judged.remount:
-            before += f"{place} = {','.join(judged.live)}\n"
-            after += f"{place} = {','.join(judged.live)} with {','.join(judged.remount)}\n"
+            before += f"{place} = {','.join(judged.remount.before_options)}\n"
+            after += f"{place} = {','.join(judged.remount.after_options)}\n"
     if after:
         parts.append(part("running system", before, after))
     return parts

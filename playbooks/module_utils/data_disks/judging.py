@@ -19,6 +19,7 @@ from ..tuning.formulas.storage import ext4_options
 from ..tuning.persistence import fstab
 from ..tuning.planning.mounts import family_of, in_effect
 from ..tuning.runner import Runner
+from ..tuning.steps import RemountStep
 from . import ledger
 from .device import Device, Signature, carries_number, files_in, look_at
 from .wanted import Disk
@@ -58,13 +59,11 @@ class Judgement:
     half_made: bool = False
     """What is on it is what a killed run of ours left of a mkfs."""
     mount: bool = False
-    remount: tuple[str, ...] = ()
+    remount: RemountStep | None = None
     entry: ledger.Entry | None = None
     """The ledger's word on it, as it is when all is done."""
     earlier: ledger.Entry | None = None
     """The ledger's word on its mount point until now."""
-    live: tuple[str, ...] = ()
-    """The options it is mounted with."""
     later: tuple[str, ...] = ()
     """Options that take effect when it is next mounted."""
     warnings: tuple[str, ...] = ()
@@ -117,7 +116,7 @@ class Plan:
         if judged.mount:
             return [f"mount {disk.device} on {disk.mount_point}"]
         if judged.remount:
-            return [f"remount {disk.mount_point} with {','.join(judged.remount)}"]
+            return [judged.remount.describe()]
         if disk.mount_point in self.remembered and self.fstab_before == self.fstab_after:
             return [f"take {disk.mount_point} into care as it is"]
         return []
@@ -162,13 +161,11 @@ def edited_fstab(text: str, disk: Disk, filesystem_uuid: str, entry: ledger.Entr
         check_pass = 2 if disk.filesystem == "ext4" else 0
         options = ",".join(disk.mount_options)
         return fstab.with_line(text, f"{source} {disk.mount_point} {disk.filesystem} {options} 0 {check_pass}")
-    outdated = set(entry.options if entry else ()) - set(disk.mount_options)
-    options_now = tuple(option for option in line.options if option not in {*outdated, "noauto"}) or ("defaults",)
+    unwanted = {*_outdated(disk, entry), "noauto"}
+    options_now = tuple(option for option in line.options if option not in unwanted) or ("defaults",)
     for wanted in disk.mount_options:
         if wanted not in options_now:
-            name, equals, _ = wanted.partition("=")
-            others = family_of(wanted) or ((name + equals,) if equals else ())
-            options_now = fstab.changed_options(options_now, wanted, others)
+            options_now = _with_option(options_now, wanted)
     if options_now != line.options:
         text = fstab.with_options(text, line, options_now)
     if line.source != source:
@@ -199,7 +196,9 @@ def _judge(disk: Disk, host: Host, *, allow_format: bool) -> Judgement:
     except TuningError as error:
         return Judgement(disk, faults=(str(error),))
     judged = Judgement(disk, device, warnings=tuple(_warnings(disk, device)))
-    fault = _use_by_others(device) or _fault_of_place(disk, device, host)
+    fault = (
+        use_by_others(device) or _fault_of_place(disk, device, host) or _mounted_elsewhere_by_fstab(disk, device, host)
+    )
     if fault:
         return _refused(judged, fault)
     judged = _judge_content(judged, device, line, host)
@@ -215,14 +214,13 @@ def _judge(disk: Disk, host: Host, *, allow_format: bool) -> Judgement:
             f"{disk.mount_point}; allow it with storage_allow_format: true",
         )
     line_text = host.fstab.split("\n")[line.line] if line else None
-    return replace(
+    judged = replace(
         judged,
         mount=mounted is None,
-        live=mounted.options if mounted else (),
         earlier=entry,
         entry=_entry(judged, entry, line_text),
-        **_drift(disk, mounted.options, entry) if mounted else {},
     )
+    return _with_drift(judged, mounted.options) if mounted else judged
 
 
 def _judge_content(judged: Judgement, device: Device, line: fstab.Entry | None, host: Host) -> Judgement:
@@ -273,12 +271,12 @@ def _belongs(disk: Disk, device: Device, found: Signature, line: fstab.Entry | N
         return True
     if entry is not None and entry.state == "in use" and entry.uuid == found.uuid:
         return True
-    if line is not None and _denotes(line.source, device, found.uuid, host.runner):
+    if line is not None and _denotes(line.source, device):
         return True
     return found.label == disk.label and not device.claimed and files_in(device, found.type, host.runner) == []
 
 
-def _use_by_others(device: Device) -> str:
+def use_by_others(device: Device) -> str:
     if device.read_only:
         return f"{device.path} is read-only; is it write-protected?"
     if device.holders:
@@ -320,23 +318,16 @@ def _fault_of_place(disk: Disk, device: Device, host: Host) -> str:
 
 
 def _fault_of_fstab(judged: Judgement, device: Device, line: fstab.Entry | None, host: Host) -> str:
-    disk, wanted = judged.disk, f"UUID={judged.uuid}"
-    for other in fstab.parse(host.fstab):
-        if other.source.lower() == wanted and other.mount_point.rstrip("/") != disk.mount_point:
-            return (
-                f"/etc/fstab line {other.line + 1} mounts {device.path} on {other.mount_point} and not on "
-                f"{disk.mount_point}; take the line out, or correct mount_point"
-            )
+    disk = judged.disk
     if line is None:
         return ""
-    entry = host.entries.get(disk.mount_point)
-    if not _denotes(line.source, device, judged.uuid, host.runner):
-        gone = host.runner.run(["findfs", line.source]).status != 0
-        if not (gone and entry is not None and line.source == f"UUID={entry.uuid}"):
-            return (
-                f"/etc/fstab line {line.line + 1} mounts {line.source} on {disk.mount_point} and not {device.path}; "
-                "take the line out, or correct storage_disks"
-            )
+    if not _denotes(line.source, device) and not _is_of_a_lost_disk(
+        line.source, host.entries.get(disk.mount_point), host
+    ):
+        return (
+            f"/etc/fstab line {line.line + 1} mounts {line.source} on {disk.mount_point} and not {device.path}; "
+            "take the line out, or correct storage_disks"
+        )
     if line.filesystem not in (disk.filesystem, "auto"):
         return (
             f"/etc/fstab line {line.line + 1} mounts {disk.mount_point} as {line.filesystem} and not "
@@ -345,23 +336,64 @@ def _fault_of_fstab(judged: Judgement, device: Device, line: fstab.Entry | None,
     return ""
 
 
-def _denotes(source: str, device: Device, filesystem_uuid: str, runner: Runner) -> bool:
-    """Whether a source of fstab(5) is this device."""
-    plain = source.replace('"', "")
-    if plain.lower().startswith("uuid="):
-        return plain[5:].lower() == filesystem_uuid
-    found = plain if plain.startswith("/") else runner.run(["findfs", plain]).stdout.strip()
-    return bool(found) and carries_number(found, device.number)
+def _mounted_elsewhere_by_fstab(disk: Disk, device: Device, host: Host) -> str:
+    for line in fstab.parse(host.fstab):
+        if line.mount_point.rstrip("/") not in ("", disk.mount_point) and _denotes(line.source, device):
+            return (
+                f"/etc/fstab line {line.line + 1} mounts {device.path} on {line.mount_point} and not on "
+                f"{disk.mount_point}; take the line out, or correct mount_point"
+            )
+    return ""
 
 
-def _drift(disk: Disk, live: tuple[str, ...], entry: ledger.Entry | None) -> dict[str, tuple[str, ...]]:
-    known = entry.unseen if entry else ()
-    missing = [option for option in _for_the_kernel(disk) if not in_effect(live, option) and option not in known]
-    later = [option for option in missing if _AT_MOUNT_ONLY[disk.filesystem].fullmatch(option)]
-    return {
-        "remount": tuple(option for option in missing if option not in later),
-        "later": tuple(later),
-    }
+def _denotes(source: str, device: Device) -> bool:
+    """Whether a source of fstab(5) is this device. Nothing is searched for: that would read all disks of the host."""
+    name, equals, value = source.replace('"', "").partition("=")
+    if not equals:
+        return name.startswith("/dev/") and carries_number(name, device.number)
+    match name.upper():
+        case "UUID":
+            return any(signature.uuid and signature.uuid == value.lower() for signature in device.signatures)
+        case "LABEL":
+            return any(signature.label and signature.label == value for signature in device.signatures)
+    return carries_number(f"/dev/disk/by-{name.lower()}/{value}", device.number)
+
+
+def _is_of_a_lost_disk(source: str, entry: ledger.Entry | None, host: Host) -> bool:
+    """Whether it is a file system that was made here, on a disk that is there no more, or no more with it."""
+    if entry is None or source != f"UUID={entry.uuid}":
+        return False
+    try:
+        return entry.uuid not in {found.uuid for found in look_at(entry.device, host.facts, host.runner).signatures}
+    except TuningError:
+        return True
+
+
+def _with_drift(judged: Judgement, live: tuple[str, ...]) -> Judgement:
+    """With what the options in force lack, and with what an earlier run of ours gave them and nobody wants now."""
+    disk, entry = judged.disk, judged.earlier
+    unseen = entry.unseen if entry else ()
+    missing = [option for option in _for_the_kernel(disk) if not in_effect(live, option) and option not in unseen]
+    at_mount_only = _AT_MOUNT_ONLY[disk.filesystem]
+    later = tuple(option for option in missing if at_mount_only.fullmatch(option))
+    outdated = [option for option in _outdated(disk, entry) if not at_mount_only.fullmatch(option)]
+    # Without noatime a mount has relatime.
+    kept = ("relatime" if option == "noatime" and option in outdated else option for option in live)
+    after = tuple(option for option in kept if option not in outdated)
+    for option in missing:
+        if option not in later:
+            after = _with_option(after, option)
+    return replace(judged, later=later, remount=RemountStep(disk.mount_point, live, after) if after != live else None)
+
+
+def _with_option(options: tuple[str, ...], wanted: str) -> tuple[str, ...]:
+    name, equals, _ = wanted.partition("=")
+    return fstab.changed_options(options, wanted, family_of(wanted) or ((name + equals,) if equals else ()))
+
+
+def _outdated(disk: Disk, entry: ledger.Entry | None) -> set[str]:
+    """What an earlier run was told to mount with, and this one is not."""
+    return set(entry.options if entry else ()) - set(disk.mount_options)
 
 
 def _for_the_kernel(disk: Disk) -> list[str]:

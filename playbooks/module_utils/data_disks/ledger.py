@@ -64,7 +64,7 @@ def write(files: HostFiles, entries: Mapping[str, Entry]) -> None:
 
 def remove(files: HostFiles) -> None:
     """With the copy of fstab, and with the folders when nobody else keeps anything in them."""
-    for path in (PATH, FSTAB_BEFORE):
+    for path in (FSTAB_BEFORE, PATH):
         if files.exists(path):
             files.remove_file(path)
     for folder in (FOLDER, FOLDER.rpartition("/")[0]):

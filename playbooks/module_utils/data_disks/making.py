@@ -13,7 +13,9 @@ from ..tuning.facts.filesystems import read_mounts
 from ..tuning.facts.reading import Reader
 from ..tuning.hostfiles import HostFiles
 from ..tuning.persistence import fstab
-from ..tuning.runner import Runner
+from ..tuning.resources import remount_options
+from ..tuning.runner import Completed, Runner
+from ..tuning.steps import RemountStep
 from . import ledger
 from .device import look_at
 from .judging import Judgement, Plan, edited_fstab, mkfs_command, unseen_options
@@ -79,13 +81,12 @@ def removals(
 def take_away(found: list[Removal], facts: Facts, runner: Runner) -> None:
     """Raises TuningError for a file system that is in use; what was taken away before it stays away."""
     files = facts.files
-    if not found:
-        return
-    with _alone(files):
-        for removal in found:
-            _take_one_away(removal, files, facts, runner)
-        if not ledger.read(files):
-            ledger.remove(files)
+    if found:
+        with _alone(files):
+            for removal in found:
+                _take_one_away(removal, files, facts, runner)
+    if not ledger.read(files):
+        ledger.remove(files)
 
 
 def edit_fstab(files: HostFiles, runner: Runner, edit: Callable[[str], str]) -> str:
@@ -122,7 +123,7 @@ class _Making:
             self._mount()
         else:
             if self._judged.remount:
-                self._remount()
+                self._remount(self._judged.remount)
             edit_fstab(self._files, self._runner, self._fstab_line)
         mount = self._mounted()
         unseen = (option for option in unseen_options(self._disk, mount.options) if option not in self._judged.later)
@@ -145,7 +146,8 @@ class _Making:
         attributes = self._files.attributes(path)
         if attributes is None:
             missing = (*self._files.missing_folders(path), path)
-            self._entry = replace(self._entry, folders_made=missing)
+            made = dict.fromkeys([*self._entry.folders_made, *missing])
+            self._entry = replace(self._entry, folders_made=tuple(made))
             self._remember(self._entry)
             for folder in missing:
                 self._files.make_folder(folder)
@@ -164,15 +166,18 @@ class _Making:
         done = self._runner.run(["mount", path])
         try:
             if done.status:
-                raise TuningError(f"{self._disk.device} cannot be mounted on {path}: {done.complaint}")
+                raise TuningError(f"{self._disk.device} cannot be mounted on {path}: {_complaint(done)}")
             self._mounted()
         except TuningError:
             edit_fstab(self._files, self._runner, lambda _: before)
             raise
 
-    def _remount(self) -> None:
-        path, options = self._disk.mount_point, ",".join(self._judged.remount)
-        self._do(f"{path} cannot be remounted with {options}", "mount", "-o", f"remount,{options}", path)
+    def _remount(self, step: RemountStep) -> None:
+        path = self._disk.mount_point
+        options = remount_options(list(step.before_options), list(step.after_options))
+        # With both the source and the place given, mount(8) does not mix in what fstab says.
+        argv = ("mount", "-o", ",".join(["remount", *options]), self._mounted().source, path)
+        self._do(f"{path} cannot be mounted with {','.join(options)}", *argv)
 
     def _mounted(self) -> Mount:
         found = mount_at(self._files, self._disk.mount_point)
@@ -237,7 +242,13 @@ def _without_ours(text: str, entry: ledger.Entry) -> str:
 def _run(runner: Runner, what: str, *argv: str) -> None:
     done = runner.run(argv)
     if done.status:
-        raise TuningError(f"{what}: {done.complaint}")
+        raise TuningError(f"{what}: {_complaint(done)}")
+
+
+def _complaint(done: Completed) -> str:
+    """What a program of util-linux or a mkfs says first; advice follows."""
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    return lines[0] if lines else done.complaint
 
 
 @contextmanager

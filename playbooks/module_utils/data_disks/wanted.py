@@ -70,7 +70,7 @@ def _faults_of(disk: Disk) -> list[str]:
     elif re.search(r"[\s\\]", path):
         faults.append(f"mount_point {path!r} of {disk.device} has a blank or a backslash; choose another path")
     room = _LONGEST_LABEL[disk.filesystem] - len(LABEL_PREFIX)
-    if not _NAME.fullmatch(disk.name) or len(disk.name) > room:
+    if path != "/" and (not _NAME.fullmatch(disk.name) or len(disk.name) > room):
         faults.append(
             f"name {disk.name!r} of {disk.device} cannot be in a label of {disk.filesystem}; "
             f"give it a name of up to {room} letters, digits, dots and dashes"

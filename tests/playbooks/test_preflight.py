@@ -1,0 +1,236 @@
+"""What the preflight says of an inventory, by values alone, and of hosts, as an operator runs it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from playbooks.filter_plugins.highwater import clusters
+from playbooks.filter_plugins.highwater_preflight import clock_faults, expected_ports, inventory_faults, variable_faults
+
+REPOSITORY = Path(__file__).parents[2]
+PLAYBOOKS = REPOSITORY / "playbooks"
+SSD = {"device": "/dev/disk/by-id/x", "mount_point": "/data/ssd1", "medium": "ssd"}
+
+
+def faults_of(hosts: Mapping[str, Mapping[str, Any]], groups: dict[str, list[str]]) -> list[str]:
+    ours = clusters(groups.get("brokers", []), hosts)
+    reference = clusters(groups.get("reference_kafka", []), hosts, "reference_kafka_instances")
+    return inventory_faults(hosts, groups, ours, reference)
+
+
+def three(**changes: Any) -> dict[str, dict[str, Any]]:
+    """Three hosts in which nothing is wrong, with changes to the last of them."""
+    hosts: dict[str, dict[str, Any]] = {
+        f"node{number}": {
+            "broker_id": number,
+            "zookeeper_id": number,
+            "storage_disks": [SSD],
+            "broker_instances": [
+                {"name": "ssd", "cluster": "ssd", "port": 9092, "log_dirs": ["/data/ssd1/a"]},
+                {"name": "hdd", "cluster": "hdd", "port": 9093, "log_dirs": ["/data/hdd1/a"]},
+            ],
+            "reference_kafka_instances": [{"name": "ssd", "port": 19092, "log_dirs": ["/data/ssd1/b"]}],
+        }
+        for number in (1, 2, 3)
+    }
+    hosts["node3"].update(changes)
+    return hosts
+
+
+ALL = ["node1", "node2", "node3"]
+GROUPS = {"all": ALL, "zookeeper": ALL, "brokers": ALL, "reference_kafka": ALL, "spark_master": ["node1"]}
+
+
+def test_nothing_is_wrong_with_the_inventories_of_ours() -> None:
+    assert variable_faults(three()) == []
+    assert faults_of(three(), GROUPS) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"storage_disk": []}, "variable storage_disk is read by no playbook; did you mean storage_disks?"),
+        (
+            {"storage_disks": [{**SSD, "mount_pont": "/x"}]},
+            "storage_disks[0] has an unknown key mount_pont; did you mean mount_point?",
+        ),
+        ({"storage_disks": [{**SSD, "medium": "tape"}]}, "value of medium must be one of: hdd, ssd, got: tape"),
+        ({"storage_disks": [{"device": "/dev/x", "medium": "ssd"}]}, "missing required arguments: mount_point"),
+        ({"storage_allow_format": "perhaps"}, "The value 'perhaps' is not a valid boolean"),
+        ({"broker_id": "first"}, "argument 'broker_id' is of type"),
+        ({"time_sync_service": "cron"}, "value of time_sync_service must be one of: auto, chrony"),
+    ],
+)
+def test_variables_that_a_role_would_refuse(changes: dict[str, Any], fault: str) -> None:
+    (told,) = variable_faults(three(**changes))
+    assert told.startswith("node3: ")
+    assert fault in told
+
+
+def test_a_fault_of_many_hosts_is_told_once() -> None:
+    hosts: dict[str, dict[str, Any]] = {f"node{number}": {"storage_disk": []} for number in range(6)}
+    (told,) = variable_faults(hosts)
+    assert told.startswith("node0, node1, node2, node3 and 2 more: variable storage_disk")
+
+
+def test_variables_of_others_and_those_made_of_facts_are_left_alone() -> None:
+    own = {"rack": "a", "ansible_user": "me", "storage_disks": "{{ disks_of_this_kind }}", "broker_notes": "mine"}
+    assert variable_faults({"node1": own}) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"broker_id": 1}, "node1 (broker_instances: ssd) and node3 (broker_instances: ssd): broker_id 1 twice in"),
+        ({"broker_id": None}, "node3 (broker_instances: hdd): broker_id is missing; set it for the host"),
+        ({"zookeeper_id": 2}, "node2, node3: zookeeper_id 2 is that of 2 hosts; give each its own"),
+        ({"zookeeper_id": 0}, "node3: zookeeper_id is missing; set it for the host, a number from 1 to 255"),
+        (
+            {"zookeeper_client_port": 9092},
+            "node3: port 9092 is that of zookeeper_client_port and of broker_instances ssd",
+        ),
+        (
+            {"reference_kafka_instances": [{"name": "r", "port": 9093, "log_dirs": ["/data/ssd1/c"]}]},
+            "node3: port 9093 is that of broker_instances hdd and of reference_kafka_instances r",
+        ),
+        (
+            {"reference_kafka_instances": [{"name": "r", "log_dirs": ["/data/ssd1/a/b"]}]},
+            "node3: log_dirs /data/ssd1/a of broker_instances ssd and /data/ssd1/a/b of reference_kafka_instances r",
+        ),
+        (
+            {
+                "broker_instances": [
+                    {"name": "x", "log_dirs": ["/data/1"]},
+                    {"name": "x", "cluster": "y", "port": 9, "log_dirs": ["/data/2"]},
+                ]
+            },
+            "node3: broker_instances names x twice",
+        ),
+        ({"ansible_host": "node1"}, "node1, node3: one machine, node1 port 22, under 2 names"),
+    ],
+)
+def test_what_hosts_do_to_each_other(changes: dict[str, Any], fault: str) -> None:
+    assert any(told.startswith(fault) for told in faults_of(three(**changes), GROUPS))
+
+
+@pytest.mark.parametrize(
+    ("groups", "fault"),
+    [
+        ({"zookeeper": ["node1", "node2"]}, "group zookeeper has 2 hosts; name 1, 3 or 5: an even number"),
+        ({"zookeeper": []}, "group zookeeper is empty and brokers need one"),
+        ({"spark_master": ["node1", "node2"]}, "group spark_master has 2 hosts (node1, node2) and can have one"),
+        ({"spark_master": [], "spark_workers": ALL}, "group spark_workers has hosts and spark_master has none"),
+        ({"spark_worker": ALL}, "group spark_worker is read by no playbook; did you mean spark_workers?"),
+    ],
+)
+def test_groups_that_do_not_fit(groups: dict[str, list[str]], fault: str) -> None:
+    (told,) = faults_of(three(), {**GROUPS, **groups})
+    assert told.startswith(fault)
+
+
+def test_a_clock_that_is_away_from_the_others() -> None:
+    assert clock_faults({"node1": 0.0, "node2": -1.5, "node3": None}, 5) == []
+    assert clock_faults({"node1": 900.0, "node2": 901.0}, 5) == [], "it is the controller's that is wrong"
+    (told,) = clock_faults({"node1": 0.0, "node2": -0.5, "node3": 3600.0}, 5)
+    assert told.startswith("node3: the clock is 3600 s ahead of the other hosts', and 5 s are allowed; set it")
+
+
+def test_ports_that_will_be_listened_on() -> None:
+    ports = expected_ports(three()["node1"], ["zookeeper", "brokers"])
+    assert [(each["port"], each["unit"]) for each in ports] == [
+        (2181, "zookeeper.service"),
+        (9092, "highwater-broker@ssd.service"),
+        (9093, "highwater-broker@hdd.service"),
+    ]
+    assert expected_ports({}, ["brokers"]) == [{"port": 9092, "unit": "highwater-broker@main.service"}]
+
+
+def test_the_inventories_that_are_shipped_are_sound(tmp_path: Path) -> None:
+    for name in ("example", "lab"):
+        command = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", f"inventories/{name}", "--list"]
+        listed = subprocess.run(
+            command, cwd=PLAYBOOKS, env=environment(tmp_path), capture_output=True, text=True, check=True
+        )
+        found = yaml.safe_load(listed.stdout)
+        hosts = found["_meta"]["hostvars"]
+        groups = {group: content.get("hosts", []) for group, content in found.items() if group != "_meta"}
+        assert variable_faults(hosts) == []
+        assert faults_of(hosts, groups) == []
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "ANSIBLE_LOCAL_TEMP": str(tmp_path / "ansible-local"),
+        "ANSIBLE_REMOTE_TEMP": str(tmp_path / "ansible-remote"),
+        "ANSIBLE_HOME": str(tmp_path / "ansible-home"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+
+
+def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: Path) -> None:
+    old = tmp_path / "python3"
+    old.write_text("#!/bin/sh\necho python 3 9\n")
+    old.chmod(0o755)
+    local = {"ansible_connection": "local", "ansible_become": os.geteuid() != 0}
+    python = {"ansible_python_interpreter": sys.executable}
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        hosts = {
+            "here": {
+                **local,
+                **python,
+                "storage_disks": [{"device": "/dev/no-such-disk", "mount_point": "/data/x", "medium": "ssd"}],
+                "zookeeper_client_port": taken.getsockname()[1],
+            },
+            "old": {**local, "ansible_python_interpreter": str(old)},
+            "bare": {**local, "ansible_python_interpreter": str(tmp_path / "none")},
+            "gone": {"ansible_host": "127.0.0.1", "ansible_port": closed.getsockname()[1], "ansible_user": "admin"},
+        }
+        inventory = {"all": {"hosts": hosts, "children": {"zookeeper": {"hosts": {"here": None}}}}}
+        (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
+        variables = {
+            "preflight_systems": {"Plan 9": ["4"]},
+            "preflight_min_memory_bytes": {"zookeeper": 1 << 60},
+            "preflight_min_free_bytes": {"/opt/highwater/not/there": 1 << 60},
+        }
+        command = [
+            str(Path(sys.executable).with_name("ansible-playbook")),
+            *(
+                "-i",
+                str(tmp_path / "hosts.yml"),
+                "preflight.yml",
+                "-e",
+                yaml.safe_dump(variables, default_flow_style=True),
+            ),
+        ]
+        done = subprocess.run(
+            command, cwd=PLAYBOOKS, env=environment(tmp_path), capture_output=True, text=True, check=False, timeout=120
+        )
+    said = done.stdout
+    assert done.returncode == 2, said + done.stderr
+    port = hosts["here"]["zookeeper_client_port"]
+    for fault in (
+        "here: runs ",
+        "and the playbooks are made for Plan 9 4; install one of them, or try it with preflight_systems",
+        "of memory, and what its groups put on it needs",
+        "here: /opt/highwater/not/there has ",
+        f"here: port {port} is to be zookeeper.service's and is held by ",
+        "here: /dev/no-such-disk does not exist; ",
+        f"old: ansible_python_interpreter {old} is Python 3.9; set it to a Python 3.11 or newer",
+        f"bare: ansible_python_interpreter {tmp_path / 'none'} is no Python; ",
+        f"gone: cannot be reached as admin at 127.0.0.1 port {hosts['gone']['ansible_port']} (",
+        f"Connection refused); try: ssh -p {hosts['gone']['ansible_port']} admin@127.0.0.1",
+        "8 faults; nothing was changed on any host:",
+    ):
+        assert fault in said, said
+    assert "UNREACHABLE" not in said
