@@ -1,0 +1,126 @@
+"""From bare hosts to a cluster that serves: what is refused, what check mode says, what is done, and that it is so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from tests.lab.operating import differing
+from tests.lab.record import Node
+from tests.lab.story import looking
+from tests.lab.story.scene import Scene
+
+_NOBODY_THERE: Final = "192.0.2.1"
+_UNKNOWN_SYSTEM: Final = "ID=plan9\\nNAME=Plan9\\nVERSION_ID=4\\n"
+
+
+def wrong_use(scene: Scene) -> str:
+    """Every fault is told in one line, with the host, the thing and the way out, before anything is changed."""
+    first, *rest = scene.hosts
+    last = scene.hosts[-1]
+    bad_disks = {"storage_disks": [{"device": "/dev/disk/by-id/not-there", "mount_point": "/data/ssd1"}]}
+    wrong: dict[str, dict[str, object]] = {
+        first.name: {**bad_disks, "preflight_min_memory_bytes": {"brokers": 1 << 50}},
+        **{node.name: {"broker_id": first.number, "zookeeper_id": node.number} for node in rest[:1]},
+    }
+    expected = {
+        "a missing disk": (f"{first.name}: ", "/dev/disk/by-id/not-there"),
+        "too little memory": (f"{first.name}: ", "memory"),
+        "another system": (f"{last.name}: ", "Plan9"),
+    }
+    if rest:
+        expected |= {
+            "two hosts with one broker_id": ("broker_id 1 twice", first.name),
+            "a disk with data": (f"{last.name}: ", "lab-hdd"),
+        }
+    with changed(scene, last, _another_system), changed(scene, last, _disk_with_data):
+        _refused(scene, wrong, expected)
+    with changed(scene, last, _no_python):
+        _refused(scene, {}, {"no Python": (f"{last.name}", "python3")})
+    _refused(scene, {last.name: {"ansible_host": _NOBODY_THERE}}, {"a host that cannot be reached": (last.name, "ssh")})
+    return f"{', '.join([*expected, 'no Python, a host that cannot be reached'])}: refused, nothing changed"
+
+
+def _refused(scene: Scene, wrong: dict[str, dict[str, object]], expected: dict[str, tuple[str, str]]) -> None:
+    before = scene.each(scene.operator.files, scene.hosts)
+    scene.write_inventory(scene.hosts, [], wrong)
+    try:
+        played = scene.play("site.yml", "-e", "ansible_ssh_timeout=5", status=None)
+    finally:
+        scene.write_inventory(scene.hosts, [])
+    lines = [" ".join(line.split()) for line in played.out.splitlines()]
+    for what, (host, thing) in expected.items():
+        told = [line for line in lines if host in line and thing in line]
+        assert told, f"{what}: no line of site.yml names {host} and {thing}"
+    assert played.changed == 0, "something was changed before it was refused"
+    assert scene.each(scene.operator.files, scene.hosts) == before, "something was changed before it was refused"
+
+
+@contextmanager
+def changed(scene: Scene, node: Node, how: Callable[[], tuple[str, str]]) -> Iterator[None]:
+    """With a command run on a host, and undone by another."""
+    do, undo = how()
+    scene.run(node, do)
+    try:
+        yield
+    finally:
+        scene.run(node, undo)
+
+
+def _another_system() -> tuple[str, str]:
+    return (
+        f"mv /etc/os-release /etc/os-release.kept; printf '{_UNKNOWN_SYSTEM}' > /etc/os-release",
+        "mv /etc/os-release.kept /etc/os-release",
+    )
+
+
+def _disk_with_data() -> tuple[str, str]:
+    return "mkfs.ext4 -q /dev/disk/by-id/lab-hdd", "wipefs --all --quiet /dev/disk/by-id/lab-hdd"
+
+
+def _no_python() -> tuple[str, str]:
+    return (
+        "mkdir /usr/bin/.kept; mv /usr/bin/python3* /usr/bin/.kept/",
+        "mv /usr/bin/.kept/* /usr/bin/; rmdir /usr/bin/.kept",
+    )
+
+
+def check_mode(scene: Scene) -> str:
+    """On bare hosts: it says what will change, and changes nothing."""
+    scene.before = scene.each(scene.seen)
+    scene.announced = scene.play("site.yml", "--check", "--diff").changes
+    for name, now in scene.each(scene.seen, scene.hosts).items():
+        before = scene.before[name]
+        assert differing(before.files, now.files) == {}, f"{name} was changed by check mode"
+        assert differing(before.residue, now.residue) == {}, f"{name} was changed by check mode"
+        assert differing(before.settings, now.settings) == {}, f"{name} was changed by check mode"
+    return f"{sum(scene.announced.values())} changes announced, none made"
+
+
+def site(scene: Scene) -> str:
+    """What check mode said is what changes."""
+    played = scene.play("site.yml", "--diff")
+    not_announced = sorted({task for _, task in played.changes.keys() - scene.announced.keys()})
+    not_done = sorted({task for _, task in scene.announced.keys() - played.changes.keys()})
+    scene.keep(
+        "changes.txt", [f"not announced: {task}" for task in not_announced] + [f"not done: {task}" for task in not_done]
+    )
+    assert not_done == [], f"announced and not done: {', '.join(not_done)}"
+    unforeseen = [task for task in not_announced if task not in FOLLOWING]
+    assert unforeseen == [], f"done and not announced: {', '.join(unforeseen)}"
+    return f"{sum(played.changes.values())} changes, {len(not_announced)} of them what follows from those announced"
+
+
+# What a check cannot know, as it comes of what was not there yet; each is announced by the task before it.
+FOLLOWING: Final[frozenset[str]] = frozenset()
+
+
+def second_run(scene: Scene) -> str:
+    played = scene.play("site.yml")
+    assert played.changed == 0, f"changed again: {sorted(task for _, task in played.changes)}"
+    return f"changed=0 on {', '.join(node.name for node in scene.hosts)}"
+
+
+def looked_at(scene: Scene) -> str:
+    return "; ".join([looking.hosts(scene), looking.ensemble(scene), looking.clients(scene)])

@@ -1,0 +1,158 @@
+"""What the steps of the story share: the lab, the inventory as it is by now, and what was seen before."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from confluent_kafka.admin import AdminClient, PartitionMetadata  # type: ignore[attr-defined]
+
+from tests.lab import inventory
+from tests.lab.ledger import Ledger
+from tests.lab.operating import Operator, Played
+from tests.lab.record import Node
+
+# Of brokers, as group_vars of the lab have them: cluster, port, log directory.
+OURS: Final = {"ssd": (9092, "/data/ssd1/highwater-ssd"), "hdd": (9093, "/data/hdd1/highwater-hdd")}
+REFERENCE: Final = {"ssd": (19092, "/data/ssd1/reference-kafka-ssd")}
+DISKS: Final = {"/data/ssd1": "lab-ssd", "/data/hdd1": "lab-hdd"}
+_TOPIC: Final = "story"
+_PARTITIONS: Final = 6
+_POLL_S: Final = 0.5
+_ANSWER_WITHIN_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Of one host, by its own commands (Operator)."""
+
+    settings: dict[str, str]
+    files: dict[str, str]
+    residue: dict[str, str]
+
+
+@dataclass
+class Scene:
+    operator: Operator
+    evidence: Path
+    """Where output of playbooks, logs of hosts and fetched reports are kept."""
+    hosts: list[Node]
+    """In the inventory from the start."""
+    spare: Node | None
+    """A host that becomes a broker later."""
+    before: dict[str, Seen] = field(default_factory=dict)
+    announced: Counter[tuple[str, str]] = field(default_factory=Counter)
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+
+    @property
+    def copies(self) -> int:
+        return min(3, len(self.hosts))
+
+    @property
+    def inventory(self) -> Path:
+        return self.evidence / "inventory"
+
+    def write_inventory(
+        self, brokers: list[Node], others: list[Node], host_variables: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
+        """Of these brokers, and hosts that are no brokers; everything else is on the hosts of the start."""
+        everybody = [*brokers, *others]
+        record = self.operator.record.model_copy(update={"hosts": len(self.operator.record.nodes)})
+        content = yaml.safe_load(inventory.text(record, str(self.operator.store.directory)))["all"]
+        content["hosts"] = {
+            node.name: {**content["hosts"][node.name], **(host_variables or {}).get(node.name, {})}
+            for node in everybody
+        }
+        allowed = {node.name for node in self.hosts}
+        for group, members in content["children"].items():
+            kept = {node.name for node in brokers} if group == "brokers" else allowed
+            members["hosts"] = {name: {} for name in members["hosts"] if name in kept}
+        self.inventory.mkdir(exist_ok=True)
+        (self.inventory / "hosts.yml").write_text(yaml.safe_dump({"all": content}, sort_keys=False), encoding="utf-8")
+        if not (self.inventory / "group_vars").exists():
+            shutil.copytree(inventory.COMMITTED / "group_vars", self.inventory / "group_vars")
+
+    def keep(self, name: str, lines: list[str]) -> None:
+        """Among the evidence."""
+        (self.evidence / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    def play(self, playbook: str, *arguments: str, status: int | None = 0) -> Played:
+        return self.operator.play(playbook, "-i", str(self.inventory), *arguments, status=status)
+
+    def run(self, node: Node, command: str) -> str:
+        return self.operator.run(node, command)
+
+    def each(self, look: Callable[[Node], Any], nodes: list[Node] | None = None) -> dict[str, Any]:
+        """On all hosts at once; by their names."""
+        asked = self.everybody if nodes is None else nodes
+        with ThreadPoolExecutor(len(asked)) as pool:
+            return dict(zip((node.name for node in asked), pool.map(look, asked), strict=True))
+
+    @property
+    def everybody(self) -> list[Node]:
+        return [*self.hosts, *([self.spare] if self.spare else [])]
+
+    def seen(self, node: Node) -> Seen:
+        return Seen(self.operator.settings(node), self.operator.files(node), self.operator.residue(node))
+
+    def bootstrap(self, cluster: str) -> str:
+        return ",".join(f"{node.address}:{OURS[cluster][0]}" for node in self.hosts)
+
+    def make_ledgers(self) -> None:
+        for cluster in OURS:
+            self.ledgers[cluster] = Ledger(self.bootstrap(cluster), _TOPIC)
+            self.ledgers[cluster].create_topic(_PARTITIONS, self.copies)
+
+    @contextmanager
+    def load(self) -> Iterator[None]:
+        """On all our clusters at once, acks=all, for the time of a with statement."""
+        with ExitStack() as stack:
+            for ledger in self.ledgers.values():
+                stack.enter_context(ledger.producing())
+            yield
+
+    def account(self) -> str:
+        """That every record that was acknowledged is there once. Raises AssertionError."""
+        for cluster, ledger in self.ledgers.items():
+            assert ledger.acknowledged, f"cluster {cluster} has acknowledged nothing"
+            assert (faults := ledger.faults()) == [], f"cluster {cluster}: {'; '.join(faults)}"
+        counts = ", ".join(f"{len(ledger.acknowledged)} on {name}" for name, ledger in self.ledgers.items())
+        return f"every acknowledged record there once ({counts})"
+
+    def wait_until_whole(self, brokers: set[int], within_s: float = 120.0) -> float:
+        """Until these are the brokers of all our clusters and every copy is in sync; the seconds that it took."""
+        started_s = time.monotonic()
+        for cluster in OURS:
+            while (missing := self._missing(cluster, brokers)) != "":
+                assert time.monotonic() < started_s + within_s, f"cluster {cluster}: {missing}"
+                time.sleep(_POLL_S)
+        return time.monotonic() - started_s
+
+    def partitions(self, cluster: str) -> list[PartitionMetadata]:
+        """Of the topic that is written to."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap(cluster)})
+        return list(admin.list_topics(_TOPIC, _ANSWER_WITHIN_S).topics[_TOPIC].partitions.values())
+
+    def _missing(self, cluster: str, brokers: set[int]) -> str:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap(cluster)})
+        try:
+            found = admin.list_topics(timeout=_ANSWER_WITHIN_S)
+        except Exception as error:
+            return str(error)
+        if found.brokers.keys() != brokers:
+            return f"its brokers are {sorted(found.brokers)} and not {sorted(brokers)}"
+        behind = [
+            f"{topic.topic}-{partition.id}"
+            for topic in found.topics.values()
+            for partition in topic.partitions.values()
+            if len(partition.isrs) < len(partition.replicas) or partition.leader < 0
+        ]
+        return f"not in sync: {', '.join(sorted(behind)[:5])}" if behind else ""

@@ -1,0 +1,103 @@
+"""Tells the story: steps in order, each with what was seen on one line; the first that fails leaves evidence."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.errors import UsageError
+from tests.lab import making
+from tests.lab.operating import Operator
+from tests.lab.record import Node, Store
+from tests.lab.story import becoming, leaving, living
+from tests.lab.story.scene import Scene
+
+NAME: Final = "story"
+_HOSTS: Final = 3
+
+# What a host knows about a failure: a name for the file, and the command whose output it is.
+_EVIDENCE: Final = {
+    "journal": "journalctl --boot --no-pager | tail -n 4000",
+    "units": "systemctl list-units --all --no-pager; systemctl --failed --no-pager; "
+    "systemctl status --no-pager --lines=50 'highwater-*' 'reference-kafka@*' zookeeper 'spark-*' || true",
+    "state": "findmnt; df; free -m; ss -Htlnp; ps -eo pid,user,rss,etime,args; cat /etc/fstab",
+    "configuration": "grep -rs '' /etc/highwater /etc/reference-kafka /etc/sysctl.d || true",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    title: str
+    take: Callable[[Scene], str]
+    quick: bool = True
+    """Whether it is told of one host in a hurry, too."""
+
+
+STEPS: Final = (
+    Step("wrong use is refused in one line, with nothing changed", becoming.wrong_use),
+    Step("check mode on bare hosts says what will change, and changes nothing", becoming.check_mode),
+    Step("site.yml does what check mode said", becoming.site),
+    Step("a second run changes nothing", becoming.second_run),
+    Step("everything is as wanted, by independent tools", becoming.looked_at),
+    Step("a host is rebooted", living.reboot, quick=False),
+    Step("a broker is killed", living.kill),
+    Step("an upgrade rolls through, and back", living.upgrade, quick=False),
+    Step("a broker host is added", living.one_more, quick=False),
+    Step("and removed", living.one_less, quick=False),
+    Step("bench.yml measures from Spark's executors, HDD beside SSD", living.bench, quick=False),
+    Step("rollback.yml puts settings back", leaving.rollback),
+    Step("teardown.yml leaves nothing", leaving.teardown),
+)
+
+
+def tell_story(evidence: Path, tell: Callable[[str], None], *, quick: bool = False, keep: bool = False) -> bool:
+    """Whether all of it went well. keep: leave the lab there afterwards. Raises UsageError."""
+    steps = [step for step in STEPS if step.quick or not quick]
+    store = Store.of(NAME)
+    started_s = time.monotonic()
+    making.down(store)
+    evidence.mkdir(parents=True, exist_ok=True)
+    record = making.up(store, 1 if quick else _HOSTS + 1, tell)
+    nodes = record.nodes
+    scene = Scene(
+        Operator(store, record, evidence), evidence, nodes[:_HOSTS], nodes[_HOSTS] if nodes[_HOSTS:] else None
+    )
+    scene.write_inventory(scene.hosts, [])
+    try:
+        told = all(_take(scene, step, f"{number}/{len(steps)}", tell) for number, step in enumerate(steps, 1))
+    finally:
+        if keep:
+            tell(f"the lab {NAME} stays; take it away: python -m tests.lab down --name {NAME}")
+        else:
+            making.down(store)
+    tell(f"the story {'was told' if told else 'ended'} after {time.monotonic() - started_s:.0f} s; files: {evidence}")
+    return told
+
+
+def _take(scene: Scene, step: Step, number: str, tell: Callable[[str], None]) -> bool:
+    tell(f"{number} {step.title}")
+    started_s = time.monotonic()
+    try:
+        seen = step.take(scene)
+    except Exception as error:
+        tell(f"{number} FAILED after {time.monotonic() - started_s:.0f} s: {str(error) or type(error).__name__}")
+        _keep_evidence(scene, scene.everybody, traceback.format_exc())
+        tell(f"{number} evidence of the hosts: {scene.evidence}")
+        return False
+    tell(f"{number} ok, {time.monotonic() - started_s:.0f} s: {seen}")
+    return True
+
+
+def _keep_evidence(scene: Scene, nodes: Sequence[Node], trace: str) -> None:
+    (scene.evidence / "failure.txt").write_text(trace, encoding="utf-8")
+    for node in nodes:
+        for name, command in _EVIDENCE.items():
+            try:
+                text = scene.run(node, command)
+            except (AssertionError, UsageError) as error:
+                text = str(error)
+            (scene.evidence / f"{node.name}-{name}.txt").write_text(text, encoding="utf-8")
