@@ -19,9 +19,9 @@ def wrong_use(scene: Scene) -> str:
     """Every fault is told in one line, with the host, the thing and the way out, before anything is changed."""
     first, *rest = scene.hosts
     last = scene.hosts[-1]
-    bad_disks = {"storage_disks": [{"device": "/dev/disk/by-id/not-there", "mount_point": "/data/ssd1"}]}
+    missing_disk = {"device": "/dev/disk/by-id/not-there", "mount_point": "/data/ssd1", "medium": "ssd"}
     wrong: dict[str, dict[str, object]] = {
-        first.name: {**bad_disks, "preflight_min_memory_bytes": {"brokers": 1 << 50}},
+        first.name: {"storage_disks": [missing_disk], "preflight_min_memory_bytes": {"brokers": 1 << 50}},
         **{node.name: {"broker_id": first.number, "zookeeper_id": node.number} for node in rest[:1]},
     }
     expected = {
