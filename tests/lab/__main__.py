@@ -142,7 +142,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         return int(options.function(Store.of(options.name), options))
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         print(f"lab: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
