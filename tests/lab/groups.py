@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,16 +43,20 @@ def unified_with_io() -> Path | None:
     return None
 
 
-def make(lab: str, member: str) -> list[Path]:
-    """The groups of a host, or of the lab's proxy; one in each tree."""
+def make(lab: str, member: str, *, is_divided: bool = False) -> list[Path]:
+    """The groups of a host, or of the lab's proxy; one in each tree.
+
+    is_divided: no process is in them but in groups below, which in version 2 get all controllers that there are.
+    """
     made = []
     for tree in trees():
         path = tree / _ROOT / lab / member
         path.mkdir(parents=True, exist_ok=True)
         made.append(path)
     if (unified := unified_with_io()) is not None:
-        for path in (unified, unified / _ROOT, unified / _ROOT / lab):
-            (path / "cgroup.subtree_control").write_text("+io +memory", encoding="utf-8")
+        _hand_down(unified, ["io", "memory"])
+        for path in (unified / _ROOT, unified / _ROOT / lab, *([unified / _ROOT / lab / member] if is_divided else [])):
+            _hand_down(path, (path / "cgroup.controllers").read_text(encoding="utf-8").split())
     return made
 
 
@@ -103,6 +108,11 @@ def _is_removed(tree: Path, lab: str, member: str) -> bool:
         except OSError:  # another lab's are in it
             return True
     return True
+
+
+def _hand_down(group: Path, controllers: Sequence[str]) -> None:
+    """To the groups below."""
+    (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in controllers), encoding="utf-8")
 
 
 def _from_within(group: Path) -> list[Path]:

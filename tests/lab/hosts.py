@@ -108,7 +108,7 @@ def start(store: Store, record: Record, node: Node) -> None:
         "--link-journal=no",
         "--console=read-only",
     )
-    of_node = groups.make(node.lab, node.name)
+    of_node = groups.make(node.lab, node.name, is_divided=True)
     of_machine = [path / "machine" for path in of_node]
     script = ("unshare", "--mount", "--propagation", "private", "sh", "-c", _MOUNT_AND_BOOT, "sh")
     given = (str(directory), record.image, " ".join(map(str, of_machine)))
