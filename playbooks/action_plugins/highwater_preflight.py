@@ -41,7 +41,8 @@ class ActionModule(ActionBase):
 
     def _fault_of_access(self, variables: dict[str, Any]) -> str:
         """What keeps modules from being run there as root, if anything."""
-        wanted = config.get_config_value("INTERPRETER_PYTHON", variables=variables)
+        told = self._templar.template(variables.get("ansible_python_interpreter"))
+        wanted = told or config.get_config_value("INTERPRETER_PYTHON", variables=variables)
         named = not str(wanted).startswith("auto")
         known = [wanted] if named else config.get_config_value("INTERPRETER_PYTHON_FALLBACK", variables=variables)
         interpreters = " ".join(self._connection._shell.quote(str(each)) for each in known)
