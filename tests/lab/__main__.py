@@ -3,7 +3,7 @@
     python -m tests.lab up --hosts 3                                  # as root; the first time two minutes more
     python -m tests.lab run -- ansible-playbook site.yml --diff       # in playbooks/, with the lab's inventory
     python -m tests.lab ssh node1 systemctl status
-    python -m tests.lab test selftest
+    python -m tests.lab test                                          # on labs of its own
     python -m tests.lab down
 
 Every command takes --name for another lab than the default one, several at once. Exit status 2: it cannot be done.
@@ -17,13 +17,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Final
 
 from bench.errors import UsageError
-from tests.lab import hosts, inventory, making, processes
+from tests.lab import hosts, inventory, making, testing
 from tests.lab.record import DEFAULT_LAB, Record, Store
-
-STORY_STEP_WITHIN_S: Final = 1200
 
 
 def tell(line: str) -> None:
@@ -89,24 +86,8 @@ def ssh(store: Store, options: argparse.Namespace) -> int:
     return subprocess.run(hosts.ssh(store, nodes[options.node], options.command), check=False).returncode
 
 
-def stories() -> dict[str, Path]:
-    """What is told of real hosts, each on a lab of its own; the lab's own test is the first."""
-    here = Path(__file__).parent
-    return {"selftest": here / "selftest.py"} | {
-        path.stem.removesuffix("_story"): path for path in sorted(here.glob("*_story.py"))
-    }
-
-
 def test(_: Store, options: argparse.Namespace) -> int:
-    """Exit status 1 when something of it does not hold."""
-    known = stories()
-    unknown = [name for name in options.stories if name not in known]
-    if unknown:
-        raise UsageError(f"there is no story {unknown[0]!r}, but {', '.join(known)}")
-    processes.require_root_and_tools({})
-    chosen = [str(known[name]) for name in options.stories or known]
-    command = [sys.executable, "-m", "pytest", "-v", "-o", f"timeout={STORY_STEP_WITHIN_S}", *chosen]
-    return subprocess.run(command, cwd=inventory.PLAYBOOKS.parent, check=False).returncode
+    return testing.test(options.parts, tell, quick=options.quick, keep=options.keep, evidence=options.evidence)
 
 
 def main() -> int:
@@ -138,7 +119,17 @@ def main() -> int:
     parsers["run"].add_argument("command", nargs=argparse.REMAINDER)
     parsers["ssh"].add_argument("node")
     parsers["ssh"].add_argument("command", nargs=argparse.REMAINDER)
-    parsers["test"].add_argument("stories", nargs="*", metavar="STORY", help=f"of {', '.join(stories())}; default: all")
+    parts = ", ".join(testing.known())
+    parsers["test"].add_argument("parts", nargs="*", metavar="PART", help=f"of {parts}; default: all")
+    parsers["test"].add_argument(
+        "--quick", action="store_true", help="the whole story with one host, without what needs more"
+    )
+    parsers["test"].add_argument(
+        "--keep", action="store_true", help="leave the lab of the whole story there afterwards"
+    )
+    parsers["test"].add_argument(
+        "--evidence", default="", metavar="DIR", help="of the whole story; default: results/lab-test-<time>"
+    )
     options = parser.parse_args()
     try:
         return int(options.function(Store.of(options.name), options))
