@@ -8,6 +8,8 @@ tests/lab/disks.py); a solid state disk (NVMe).
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -21,8 +23,12 @@ TOOLS: Final = {"mkfs.ext4": "e2fsprogs", "qemu-system-x86_64": "qemu-system-x86
 _KVM: Final = Path("/dev/kvm")
 _MEMORY: Final = "3G"
 _CPUS: Final = "2"
+# All that there is, but for what KVM within a virtual machine often cannot give on.
+_PROCESSOR: Final = "max,arch-capabilities=off"
 # Without KVM every instruction is translated.
-_SLOWER_WITHOUT_KVM: Final = 8
+_SLOWER_WITHOUT_KVM: Final = 10
+_FIRST_LINE_WITHIN_S: Final = 20.0
+_TRIAL: Final = "_kvm"
 _COMMAND_LINE: Final = "root=/dev/vda rw console=ttyS0 net.ifnames=0 quiet"
 # Disks have the names that they have in the other kind of host; their serial number says which is which.
 _DISK_NAMES: Final = "".join(
@@ -39,12 +45,38 @@ umount "$1/root"
 """
 
 
-def patience(tell: Callable[[str], None]) -> int:
-    """How many times slower than with KVM whatever a guest does may be; says so when it is."""
+def must_be_emulated(image: Path, tell: Callable[[str], None]) -> bool:
+    """Whether KVM cannot be used, which a short boot tells: some machines have a /dev/kvm that boots no Debian."""
+    why = f"{_KVM} cannot be opened"
     if os.access(_KVM, os.R_OK | os.W_OK):
-        return 1
-    tell(f"WITHOUT KVM ({_KVM} cannot be used): guests are emulated, and up to {_SLOWER_WITHOUT_KVM} times slower")
-    return _SLOWER_WITHOUT_KVM
+        console = image / "trial.log"
+        console.unlink(missing_ok=True)
+        trial = [*_machine(image, "kvm", console), "-append", "console=ttyS0 panic=-1", "-no-reboot"]
+        process = subprocess.Popen(
+            processes.in_groups(groups.make(_TRIAL, "kvm"), trial),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=processes.environment(),
+        )
+        deadline_s = time.monotonic() + _FIRST_LINE_WITHIN_S
+        says_something = False
+        while not says_something and process.poll() is None and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+            says_something = console.exists() and "Linux version" in console.read_text("utf-8", "replace")
+        process.kill()
+        process.wait()
+        groups.remove(_TRIAL)
+        if says_something:
+            return False
+        why = f"{_KVM} is there, but a kernel says nothing for {_FIRST_LINE_WITHIN_S:.0f} s"
+    tell(f"WITHOUT KVM ({why}): guests are emulated, and up to {_SLOWER_WITHOUT_KVM} times slower")
+    return True
+
+
+def patience(record: Record) -> int:
+    """How many times slower than with KVM whatever a guest does may be."""
+    return _SLOWER_WITHOUT_KVM if record.is_emulated else 1
 
 
 def prepare(store: Store, record: Record, node: Node) -> None:
@@ -87,7 +119,6 @@ def tap(node: Node) -> str:
 
 
 def command(store: Store, record: Record, node: Node) -> list[str]:
-    image = Path(record.guest_image)
     limits = ",".join(
         f"throttling.{name}={value}"
         for names, value in (
@@ -97,26 +128,9 @@ def command(store: Store, record: Record, node: Node) -> list[str]:
         for name in names
     )
     return [
-        "qemu-system-x86_64",
+        *_machine(Path(record.guest_image), "tcg" if record.is_emulated else "kvm", store.console(node)),
         "-name",
         node.machine,
-        "-machine",
-        "q35,accel=kvm:tcg",
-        "-cpu",
-        "max",
-        "-smp",
-        _CPUS,
-        "-m",
-        _MEMORY,
-        "-nodefaults",
-        "-display",
-        "none",
-        "-serial",
-        f"file:{store.console(node)}",
-        "-kernel",
-        str(image / guest_image.KERNEL),
-        "-initrd",
-        str(image / guest_image.INITRD),
         "-append",
         _COMMAND_LINE,
         "-drive",
@@ -137,4 +151,27 @@ def command(store: Store, record: Record, node: Node) -> list[str]:
         f"virtio-net-pci,netdev=network,mac=52:54:00:57:{node.network:02x}:{node.number:02x}",
         "-device",
         "virtio-rng-pci",
+    ]
+
+
+def _machine(image: Path, accelerator: str, console: Path) -> list[str]:
+    return [
+        "qemu-system-x86_64",
+        "-machine",
+        f"q35,accel={accelerator}",
+        "-cpu",
+        _PROCESSOR,
+        "-smp",
+        _CPUS,
+        "-m",
+        _MEMORY,
+        "-nodefaults",
+        "-display",
+        "none",
+        "-serial",
+        f"file:{console}",
+        "-kernel",
+        str(image / guest_image.KERNEL),
+        "-initrd",
+        str(image / guest_image.INITRD),
     ]

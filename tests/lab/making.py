@@ -75,6 +75,7 @@ def _make(store: Store, count: int, tell: Tell, own_kernel: bool) -> Record:
         )
     base = image.ensure(store.root, tell)
     kernel = str(guest_image.ensure(store.root, base, tell)) if own_kernel else ""
+    is_emulated = own_kernel and guests.must_be_emulated(Path(kernel), tell)
     with held(store.root / "_networks.lock", wait=True):
         number = free_network(store.name, store.others(), network.routed())
         record = Record(
@@ -84,6 +85,7 @@ def _make(store: Store, count: int, tell: Tell, own_kernel: bool) -> Record:
             boot_id=_boot_id(),
             image=str(base),
             guest_image=kernel,
+            is_emulated=is_emulated,
         )
         if network.exists(record):
             raise UsageError(f"this machine has an interface {record.bridge} that is no lab's; name the lab otherwise")
@@ -112,7 +114,7 @@ def _boot(store: Store, record: Record, tell: Tell) -> Record:
         kind.remove(node)
         kind.start(store, record, node)
     tell(f"booting {', '.join(node.name for node in down_nodes)}")
-    patience = guests.patience(tell) if record.guest_image else 1
+    patience = guests.patience(record)
 
     def wait(node: Node) -> None:
         state = hosts.wait_until_ready(store, node, patience)

@@ -49,7 +49,7 @@ class Operator:
 
     @property
     def patience(self) -> int:
-        return guests.patience(tell) if self.record.guest_image else 1
+        return guests.patience(self.record)
 
     def run(self, node: Node, command: str) -> str:
         """What a command of root's prints. Raises AssertionError with its complaint."""

@@ -47,6 +47,8 @@ class Record(Model):
     image: str = ""
     guest_image: str = ""
     """Where the kernel is that its hosts boot, when each has one of its own; empty when they share this machine's."""
+    is_emulated: bool = False
+    """Whether such hosts run without KVM, and so many times slower."""
     loops: dict[str, LoopSettings] = Field(default={})
     """By the path of the image file."""
     is_whole: bool = False
