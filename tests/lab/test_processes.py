@@ -27,6 +27,23 @@ def test_a_tool_that_is_missing_and_cannot_be_installed_is_named(
         processes.require_root_and_tools({})
 
 
+@pytest.mark.parametrize("exit_status", [0, 100])
+def test_what_is_missing_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exit_status: int) -> None:
+    apt = tmp_path / "apt-get"
+    apt.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\necho "E: no such package" >&2\nexit {exit_status}\n')
+    apt.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(processes, "environment", lambda: {"PATH": str(tmp_path)})
+    if exit_status == 0:
+        processes.require_root_and_tools({"qemu-system-x86_64": "qemu-system-x86"})
+        asked = (tmp_path / "asked").read_text().splitlines()
+        assert [line.split()[0] for line in asked] == ["update", "install"]
+        assert {"debootstrap", "systemd-container", "qemu-system-x86"} <= set(asked[1].split())
+    else:
+        with pytest.raises(UsageError, match=r"^apt-get update -q failed: E: no such package$"):
+            processes.require_root_and_tools({})
+
+
 def test_a_process_joins_its_groups_before_it_does_anything(tmp_path: Path) -> None:
     members = [tmp_path / "one", tmp_path / "two"]
     for path in members:
