@@ -84,7 +84,10 @@ class Operator:
         overdue.start()
         lines: list[tuple[float, str]] = []
         try:
-            lines.extend((time.monotonic() - started_s, line.rstrip("\n")) for line in process.stdout)
+            with self._log(playbook).open("w", encoding="utf-8") as log:
+                for line in process.stdout:
+                    lines.append((time.monotonic() - started_s, line.rstrip("\n")))
+                    print(f"{lines[-1][0]:7.1f} {lines[-1][1]}", file=log, flush=True)
             code = process.wait()
         finally:
             overdue.cancel()
@@ -92,7 +95,6 @@ class Operator:
             process.wait()
         tell(f"{playbook} {' '.join(arguments)}: {time.monotonic() - started_s:.0f} s")
         played = Played(tuple(lines))
-        self._keep(playbook, played)
         assert code == status or (status is None and code), (
             f"exit status {code} of {playbook}:\n{played.out[-_END_OF_OUTPUT:]}"
         )
@@ -141,11 +143,11 @@ class Operator:
             "mounts": self.run(node, "findmnt --real --raw --noheadings --output TARGET,SOURCE,FSTYPE,OPTIONS | sort"),
         }
 
-    def _keep(self, playbook: str, played: Played) -> None:
-        if self.logs is not None:
-            number = len(list(self.logs.glob("play-*"))) + 1
-            text = "".join(f"{at_s:7.1f} {line}\n" for at_s, line in played.lines)
-            (self.logs / f"play-{number:02}-{Path(playbook).stem}.txt").write_text(text, encoding="utf-8")
+    def _log(self, playbook: str) -> Path:
+        if self.logs is None:
+            return Path(os.devnull)
+        number = len(list(self.logs.glob("play-*"))) + 1
+        return self.logs / f"play-{number:02}-{Path(playbook).stem}.txt"
 
     def _boot(self, node: Node) -> str:
         """When its systemd was started, as containers share one boot of the kernel; empty when it does not answer."""
