@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from bench.errors import UsageError
-from bench.host.control_groups import DiskLimits, hierarchies, set_root_limits
+from bench.host.control_groups import hierarchies, set_root_limits
 from bench.storage import block_tools
 from bench.storage.block_tools import LoopDevice
 from bench.storage.emulated_hdd import DEFAULT_LIMITS, like_a_disk
@@ -41,7 +41,7 @@ def make(store: Store, record: Record, node: Node) -> Record:
             store.write(record)
         if disk == "hdd":
             like_a_disk(HostFiles(), device, DEFAULT_LIMITS)
-            _limit(record.loops[str(image)].device_number, node)
+            limit(record.loops[str(image)].device_number, node)
         else:
             HostFiles().write_setting(f"/sys/block/{device.name}/queue/rotational", "0")
     return record
@@ -101,7 +101,8 @@ def _restore(device: str, settings: LoopSettings) -> None:
         HostFiles().write_setting(path, chosen[1] if chosen else before)
 
 
-def _limit(device_number: str, node: Node) -> None:
+def limit(device_number: str, node: Node) -> None:
+    """Hold a disk to what a hard disk does: in the root group of version 1, in the group of its host in version 2."""
     facts = collect()
     blkio = hierarchies(facts).blkio_v1
     if blkio is not None:
@@ -110,16 +111,9 @@ def _limit(device_number: str, node: Node) -> None:
     unified = groups.unified_with_io()
     if unified is None:
         raise UsageError("this machine has no control groups to slow a disk down with (v1 blkio, or v2 with io)")
-    limits: DiskLimits = DEFAULT_LIMITS
-    line = " ".join(
-        f"{name}={value}"
-        for names, value in (
-            (("rbps", "wbps"), limits.bandwidth_bytes_per_s),
-            (("riops", "wiops"), limits.operations_per_s),
-        )
-        for name in names
-    )
-    facts.files.write_setting(str(groups.of_node(unified, node) / "io.max"), f"{device_number} {line}")
+    rate, operations = DEFAULT_LIMITS.bandwidth_bytes_per_s, DEFAULT_LIMITS.operations_per_s
+    line = f"{device_number} rbps={rate} wbps={rate} riops={operations} wiops={operations}"
+    facts.files.write_setting(str(groups.of_node(unified, node) / "io.max"), line)
 
 
 def _unlimit(device_number: str) -> None:
