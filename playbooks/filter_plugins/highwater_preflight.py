@@ -210,9 +210,9 @@ def _faults_of_ids(brokers: list[tuple[str, str, Mapping[str, Any]]]) -> Iterato
             yield f"{who}: broker_id is missing; set it for the host, a number that no other broker of its cluster has"
         else:
             owners.setdefault((cluster, number), []).append(who)
-    for (cluster, number), who in owners.items():
-        if len(who) > 1:
-            yield f"{' and '.join(who)}: broker_id {number} twice in cluster {cluster}; give each its own"
+    for (cluster, number), several in owners.items():
+        if len(several) > 1:
+            yield f"{' and '.join(several)}: broker_id {number} twice in cluster {cluster}; give each its own"
 
 
 def _faults_within_hosts(
@@ -247,7 +247,7 @@ def _listeners(variables: Variables, groups: set[str]) -> Iterator[tuple[int, st
     """Port, unit and name of what will listen on a host, with the roles' own defaults."""
     if "zookeeper" in groups:
         yield _whole(variables.get("zookeeper_client_port")) or 2181, "zookeeper.service", "zookeeper_client_port"
-    kinds = (
+    kinds: tuple[tuple[str, str, str, int, list[dict[str, str]]], ...] = (
         ("brokers", "broker_instances", "highwater-broker", 9092, [{"name": "main"}]),
         ("reference_kafka", "reference_kafka_instances", "reference-kafka", 19092, []),
     )
