@@ -80,8 +80,9 @@ class ActionModule(ActionBase):
         if storage.get("disks") and "disks" not in self._task.args.get("skip", []):
             judged = self._execute_module("highwater_storage", module_args=dict(storage), task_vars=variables)
             needed = judged.get("permissions", []) if self._task.args.get("permissions_needed", True) else []
-            said = judged.get("faults") or ([judged.get("msg", "")] if judged.get("failed") else [])
-            faults += [_one_line(str(fault)) for fault in (*said, *needed)]
+            said = judged.get("faults", [judged.get("msg", "")] if judged.get("failed") else [])
+            # What the module's own arguments do not take is told once, with the variable that it comes from.
+            faults += [_one_line(str(fault)) for fault in (*said, *needed) if not fault.endswith(" found in disks")]
         return faults, answer
 
     def _unreachable(self, said: str) -> str:
