@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Final
 
+from bench.results import RunResult
 from tests.lab.broker_story import newer_tree
 from tests.lab.record import Node
 from tests.lab.story import looking
@@ -123,8 +125,16 @@ def bench(scene: Scene) -> str:
     scene.play("bench.yml", "-e", json.dumps(variables))
     fetched = scene.evidence / _RUN
     report = (fetched / "report.html").read_text("utf-8")
-    figures = {}
+    result = RunResult(fetched)
+    told = []
     for cluster in OURS:
+        trials = [trial.summary for trial in result.trials if f"highwater-{cluster}" in trial.summary.cell]
+        assert trials, f"nothing was measured of highwater-{cluster}; cells: {', '.join(result.cells())}"
         assert f"highwater-{cluster}" in report, f"the report does not name highwater-{cluster}"
-        figures[cluster] = 0
-    return f"{fetched / 'report.html'}: {len(report) >> 10} KiB, systems {', '.join(figures)}"
+        for trial in trials:
+            assert trial.achieved_per_s > 0, f"{trial.trial_id} got nothing across"
+            assert (trial.delivery.lost, trial.delivery.corrupt) == (0, 0), f"{trial.trial_id}: {trial.delivery}"
+            assert trial.storage.medium == cluster, f"{trial.trial_id} is said to be on {trial.storage.medium}"
+        rate = statistics.median(trial.achieved_per_s for trial in trials)
+        told.append(f"{cluster} {rate:.0f} records/s in {len(trials)} trials, {trials[0].delivery.lost} lost")
+    return f"{'; '.join(told)}; {fetched / 'report.html'}, {len(report) >> 10} KiB"
