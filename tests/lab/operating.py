@@ -136,7 +136,10 @@ class Operator:
         return {
             "units": self.run(node, "systemctl list-unit-files --no-legend | awk '{print $1, $2}' | sort"),
             "running": self.run(
-                node, "systemctl list-units --type=service --no-legend --plain | awk '{print $1}' | sort"
+                node,
+                # Those of whoever is logged in come and go.
+                "systemctl list-units --type=service --state=running --no-legend --plain | awk '{print $1}' "
+                "| { grep -v '^user@' || true; } | sort",
             ),
             "users": self.run(node, "getent passwd | sort; getent group | sort"),
             "packages": self.run(node, "dpkg-query --show --showformat='${Package} ${Status}\\n' | sort"),

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, PartitionMetadata  # type: ignore
 
 from tests.lab import inventory
 from tests.lab.ledger import Ledger
-from tests.lab.operating import Operator, Played
+from tests.lab.operating import Operator, Played, differing
 from tests.lab.record import Node
 
 # Of brokers, as group_vars of the lab have them: cluster, port, log directory.
@@ -37,6 +37,18 @@ class Seen:
     settings: dict[str, str]
     files: dict[str, str]
     residue: dict[str, str]
+
+    def differing(self, before: Seen) -> dict[str, tuple[str | None, str | None]]:
+        """What is not as it was: each with what it was and what it is; of lists the lines that came or went."""
+        lists = differing(before.residue, self.residue)
+        changed = {what: (_only(old, new), _only(new, old)) for what, (old, new) in lists.items()}
+        return changed | differing(before.files, self.files) | differing(before.settings, self.settings)
+
+
+def _only(one: str | None, other: str | None) -> str:
+    """Lines of one that the other has not."""
+    known = set((other or "").splitlines())
+    return "; ".join(line for line in (one or "").splitlines() if line not in known)
 
 
 @dataclass
