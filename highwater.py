@@ -21,9 +21,8 @@ ROOMS: Final = {
 # Verbs that one room brings to another's commands: the two do not know each other.
 GUESTS: Final = {"tune": {"prove": ("bench.commands.prove", "prove")}}
 # What the extra of that name brings, as it is imported: without it a host has its broker and its tuner all the same.
-BENCH_EXTRA: Final = frozenset(
-    {"hdrh", "jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "pyspark", "yaml"}
-)
+# pydantic is no sign of it, as typer brings that too.
+BENCH_EXTRA: Final = frozenset({"hdrh", "jinja2", "markupsafe", "numpy", "pyspark", "yaml"})
 
 
 class _Rooms(TyperGroup):

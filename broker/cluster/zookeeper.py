@@ -113,6 +113,7 @@ class Created(NamedTuple):
     path: str
     """With the number that ZooKeeper gave it, if it is sequential."""
     stat: Stat
+    """In a transaction only the version is sure to be told."""
 
 
 Result = Node | Stat | list[str] | Created | None | ZooKeeperError | list[Any]

@@ -1,4 +1,4 @@
-"""`highwater broker check-config`: whether a broker would start with a configuration, as far as that tells by itself."""
+"""`highwater broker check-config`: whether a broker would start with a configuration, as far as that tells."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def check_config(
 ) -> None:
     """Say whether a broker would start with this configuration, as far as that tells by itself.
 
-    Names, values, addresses and the key stores that it names are looked at; log directories, ports and ZooKeeper are not,
-    and nothing is written. Exit code: 0 it can be used, 2 it cannot.
+    Names, values, addresses and the key stores that it names are looked at; log directories, ports and ZooKeeper are
+    not, and nothing is written. Exit code: 0 it can be used, 2 it cannot.
     """
     with reporting():
         try:

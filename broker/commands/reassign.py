@@ -210,7 +210,7 @@ def _balance(
     timeout_s: int,
     as_json: bool,
 ) -> None:
-    """Keeps nothing between two runs: the cluster tells what is on the move, and what is left to move is planned anew."""
+    """Keeps nothing between two runs: the cluster tells what is on the move, and what is left is planned anew."""
     deadline = time.monotonic() + timeout_s
     begun: set[Partition] = set()
     waited_for = 0

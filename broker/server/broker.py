@@ -132,7 +132,7 @@ def run(config: BrokerConfig) -> int:
 def check(config: BrokerConfig) -> None:
     """Raises one of SETUP_ERRORS for what a start refuses of a configuration by itself; touches nothing.
 
-    Files that it names, such as key stores, are read; the log directories, the ports and ZooKeeper are left to the start.
+    Files that it names, such as key stores, are read; log directories, ports and ZooKeeper are left to the start.
     """
     _, endpoints, _, _ = _checked(config)
     broker_id_of(config)
@@ -143,7 +143,7 @@ def check(config: BrokerConfig) -> None:
         ZooKeeperSettings.of(config)
         PeerSecurity(config)
     for endpoint in endpoints:
-        _security_of(endpoint, config, lambda: {})
+        _security_of(endpoint, config, dict)
 
 
 class _Checked(NamedTuple):

@@ -113,7 +113,7 @@ def _result_of(request: Request | Check, value: Any, chroot: str) -> Any:
             return Node(data or b"", _stat_of(stat))
         case Create():
             path, stat = value
-            return Created(path.removeprefix(chroot), _stat_of(stat))
+            return Created(path.removeprefix(chroot), _STAT_OF_A_NEW_NODE if stat is None else _stat_of(stat))
         case Exists():
             return ZooKeeperError.NO_NODE if value is None else _stat_of(value)
         case Set():
@@ -121,6 +121,10 @@ def _result_of(request: Request | Check, value: Any, chroot: str) -> Any:
         case Children():
             return value
     return None
+
+
+_STAT_OF_A_NEW_NODE: Final = Stat(version=0, czxid=0, ephemeral_owner=0)
+"""Where the server tells no more of it than that it was made."""
 
 
 def _stat_of(stat: ZnodeStat) -> Stat:
@@ -157,7 +161,10 @@ def _rooted(chroot: str, path: str) -> str:
 
 
 class _Multi(wire.Transaction):  # type: ignore[misc]
-    """As kazoo's, which cannot read the answer to a creation that tells the stat too."""
+    """As kazoo's, which cannot read the answer to a creation that tells the stat too.
+
+    Servers that lack ZOOKEEPER-4026, such as Debian 12's 3.8.0, answer in a transaction as if no stat was asked for.
+    """
 
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> list[Any]:
@@ -165,7 +172,10 @@ class _Multi(wire.Transaction):  # type: ignore[misc]
         header, offset = wire.MultiHeader.deserialize(data, offset)
         while not header.done:
             result: Any = None
-            if header.type == wire.Create2.type:
+            if header.type == wire.Create.type:
+                path, offset = wire.read_string(data, offset)
+                result = path, None
+            elif header.type == wire.Create2.type:
                 path, offset = wire.read_string(data, offset)
                 result = path, ZnodeStat._make(wire.stat_struct.unpack_from(data, offset))
                 offset += wire.stat_struct.size

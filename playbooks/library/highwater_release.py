@@ -202,7 +202,7 @@ def _install(releases: Releases, name: str, wheels: list[str], python: str) -> N
     _run([*pip, "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir", *paths])
     _run([*pip, "check"])
     (path / WHEELS).write_text("".join(f"{wheel}\n" for wheel in wheels))
-    (path / MARK).write_text(f"{name}\n")
+    (path / MARK).write_text(name)
 
 
 def current(releases: Releases, module: AnsibleModule) -> dict[str, Any]:

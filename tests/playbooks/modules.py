@@ -23,11 +23,11 @@ def load(path: str) -> ModuleType:
     return found
 
 
-def call(name: str, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
+def call(module: str, /, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
     """What a module that needs no other files answers; with `failed` when it did."""
     given = {**arguments, "_ansible_check_mode": check, "_ansible_diff": True}
     done = subprocess.run(
-        [sys.executable, str(TREE / "library" / f"{name}.py")],
+        [sys.executable, str(TREE / "library" / f"{module}.py")],
         input=json.dumps({"ANSIBLE_MODULE_ARGS": given}),
         capture_output=True,
         text=True,

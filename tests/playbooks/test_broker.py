@@ -34,12 +34,15 @@ all:
       vars:
         ansible_connection: local
         ansible_python_interpreter: "{{ ansible_playbook_python }}"
-        broker_rack: left
-        broker_properties: {log.retention.hours: 48}
-        broker_instances:
-          - {name: ssd, cluster: ssd, log_dirs: [/data/ssd1/highwater, /data/ssd2/highwater], cpus: 0-3}
-          - {name: hdd, cluster: hdd, port: 9093, log_dirs: [/data/hdd1/highwater], metrics_port: 9404,
-             properties: {log.retention.hours: 12, sasl.enabled.mechanisms: PLAIN}}
+"""
+# Over the role's defaults, which are files of the play here, and as such over the inventory.
+VARIABLES = """
+broker_rack: left
+broker_properties: {log.retention.hours: 48}
+broker_instances:
+  - {name: ssd, cluster: ssd, log_dirs: [/data/ssd1/highwater, /data/ssd2/highwater], cpus: 0-3}
+  - {name: hdd, cluster: hdd, port: 9093, log_dirs: [/data/hdd1/highwater], metrics_port: 9404,
+     properties: {log.retention.hours: 12, sasl.enabled.mechanisms: PLAIN}}
 """
 RENDER = """
 - name: Render what the role would write
@@ -71,6 +74,8 @@ def play(directory: Path, playbook: Path) -> subprocess.CompletedProcess[str]:
         str(Path(sys.executable).with_name("ansible-playbook")),
         "-i",
         str(directory / "hosts.yml"),
+        "-e",
+        f"@{directory}/variables.yml",
         str(playbook),
     ]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
@@ -80,6 +85,7 @@ def play(directory: Path, playbook: Path) -> subprocess.CompletedProcess[str]:
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("rendered")
     (directory / "hosts.yml").write_text(INVENTORY)
+    (directory / "variables.yml").write_text(VARIABLES)
     playbook = directory / "render.yml"
     playbook.write_text(RENDER.replace("ROLE", str(TREE / "roles/broker")).replace("OUT", str(directory)))
     done = play(directory, playbook)
@@ -125,6 +131,9 @@ def units(rendered: Path) -> Path:
     (units / "highwater-broker@ssd.service.d").mkdir(parents=True)
     shutil.copy(rendered / "b1-ssd-highwater-broker@.service", units / "highwater-broker@.service")
     shutil.copy(rendered / "b1-ssd-10-instance.conf", units / "highwater-broker@ssd.service.d/10-instance.conf")
+    # What systemd makes every unit depend on.
+    for target in ("sysinit", "basic", "shutdown", "network-online"):
+        (units / f"{target}.target").write_text("[Unit]\nDescription=A stub\n")
     for program in ("opt/highwater/broker/current/bin/highwater", "bin/sh"):
         path = root / program
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,9 +149,7 @@ def analyze(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_systemd_has_nothing_to_say_against_the_unit(units: Path) -> None:
     done = analyze(units, "verify")
-    # Units of the system that ours is ordered after are not in this root.
-    said = [line for line in done.stderr.splitlines() if "highwater" in line]
-    assert said == [], done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_unit_may_do_little(units: Path) -> None:

@@ -25,7 +25,7 @@ def test_a_configuration_that_can_be_used_leaves_nothing_behind(tmp_path: Path) 
     [
         ("num.partitons=3", "did you mean num.partitions?"),
         ("zookeeper.connect=a:b:c", "write it as host:port"),
-        ("listeners=SSL://127.0.0.1:0", "a listener with TLS needs a key"),
+        ("listeners=SSL://127.0.0.1:0\nsecurity.inter.broker.protocol=SSL", "a listener with TLS needs a key"),
         ("security.inter.broker.protocol=SSL", "brokers could not reach each other"),
         ("metrics.listener=9404", "HTTP://127.0.0.1:9404"),
         ("broker.id=5000", "reserved.broker.max.id"),

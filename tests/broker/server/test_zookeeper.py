@@ -11,8 +11,20 @@ import pytest
 import uvloop
 
 from broker.cluster.store import MetadataError
-from broker.cluster.zookeeper import Children, Create, Exists, Get, WatchEvent, ZooKeeperError
+from broker.cluster.zookeeper import (
+    Children,
+    Create,
+    Created,
+    Exists,
+    Get,
+    Set,
+    Stat,
+    Transaction,
+    WatchEvent,
+    ZooKeeperError,
+)
 from broker.config import BrokerConfig, ConfigError, Setting
+from broker.server import kazoo_client
 from broker.server.zookeeper import SESSION_FILE_NAME, KazooZooKeeper, SessionFile, ZooKeeperSettings
 from tests.broker.zookeeper_clients import RealClient, ask
 from tests.broker.zookeeper_server import Ensemble, running_zookeeper
@@ -69,6 +81,21 @@ def test_nodes_without_data_have_none_as_kafkas_have(ensemble: Ensemble) -> None
     assert kazoo is not None
     assert kazoo.get("/none/a")[0] is None
     client.close()
+
+
+def test_an_older_server_does_not_tell_the_stat_of_what_a_transaction_made() -> None:
+    """What ZooKeeper 3.8.0 of Debian 12 answered (ZOOKEEPER-4026)."""
+    answer = bytes.fromhex(
+        "00000001 00 00000000 00000009 2f70726f62652f7830"  # create, not done, no error: /probe/x0
+        "00000005 00 00000000"  # setData, not done, no error, and the stat
+        "0000000100000116 0000000100000117 000001a2003ecd2f 000001a2003ecd43 00000001 00000001 00000000"
+        "0000000000000000 00000001 00000001 0000000100000117 ffffffff 01 ffffffff"
+    )
+    results = kazoo_client._Multi.deserialize(answer, 0)
+    asked = Transaction((Create("/x0", b"abc"), Set("/", b"1")))
+    created, stat = kazoo_client._result_of(asked, results, "/probe")
+    assert created == Created("/x0", Stat(0, 0, 0))
+    assert (stat.version, stat.czxid) == (1, 0x100000116)
 
 
 def test_a_connection_that_comes_and_goes_is_one_line_each(
