@@ -33,9 +33,9 @@ def wrong_use(scene: Scene) -> str:
             "two hosts with one broker_id": ("broker_id 1 twice", first.name),
             "a disk with data": (f"{last.name}: ", "lab-hdd"),
         }
-    with changed(scene, last, _another_system), changed(scene, last, _disk_with_data):
+    with altered(scene, last, _another_system), altered(scene, last, _disk_with_data):
         _refused(scene, wrong, expected)
-    with changed(scene, last, _no_python):
+    with altered(scene, last, _no_python):
         _refused(scene, {}, {"no Python": (f"{last.name}", "python3")})
     _refused(scene, {last.name: {"ansible_host": _NOBODY_THERE}}, {"a host that cannot be reached": (last.name, "ssh")})
     return f"{', '.join([*expected, 'no Python, a host that cannot be reached'])}: refused, nothing changed"
@@ -57,7 +57,7 @@ def _refused(scene: Scene, wrong: dict[str, dict[str, object]], expected: dict[s
 
 
 @contextmanager
-def changed(scene: Scene, node: Node, how: Callable[[], tuple[str, str]]) -> Iterator[None]:
+def altered(scene: Scene, node: Node, how: Callable[[], tuple[str, str]]) -> Iterator[None]:
     """With a command run on a host, and undone by another."""
     do, undo = how()
     scene.run(node, do)
