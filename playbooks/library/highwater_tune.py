@@ -154,12 +154,12 @@ asks:
   returned: always
   type: list
   elements: str
-effects:
-  description: With O(state=verified), what is wanted beside what is in effect, with the state of each.
+in_effect:
+  description: With O(state=verified), a line for each that is in effect.
   returned: always
   type: list
-  elements: dict
-failed:
+  elements: str
+not_in_effect:
   description: With O(state=verified), a line for each that is not in effect.
   returned: always
   type: list
@@ -179,7 +179,7 @@ kept:
 _OF_A_REPORT = ("id", "target", "state", "current", "recommended", "note", "binding", "overridden_by", "ask")
 
 
-_LISTS = ("changes", "pending", "knobs", "asks", "effects", "failed", "beyond_reach", "kept")
+_LISTS = ("changes", "pending", "knobs", "asks", "in_effect", "not_in_effect", "beyond_reach", "kept")
 
 
 def main() -> None:
@@ -277,8 +277,8 @@ def verified(module: AnsibleModule) -> dict[str, Any]:
     beyond_reach = [effect for effect in failed if any(CANNOT_BE_CHANGED in note for note in effect.footnotes)]
     return {
         "changed": False,
-        "effects": [effect.as_json() for effect in found],
-        "failed": [told(effect) for effect in failed if effect not in beyond_reach],
+        "in_effect": [told(effect) for effect in found if effect.state == "effective"],
+        "not_in_effect": [told(effect) for effect in failed if effect not in beyond_reach],
         "beyond_reach": [told(effect) for effect in beyond_reach],
         "pending": [told(effect) for effect in found if effect.state == "pending"],
         "warnings": [],
