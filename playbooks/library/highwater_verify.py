@@ -266,13 +266,7 @@ def service_rows(host: Host, wanted: dict[str, Any]) -> Iterator[Row]:
         _, found = host.run(*command)
         yield Row(f"{unit}: its user", user, found, shlex.join(command), good=found == user)
     if wanted.get("limits", True):
-        limits = f"/proc/{pid}/limits"
-        match = re.search(r"^Max open files\s+(\S+)", Path(limits).read_text("utf-8"), re.MULTILINE)
-        found = match[1].replace("unlimited", "infinity") if match else "?"
-        limit = shown.get("LimitNOFILESoft", "?")
-        # Java raises its own soft limit to the hard one.
-        good = found == "infinity" or (found.isdecimal() and limit.isdecimal() and int(found) >= int(limit))
-        yield Row(f"{unit}: open files", f"{limit} or more", found, limits, good=good)
+        yield limit_row(host, unit, shown.get("LimitNOFILESoft", "?"), Path(f"/proc/{pid}/limits"))
     for port in wanted.get("ports") or ():
         command = ("ss", "--no-header", "--listening", "--tcp", "--numeric", "--processes", f"sport = :{port}")
         _, out = host.run(*command)
@@ -280,6 +274,23 @@ def service_rows(host: Host, wanted: dict[str, Any]) -> Iterator[Row]:
         found = f"listens (process {', '.join(owners)})" if owners else "nobody listens"
         good = pid in owners
         yield Row(f"{unit}: port {port}", f"listens (process {pid})", found, shlex.join(command), good=good)
+
+
+def limit_row(host: Host, unit: str, wanted: str, limits: Path) -> Row:
+    """That its process may have as many files open as its unit says; or more, as Java raises its own limit."""
+    what, (found, _) = f"{unit}: open files", open_files(limits)
+    _, most = open_files(Path("/proc/1/limits"))
+    if host.in_container and "unlimited" not in (found, most) and int(found) == int(most):
+        return Row(what, f"{wanted} or more", f"{found}, all that this container was given", str(limits), good=None)
+    good = found == "unlimited" or (wanted.isdecimal() and int(found) >= int(wanted))
+    return Row(what, f"{wanted} or more", found, str(limits), good=good)
+
+
+def open_files(limits: Path) -> tuple[str, str]:
+    """The soft and the hard limit, as C(/proc) shows them."""
+    match = re.search(r"^Max open files\s+(\S+)\s+(\S+)", limits.read_text("utf-8"), re.MULTILINE)
+    assert match is not None
+    return match[1], match[2]
 
 
 def zookeeper_rows(address: str, members: int) -> Iterator[Row]:

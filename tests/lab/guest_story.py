@@ -51,7 +51,6 @@ def test_from_a_bare_host_over_a_reboot_to_the_originals(lab: Operator, node: No
     before, files_before, residue_before = lab.settings(node), lab.files(node), lab.residue(node)
     assert set(before["swap"].split()) >= {"/swapfile", "/swapfile2"}
 
-    lab.play("provision.yml", "--check", "--diff")
     announced = lab.play("tune.yml", "--check", "--diff")
     assert differing(before, lab.settings(node)) == {}, "check mode changes nothing"
     assert differing(files_before, lab.files(node)) == {}, "check mode changes nothing"
@@ -61,12 +60,12 @@ def test_from_a_bare_host_over_a_reboot_to_the_originals(lab: Operator, node: No
     assert any("lab-hdd" in line for line in rules), "queues of disks that are not mounted yet are announced"
     assert [line for line in tuned.diff if line.startswith("+ACTION")] == rules
     is_tuned(lab, node, before)
-    assert lab.play("provision.yml").changed == 0
     assert lab.play("tune.yml").changed == 0
-
-    lab.play("zookeeper.yml")
-    lab.play("broker.yml")
-    lab.play("verify.yml")
+    if lab.record.is_emulated:
+        tell("NOT SHOWN without KVM: a broker that comes up again with its kernel; emulated, its start takes too long")
+    else:
+        lab.play("zookeeper.yml")
+        lab.play("broker.yml")
 
     lab.reboot(node)
     is_tuned(lab, node, before)
@@ -100,7 +99,7 @@ def is_tuned(lab: Operator, node: Node, before: dict[str, str]) -> None:
     rules = lab.run(node, "cat /etc/udev/rules.d/90-highwater.rules")
     for disk in ("lab-hdd", "lab-ssd"):
         name = lab.run(node, f"basename $(realpath /dev/disk/by-id/{disk})")
-        kept = dict(re.findall(rf'{disk}.*ATTR\{{(queue/[^}}]+)\}}="([^"]*)"', rules))
+        kept = dict(re.findall(rf'{disk}.*ATTR\{{([^}}]+)\}}="([^"]*)"', rules))
         shown = {key: now[f"/sys/block/{name}/{key}"] for key in kept}
         assert {key: re.sub(r".*\[(.+)\].*", r"\1", value) for key, value in shown.items()} == kept
     for point in ("/data/hdd1", "/data/ssd1"):

@@ -39,15 +39,17 @@ def text(record: Record, directory: str) -> str:
     names = [node.name for node in record.nodes]
     # An even ensemble bears no more losses than the odd one below it.
     ensemble = names[: len(names) - (len(names) + 1) % 2]
-    groups = {"zookeeper": ensemble, "brokers": names}
-    # Hosts with kernels of their own are for what needs one, and too small for more.
-    more = {
+    groups = {
+        "zookeeper": ensemble,
+        "brokers": names,
         "reference_kafka": names,
         "spark_master": names[:1],
         "spark_workers": names,
         "bench": names[:1],
     }
-    groups |= {} if record.guest_image else more
+    if record.guest_image:
+        # Hosts with kernels of their own are for what needs one, and too small for more; without KVM too slow for Java.
+        groups = {} if record.is_emulated else {name: groups[name] for name in ("zookeeper", "brokers")}
     every_host: dict[str, Any] = {
         "vars": {
             "ansible_user": USER,

@@ -29,7 +29,7 @@ _NOT_A_SETTING: Final = re.compile(
     r"kernel\.(random\.|ns_last_pid|pty\.nr)|fs\.(dentry-state|inode-|file-nr|aio-nr|quota)|"
     r"net\.netfilter|kernel\.perf|debug\.|dev\.|net\.ipv4\.route|vm\.stat|vm\.memfd"
 )
-_DISKS: Final = "/sys/block/*/queue/*"
+_DEVICES: Final = "/sys/block/*/queue/* /sys/block/*/bdi/* /sys/class/net/*/queues/*/*"
 _HUGE_PAGES: Final = "/sys/kernel/mm/transparent_hugepage/enabled /sys/kernel/mm/transparent_hugepage/defrag"
 # Where something could be left.
 _PLACES: Final = "/etc /opt /usr/local /usr/lib/systemd /boot /home /root /srv /var/lib /data"
@@ -116,7 +116,8 @@ class Operator:
         pairs = (line.partition(" = ") for line in self.run(node, "sysctl --all 2>/dev/null || true").splitlines())
         found = {key: " ".join(value.split()) for key, _, value in pairs if not _NOT_A_SETTING.match(key)}
         shown = self.run(
-            node, f"for path in {_DISKS} {_HUGE_PAGES}; do test -f $path && echo $path $(cat $path 2>&1) || true; done"
+            node,
+            f"for path in {_DEVICES} {_HUGE_PAGES}; do test -f $path && echo $path $(cat $path 2>&1) || true; done",
         )
         found |= {path: value for path, _, value in (line.partition(" ") for line in shown.splitlines())}
         return found | {"swap": self.run(node, "swapon --show=NAME,TYPE,SIZE --noheadings | tr -s ' ' | sort")}
