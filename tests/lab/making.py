@@ -54,6 +54,7 @@ def down(store: Store) -> bool:
         record = store.read()
         if record is not None:
             _remove(store, record)
+        store.forget_empty()
     with held(image.lock_of(store.root), wait=False) as nobody_makes_one:
         if nobody_makes_one:
             image.remove_unfinished(store.root)

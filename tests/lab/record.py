@@ -9,7 +9,7 @@ import fcntl
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -157,7 +157,12 @@ class Store:
             if path != record:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         record.unlink(missing_ok=True)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self.forget_empty()
+
+    def forget_empty(self) -> None:
+        """Remove the directory of a lab that has no record, and nothing else, any more."""
+        with suppress(OSError):
+            self.directory.rmdir()
 
     @contextmanager
     def locked(self) -> Iterator[None]:

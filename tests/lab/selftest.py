@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -219,4 +220,17 @@ def test_an_up_that_was_killed_leaves_nothing_after_down(after_s: float) -> None
     process.kill()
     process.wait()
     making.down(Store.of("self3"))
+    assert residue("self3") == []
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.2, 0.4])
+def test_a_down_that_was_killed_is_gone_on_with_by_the_next(after_s: float) -> None:
+    store = Store.of("self3")
+    making.up(store, 1, tell)
+    process = get_context("fork").Process(target=making.down, args=(store,))
+    process.start()
+    time.sleep(after_s)
+    process.kill()
+    process.join()
+    making.down(store)
     assert residue("self3") == []
