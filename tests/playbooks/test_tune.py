@@ -22,9 +22,11 @@ LIMITS = "etc/security/limits.d/90-highwater.conf"
 
 
 def _run(
-    tmp_path: Path, root: Path, *arguments: str, playbook: str = "tune.yml", **variables: Any
+    tmp_path: Path, root: Path | None, *arguments: str, playbook: str = "tune.yml", **variables: Any
 ) -> subprocess.CompletedProcess[str]:
-    settings = {"tuning_root": str(root), "tuning_workload": {"data_dirs": ["/data"]}, **variables}
+    settings = {"tuning_workload": {"data_dirs": ["/data"]}, **variables}
+    if root is not None:
+        settings["tuning_root"] = str(root)
     environment = {
         **os.environ,
         "ANSIBLE_LOCAL_TEMP": str(tmp_path / "ansible-local"),
@@ -154,7 +156,7 @@ def test_a_container_that_cannot_be_tuned_says_why_and_fails_for_what_is_named(t
 
 
 def _with_a_disk_that_is_not_mounted(path: Path) -> Path:
-    root = make_host(path, disks=(Disk("sda", "/data"), Disk("sdb", "/data/ssd1")))
+    root = make_host(path, disks=(Disk("sda", "/data"), Disk("sdb", "/data/ssd1", rotational=True)))
     table = root / "proc/self/mountinfo"
     lines = table.read_text().splitlines(keepends=True)
     table.write_text("".join(line for line in lines if " /data/ssd1 " not in line))
@@ -175,25 +177,29 @@ def test_a_disk_that_is_not_mounted_fails_the_host_and_counts_as_mounted_in_chec
     assert "mount /" not in looked.stdout, "the root is not tuned in the place of a disk to come"
 
 
-@pytest.mark.parametrize(
-    ("group", "units"),
-    [
-        ("brokers", ["highwater-broker@.service"]),
-        ("reference_kafka", ["reference-kafka@.service"]),
-        ("zookeeper", []),
-        ("", ["highwater-broker@.service"]),
-    ],
-)
-def test_the_groups_of_a_host_say_which_units_get_limits(tmp_path: Path, group: str, units: list[str]) -> None:
-    root = make_host(tmp_path / "host")
+def test_the_groups_of_a_host_say_which_units_get_limits(tmp_path: Path) -> None:
+    wanted = {
+        "brokers": ["highwater-broker@.service"],
+        "reference_kafka": ["reference-kafka@.service"],
+        "zookeeper": [],
+        "others": ["highwater-broker@.service"],
+    }
+    hosts = {f"in_{group}": {"tuning_root": str(make_host(tmp_path / group))} for group in wanted}
     inventory = tmp_path / "hosts.yml"
-    host = {"localhost": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}}
-    children = {"children": {group: {"hosts": {"localhost": {}}}}} if group else {}
-    inventory.write_text(json.dumps({"all": {"hosts": host, **children}}))
-    result = _run(tmp_path, root, "-i", str(inventory), tuning_only=["unit.limit_nofile"])
+    inventory.write_text(
+        json.dumps(
+            {
+                "all": {
+                    "vars": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable},
+                    "children": {group: {"hosts": {f"in_{group}": hosts[f"in_{group}"]}} for group in wanted},
+                }
+            }
+        )
+    )
+    result = _run(tmp_path, None, "-i", str(inventory))
     assert result.returncode == 0, result.stdout + result.stderr
-    found = [path.name.removesuffix(".d") for path in sorted((root / "etc/systemd/system").iterdir())]
-    assert found == units
+    drop_ins = {group: sorted((tmp_path / group / "etc/systemd/system").iterdir()) for group in wanted}
+    assert {group: [path.name.removesuffix(".d") for path in paths] for group, paths in drop_ins.items()} == wanted
 
 
 @pytest.mark.parametrize("playbook", ["tune.yml", "rollback.yml"])

@@ -19,7 +19,7 @@ LIBRARY = Path(__file__).parents[2] / "playbooks/library"
 DISK = {"device": "/dev/sdb", "mount_point": "/data/ssd1/"}
 LIVE = "findmnt --noheadings --output SOURCE,FSTYPE,OPTIONS --mountpoint /data/ssd1"
 AT_BOOT = "findmnt --fstab --noheadings --output SOURCE --mountpoint /data/ssd1"
-BLKID = "blkid --output value --match-tag UUID /dev/sdb"
+BLKID = "blkid --output value --match-tag UUID"
 
 
 def module(name: str) -> ModuleType:
