@@ -19,6 +19,7 @@ from bench.statistics import (
     LEAST_FOR_INTERVAL,
     RatioEstimate,
     a_a_bound,
+    a_a_centre_bound,
     bootstrap_median_ci,
     coefficient_of_variation,
     holm,
@@ -67,7 +68,7 @@ def analyse(
         seed=seed,
         cells=cells,
         noise=noise,
-        comparisons=_comparisons(values, {item.metric: item.bound95_ratio for item in noise}, seed),
+        comparisons=_comparisons(values, {item.metric: item.ratios for item in noise}, seed),
         warnings=list(_warnings(cells, noise)),
     )
 
@@ -133,19 +134,19 @@ def _noise(pairs: Sequence[tuple[Values, Values]], *, single_cell: bool) -> list
 
 
 def _comparisons(
-    values: Mapping[str, Mapping[int, Values]], bounds: Mapping[str, float | None], seed: int
+    values: Mapping[str, Mapping[int, Values]], a_a_ratios: Mapping[str, Sequence[float]], seed: int
 ) -> list[Comparison]:
     base, *heads = values
     comparisons = []
     for definition in METRICS.values():
-        delta_ratio = bounds.get(definition.name) or 0.0
+        noise = a_a_ratios.get(definition.name, ())
         found = {
             head: compared
             for head in heads
-            if (compared := _compare(values[base], values[head], definition.name, delta_ratio, seed)) is not None
+            if (compared := _compare(values[base], values[head], definition.name, noise, seed)) is not None
         }
-        corrected = iter(holm([p_value for _, p_value in found.values()]))
-        for head, (ratio, p_value) in found.items():
+        corrected = iter(holm([p_value for *_, p_value in found.values()]))
+        for head, (ratio, delta_ratio, p_value) in found.items():
             p_value_holm = next(corrected)
             comparisons.append(
                 Comparison(
@@ -167,17 +168,19 @@ def _comparisons(
 
 
 def _compare(
-    base: Mapping[int, Values], head: Mapping[int, Values], metric: str, delta_ratio: float, seed: int
-) -> tuple[RatioEstimate, float] | None:
-    """Ratio over the blocks that have both, and the probability of one as far off without a change."""
+    base: Mapping[int, Values], head: Mapping[int, Values], metric: str, noise: Sequence[float], seed: int
+) -> tuple[RatioEstimate, float, float] | None:
+    """Ratio over the blocks that have both, how far off it may be by what A/A pairs differ by, and how probable such a
+    ratio is without a change beyond that."""
     blocks = [block for block in base if metric in base[block] and metric in head.get(block, {})]
     base_values, head_values = [base[block][metric] for block in blocks], [head[block][metric] for block in blocks]
-    ratio = paired_ratio_ci(base_values, head_values, seed=seed)
+    ratio = paired_ratio_ci(base_values, head_values)
     if ratio is None:
         return None
+    delta_ratio = a_a_centre_bound(noise, ratio.n) or 0.0
     # Nobody said beforehand which way it would go.
     p_value = paired_p_value(base_values, head_values, "two_sided", delta_ratio, seed)
-    return None if p_value is None else (ratio, p_value)
+    return None if p_value is None else (ratio, delta_ratio, p_value)
 
 
 def _verdict(

@@ -29,7 +29,7 @@ from bench.statistics import (
     CONFIDENCE,
     LEAST_FOR_INTERVAL,
     Side,
-    a_a_median_bound,
+    a_a_centre_bound,
     bootstrap_median_ci,
     holm,
     paired_p_value,
@@ -187,11 +187,13 @@ def _compare_metric(trials: Trials, definition: MetricDefinition, limits: Limits
     name = definition.name
     better = limits.better.get(name, definition.better)
     n = min(len(base_values), len(head_values))
-    noise = a_a_median_bound(limits.noise.get(name, ()), n, limits.quantile)
+    noise = a_a_centre_bound(limits.noise.get(name, ()), n, limits.quantile, paired=trials.paired)
     floor = limits.floors.get(name, 0.0)
     delta = max(floor, noise or 0.0)
-    ratio_of = paired_ratio_ci if trials.paired else unpaired_ratio_ci
-    estimate = ratio_of(base_values, head_values, seed=seed)
+    if trials.paired:
+        estimate = paired_ratio_ci(base_values, head_values)
+    else:
+        estimate = unpaired_ratio_ci(base_values, head_values, seed=seed)
     p_value_of = paired_p_value if trials.paired else unpaired_p_value
     side: Side = "less" if better == "higher" else "greater"
     return MetricComparison(

@@ -98,7 +98,7 @@ def how_decided(gate: Gate) -> str:
         else "Base and head were not interleaved: drift is not excluded"
     )
     return (
-        f"{interleaved}; a change counts when the whole interval of the median ratio lies beyond the larger of the "
+        f"{interleaved}; a change counts when the whole interval of the ratio lies beyond the larger of the "
         "policy's floor and what pairs of the same thing differ by"
     )
 

@@ -164,7 +164,7 @@ def report_text(
     ]
     for size, runs in full.items():
         bare, ours = [1e9 / b.cpu_ns_per_record for b, _ in runs], [1e9 / g.cpu_ns_per_record for _, g in runs]
-        ratio = paired_ratio_ci(bare, ours, seed=1)
+        ratio = paired_ratio_ci(bare, ours)
         wall_bare, wall_ours = median(b.records_per_s for b, _ in runs), median(g.records_per_s for _, g in runs)
         lines.append(
             f"| {format_size(size)} | {_thousands(median(bare))} | {_thousands(median(ours))} "

@@ -1,6 +1,6 @@
 """What follows from trials with a setting off and on. Pure: summaries in, effects and a verdict out.
 
-Off and on are cells of one run, so every block is a pair. A figure has changed when the interval of its median ratio
+Off and on are cells of one run, so every block is a pair. A figure has changed when the interval of its ratio
 lies wholly beyond delta = max(floor, what A/A pairs of the same run differ by), and a permutation test of both
 directions says so at 5 % after Holm's correction over the figures that decide. Where nothing was seen, the change that
 would have been seen stands beside it.

@@ -19,7 +19,7 @@ _OUTCOMES: Final[dict[Outcome, str]] = {
 }
 _HOW: Final = """\
 Each setting was measured off and on in turn, in random blocks on one host, with pairs of the same thing (A/A) among \
-them to know the noise. A figure has changed when the 95 % interval of the median ratio lies wholly beyond that noise \
+them to know the noise. A figure has changed when the 95 % interval of the ratio lies wholly beyond that noise \
 and a permutation test agrees at 5 %, corrected for the number of figures that decide (bold). Where nothing was seen, \
 “detectable” says which change would have been, 4 times in 5.
 """

@@ -62,7 +62,7 @@ class Comparison(Model):
     metric: str
     better: Better
     n_pairs: int
-    ratio: float = Field(description="median of head ÷ base over the blocks")
+    ratio: float = Field(description="head ÷ base over the blocks, centre after Hodges and Lehmann")
     ci95: tuple[float, float] | None
     delta_ratio: float = Field(description="changes smaller than this count as none: the A/A bound, 0 without one")
     smallest_detectable_ratio: float | None = Field(description="the change that would have been found 4 times in 5")
