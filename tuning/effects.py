@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from . import probes
-from .check import KnobReport, evaluate
+from .check import CANNOT_BE_CHANGED, KnobReport, evaluate
 from .facts import Facts
+from .facts.capabilities import why_not_given
 from .model import Knob, NotApplicable
 from .persistence import limits_d, systemd, tmpfiles, tuned, udev
 from .persistence.precedence import simulate_boot
@@ -157,7 +158,8 @@ def _unit_row(judge: Judge, report: KnobReport, host: _Host) -> Effect:
     if all(probes.older_than_files(judge.facts, item.pid, unit.drop_ins) for item in late):
         note = f"{', '.join(item.name for item in late)} started before the file said so: restart it"
         return _effect(report, "pending", _joined(late), outlook, note=note)
-    note = "its file is older than the process, and yet not in effect"
+    why_not = why_not_given(judge.facts, judge.knob.unit_property)
+    note = f"{CANNOT_BE_CHANGED}{why_not}" if why_not else "its file is older than the process, and yet not in effect"
     return _effect(report, "failed", _joined(late), outlook, note=note)
 
 

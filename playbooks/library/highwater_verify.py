@@ -254,7 +254,7 @@ def service_rows(host: Host, wanted: dict[str, Any]) -> Iterator[Row]:
     _, out = host.run(*command)
     shown = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
     state = f"{shown.get('ActiveState', 'unknown')}, {shown.get('UnitFileState') or 'not there'}"
-    by = shlex.join(command)
+    by = f"systemctl show {unit}"
     yield Row(unit, "active, enabled", state, by, good=state == "active, enabled")
     pid = shown.get("MainPID", "0")
     if pid == "0":

@@ -31,6 +31,9 @@ _SAFE_IN_KUBERNETES: Final = {
 }
 
 
+_PRIVILEGED_PROPERTIES: Final = frozenset({*_LIMIT_OF_PROPERTY, "OOMScoreAdjust"})
+
+
 @dataclass(frozen=True)
 class Capability:
     can: bool
@@ -98,6 +101,13 @@ def _is_refused_now(facts: Facts, path: str) -> bool:
     return facts.files.is_running_system and os.geteuid() == 0 and not facts.files.may_write(path)
 
 
+def why_not_given(facts: Facts, unit_property: str) -> str:
+    """Why a process may not have what the files of its unit say; empty when nothing stands in the way."""
+    if facts.can_raise_limits is not False or unit_property not in _PRIVILEGED_PROPERTIES:
+        return ""
+    return f"{_here(facts)} has no CAP_SYS_RESOURCE to give it"
+
+
 def _of_unit(facts: Facts, knob: Knob, target: str, value: str) -> Capability:
     directory = "/etc/systemd"
     if not facts.files.exists(directory):
@@ -105,6 +115,8 @@ def _of_unit(facts: Facts, knob: Knob, target: str, value: str) -> Capability:
     read_only = facts.read_only_mount(directory)
     if read_only is not None:
         return Capability(False, f"{read_only} is mounted read-only in {_here(facts)}", _ask_for_file(facts, directory))
+    if knob.unit_property == "OOMScoreAdjust" and value.startswith("-") and facts.can_raise_limits is False:
+        return Capability(False, f"{_here(facts)} has no CAP_SYS_RESOURCE, which it takes to spare a process")
     limit = _LIMIT_OF_PROPERTY.get(knob.unit_property)
     beyond = _beyond_hard_limit(facts, limit, value) if limit else None
     if beyond is not None:
