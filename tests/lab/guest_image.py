@@ -44,7 +44,7 @@ def ensure(labs: Path, tree: Path, tell: Callable[[str], None]) -> Path:
     """The directory of the image that lies over `tree`; made when it is not there. Needs root. Raises UsageError."""
     recipe = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     made = labs / "_guest" / f"{tree.name}-{recipe}"
-    with held(labs / "_guest.lock", wait=True):
+    with held(labs / "_guest-image.lock", wait=True):
         if made.is_dir() and made.stat().st_mtime >= tree.stat().st_mtime:
             return made
         groups.remove(_GROUP)

@@ -95,7 +95,7 @@ def ensure(labs: Path, tell: Callable[[str], None]) -> Path:
 
 
 def lock_of(labs: Path) -> Path:
-    return labs / "_image.lock"
+    return labs / "_base-image.lock"
 
 
 def archives(tree: Path) -> list[str]:
