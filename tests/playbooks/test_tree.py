@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.playbooks.modules import load as load_module
+
 TREE = Path(__file__).parents[2] / "playbooks"
 PLAYBOOKS = sorted(TREE.glob("*.yml"))
 ROLES = sorted(path for path in (TREE / "roles").iterdir() if path.is_dir())
@@ -134,3 +136,27 @@ def cells(line: str) -> list[str]:
 )
 def test_a_template_says_whose_it_is(template: Path) -> None:
     assert "{{ ansible_managed | comment" in template.read_text("utf-8").splitlines()[0]
+
+
+def test_no_two_filters_have_one_name() -> None:
+    """Ansible would take either, and say nothing."""
+    owners: dict[str, list[str]] = {}
+    for path in sorted((TREE / "filter_plugins").glob("*.py")):
+        for name in load_module(f"filter_plugins/{path.name}").FilterModule().filters():
+            owners.setdefault(name, []).append(path.name)
+    assert {name: paths for name, paths in owners.items() if len(paths) > 1} == {}
+
+
+@pytest.mark.parametrize("path", sorted(TREE.glob("**/*.yml")), ids=lambda path: str(path.relative_to(TREE)))
+def test_backslashes_reach_jinja_once(path: Path) -> None:
+    """Ansible keeps backslashes of strings in Jinja: a group is \\1 once YAML is read, and a newline is none."""
+    wrong = [text for text in strings_of(load(path)) if "{{" in text and re.search(r"\\\\\d|'\\n'", text)]
+    assert wrong == []
+
+
+def strings_of(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        return [text for each in value for text in strings_of(each)]
+    return [value] if isinstance(value, str) else []
