@@ -1,4 +1,4 @@
-"""Data disks on a booted host: looked at, refused, made, there after a reboot, kept from those who use them, taken away.
+"""Data disks on a booted host: refused, made, there after a reboot, kept from those who use them, taken away.
 
 Run by `python -m tests.lab test`, as root, on a lab of its own; `make test` does not collect it.
 """
