@@ -135,7 +135,9 @@ class Operator:
     def residue(self, node: Node) -> dict[str, str]:
         """Beside files: units, users, packages and mounts that somebody may have left."""
         return {
-            "units": self.run(node, "systemctl list-unit-files --no-legend | awk '{print $1, $2}' | sort"),
+            "units": self.run(
+                node, "systemctl list-unit-files --no-legend | grep -v ' transient' | awk '{print $1, $2}' | sort"
+            ),
             "running": self.run(
                 node,
                 # Those of whoever is logged in come and go.
