@@ -163,19 +163,35 @@ def test_a_release_is_named_after_what_is_in_it(tree: Path) -> None:
 
 def test_in_check_mode_the_controller_builds_nothing(tree: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    arguments = {"source": str(tree), "cache": str(cache), "python_version": "3.11", "machine": "x86_64"}
+    arguments: dict[str, Any] = {
+        "source": str(tree),
+        "cache": str(cache),
+        "python_version": "3.11",
+        "machine": "x86_64",
+    }
     answer = call("highwater_wheelhouse", check=True, **arguments)
     assert (answer["name"], answer["wheels"]) == (wheelhouse.name_of_tree(tree, []), [])
     assert not cache.exists()
 
 
 def test_what_is_no_tree_is_told(tmp_path: Path) -> None:
-    arguments = {"source": str(tmp_path), "cache": str(tmp_path), "python_version": "3.11", "machine": "x86_64"}
+    arguments: dict[str, Any] = {
+        "source": str(tmp_path),
+        "cache": str(tmp_path),
+        "python_version": "3.11",
+        "machine": "x86_64",
+    }
     assert "is no tree of Highwater" in call("highwater_wheelhouse", **arguments)["msg"]
 
 
 def test_a_directory_of_wheels_is_taken_as_it_is(tmp_path: Path) -> None:
-    arguments = {"source": "/", "cache": "/", "python_version": "3.11", "machine": "x86_64", "ready": str(tmp_path)}
+    arguments: dict[str, Any] = {
+        "source": "/",
+        "cache": "/",
+        "python_version": "3.11",
+        "machine": "x86_64",
+        "ready": str(tmp_path),
+    }
     assert "holds 0 wheels, 0 of them of highwater" in call("highwater_wheelhouse", **arguments)["msg"]
     make_wheel(tmp_path, "highwater", "0.1", "x")
     make_wheel(tmp_path, "pip", "25", "x")
