@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import subprocess
 from pathlib import Path
@@ -123,9 +122,9 @@ def judge(unit: dict[str, Any]) -> dict[str, Any]:
 def stale_files(record: Path, patterns: list[str], wanted: dict[str, str]) -> list[str]:
     """Paths of which the record has another content than is wanted, or none."""
     now = dict(wanted)
-    for path in sorted(found for pattern in patterns for found in glob.glob(pattern)):
-        if path not in now:
-            now[path] = digest(Path(path).read_bytes())
+    for path in (found for pattern in patterns for found in Path("/").glob(pattern.lstrip("/"))):
+        if str(path) not in now and path.is_file():
+            now[str(path)] = digest(path.read_bytes())
     then = read_record(record)
     return sorted(path for path in now.keys() | then.keys() if now.get(path) != then.get(path))
 

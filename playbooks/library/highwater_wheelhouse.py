@@ -161,12 +161,13 @@ def source_files(source: Path) -> list[Path]:
     missing = [name for name in (*AROUND, *ROOMS) if not (source / name).exists()]
     if missing:
         raise WheelhouseError(f"{source} is no tree of Highwater: it has no {missing[0]}; set package_source")
-    found = [Path(name) for name in AROUND]
-    for room in ROOMS:
-        for path in sorted((source / room).rglob("*")):
-            if path.is_file() and path.suffix != ".pyc" and not any(part in NOT_SOURCE for part in path.parts):
-                found.append(path.relative_to(source))
-    return found
+    of_rooms = [
+        path.relative_to(source)
+        for room in ROOMS
+        for path in sorted((source / room).rglob("*"))
+        if path.is_file() and path.suffix != ".pyc" and not any(part in NOT_SOURCE for part in path.parts)
+    ]
+    return [*map(Path, AROUND), *of_rooms]
 
 
 def name_of_tree(source: Path, extras: list[str]) -> str:
