@@ -166,7 +166,10 @@ def _with_a_disk_that_is_not_mounted(path: Path) -> Path:
 def test_a_disk_that_is_not_mounted_fails_the_host_and_counts_as_mounted_in_check_mode(tmp_path: Path) -> None:
     root = _with_a_disk_that_is_not_mounted(tmp_path / "host")
     before = snapshot(root)
-    disks = {"storage_disks": [{"device": "/dev/sdb", "mount_point": "/data/ssd1"}], "tuning_workload": {}}
+    disks: dict[str, Any] = {
+        "storage_disks": [{"device": "/dev/sdb", "mount_point": "/data/ssd1"}],
+        "tuning_workload": {},
+    }
     refused = _run(tmp_path, root, **disks)
     assert refused.returncode == 2
     assert "no disk is mounted on /data/ssd1; run provision.yml first" in _one_line(refused.stdout)

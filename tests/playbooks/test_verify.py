@@ -172,7 +172,7 @@ def test_an_ensemble_that_lacks_a_member_is_a_difference() -> None:
 def test_a_cluster_is_judged_by_what_a_client_of_others_sees(tmp_path: Path) -> None:
     with running_broker(tmp_path / "log", properties=("broker.id=4", "offsets.topic.replication.factor=1")) as broker:
         address, _, port = broker.address.rpartition(":")
-        wanted = {
+        wanted: dict[str, Any] = {
             "bootstrap_servers": broker.address,
             "brokers": [{"broker_id": 4, "address": address, "port": int(port)}],
             "records": 20,
