@@ -14,7 +14,7 @@ _TAKE_ALL_AWAY: Final = '{"teardown_confirmed": true, "teardown_remove_data": tr
 def rollback(scene: Scene) -> str:
     scene.play("rollback.yml")
     count = 0
-    for name, settings in scene.each(scene.operator.settings, scene.hosts).items():
+    for name, settings in scene.each(scene.settings, scene.hosts).items():
         before = scene.before[name].settings
         now = {key: value for key, value in settings.items() if key in before}
         assert (left := differing(before, now)) == {}, f"{name}: {left}"

@@ -28,6 +28,8 @@ _TOPIC: Final = "story"
 _PARTITIONS: Final = 6
 _POLL_S: Final = 0.5
 _ANSWER_WITHIN_S: Final = 10.0
+# Of a network namespace; and swap, which none of them may have.
+_OWN_SETTINGS: Final = ("net.", "swap")
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,11 @@ class Scene:
         return [*self.hosts, *([self.spare] if self.spare else [])]
 
     def seen(self, node: Node) -> Seen:
-        return Seen(self.operator.settings(node), self.operator.files(node), self.operator.residue(node))
+        return Seen(self.settings(node), self.operator.files(node), self.operator.residue(node))
+
+    def settings(self, node: Node) -> dict[str, str]:
+        """Those that are the host's own: the others are the machine's, on which other labs may be."""
+        return {key: value for key, value in self.operator.settings(node).items() if key.startswith(_OWN_SETTINGS)}
 
     def bootstrap(self, cluster: str) -> str:
         return ",".join(f"{node.address}:{OURS[cluster][0]}" for node in self.hosts)
