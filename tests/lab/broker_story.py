@@ -8,10 +8,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from tests.lab import inventory, making
 from tests.lab.__main__ import tell
@@ -40,16 +38,9 @@ def lab() -> Iterator[Operator]:
 
 def inventory_of(lab: Operator, directory: Path, brokers: int) -> Path:
     """The lab's, with this many of its hosts as brokers and nothing but ZooKeeper beside them."""
-    hosts: dict[str, Any] = yaml.safe_load((lab.store.inventory / "hosts.yml").read_text("utf-8"))
-    groups = hosts["all"]["children"]
-    groups["brokers"] = {"hosts": {node.name: None for node in lab.record.nodes[:brokers]}}
-    hosts["all"]["children"] = {name: groups[name] for name in ("zookeeper", "brokers")}
+    groups = {"zookeeper": None, "brokers": [node.name for node in lab.record.nodes[:brokers]]}
     made = directory / f"brokers-{brokers}"
-    made.mkdir()
-    (made / "hosts.yml").write_text(yaml.safe_dump(hosts))
-    shutil.copytree(inventory.COMMITTED / "group_vars", made / "group_vars")
-    (made / "group_vars/brokers.yml").write_text(f"---{VARIABLES}")
-    return made
+    return inventory.write_narrowed(lab.store, made, groups, {"brokers": f"---{VARIABLES}"})
 
 
 def newer_tree(directory: Path, mark: str) -> Path:

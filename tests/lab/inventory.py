@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +29,25 @@ def write(store: Store, record: Record) -> Path:
     link.unlink(missing_ok=True)
     link.symlink_to(COMMITTED / "group_vars")
     return store.inventory
+
+
+def write_narrowed(
+    store: Store, directory: Path, groups: Mapping[str, Sequence[str] | None], variables: Mapping[str, str]
+) -> Path:
+    """In a directory of its own: the lab's inventory with only these groups (None: all their hosts), and with these files
+    in place of the group variables of the same names."""
+    hosts: dict[str, Any] = yaml.safe_load((store.inventory / "hosts.yml").read_text("utf-8"))
+    there = hosts["all"]["children"]
+    hosts["all"]["children"] = {
+        group: there[group] if members is None else {"hosts": dict.fromkeys(members)}
+        for group, members in groups.items()
+    }
+    directory.mkdir()
+    (directory / "hosts.yml").write_text(yaml.safe_dump(hosts))
+    shutil.copytree(COMMITTED / "group_vars", directory / "group_vars")
+    for name, content in variables.items():
+        (directory / "group_vars" / f"{name}.yml").write_text(content)
+    return directory
 
 
 def committed_text() -> str:

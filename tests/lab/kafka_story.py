@@ -6,11 +6,9 @@ Run by `python -m tests.lab test`, as root, on a lab of its own; `make test` doe
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -43,16 +41,9 @@ def lab() -> Iterator[Operator]:
 
 def inventory_of(lab: Operator, directory: Path, members: int) -> Path:
     """The lab's, with this many of its hosts as members of the ensemble, and all for the reference."""
-    hosts: dict[str, Any] = yaml.safe_load((lab.store.inventory / "hosts.yml").read_text("utf-8"))
-    groups = hosts["all"]["children"]
-    groups["zookeeper"] = {"hosts": {node.name: None for node in lab.record.nodes[:members]}}
-    hosts["all"]["children"] = {name: groups[name] for name in ("zookeeper", "reference_kafka")}
+    groups = {"zookeeper": [node.name for node in lab.record.nodes[:members]], "reference_kafka": None}
     made = directory / f"members-{members}"
-    made.mkdir()
-    (made / "hosts.yml").write_text(yaml.safe_dump(hosts))
-    shutil.copytree(inventory.COMMITTED / "group_vars", made / "group_vars")
-    (made / "group_vars/reference_kafka.yml").write_text(VARIABLES)
-    return made
+    return inventory.write_narrowed(lab.store, made, groups, {"reference_kafka": VARIABLES})
 
 
 def client(node: Node) -> KazooClient:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import yaml
 
 from tests.lab import inventory
-from tests.lab.record import Record
+from tests.lab.record import Record, Store
 
 
 def test_the_committed_inventory_is_that_of_the_default_lab() -> None:
@@ -22,3 +24,20 @@ def test_a_lab_of_any_size_has_an_odd_ensemble_and_one_bench() -> None:
         assert len(groups["zookeeper"]["hosts"]) in (hosts, hosts - 1)
         assert len(groups["zookeeper"]["hosts"]) % 2 == 1
         assert list(groups["bench"]["hosts"]) == list(groups["spark_master"]["hosts"]) == ["node1"]
+
+
+def test_an_inventory_narrowed_to_some_groups_has_their_hosts_and_its_own_variables(tmp_path: Path) -> None:
+    store, record = Store("a", tmp_path), Record(name="a", network=7, hosts=4, boot_id="b")
+    store.directory.mkdir()
+    inventory.write(store, record)
+    made = inventory.write_narrowed(
+        store, tmp_path / "made", {"zookeeper": None, "brokers": ["node1", "node2"]}, {"brokers": "---\na: 1\n"}
+    )
+    groups = yaml.safe_load((made / "hosts.yml").read_text("utf-8"))["all"]["children"]
+    assert {group: list(members["hosts"]) for group, members in groups.items()} == {
+        "zookeeper": ["node1", "node2", "node3"],
+        "brokers": ["node1", "node2"],
+    }
+    assert (made / "group_vars/brokers.yml").read_text("utf-8") == "---\na: 1\n"
+    assert (made / "group_vars/all.yml").is_file()
+    assert (inventory.COMMITTED / "group_vars/brokers.yml").read_text("utf-8") != "---\na: 1\n"
