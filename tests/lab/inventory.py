@@ -34,8 +34,8 @@ def write(store: Store, record: Record) -> Path:
 def write_narrowed(
     store: Store, directory: Path, groups: Mapping[str, Sequence[str] | None], variables: Mapping[str, str]
 ) -> Path:
-    """In a directory of its own: the lab's inventory with only these groups (None: all their hosts), and with these files
-    in place of the group variables of the same names."""
+    """In a directory of its own: the lab's inventory with only these groups (None: all their hosts), and with files of
+    these contents in place of the group variables of the same names."""
     hosts: dict[str, Any] = yaml.safe_load((store.inventory / "hosts.yml").read_text("utf-8"))
     there = hosts["all"]["children"]
     hosts["all"]["children"] = {
