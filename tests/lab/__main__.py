@@ -87,7 +87,9 @@ def ssh(store: Store, options: argparse.Namespace) -> int:
 
 
 def test(_: Store, options: argparse.Namespace) -> int:
-    return testing.test(options.parts, tell, quick=options.quick, keep=options.keep, evidence=options.evidence)
+    return testing.test(
+        options.parts, tell, quick=options.quick, keep=options.keep, evidence=options.evidence, go_on=options.go_on
+    )
 
 
 def main() -> int:
@@ -129,6 +131,12 @@ def main() -> int:
     )
     parsers["test"].add_argument(
         "--evidence", default="", metavar="DIR", help="of the whole story; default: results/lab-test-<time>"
+    )
+    parsers["test"].add_argument(
+        "--go-on",
+        default="",
+        metavar="DIR",
+        help="with the whole story of which the evidence is there, where it ended, on the lab that --keep left",
     )
     options = parser.parse_args()
     try:

@@ -27,12 +27,14 @@ def known() -> dict[str, Path]:
     return {SELF: _HERE / "selftest.py", WHOLE: _HERE / "story", **single}
 
 
-def test(parts: Sequence[str], tell: Callable[[str], None], *, quick: bool, keep: bool, evidence: str) -> int:
+def test(
+    parts: Sequence[str], tell: Callable[[str], None], *, quick: bool, keep: bool, evidence: str, go_on: str
+) -> int:
     """Exit status 1 when something does not hold. Raises UsageError where this machine cannot carry a lab."""
     unknown = [part for part in parts if part not in known()]
     if unknown:
         raise UsageError(f"there is no part {unknown[0]!r}, but {', '.join(known())}")
-    chosen = list(parts) or ([WHOLE] if quick else list(known()))
+    chosen = list(parts) or ([WHOLE] if quick or go_on else list(known()))
     processes.require_root_and_tools({})
     not_covered = "" if GUEST in chosen else f"{_NEEDS_A_KERNEL}; for these: python -m tests.lab test {GUEST}"
     if GUEST in chosen and not parts:
@@ -41,20 +43,22 @@ def test(parts: Sequence[str], tell: Callable[[str], None], *, quick: bool, keep
         except UsageError as error:
             chosen.remove(GUEST)
             not_covered = f"{_NEEDS_A_KERNEL}: {error}"
-    failed = [part for part in chosen if not _holds(part, tell, quick, keep, evidence)]
+    failed = [part for part in chosen if not _holds(part, tell, quick, keep, evidence, go_on)]
     if not_covered:
         tell(f"NOT COVERED: {not_covered}")
     tell(f"FAILED: {', '.join(failed)}" if failed else f"all is well: {', '.join(chosen)}")
     return 1 if failed else 0
 
 
-def _holds(part: str, tell: Callable[[str], None], quick: bool, keep: bool, evidence: str) -> bool:
+def _holds(part: str, tell: Callable[[str], None], quick: bool, keep: bool, evidence: str, go_on: str) -> bool:
     if part != WHOLE:
         command = [sys.executable, "-m", "pytest", "-v", "-o", f"timeout={_STEP_WITHIN_S}", str(known()[part])]
         return subprocess.run(command, cwd=_ROOT, check=False).returncode == 0
     # Only here: it brings clients of Kafka with it.
     from tests.lab.story.telling import tell_story
 
+    if go_on:
+        return tell_story(Path(go_on).resolve(), tell, quick=quick, keep=keep, go_on=True)
     directory = Path(evidence or _ROOT / "results" / f"lab-test-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     if directory.exists() and any(directory.iterdir()):
         raise UsageError(f"{directory} is not empty; name another directory for the evidence")

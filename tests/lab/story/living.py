@@ -33,7 +33,6 @@ _OVERRIDES: Final = {
 def reboot(scene: Scene) -> str:
     """Of one host while the others serve."""
     node = scene.hosts[-1]
-    scene.make_ledgers()
     with scene.load():
         scene.operator.reboot(node)
         took_s = scene.wait_until_whole({host.number for host in scene.hosts})
@@ -45,8 +44,6 @@ def reboot(scene: Scene) -> str:
 def kill(scene: Scene) -> str:
     """kill -9 of each broker of a host: systemd starts it again, and nothing that was acknowledged is lost."""
     node = scene.hosts[len(scene.hosts) // 2]
-    if not scene.ledgers:
-        scene.make_ledgers()
     with scene.load():
         for cluster in OURS:
             unit = f"highwater-broker@{cluster}.service"

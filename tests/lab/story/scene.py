@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from tests.lab.record import Node
 OURS: Final = {"ssd": (9092, "/data/ssd1/highwater-ssd"), "hdd": (9093, "/data/hdd1/highwater-hdd")}
 REFERENCE: Final = {"ssd": (19092, "/data/ssd1/reference-kafka-ssd")}
 DISKS: Final = {"/data/ssd1": "lab-ssd", "/data/hdd1": "lab-hdd"}
-_TOPIC: Final = "story"
+_MEMORY: Final = "scene.json"
 _PARTITIONS: Final = 6
 _POLL_S: Final = 0.5
 _ANSWER_WITHIN_S: Final = 10.0
@@ -65,6 +66,8 @@ class Scene:
     before: dict[str, Seen] = field(default_factory=dict)
     announced: Counter[tuple[str, str]] = field(default_factory=Counter)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
+    told: int = 0
+    """How many steps went well."""
 
     @property
     def copies(self) -> int:
@@ -93,6 +96,22 @@ class Scene:
         (self.inventory / "hosts.yml").write_text(yaml.safe_dump({"all": content}, sort_keys=False), encoding="utf-8")
         if not (self.inventory / "group_vars").exists():
             shutil.copytree(inventory.COMMITTED / "group_vars", self.inventory / "group_vars")
+
+    def remember(self) -> None:
+        """For whoever goes on with the story later (`recall`)."""
+        known = {
+            "told": self.told,
+            "before": {name: asdict(seen) for name, seen in self.before.items()},
+            "announced": [[host, task, count] for (host, task), count in self.announced.items()],
+        }
+        (self.evidence / _MEMORY).write_text(json.dumps(known), encoding="utf-8")
+
+    def recall(self) -> None:
+        """Raises FileNotFoundError where no story has begun."""
+        known = json.loads((self.evidence / _MEMORY).read_text("utf-8"))
+        self.told = known["told"]
+        self.before = {name: Seen(**seen) for name, seen in known["before"].items()}
+        self.announced = Counter({(host, task): count for host, task, count in known["announced"]})
 
     def keep(self, name: str, lines: list[str]) -> None:
         """Among the evidence."""
@@ -124,14 +143,18 @@ class Scene:
     def bootstrap(self, cluster: str) -> str:
         return ",".join(f"{node.address}:{OURS[cluster][0]}" for node in self.hosts)
 
-    def make_ledgers(self) -> None:
-        for cluster in OURS:
-            self.ledgers[cluster] = Ledger(self.bootstrap(cluster), _TOPIC)
-            self.ledgers[cluster].create_topic(_PARTITIONS, self.copies)
+    @property
+    def topic(self) -> str:
+        """That is written to; another one each time that the story is gone on with."""
+        return next(iter(self.ledgers.values())).topic
 
     @contextmanager
     def load(self) -> Iterator[None]:
         """On all our clusters at once, acks=all, for the time of a with statement."""
+        if not self.ledgers:
+            self.ledgers = {name: Ledger(self.bootstrap(name), f"story-{self.told + 1}") for name in OURS}
+            for ledger in self.ledgers.values():
+                ledger.create_topic(_PARTITIONS, self.copies)
         with ExitStack() as stack:
             for ledger in self.ledgers.values():
                 stack.enter_context(ledger.producing())
@@ -157,7 +180,7 @@ class Scene:
     def partitions(self, cluster: str) -> list[PartitionMetadata]:
         """Of the topic that is written to."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap(cluster)})
-        return list(admin.list_topics(_TOPIC, _ANSWER_WITHIN_S).topics[_TOPIC].partitions.values())
+        return list(admin.list_topics(self.topic, _ANSWER_WITHIN_S).topics[self.topic].partitions.values())
 
     def _missing(self, cluster: str, brokers: set[int]) -> str:
         admin = AdminClient({"bootstrap.servers": self.bootstrap(cluster)})

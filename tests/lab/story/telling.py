@@ -54,28 +54,46 @@ STEPS: Final = (
 )
 
 
-def tell_story(evidence: Path, tell: Callable[[str], None], *, quick: bool = False, keep: bool = False) -> bool:
-    """Whether all of it went well. keep: leave the lab there afterwards. Raises UsageError."""
+def tell_story(
+    evidence: Path, tell: Callable[[str], None], *, quick: bool = False, keep: bool = False, go_on: bool = False
+) -> bool:
+    """Whether all of it went well. keep: leave the lab there afterwards. go_on: from the step at which it ended, on
+    the lab that was kept and with the files of evidence. Raises UsageError.
+    """
     steps = [step for step in STEPS if step.quick or not quick]
-    store = Store.of(NAME)
     started_s = time.monotonic()
-    making.down(store)
-    evidence.mkdir(parents=True, exist_ok=True)
-    record = making.up(store, 1 if quick else _HOSTS + 1, tell)
-    nodes = record.nodes
-    scene = Scene(
-        Operator(store, record, evidence), evidence, nodes[:_HOSTS], nodes[_HOSTS] if nodes[_HOSTS:] else None
-    )
-    scene.write_inventory(scene.hosts, [])
+    scene = _scene(evidence, tell, 1 if quick else _HOSTS + 1, go_on=go_on)
     try:
-        told = all(_take(scene, step, f"{number}/{len(steps)}", tell) for number, step in enumerate(steps, 1))
+        told = all(_take(scene, step, f"{scene.told + 1}/{len(steps)}", tell) for step in steps[scene.told :])
     finally:
         if keep:
             tell(f"the lab {NAME} stays; take it away: python -m tests.lab down --name {NAME}")
         else:
-            making.down(store)
+            making.down(scene.operator.store)
     tell(f"the story {'was told' if told else 'ended'} after {time.monotonic() - started_s:.0f} s; files: {evidence}")
     return told
+
+
+def _scene(evidence: Path, tell: Callable[[str], None], hosts: int, *, go_on: bool) -> Scene:
+    store = Store.of(NAME)
+    record = store.read()
+    if not go_on:
+        making.down(store)
+        evidence.mkdir(parents=True, exist_ok=True)
+        record = making.up(store, hosts, tell)
+    elif record is None or record.hosts != hosts:
+        raise UsageError(f"there is no lab {NAME} of {hosts} hosts to go on with; tell the story from its begin")
+    nodes = record.nodes
+    scene = Scene(
+        Operator(store, record, evidence), evidence, nodes[:_HOSTS], nodes[_HOSTS] if nodes[_HOSTS:] else None
+    )
+    if go_on:
+        try:
+            scene.recall()
+        except FileNotFoundError as error:
+            raise UsageError(f"{evidence} is not of a story: it has no {Path(error.filename).name}") from error
+    scene.write_inventory(scene.hosts, [])
+    return scene
 
 
 def _take(scene: Scene, step: Step, number: str, tell: Callable[[str], None]) -> bool:
@@ -88,6 +106,8 @@ def _take(scene: Scene, step: Step, number: str, tell: Callable[[str], None]) ->
         _keep_evidence(scene, scene.everybody, traceback.format_exc())
         tell(f"{number} evidence of the hosts: {scene.evidence}")
         return False
+    scene.told += 1
+    scene.remember()
     tell(f"{number} ok, {time.monotonic() - started_s:.0f} s: {seen}")
     return True
 
