@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ensurepip
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -211,3 +213,45 @@ def test_the_cache_keeps_the_newest_and_what_they_are_made_of(tmp_path: Path) ->
     wheelhouse.prune(tmp_path)
     assert len(list(tmp_path.glob("0.1-*"))) == wheelhouse.KEPT_RELEASES
     assert len(list(tmp_path.glob("dependencies-*"))) == wheelhouse.KEPT_RELEASES
+
+
+def bring(directory: Path, dest: Path, *options: str) -> str:
+    """By Ansible itself, as all of it is an action plugin; what it printed."""
+    task = {"highwater_wheels": {"directory": str(directory), "dest": str(dest)}}
+    play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}]
+    playbook = directory.parent / "bring.yml"
+    playbook.write_text(json.dumps(play))
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("ansible-playbook")), "-v", str(playbook), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=TREE,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
+        timeout=120,
+    )
+    return done.stdout + done.stderr
+
+
+def test_only_wheels_that_the_host_lacks_are_brought(tmp_path: Path) -> None:
+    directory, dest = tmp_path / "here", tmp_path / "there"
+    dest.mkdir()
+    names = [make_wheel(directory, name, "1", name) for name in ("one", "two", "three")]
+    shutil.copy(directory / names[0], dest)
+    # Cut short, and of the same name with other content: as our own wheel is called the same in each release.
+    (dest / names[1]).write_bytes((directory / names[1]).read_bytes()[:100])
+    make_wheel(dest, "three", "1", "eerht")
+    assert "changed=1" in bring(directory, dest, "--check")
+    assert (dest / names[1]).stat().st_size == 100
+    told = bring(directory, dest)
+    assert "changed=1" in told
+    assert names[0] not in told
+    assert {path.name: path.read_bytes() for path in dest.iterdir()} == {
+        path.name: path.read_bytes() for path in directory.iterdir()
+    }
+    assert "changed=0" in bring(directory, dest)
+
+
+def test_wheels_for_a_directory_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    make_wheel(tmp_path / "here", "one", "1", "one")
+    assert "cannot be unpacked in" in bring(tmp_path / "here", tmp_path / "there")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from tests.lab.record import Node
-from tests.lab.story import looking
+from tests.lab.story import announcing, looking
 from tests.lab.story.scene import Scene
 
 _NOBODY_THERE: Final = "192.0.2.1"
@@ -97,19 +97,14 @@ def check_mode(scene: Scene) -> str:
 def site(scene: Scene) -> str:
     """What check mode said is what changes."""
     played = scene.play("site.yml", "--diff")
-    not_announced = sorted({task for _, task in played.changes.keys() - scene.announced.keys()})
-    not_done = sorted({task for _, task in scene.announced.keys() - played.changes.keys()})
-    scene.keep(
-        "changes.txt", [f"not announced: {task}" for task in not_announced] + [f"not done: {task}" for task in not_done]
-    )
-    assert not_done == [], f"announced and not done: {', '.join(not_done)}"
-    unforeseen = [task for task in not_announced if task not in FOLLOWING]
-    assert unforeseen == [], f"done and not announced: {', '.join(unforeseen)}"
-    return f"{sum(played.changes.values())} changes, {len(not_announced)} of them what follows from those announced"
-
-
-# What a check cannot know, as it comes of what was not there yet; each is announced by the task before it.
-FOLLOWING: Final[frozenset[str]] = frozenset()
+    not_announced = announcing.not_announced(scene.announced, played.changes)
+    not_done = announcing.not_done(scene.announced, played.changes)
+    told = [
+        *(f"{host}: not announced: {task}" for host, task in not_announced),
+        *(f"{host}: announced, and not done: {task}" for host, task in not_done),
+    ]
+    assert told == [], "; ".join(told)
+    return f"{sum(played.changes.values())} changes, all of them announced, and all that was announced"
 
 
 def second_run(scene: Scene) -> str:

@@ -1,0 +1,62 @@
+"""What check mode said, held against what was then done: each change of each host, by the task that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+_Change = tuple[str, str]
+"""Host and task."""
+
+_SAYS: Final = "Say in check mode what would start"
+# In check mode nothing is started; a task of its own says what would be, and these do it.
+_STARTS: Final = {
+    "zookeeper": ("Start those that may start together", "Start or restart the member"),
+    "broker": ("Start it anew, and wait until it is ready",),
+    "reference_kafka": ("Start the brokers that do not run", "Restart the broker"),
+    "spark": ("Start or restart the service",),
+}
+# What check mode cannot look at, as it belongs to what is not there yet; and the change by which that was announced.
+_FOLLOWS: Final = {
+    "package : Bring the wheels that the host lacks": "package : Install the release",
+    "broker : Have the brokers start with the host": "broker : Write the unit of all brokers",
+    "reference_kafka : Make its directory": "reference_kafka : Put the release in its place",
+    "reference_kafka : Unpack": "reference_kafka : Put the release in its place",
+    "reference_kafka : Start the brokers at boot": "reference_kafka : Write the unit",
+    "spark : Make the user": "spark : Make the group",
+    "spark : Make the directory that it works in": "spark : Make the group",
+    "spark : Write the configuration": "spark : Make the group",
+    "spark : Have the units read and started at boot": "spark : Write the units",
+    "zookeeper : Have the unit read and started at boot": "zookeeper : Write the unit",
+}
+# Announced by whoever needs it, and done by the first of them.
+_DONE_BEFORE: Final = {
+    "broker : Make the directory for configuration": "zookeeper : Make the directories of the configuration",
+}
+
+
+def not_announced(announced: Collection[_Change], done: Collection[_Change]) -> list[_Change]:
+    """Changes that nobody could expect."""
+    return sorted(
+        (host, task) for host, task in done if not any((host, said) in announced for said in _announcements(task))
+    )
+
+
+def not_done(announced: Collection[_Change], done: Collection[_Change]) -> list[_Change]:
+    """Changes that were said to come, and did not."""
+    return sorted(
+        (host, task) for host, task in announced if not any((host, did) in done for did in _fulfilments(task))
+    )
+
+
+def _announcements(task: str) -> list[str]:
+    role, _, name = task.partition(" : ")
+    says = [f"{role} : {_SAYS}"] if name in _STARTS.get(role, ()) else []
+    return [task, *says, *([_FOLLOWS[task]] if task in _FOLLOWS else [])]
+
+
+def _fulfilments(task: str) -> list[str]:
+    role, _, name = task.partition(" : ")
+    if name == _SAYS:
+        return [f"{role} : {start}" for start in _STARTS[role]]
+    return [task, *([_DONE_BEFORE[task]] if task in _DONE_BEFORE else [])]
