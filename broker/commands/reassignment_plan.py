@@ -1,14 +1,15 @@
 """Plans of where replicas go, in the JSON of Kafka's tool: read, checked, written, and made with few moves.
 
-A made plan keeps what is where it may stay. Then replicas go from the brokers with most to those with least, racks are
-kept apart where there are enough, and preferred leaders are spread over the replicas that there are.
+A made plan keeps what is where it may stay. Then replicas go from the brokers with most to those with least, topic by
+topic and in all, racks are kept apart where there are enough, and preferred leaders are spread over the replicas that
+there are.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from broker.commands.client import Partition
@@ -73,59 +74,122 @@ def render_plan(assignment: Assignment) -> str:
 
 
 def make_plan(current: Assignment, racks: Mapping[int, str | None]) -> Assignment:
-    """All partitions on the brokers of `racks`, each with as many replicas as now. ValueError if they are too few."""
+    """All partitions on the brokers of `racks`, each with as many replicas as now. ValueError if they are too few.
+
+    Each topic is spread evenly, and so is the whole: a broker that is new gets its share of every topic, and not just
+    of the largest. What may stay where it is stays, leaders too.
+    """
     if short := next((place for place, replicas in current.items() if len(replicas) > len(racks)), None):
         raise ValueError(
             f"{short[0]}-{short[1]} has {len(current[short])} replicas, and there are {len(racks)} brokers"
         )
-    load = Counter(dict.fromkeys(racks, 0))
-    planned: Assignment = {}
-    for place, replicas in sorted(current.items()):
-        planned[place] = [broker for broker in replicas if broker in racks]
-        load.update(planned[place])
-    for place, replicas in sorted(current.items()):
-        while len(planned[place]) < len(replicas):
-            _add(planned[place], load, racks)
-    while _move_one(planned, load, racks):
+    planned = {place: [broker for broker in replicas if broker in racks] for place, replicas in sorted(current.items())}
+    replicas_held = _Loads((topic, broker) for (topic, _), replicas in planned.items() for broker in replicas)
+    for place, replicas in planned.items():
+        while len(replicas) < len(current[place]):
+            _add(place[0], replicas, replicas_held, racks)
+    partitions: defaultdict[str, list[list[int]]] = defaultdict(list)
+    for (topic, _), replicas in planned.items():
+        partitions[topic].append(replicas)
+
+    def move_replica(topic: str, giver: int, receiver: int) -> bool:
+        for replicas in partitions[topic]:
+            if giver in replicas and receiver not in replicas and _keeps_apart(replicas, giver, receiver, racks):
+                replicas[replicas.index(giver)] = receiver
+                return True
+        return False
+
+    def move_leader(topic: str, giver: int, receiver: int) -> bool:
+        for replicas in partitions[topic]:
+            if replicas[0] == giver and receiver in replicas:
+                replicas.remove(receiver)
+                replicas.insert(0, receiver)
+                return True
+        return False
+
+    _even_out(replicas_held, sorted(racks), move_replica)
+    leaders = _Loads((topic, replicas[0]) for (topic, _), replicas in planned.items())
+    _even_out(leaders, sorted(racks), move_leader)
+    return planned
+
+
+class _Loads:
+    """How much each broker has, of each topic and in all."""
+
+    def __init__(self, held: Iterable[tuple[str, int]]) -> None:
+        self.of_topics: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self.total: Counter[int] = Counter()
+        for topic, broker in held:
+            self.add(topic, broker, 1)
+
+    def add(self, topic: str, broker: int, count: int) -> None:
+        self.of_topics[topic][broker] += count
+        self.total[broker] += count
+
+
+def _even_out(loads: _Loads, brokers: Sequence[int], move: Callable[[str, int, int], bool]) -> None:
+    """Move one at a time from a broker that has more to one that has less, within topics and then in all.
+
+    It ends: a move of the first kind makes a topic more even, one of the second the whole and no topic less.
+    """
+
+    def moved(topic: str, giver: int, receiver: int) -> bool:
+        if not move(topic, giver, receiver):
+            return False
+        loads.add(topic, giver, -1)
+        loads.add(topic, receiver, 1)
+        return True
+
+    def evened_topics() -> bool:
+        count = 0
+        for topic, load in loads.of_topics.items():
+            while any(
+                moved(topic, giver, receiver)
+                for giver, receiver in _uneven({broker: (load[broker], loads.total[broker]) for broker in brokers})
+                if load[giver] - load[receiver] >= 2
+            ):
+                count += 1
+        return count > 0
+
+    def evened_the_whole() -> bool:
+        count = 0
+        while any(
+            moved(topic, giver, receiver)
+            for giver, receiver in _uneven({broker: (loads.total[broker], 0) for broker in brokers})
+            if loads.total[giver] - loads.total[receiver] >= 2
+            for topic, load in loads.of_topics.items()
+            if load[giver] > load[receiver]
+        ):
+            count += 1
+        return count > 0
+
+    # A move of leadership in one topic may make room for another there, which could not be made before.
+    while evened_topics() or evened_the_whole():
         pass
-    return _with_spread_leaders(planned)
 
 
-def _add(replicas: list[int], load: Counter[int], racks: Mapping[int, str | None]) -> None:
+def _uneven(loads: Mapping[int, tuple[int, int]]) -> list[tuple[int, int]]:
+    """Pairs of a giver and a receiver, those that differ most first."""
+    by_load = sorted(loads, key=lambda broker: loads[broker])
+    return [(giver, receiver) for receiver in by_load for giver in reversed(by_load) if giver != receiver]
+
+
+def _add(topic: str, replicas: list[int], loads: _Loads, racks: Mapping[int, str | None]) -> None:
     used = {racks[broker] for broker in replicas}
+    load = loads.of_topics[topic]
     chosen = min(
         (broker for broker in racks if broker not in replicas),
-        key=lambda broker: (racks[broker] is not None and racks[broker] in used, load[broker], broker),
+        key=lambda broker: (
+            racks[broker] is not None and racks[broker] in used,
+            load[broker],
+            loads.total[broker],
+            broker,
+        ),
     )
     replicas.append(chosen)
-    load[chosen] += 1
-
-
-def _move_one(planned: Assignment, load: Counter[int], racks: Mapping[int, str | None]) -> bool:
-    """Move one replica from a broker with more to one with at least two fewer, if that sets no two in one rack."""
-    for receiver in sorted(racks, key=lambda broker: (load[broker], broker)):
-        for giver in sorted(racks, key=lambda broker: (-load[broker], broker)):
-            if load[giver] - load[receiver] < 2:
-                break
-            for replicas in planned.values():
-                if giver in replicas and receiver not in replicas and _keeps_apart(replicas, giver, receiver, racks):
-                    replicas[replicas.index(giver)] = receiver
-                    load[giver] -= 1
-                    load[receiver] += 1
-                    return True
-    return False
+    loads.add(topic, chosen, 1)
 
 
 def _keeps_apart(replicas: Sequence[int], giver: int, receiver: int, racks: Mapping[int, str | None]) -> bool:
     rack = racks[receiver]
     return rack is None or all(racks[broker] != rack for broker in replicas if broker != giver) or racks[giver] == rack
-
-
-def _with_spread_leaders(planned: Assignment) -> Assignment:
-    leaders: Counter[int] = Counter()
-    spread: Assignment = {}
-    for place, replicas in planned.items():
-        leader = min(replicas, key=lambda broker: (leaders[broker], replicas.index(broker)))
-        leaders[leader] += 1
-        spread[place] = [leader, *(broker for broker in replicas if broker != leader)]
-    return spread

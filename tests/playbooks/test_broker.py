@@ -1,4 +1,4 @@
-"""What the role broker writes and judges: properties by the broker's own parser, units by systemd's, whose a log is."""
+"""What the role broker writes and judges: properties by the broker's own parser, whose a log is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +18,6 @@ from broker.server.broker import check
 from tests.playbooks.modules import TREE, call, load
 
 unit_state = load("library/highwater_unit_state.py")
-# 0 is the best and 10 the worst that systemd-analyze knows; what runs without any limit has 9.6.
-MOST_EXPOSED = 2.0
 
 INVENTORY = """
 all:
@@ -119,44 +116,6 @@ def test_what_differs_is_in_a_drop_in(rendered: Path) -> None:
     assert "\nReadWritePaths=/data/ssd1/highwater /data/ssd2/highwater\n" in text
     assert "\nCPUAffinity=0-3\n" in text
     assert "CPUAffinity" not in (rendered / "b1-hdd-10-instance.conf").read_text()
-
-
-@pytest.fixture(scope="module")
-def units(rendered: Path) -> Path:
-    """A root with the unit and its drop-in, as systemd finds them on a host."""
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd-analyze is not installed: apt-get install -y systemd")
-    root = rendered / "root"
-    units = root / "etc/systemd/system"
-    (units / "highwater-broker@ssd.service.d").mkdir(parents=True)
-    shutil.copy(rendered / "b1-ssd-highwater-broker@.service", units / "highwater-broker@.service")
-    shutil.copy(rendered / "b1-ssd-10-instance.conf", units / "highwater-broker@ssd.service.d/10-instance.conf")
-    # What systemd makes every unit depend on.
-    for target in ("sysinit", "basic", "shutdown", "network-online"):
-        (units / f"{target}.target").write_text("[Unit]\nDescription=A stub\n")
-    for program in ("opt/highwater/broker/current/bin/highwater", "bin/sh"):
-        path = root / program
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("#!/bin/sh\n")
-        path.chmod(0o755)
-    return root
-
-
-def analyze(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["systemd-analyze", f"--root={root}", "--man=no", *arguments, "highwater-broker@ssd.service"]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
-def test_systemd_has_nothing_to_say_against_the_unit(units: Path) -> None:
-    done = analyze(units, "verify")
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_unit_may_do_little(units: Path) -> None:
-    done = analyze(units, "security", "--offline=true")
-    found = re.search(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
-    assert found is not None, done.stdout + done.stderr
-    assert float(found[1]) <= MOST_EXPOSED, done.stdout
 
 
 def test_the_record_holds_all_that_a_broker_is_started_with(rendered: Path, tmp_path: Path) -> None:

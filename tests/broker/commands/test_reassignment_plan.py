@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -12,31 +13,48 @@ from broker.commands.reassignment_plan import Assignment, MalformedPlan, make_pl
 @st.composite
 def assignments(draw: st.DrawFn) -> Assignment:
     count = draw(st.integers(1, 3))
-    partitions = draw(st.integers(1, 20))
     brokers = st.lists(st.integers(1, 6), min_size=count, max_size=count, unique=True)
-    return {("t", index): draw(brokers) for index in range(partitions)}
+    partitions = draw(st.dictionaries(st.sampled_from("stu"), st.integers(1, 12), min_size=1))
+    return {(topic, index): draw(brokers) for topic, number in partitions.items() for index in range(number)}
+
+
+def evenness(held: Iterable[int], brokers: Iterable[int]) -> int:
+    """How much more the broker with the most has than the one with the least."""
+    load = Counter(dict.fromkeys(brokers, 0))
+    load.update(held)
+    return max(load.values()) - min(load.values())
 
 
 @given(assignments(), st.sets(st.integers(1, 9), min_size=3))
-def test_a_plan_spreads_replicas_and_leaders(current: Assignment, brokers: set[int]) -> None:
+def test_a_plan_spreads_every_topic_and_the_whole(current: Assignment, brokers: set[int]) -> None:
     plan = make_plan(current, dict.fromkeys(brokers))
     assert plan.keys() == current.keys()
-    load = Counter(dict.fromkeys(brokers, 0))
     for place, replicas in plan.items():
         assert len(replicas) == len(current[place]) == len(set(replicas))
         assert brokers.issuperset(replicas)
-        load.update(replicas)
-    assert max(load.values()) - min(load.values()) <= 1
+    assert evenness((broker for replicas in plan.values() for broker in replicas), brokers) <= 1
+    for topic in {topic for topic, _ in plan}:
+        held = [broker for (name, _), replicas in plan.items() if name == topic for broker in replicas]
+        assert evenness(held, brokers) <= 1
 
 
 @given(assignments())
-def test_what_is_spread_stays(current: Assignment) -> None:
+def test_what_is_spread_stays_and_so_do_its_leaders(current: Assignment) -> None:
     brokers = dict.fromkeys({broker for replicas in current.values() for broker in replicas})
     plan = make_plan(current, brokers)
-    again = make_plan(plan, brokers)
-    assert {place: set(replicas) for place, replicas in again.items()} == {
-        place: set(replicas) for place, replicas in plan.items()
-    }
+    assert make_plan(plan, brokers) == plan
+
+
+def test_a_new_broker_gets_its_share_of_every_topic_and_leads_some() -> None:
+    current = {("small", index): [1 + index % 3, 1 + (index + 1) % 3, 1 + (index + 2) % 3] for index in range(6)}
+    current |= {("large", index): [1 + index % 3, 1 + (index + 1) % 3] for index in range(50)}
+    plan = make_plan(current, dict.fromkeys((1, 2, 3, 4)))
+    for topic, copies, leaders in (("small", 4, 1), ("large", 25, 12)):
+        held = [replicas for (name, _), replicas in plan.items() if name == topic]
+        assert sum(4 in replicas for replicas in held) in (copies, copies + 1)
+        assert sum(replicas[0] == 4 for replicas in held) in (leaders, leaders + 1)
+    moved = sum(len(set(plan[place]) - set(current[place])) for place in plan)
+    assert moved == sum(replicas.count(4) for replicas in plan.values()), "only to the new broker"
 
 
 def test_emptying_a_broker_moves_only_what_is_on_it() -> None:

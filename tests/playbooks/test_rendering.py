@@ -1,0 +1,117 @@
+"""Every template, as the example inventory would have it, judged by those who are to read it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.config import BrokerConfig, read_properties_file
+from broker.server.broker import check
+from tests.playbooks import units
+from tests.playbooks.modules import TREE
+
+HOST = "broker1.example.net"
+# By the name of the unit; as much as each may, of 10 at the worst.
+MOST_EXPOSED = {
+    "zookeeper.service": 2.0,
+    "highwater-broker@ssd.service": 2.0,
+    "reference-kafka@ssd.service": 2.0,
+    "spark-master.service": 2.5,
+    "spark-worker.service": 2.5,
+    "highwater-bench@smoke.service": 3.0,
+    "highwater-sampler@.service": 4.0,
+}
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of one of its hosts."""
+    directory = tmp_path_factory.mktemp("rendered")
+    tree = directory / "tree"
+    # The directory of a playbook is that of its roles and filters.
+    tree.mkdir()
+    for path in TREE.iterdir():
+        (tree / path.name).symlink_to(path)
+    (tree / "rendering.yml").write_text(Path(__file__).with_name("rendering.yml").read_text("utf-8"), "utf-8")
+    (directory / "bench").symlink_to(TREE.parent / "bench")
+    command = [
+        str(Path(sys.executable).with_name("ansible-playbook")),
+        *("-i", "inventories/example", "--limit", HOST, "--tags", "render", "-e", f"rendered={directory}"),
+        "rendering.yml",
+    ]
+    environment = {**os.environ, "ANSIBLE_HOME": str(directory / "ansible"), "ANSIBLE_NOCOLOR": "1"}
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False, timeout=150)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory / HOST
+
+
+def properties(path: Path) -> dict[str, str]:
+    lines = [line for line in path.read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    found = {name: value for name, _, value in (line.partition("=") for line in lines)}
+    assert len(found) == len(lines), f"{path.name} says something twice"
+    return found
+
+
+def test_nothing_is_left_to_fill_in(rendered: Path) -> None:
+    for path in rendered.iterdir():
+        text = path.read_text("utf-8")
+        assert [word for word in ("{{", "{%", "None", "Undefined", "omit_place_holder") if word in text] == [], (
+            path.name
+        )
+
+
+def test_our_brokers_take_their_properties(rendered: Path) -> None:
+    for name, port in (("ssd", 9092), ("hdd", 9093)):
+        config = BrokerConfig(read_properties_file(rendered / f"highwater-{name}-broker.properties"))
+        check(config)
+        assert config.warnings == []
+        assert config.integer("default.replication.factor") == 3
+        assert config.string("listeners") == f"PLAINTEXT://192.0.2.11:{port}"
+        nodes = ",".join(f"192.0.2.1{number}:2181" for number in (1, 2, 3))
+        assert config.string("zookeeper.connect") == f"{nodes}/highwater/{name}"
+
+
+def test_apache_kafka_is_told_who_it_is_and_where(rendered: Path) -> None:
+    told = properties(rendered / "reference-hdd-server.properties")
+    assert told["broker.id"] == "1"
+    assert told["log.dirs"] == "/data/hdd1/reference-kafka,/data/hdd2/reference-kafka"
+    assert told["listeners"].endswith(":19093")
+    assert told["zookeeper.connect"].endswith("/reference/hdd")
+    assert (told["default.replication.factor"], told["min.insync.replicas"]) == ("3", "2")
+    assert [name for name, value in told.items() if not value] == []
+
+
+def test_the_ensemble_has_its_members_and_its_words(rendered: Path) -> None:
+    told = properties(rendered / "zoo.cfg")
+    members = {name: value for name, value in told.items() if name.startswith("server.")}
+    assert members == {f"server.{number}": f"192.0.2.1{number}:2888:3888" for number in (1, 2, 3)}, (
+        "who is in the ensemble"
+    )
+    assert "mntr" in told["4lw.commands.whitelist"].split(",")
+    assert int(told["autopurge.purgeInterval"]) > 0
+
+
+@pytest.fixture(scope="module")
+def root(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("root")
+    drop_ins = {
+        "highwater-broker@ssd.service.d/10-instance.conf": rendered / "highwater-ssd-10-instance.conf",
+        "reference-kafka@ssd.service.d/10-instance.conf": rendered / "reference-ssd-instance.conf",
+    }
+    services = [*rendered.glob("*.service"), *rendered.glob("*.socket")]
+    units.lay_out(directory, {**{path.name: path for path in services}, **drop_ins})
+    return directory
+
+
+@pytest.mark.parametrize("unit", [*MOST_EXPOSED, "highwater-sampler.socket"])
+def test_systemd_has_nothing_to_say_against_a_unit(root: Path, unit: str) -> None:
+    assert units.complaints(root, unit.replace("sampler@.", "sampler@1.")) == ""
+
+
+@pytest.mark.parametrize("unit", MOST_EXPOSED)
+def test_a_unit_may_do_little(root: Path, unit: str) -> None:
+    assert units.exposure(root, unit) <= MOST_EXPOSED[unit]
