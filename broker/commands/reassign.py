@@ -181,6 +181,8 @@ def _planned(cluster: Cluster, choice: _Choice) -> Assignment:
     if any(rack is None for rack in chosen.values()):
         chosen = dict.fromkeys(chosen)
     current = _current(cluster, cluster.topic_names if choice.topics is None else choice.topics)
+    # What is on the move has more copies for a while.
+    current |= {place: replicas for place, replicas in _targets(cluster).items() if place in current}
     try:
         planned = make_plan(current, chosen)
     except ValueError as error:
@@ -213,15 +215,19 @@ def _balance(
     """Keeps nothing between two runs: the cluster tells what is on the move, and what is left is planned anew."""
     deadline = time.monotonic() + timeout_s
     begun: set[Partition] = set()
+    targets: Assignment = {}
     waited_for = 0
     while True:
         cluster = Cluster(bootstrap_server, command_config)
-        moving = set(_moving(cluster))
+        on_their_way = _targets(cluster)
+        targets |= on_their_way
+        moving = set(on_their_way) | _untold(cluster, targets)
         if not moving:
             plan = _planned(cluster, choice)
             if not plan:
                 break
             _begin(cluster, plan, throttle)
+            targets |= plan
             moving = set(plan)
             begun |= moving
         if time.monotonic() >= deadline:
@@ -303,6 +309,29 @@ def _moving(cluster: Cluster) -> dict[Partition, Any]:
     }
 
 
+def _targets(cluster: Cluster) -> Assignment:
+    """Where partitions that are on the move will be."""
+    return {
+        place: [broker for broker in entry.replicas if broker not in entry.removing_replicas]
+        for place, entry in _moving(cluster).items()
+    }
+
+
+def _untold(cluster: Cluster, targets: Assignment) -> set[Partition]:
+    """Partitions that have arrived, and of which the broker that was asked still tells the copies of the way there.
+
+    The controller knows first. Whoever plans by what that broker says makes the additional copies permanent.
+    """
+    told = cluster.metadata.topics
+    return {
+        (topic, index)
+        for (topic, index), replicas in targets.items()
+        if topic in told
+        and index in told[topic].partitions
+        and set(told[topic].partitions[index].replicas) > set(replicas)
+    }
+
+
 def _cancel(cluster: Cluster, plan: Assignment, as_json: bool) -> None:
     moving = [place for place in _moving(cluster) if place in plan]
     if moving:
@@ -315,7 +344,7 @@ def _cancel(cluster: Cluster, plan: Assignment, as_json: bool) -> None:
 
 
 def _verify(cluster: Cluster, plan: Assignment, as_json: bool) -> None:
-    moving = _moving(cluster)
+    moving = {*_moving(cluster), *_untold(cluster, plan)}
     current = _current(cluster, sorted({topic for topic, _ in plan}))
     states = {
         place: "moving" if place in moving else "done" if current.get(place) == replicas else "elsewhere"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from broker.commands.client import Cluster
+from broker.commands.reassign import _untold
+from broker.commands.reassignment_plan import parse_plan, render_plan
 from tests.broker.commands.calling import Result, call
 from tests.broker.running_cluster import RunningCluster, running_cluster, wait_until
 
@@ -92,6 +96,35 @@ def test_a_cluster_is_balanced_in_one_go_and_asked_again_it_has_nothing_to_do(cl
         1,
         "error: uneven-0 has 2 replicas, and there are 1 brokers\n",
     )
+
+
+def test_what_is_on_the_move_is_planned_by_where_it_will_be(cluster: RunningCluster, tmp_path: Path) -> None:
+    create(cluster, "slow", "1:2")
+    # More than the first answer that a throttled follower gets.
+    produced = ask(cluster, "produce", "--topic", "slow", stdin="".join(f"{'x' * 50_000}\n" for _ in range(100)))
+    assert produced.exit_code == 0, produced.errors
+    plan = tmp_path / "plan.json"
+    plan.write_text(render_plan({("slow", 0): [3, 2]}))
+    assert ask(cluster, "reassign", "--execute", plan, "--throttle", "1").exit_code == 0
+    try:
+        assert "slow-0" in ask(cluster, "reassign", "--list").output
+        generated = ask(cluster, "reassign", "--generate", "--topic", "slow", "--brokers", "1,2")
+        assert generated.exit_code == 0, generated.errors
+        assert sorted(parse_plan(generated.output)["slow", 0]) == [1, 2]
+    finally:
+        assert ask(cluster, "reassign", "--cancel", plan).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "is_untold"),
+    [([1, 2, 3, 4], True), ([1, 2, 3], False), ([2, 3, 4], False), ([1, 2], False)],
+    ids=["with those that go", "arrived", "as before", "cancelled"],
+)
+def test_a_broker_that_was_not_told_yet_is_waited_for(told: list[int], is_untold: bool) -> None:
+    partition = SimpleNamespace(replicas=told)
+    metadata = SimpleNamespace(topics={"t": SimpleNamespace(partitions={0: partition})})
+    found = _untold(cast(Cluster, SimpleNamespace(metadata=metadata)), {("t", 0): [1, 2, 3], ("gone", 0): [1]})
+    assert found == ({("t", 0)} if is_untold else set())
 
 
 def test_preferred_leaders_lead_again(cluster: RunningCluster) -> None:

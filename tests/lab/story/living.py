@@ -93,6 +93,7 @@ def one_more(scene: Scene) -> str:
 def one_less(scene: Scene) -> str:
     """And goes again: its copies move first."""
     assert scene.spare is not None
+    scene.write_inventory([*scene.hosts, scene.spare], [])
     with scene.load():
         scene.play("remove_broker.yml", "-e", f"broker_remove_hosts={scene.spare.name}")
         scene.write_inventory(scene.hosts, [scene.spare])
