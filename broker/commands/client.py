@@ -68,6 +68,11 @@ class Cluster:
                 raise refusal("", error) from None
         return self._metadata
 
+    def brokers_now(self) -> set[int]:
+        """Asked anew. Raises UsageError when nobody answers."""
+        self._metadata = None
+        return set(self.metadata.brokers)
+
     @property
     def topic_names(self) -> list[str]:
         return sorted(self.metadata.topics)

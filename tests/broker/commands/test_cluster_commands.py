@@ -127,6 +127,21 @@ def test_a_broker_that_was_not_told_yet_is_waited_for(told: list[int], is_untold
     assert found == ({("t", 0)} if is_untold else set())
 
 
+def test_a_dead_broker_is_emptied(cluster: RunningCluster) -> None:
+    """Metadata names it for a while after it died, and a throttle cannot be told to it."""
+    create(cluster, "orphaned", "1:3,3:2")
+    cluster.kill(3)
+    try:
+        emptied = ask(
+            cluster,
+            *("reassign", "--balance", "--topic", "orphaned", "--without-broker", "3", "--throttle", "50000000"),
+        )
+        assert emptied.exit_code == 0, emptied.errors
+        assert {broker for p in partitions(cluster, "orphaned") for broker in p["replicas"]} == {1, 2}
+    finally:
+        cluster.start(3)
+
+
 def test_preferred_leaders_lead_again(cluster: RunningCluster) -> None:
     create(cluster, "led", "1:2:3,2:3:1")
     cluster.kill(1)
