@@ -152,7 +152,8 @@ class Scene:
     def load(self) -> Iterator[None]:
         """On all our clusters at once, acks=all, for the time of a with statement."""
         if not self.ledgers:
-            self.ledgers = {name: Ledger(self.bootstrap(name), f"story-{self.told + 1}") for name in OURS}
+            topic = f"story-{len(list(self.evidence.glob('play-*')))}"
+            self.ledgers = {name: Ledger(self.bootstrap(name), topic) for name in OURS}
             for ledger in self.ledgers.values():
                 ledger.create_topic(_PARTITIONS, self.copies)
         with ExitStack() as stack:
