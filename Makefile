@@ -38,8 +38,9 @@ types: setup-dev ## mypy, strict
 	$(BIN)/mypy
 
 .PHONY: unit
-unit: setup-dev ## pytest
-	$(BIN)/python -m pytest
+# Whole files to each process, as fixtures of a file are costly; four at most, as some tests start JVMs.
+unit: setup-dev ## pytest, a process for each core
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 .PHONY: format
 format: setup-dev ## Let ruff rewrite what it can
