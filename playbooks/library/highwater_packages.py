@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,8 @@ description:
   - Everything is fetched before anything is unpacked, so that a host without network stays as it is.
   - Every package that an installation brings, dependencies too, is in a ledger first. With O(state=absent) those go
     that nobody else asked for and nothing else on the host depends on.
+  - Users and groups that the packages made are in it too, and go when the last of what came in has gone. Debian leaves
+    them, so that nobody else gets their number and with it their files; the packages and their files are gone by then.
   - Services do not start with Debian's configuration while they are installed.
   - Needs nothing but apt itself on the host, in check mode too.
 options:
@@ -102,6 +104,7 @@ POLICY: Final = Path("/usr/sbin/policy-rc.d")
 EXTENDED_STATES: Final = Path("/var/lib/apt/extended_states")
 DPKG_UPDATES: Final = Path("/var/lib/dpkg/updates")
 LISTS: Final = (Path("/var/lib/apt/lists"), Path("/var/lib/apt/lists/partial"))
+ACCOUNTS: Final = {"user": Path("/etc/passwd"), "group": Path("/etc/group")}
 _MARK_OF_OURS: Final = "# Written by highwater_packages"
 _POLICY_TEXT: Final = """#!/bin/sh
 {mark}: while process {pid} installs packages, their services do not start with Debian's
@@ -131,11 +134,13 @@ class PackagesError(Exception):
 @dataclass
 class Ledger:
     """brought: packages that were not there before. made_manual: those that were, as dependencies of others, until
-    somebody of ours asked for them by name. wanted_by: owner -> names."""
+    somebody of ours asked for them by name. wanted_by: owner -> names. accounts: what the packages made, as `accounts`
+    has them."""
 
     brought: set[str] = field(default_factory=set)
     made_manual: set[str] = field(default_factory=set)
     wanted_by: dict[str, list[str]] = field(default_factory=dict)
+    accounts: set[str] = field(default_factory=set)
 
     @classmethod
     def read(cls, file: Path) -> Ledger:
@@ -145,9 +150,15 @@ class Ledger:
             return cls()
         try:
             data = json.loads(text)
-            return cls(set(data["brought"]), set(data["made_manual"]), dict(data["wanted_by"]))
+            wanted_by, made = dict(data["wanted_by"]), set(data.get("accounts", []))
+            return cls(set(data["brought"]), set(data["made_manual"]), wanted_by, made)
         except (ValueError, KeyError, TypeError):
             raise PackagesError(f"{file} is damaged: mend it, or remove it and keep the packages") from None
+
+    def of_what_is_there(self, installed: Collection[str]) -> Ledger:
+        """Without packages that somebody else has removed meanwhile."""
+        there = set(installed)
+        return Ledger(self.brought & there, self.made_manual & there, dict(self.wanted_by), set(self.accounts))
 
     def write(self, file: Path) -> None:
         """Durable before it returns: what comes next is the installation."""
@@ -155,6 +166,7 @@ class Ledger:
             "brought": sorted(self.brought),
             "made_manual": sorted(self.made_manual),
             "wanted_by": {owner: sorted(names) for owner, names in sorted(self.wanted_by.items())},
+            "accounts": sorted(self.accounts),
         }
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_name(f".{file.name}.unfinished")
@@ -288,7 +300,7 @@ def bring(
         if missing:
             _foresee(apt.simulate("--no-remove", "install", *missing), outcome)
         return outcome
-    known = Ledger(ledger.brought & set(before), ledger.made_manual & set(before), dict(ledger.wanted_by))
+    known = ledger.of_what_is_there(before)
     known.wanted_by[owner] = sorted(set(names))
     if missing:
         apt.finish_interrupted()
@@ -308,11 +320,39 @@ def bring(
     if known != ledger:
         known.write(ledger_file)
     if missing:
-        with services_held_back() as warnings:
-            outcome.warnings += warnings
-            apt.change(f"{' '.join(missing)} cannot be installed", "--no-remove", "install", *missing)
+        there = accounts()
+        try:
+            with services_held_back() as warnings:
+                outcome.warnings += warnings
+                apt.change(f"{' '.join(missing)} cannot be installed", "--no-remove", "install", *missing)
+        finally:
+            if made := accounts() - there:
+                known.accounts |= made
+                known.write(ledger_file)
     apt.mark("manual", to_mark)
     return outcome
+
+
+def accounts() -> set[str]:
+    """Users and groups of the host itself, as `user:NAME` and `group:NAME`."""
+    return {
+        f"{kind}:{line.partition(':')[0]}"
+        for kind, file in ACCOUNTS.items()
+        for line in file.read_text("utf-8").splitlines()
+        if line
+    }
+
+
+def _delete_accounts(made: Collection[str]) -> list[str]:
+    """Users first, as their groups cannot go before. Warnings of those that are in use and stay."""
+    return [warning for account in sorted(made, reverse=True) if (warning := delete_account(account))]
+
+
+def delete_account(account: str) -> str:
+    """Why it stays; nothing when it is gone."""
+    kind, _, name = account.partition(":")
+    done = run([f"{kind}del", name])
+    return f"{kind} {name}, made by a package, stays: {complaint(done)}" if done.returncode else ""
 
 
 def _foresee(simulated: subprocess.CompletedProcess[str], outcome: Outcome) -> None:
@@ -335,7 +375,7 @@ def take_away(apt: Apt, owner: str, ledger_file: Path, *, check_mode: bool) -> O
     if owner not in ledger.wanted_by:
         return Outcome()
     before = apt.installed()
-    left = Ledger(ledger.brought & set(before), ledger.made_manual & set(before), dict(ledger.wanted_by))
+    left = ledger.of_what_is_there(before)
     wanted = set(left.wanted_by.pop(owner))
     still_wanted = {name for names in left.wanted_by.values() for name in names}
     released = sorted((wanted - still_wanted) & (left.brought | left.made_manual))
@@ -352,6 +392,9 @@ def take_away(apt: Apt, owner: str, ledger_file: Path, *, check_mode: bool) -> O
             apt.change(f"{' '.join(removable)} cannot be removed", "purge", *removable)
     left.brought -= set(removable)
     left.made_manual -= set(released)
+    if not left.brought:
+        outcome.warnings += _delete_accounts(left.accounts & accounts())
+        left.accounts = set()
     if left.wanted_by:
         left.write(ledger_file)
     else:

@@ -107,6 +107,9 @@ def system(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> Sy
     monkeypatch.setattr(MODULE, "POLICY", root / "usr/sbin/policy-rc.d")
     monkeypatch.setattr(MODULE, "EXTENDED_STATES", root / "var/lib/apt/extended_states")
     monkeypatch.setattr(MODULE, "DPKG_UPDATES", root / "var/lib/dpkg/updates")
+    for name in ("passwd", "group"):
+        (root / "etc" / name).write_text("root:x:0:\n")
+    monkeypatch.setattr(MODULE, "ACCOUNTS", {"user": root / "etc/passwd", "group": root / "etc/group"})
     monkeypatch.setattr(MODULE, "LISTS", (root / "var/lib/apt/lists", root / "var/lib/apt/lists/partial"))
     return System(root)
 
@@ -125,6 +128,7 @@ def test_what_came_in_goes_again_and_nothing_else(system: System) -> None:
         "brought": ["library", "tool"],
         "made_manual": [],
         "wanted_by": {"zookeeper": ["tool"]},
+        "accounts": [],
     }
     assert not system.bring("zookeeper", "tool").changed
     assert not system.bring("zookeeper", "tool", check_mode=True).changed
@@ -137,6 +141,34 @@ def test_what_came_in_goes_again_and_nothing_else(system: System) -> None:
     assert system.installed() == set()
     assert not system.ledger.parent.exists()
     assert not system.take_away("zookeeper").changed
+
+
+def test_accounts_that_packages_made_go_with_the_last_of_them(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted: list[str] = []
+
+    def change(self: Any, failure: str, *arguments: str) -> None:
+        real_change(self, failure, *arguments)
+        if "install" in arguments:
+            for name in ("passwd", "group"):
+                with (system.root / "etc" / name).open("a") as file:
+                    file.write(f"{arguments[-1]}:x:100:\n")
+
+    def delete(account: str) -> str:
+        deleted.append(account)
+        return "it is in use" if account == "group:other-tool" else ""
+
+    real_change = MODULE.Apt.change
+    monkeypatch.setattr(MODULE.Apt, "change", change)
+    monkeypatch.setattr(MODULE, "delete_account", delete)
+    system.bring("zookeeper", "tool")
+    system.bring("spark", "other-tool")
+    made = ["group:other-tool", "group:tool", "user:other-tool", "user:tool"]
+    assert json.loads(system.ledger.read_text())["accounts"] == made
+    system.take_away("zookeeper")
+    assert deleted == [], "some of what came in is still there"
+    gone = system.take_away("spark")
+    assert deleted == [*reversed(made)], "users before their groups"
+    assert gone.warnings == ["it is in use"]
 
 
 def test_a_package_stays_for_as_long_as_one_of_those_that_asked_for_it_is_there(system: System) -> None:
