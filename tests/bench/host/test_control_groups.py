@@ -103,13 +103,16 @@ def test_version_2_has_both_limits_in_the_systems_group(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(Path, "mkdir", make_group)
     group = SystemGroup(hierarchies(collect(tmp_path)), 1 << 20, {"7:0": LIMITS}).__enter__()
-    group.take([os.getpid()])
+    # A process that has no children: those of this one, which other tests may have started, would be taken too.
+    with subprocess.Popen(["sleep", "60"]) as taken:
+        group.take([taken.pid])
+        taken.kill()
     path = group_in(parent)
     assert (parent / "cgroup.subtree_control").read_text() == "+memory +io\n"
     assert (path / "memory.max").read_text() == "1048576\n"
     assert (path / "memory.swap.max").read_text() == "0\n"
     assert (path / "io.max").read_text() == "7:0 rbps=1048576 wbps=1048576 riops=100 wiops=100\n"
-    assert (path / "cgroup.procs").read_text() == f"{os.getpid()}\n"
+    assert (path / "cgroup.procs").read_text() == f"{taken.pid}\n"
 
 
 def test_a_group_that_ran_out_of_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
