@@ -52,7 +52,9 @@ def test(
 
 def _holds(part: str, tell: Callable[[str], None], quick: bool, keep: bool, evidence: str, go_on: str) -> bool:
     if part != WHOLE:
-        command = [sys.executable, "-m", "pytest", "-v", "-o", f"timeout={_STEP_WITHIN_S}", str(known()[part])]
+        # What playbooks take is told as they end.
+        options = ("-v", "--capture=no", "-o", f"timeout={_STEP_WITHIN_S}")
+        command = [sys.executable, "-m", "pytest", *options, str(known()[part])]
         return subprocess.run(command, cwd=_ROOT, check=False).returncode == 0
     # Only here: it brings clients of Kafka with it.
     from tests.lab.story.telling import tell_story
