@@ -68,10 +68,9 @@ class Cluster:
                 raise refusal("", error) from None
         return self._metadata
 
-    def brokers_now(self) -> set[int]:
-        """Asked anew. Raises UsageError when nobody answers."""
-        self._metadata = None
-        return set(self.metadata.brokers)
+    def brokers_that_listen(self) -> set[int]:
+        """Without those that went lately: metadata names them for a while. Of a silent host nothing can be said."""
+        return {broker.id for broker in self.metadata.brokers.values() if not _refuses(str(broker.host), broker.port)}
 
     @property
     def topic_names(self) -> list[str]:
@@ -120,6 +119,16 @@ def refusal(what: str, error: KafkaException) -> CommandError:
         return UsageError(f"{start}the broker did not answer in time ({reason.str()})")
     text = reason.str().rstrip(".")
     return CommandError(f"{start}{text} ({reason.name()})")
+
+
+def _refuses(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def result_of(what: str, future: Future[_Result]) -> _Result:

@@ -411,9 +411,9 @@ def _throttle(cluster: Cluster, plan: Assignment, before: Assignment, rate: int)
         }
         for topic in leaders
     }
-    # One that is dead moves nothing, and could not be told.
-    alive = involved & cluster.metadata.brokers.keys()
-    brokers = {(ResourceType.BROKER, str(broker)): dict.fromkeys(_BROKER_RATES, str(rate)) for broker in alive}
+    # One that is gone moves nothing, and could not be told.
+    there = involved & cluster.brokers_that_listen()
+    brokers = {(ResourceType.BROKER, str(broker)): dict.fromkeys(_BROKER_RATES, str(rate)) for broker in there}
     _set(cluster, settings | brokers)
 
 
@@ -436,7 +436,8 @@ def _take_throttle_back(cluster: Cluster, of_topics: Iterable[str]) -> None:
     settings: dict[tuple[Any, str], dict[str, str | None]] = {
         (ResourceType.TOPIC, topic): dict.fromkeys((_LEADER_REPLICAS, _FOLLOWER_REPLICAS)) for topic in topics
     }
-    for broker in cluster.metadata.brokers:
+    # What one that is gone keeps limits nothing: a rate is for throttled replicas.
+    for broker in cluster.brokers_that_listen():
         settings[ResourceType.BROKER, str(broker)] = dict.fromkeys(_BROKER_RATES)
     _set(cluster, settings)
 
@@ -462,9 +463,4 @@ def _set(cluster: Cluster, settings: Any) -> None:
     for group in ([topics] if topics else []) + [[each] for each in resources if each not in topics]:
         futures: Any = cluster.admin.incremental_alter_configs(group, request_timeout=REQUEST_TIMEOUT_S)
         for resource, future in futures.items():
-            try:
-                result_of(f"the throttle of {resource.name}", future)
-            except UsageError:
-                # Metadata may name a broker that has just stopped. A rate without throttled replicas limits nothing.
-                if resource.restype is not ResourceType.BROKER or int(resource.name) in cluster.brokers_now():
-                    raise
+            result_of(f"the throttle of {resource.name}", future)
