@@ -344,7 +344,7 @@ def _cancel(cluster: Cluster, plan: Assignment, as_json: bool) -> None:
 
 
 def _verify(cluster: Cluster, plan: Assignment, as_json: bool) -> None:
-    moving = {*_moving(cluster), *_untold(cluster, plan)}
+    moving = _moving(cluster)
     current = _current(cluster, sorted({topic for topic, _ in plan}))
     states = {
         place: "moving" if place in moving else "done" if current.get(place) == replicas else "elsewhere"
