@@ -35,6 +35,8 @@ def test(
     if unknown:
         raise UsageError(f"there is no part {unknown[0]!r}, but {', '.join(known())}")
     chosen = list(parts) or ([WHOLE] if quick or go_on else list(known()))
+    if go_on and chosen != [WHOLE]:
+        raise UsageError(f"only the part {WHOLE} can be gone on with")
     processes.require_root_and_tools({})
     not_covered = "" if GUEST in chosen else f"{_NEEDS_A_KERNEL}; for these: python -m tests.lab test {GUEST}"
     if GUEST in chosen and not parts:
