@@ -21,9 +21,12 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        directory, dest = Path(self._task.args["directory"]), str(self._task.args["dest"])
+        directory, dest = Path(self._task.args["directory"]).expanduser(), str(self._task.args["dest"])
+        wheels = sorted(directory.glob("*.whl"))
+        if not wheels:
+            raise AnsibleActionFail(f"{directory} on the controller has no wheels to bring")
         there = self._there(dest, task_vars or {})
-        missing = [wheel for wheel in sorted(directory.glob("*.whl")) if there.get(wheel.name) != _checksum(wheel)]
+        missing = [wheel for wheel in wheels if there.get(wheel.name) != _checksum(wheel)]
         result.update(changed=bool(missing), wheels=[wheel.name for wheel in missing])
         if missing and not self._task.check_mode:
             self._bring(missing, dest)

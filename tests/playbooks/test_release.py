@@ -255,3 +255,10 @@ def test_only_wheels_that_the_host_lacks_are_brought(tmp_path: Path) -> None:
 def test_wheels_for_a_directory_that_is_not_there_are_refused(tmp_path: Path) -> None:
     make_wheel(tmp_path / "here", "one", "1", "one")
     assert "cannot be unpacked in" in bring(tmp_path / "here", tmp_path / "there")
+
+
+def test_a_directory_without_wheels_is_told(tmp_path: Path) -> None:
+    """A misspelt one would bring nothing, and the installation would fail for want of it."""
+    assert f"{tmp_path}/nowhere on the controller has no wheels to bring" in " ".join(
+        bring(tmp_path / "nowhere", tmp_path).split()
+    )
