@@ -44,7 +44,7 @@ def unified_with_io() -> Path | None:
 
 
 def make(lab: str, member: str, *, is_divided: bool = False) -> list[Path]:
-    """The groups of a host, or of the lab's proxy; one in each tree.
+    """The groups of a host, or of what the lab serves; one in each tree.
 
     is_divided: no process is in them but in groups below, which in version 2 get all controllers that there are.
     """

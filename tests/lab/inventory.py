@@ -76,6 +76,8 @@ def text(record: Record, directory: str) -> str:
             "ansible_user": USER,
             "ansible_ssh_private_key_file": f"{directory}/id_ed25519",
             "ansible_ssh_common_args": f"-o UserKnownHostsFile={directory}/known_hosts -o IdentitiesOnly=yes",
+            # Containers have the machine's clock.
+            **({"time_sync_servers": [record.gateway]} if record.guest_image else {}),
         },
         "hosts": {
             node.name: {"ansible_host": node.address, "broker_id": node.number, "zookeeper_id": node.number}

@@ -107,7 +107,9 @@ def _make(store: Store, count: int, tell: Tell, own_kernel: bool) -> Record:
 
 def _boot(store: Store, record: Record, tell: Tell) -> Record:
     """Start what does not run, and wait for it."""
-    _start_proxy(store, record)
+    _serve(store, record, "proxy", [f"--cache={store.root / '_archive'}", *_archives(record)])
+    if record.guest_image:
+        _serve(store, record, "clock", [])
     started_s = time.monotonic()
     down_nodes = [node for node in record.nodes if not hosts.is_up(node)]
     kind = guests if record.guest_image else hosts
@@ -128,14 +130,17 @@ def _boot(store: Store, record: Record, tell: Tell) -> Record:
     return record
 
 
-def _start_proxy(store: Store, record: Record) -> None:
-    if groups.processes(record.name, "proxy"):
+def _serve(store: Store, record: Record, name: str, options: list[str]) -> None:
+    """Have tests/lab/<name>.py run on this machine's address on the bridge, if it does not yet."""
+    if groups.processes(record.name, name):
         return
-    command = [sys.executable, "-m", "tests.lab.proxy", f"--address={record.gateway}"]
-    command += [f"--cache={store.root / '_archive'}"]
-    command += [f"--archive={host}" for host in image.archives(Path(record.image))]
+    command = [sys.executable, "-m", f"tests.lab.{name}", f"--address={record.gateway}", *options]
     variables = {"PYTHONPATH": str(Path(__file__).parent.parent.parent)}
-    processes.start(groups.make(record.name, "proxy"), command, store.directory / "proxy.log", variables)
+    processes.start(groups.make(record.name, name), command, store.directory / f"{name}.log", variables)
+
+
+def _archives(record: Record) -> list[str]:
+    return [f"--archive={host}" for host in image.archives(Path(record.image))]
 
 
 def _remove(store: Store, record: Record) -> None:
