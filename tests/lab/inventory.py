@@ -69,8 +69,8 @@ def text(record: Record, directory: str) -> str:
         "bench": names[:1],
     }
     if record.guest_image:
-        # Hosts with kernels of their own are for what needs one, and too small for more; without KVM too slow for Java.
-        groups = {} if record.is_emulated else {name: groups[name] for name in ("zookeeper", "brokers")}
+        # Hosts with kernels of their own are for what needs one, and too small for more.
+        groups = {name: groups[name] for name in ("zookeeper", "brokers")}
     every_host: dict[str, Any] = {
         "vars": {
             "ansible_user": USER,
