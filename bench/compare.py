@@ -14,18 +14,7 @@ from statistics import median
 from typing import Final
 
 from bench import environment_key
-from bench.metrics import METRICS, MetricDefinition
-from bench.results import (
-    ComparedSide,
-    EnvironmentDifference,
-    MetricComparison,
-    ResultComparison,
-    RunResult,
-    SideEstimate,
-    TrialSummary,
-)
-from bench.results.analysis import Better, ComparisonVerdict
-from bench.statistics import (
+from bench.analysis.statistics import (
     CONFIDENCE,
     LEAST_FOR_INTERVAL,
     Side,
@@ -38,6 +27,17 @@ from bench.statistics import (
     unpaired_p_value,
     unpaired_ratio_ci,
 )
+from bench.metrics import METRICS, MetricDefinition
+from bench.results import (
+    ComparedSide,
+    EnvironmentDifference,
+    MetricComparison,
+    ResultComparison,
+    RunResult,
+    SideEstimate,
+    TrialSummary,
+)
+from bench.results.analysis import Better, ComparisonVerdict
 
 ALPHA: Final = 1 - CONFIDENCE
 ONLY_CELL: Final = "base"

@@ -25,8 +25,8 @@ from typing import Annotated, Final
 
 import typer
 
+from bench.analysis.statistics import RatioEstimate, paired_ratio_ci
 from bench.calibrate.mock_broker import PARTITIONS, make_topic, mock_broker
-from bench.statistics import RatioEstimate, paired_ratio_ci
 from bench.units import format_size
 from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
 from spark_loadgen.payload import body_pool

@@ -12,11 +12,11 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from bench.errors import UsageError
-from bench.layers import INCLUDE
-from bench.policy import POLICY_SCHEMA, Policy
+from bench.gate.policy import POLICY_SCHEMA, Policy
 from bench.results import CALIBRATION_SCHEMA, Analysis, Calibration, Manifest, StorageProbes, TrialSummary
 from bench.results.storage import PROBES_SCHEMA
-from bench.workload import WORKLOAD_SCHEMA, Workload
+from bench.workload.layers import INCLUDE
+from bench.workload.model import WORKLOAD_SCHEMA, Workload
 
 FOLDER: Final = Path(__file__).parent / "schemas"
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from bench import checksums
-from bench.analysis import analyse
-from bench.recovery import FaultMark, recoveries
+from bench.analysis.conclusions import analyse
 from bench.results import (
     Analysis,
     Latency,
@@ -19,9 +17,11 @@ from bench.results import (
     RunResult,
     TrialResult,
     Verdict,
+    checksums,
     measured_latency,
 )
 from bench.results.files import parse_file
+from bench.trials.recovery import FaultMark, recoveries
 
 
 def disagreements(result: RunResult) -> Iterator[str]:

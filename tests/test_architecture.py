@@ -29,15 +29,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 # Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.
 SANS_IO = (
-    "bench/agenda.py",
-    "bench/analysis.py",
+    "bench/analysis",
     "bench/compare.py",
-    "bench/gate.py",
+    "bench/gate/reasoning.py",
     "bench/metrics.py",
     "bench/prove/judging.py",
-    "bench/search.py",
-    "bench/statistics.py",
-    "bench/verdict.py",
+    "bench/runs/agenda.py",
+    "bench/runs/search.py",
+    "bench/trials/verdict.py",
     "broker/administration.py",
     "broker/clock.py",
     "broker/cluster",

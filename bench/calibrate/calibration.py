@@ -16,12 +16,6 @@ from typing import Final
 
 from bench.calibrate.ceiling import Trial, at_full_speed, ceiling_of
 from bench.calibrate.loopback import measure_loopback
-from bench.calibrate.use import host_facts, shape_of
-from bench.execution import LauncherChoice, run_plan
-from bench.launchers import LauncherKind
-from bench.load_plan import load_plan_of
-from bench.plan import PlannedTrial, make_plan
-from bench.progress import Observer
 from bench.results import (
     Calibration,
     Comparison,
@@ -32,11 +26,17 @@ from bench.results import (
     Sink,
     TargetProbe,
 )
-from bench.specification import Cell, Specification
+from bench.runs.execution import LauncherChoice, run_plan
+from bench.runs.launchers import LauncherKind
 from bench.storage import describe_target, target_paths
 from bench.storage.probe import probe_target
-from bench.trial import Launcher, now_utc
-from bench.workload import TEMPORARY_TARGET
+from bench.trials.given_calibration import host_facts, shape_of
+from bench.trials.load_plan import load_plan_of
+from bench.trials.plan import PlannedTrial, make_plan
+from bench.trials.progress import Observer
+from bench.trials.trial import Launcher, now_utc
+from bench.workload.model import TEMPORARY_TARGET
+from bench.workload.specification import Cell, Specification
 from spark_loadgen import (
     FixedSize,
     GeneratedPayload,

@@ -15,9 +15,9 @@ from typing import Final
 from bench.calibrate.mock_broker import PARTITIONS as MOCK_PARTITIONS
 from bench.calibrate.mock_broker import make_topic, mock_broker
 from bench.calibrate.null_broker import null_broker
-from bench.calibrate.use import shape_of
 from bench.results import GeneratorCeiling, Sink
-from bench.trial import Launcher
+from bench.trials.given_calibration import shape_of
+from bench.trials.trial import Launcher
 from spark_loadgen import LoadFailed, LoadPlan
 
 WARMUP_S: Final = 1

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bench.analysis import HEADLINES
+from bench.analysis.conclusions import HEADLINES
 from bench.results import Calibration, GeneratorCeiling
 from bench.units import human_bytes, human_ns, human_rate
 

@@ -33,8 +33,8 @@ def calibrate(
         from bench.calibrate.calibration import calibrate as measure
         from bench.calibrate.table import print_calibration
         from bench.commands.common import specification_of
-        from bench.progress import Observer, PlainObserver
         from bench.results.files import dump
+        from bench.trials.progress import Observer, PlainObserver
 
         specification = specification_of(file, None, None, None, None) if file is not None else None
         calibration, exit_code = measure(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bench.launchers import LauncherKind
+from bench.runs.launchers import LauncherKind
 
 if TYPE_CHECKING:
     from bench.results import Calibration
-    from bench.specification import Specification
-    from bench.yaml_document import Location
+    from bench.workload.specification import Specification
+    from bench.workload.yaml_document import Location
 
 WorkloadFile = Annotated[Path, typer.Argument(metavar="FILE", help="Workload file (YAML, schema bench.workload/1).")]
 Trials = Annotated[int | None, typer.Option(min=1, max=1000, help="Trials of each cell, instead of the file's.")]
@@ -45,7 +45,7 @@ def specification_of(
     bootstrap_servers: str | None,
     objectives: dict[str, str] | None = None,
 ) -> Specification:
-    from bench.specification import load_specification
+    from bench.workload.specification import load_specification
 
     overrides: dict[Location, tuple[Any, str]] = {}
     if trials is not None:
@@ -65,7 +65,7 @@ def specification_of(
 
 
 def calibration_of(file: Path | None) -> Calibration | None:
-    from bench.calibrate.use import load_calibration
+    from bench.trials.given_calibration import load_calibration
 
     return None if file is None else load_calibration(file)
 

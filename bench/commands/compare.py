@@ -33,7 +33,7 @@ def compare(
     """
     with one_line_errors():
         from bench.compare import compare as compared
-        from bench.comparison_text import comparison_markdown
+        from bench.display.comparison_text import comparison_markdown
         from bench.errors import UsageError
         from bench.exit_codes import EXIT_ENVIRONMENT
         from bench.metrics import metric as known_metric
@@ -74,8 +74,8 @@ def _print(found: ResultComparison) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from bench.comparison_text import difference_text, side_text
-    from bench.tables import comparison_table
+    from bench.display.comparison_text import difference_text, side_text
+    from bench.display.tables import comparison_table
 
     console = Console(highlight=False)
     console.print(f"base  {escape(side_text(found.base))}", soft_wrap=True)

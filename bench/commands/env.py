@@ -48,7 +48,7 @@ def diff(
 ) -> None:
     """Show where two results were measured under other conditions. Exit code 5 when that makes them incomparable."""
     with one_line_errors():
-        from bench.comparison_text import difference_text
+        from bench.display.comparison_text import difference_text
         from bench.environment_key import differences
         from bench.exit_codes import EXIT_ENVIRONMENT
         from bench.results import RunResult

@@ -21,14 +21,14 @@ from bench.commands.common import (
     one_line_errors,
     pairs_of,
 )
-from bench.launchers import LauncherKind
+from bench.runs.launchers import LauncherKind
 
 if TYPE_CHECKING:
-    from bench.agenda import FinishedCells
-    from bench.gate_run import Rules
-    from bench.gate_sides import Measured
-    from bench.plan import Plan
+    from bench.gate.run import Rules
+    from bench.gate.sides import Measured
     from bench.results import Calibration, Gate, Manifest
+    from bench.runs.agenda import FinishedCells
+    from bench.trials.plan import Plan
 
 _Side = "DIR[:CELL]|git:REV|CHECKOUT|config:FILE|workload"
 # Spelt out here: --help shall not wait for the import of what it stands for.
@@ -68,9 +68,9 @@ def gate(
     """
     with one_line_errors(), tempfile.TemporaryDirectory(prefix="highwater-gate-") as scratch:
         from bench.errors import UsageError
-        from bench.execution import LauncherChoice, run_plan
-        from bench.gate_run import judge_recorded, run_gate, write_gate
-        from bench.gate_sides import Recorded, side_named
+        from bench.gate.run import judge_recorded, run_gate, write_gate
+        from bench.gate.sides import Recorded, side_named
+        from bench.runs.execution import LauncherChoice, run_plan
 
         calibrated = calibration_of(calibration)
         rules = _rules(policy, calibrated, strict=strict, allow_env_diff=allow_env_diff)
@@ -115,8 +115,8 @@ def gate(
 
 def _rules(policy: Path | None, calibration: Calibration | None, *, strict: bool, allow_env_diff: bool) -> Rules:
     """The policy's own source of noise goes before the calibration."""
-    from bench.gate_run import Rules
-    from bench.policy import default_policy, load_policy, noise_from, ratios_of
+    from bench.gate.policy import default_policy, load_policy, noise_from, ratios_of
+    from bench.gate.run import Rules
 
     loaded = default_policy() if policy is None else load_policy(policy)
     noise = {} if policy is None else noise_from(loaded, policy.absolute().parent)
@@ -127,8 +127,8 @@ def _rules(policy: Path | None, calibration: Calibration | None, *, strict: bool
 
 def _planned(base: Measured, head: Measured, workload: Path | None, rules: Rules, seed: int | None) -> Plan:
     from bench.errors import UsageError
-    from bench.gate_run import gate_specification
-    from bench.plan import make_plan
+    from bench.gate.run import gate_specification
+    from bench.trials.plan import make_plan
 
     if workload is None:
         raise UsageError("name the workload to measure both with: --workload FILE")
@@ -136,7 +136,7 @@ def _planned(base: Measured, head: Measured, workload: Path | None, rules: Rules
 
 
 def _show(plan: Plan, rules: Rules) -> None:
-    from bench.tables import print_plan
+    from bench.display.tables import print_plan
 
     print_plan(plan)
     pairs = rules.policy.pairs
@@ -147,9 +147,9 @@ def _tell(found: Gate, out: Path, *, quiet: bool, as_json: bool, annotations: An
     from rich.console import Console
     from rich.markup import escape
 
-    from bench.annotations import github_lines, style_of
-    from bench.comparison_text import how_decided, round_title
-    from bench.tables import comparison_table
+    from bench.display.comparison_text import how_decided, round_title
+    from bench.display.tables import comparison_table
+    from bench.gate.annotations import github_lines, style_of
 
     if as_json:
         typer.echo(found.model_dump_json(by_alias=True, indent=2))

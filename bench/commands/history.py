@@ -11,7 +11,7 @@ import typer
 from bench.commands.common import AsJson, one_line_errors
 
 if TYPE_CHECKING:
-    from bench.history import Change
+    from bench.history.series import Change
 
 app = typer.Typer(no_args_is_help=True, help="Results over time, and where they changed.")
 
@@ -40,7 +40,7 @@ def add(
     Exit code 5 when that history was measured under other conditions.
     """
     with one_line_errors():
-        from bench.history import add as append
+        from bench.history.series import add as append
         from bench.results import RunResult
 
         series = append(RunResult(directory), history, branch=branch, commit=commit, new_environment=new_environment)
@@ -51,7 +51,7 @@ def add(
 def list_(history: _History = _DEFAULT_HISTORY, as_json: AsJson = False) -> None:
     """List what is kept: workloads, environments, runs."""
     with one_line_errors():
-        from bench.history import all_series
+        from bench.history.series import all_series
 
         found: list[dict[str, Any]] = []
         for series in all_series(history):
@@ -105,10 +105,10 @@ def changes(
     """
     with one_line_errors():
         from bench.exit_codes import EXIT_REGRESSION
-        from bench.history import FindChanges, chosen, metric_of
+        from bench.gate.policy import default_policy, load_policy, metrics_of
+        from bench.history.otava import change_points, otava_command
+        from bench.history.series import FindChanges, chosen, metric_of
         from bench.metrics import metric as known_metric
-        from bench.otava import change_points, otava_command
-        from bench.policy import default_policy, load_policy, metrics_of
         from bench.units import parse_percent
 
         held_to = default_policy() if policy is None else load_policy(policy)
@@ -153,7 +153,7 @@ def ack(
         from datetime import UTC, datetime
 
         from bench.errors import UsageError
-        from bench.history import Acknowledgement, chosen
+        from bench.history.series import Acknowledgement, chosen
 
         if not reason.strip():
             raise UsageError("--reason: say why the change is accepted")
@@ -172,7 +172,7 @@ def _percent(text: str, parse: Any) -> float:
 
 
 def _line(change: Change) -> str:
-    from bench.history import metric_of
+    from bench.history.series import metric_of
     from bench.metrics import METRICS
     from bench.units import human_change, human_value
 

@@ -12,7 +12,7 @@ import typer
 from bench.commands.common import AsJson, one_line_errors
 
 if TYPE_CHECKING:
-    from bench.workload_clusters import ClusterHost
+    from bench.workload.clusters import ClusterHost
 
 app = typer.Typer(
     no_args_is_help=True, help="Run on a host that carries brokers of an external cluster: describe it, sample it."
@@ -52,7 +52,7 @@ def _described(directories: list[Path]) -> ClusterHost:
     from bench.storage import describe_target
     from bench.storage.cluster_storage import together
     from bench.units import format_size
-    from bench.workload_clusters import ClusterHost
+    from bench.workload.clusters import ClusterHost
     from tuning.facts import collect
     from tuning.fingerprint import fingerprint
     from tuning.trades import durability_trades

@@ -31,7 +31,7 @@ def omb(
     """Say a workload of OpenMessaging Benchmark as one of ours; what differs stands in comments at its top."""
     with one_line_errors():
         from bench.errors import UsageError
-        from bench.omb import as_text, import_omb
+        from bench.workload.omb import as_text, import_omb
 
         translation = import_omb(file, driver, own_broker=own_broker)
         text = as_text(translation, file)

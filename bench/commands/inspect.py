@@ -31,9 +31,8 @@ def verify(
     Exit code 4 when they disagree with what it says.
     """
     with one_line_errors():
-        from bench import checksums
         from bench.exit_codes import EXIT_INVALID
-        from bench.results import RunResult
+        from bench.results import RunResult, checksums
         from bench.verify import disagreements
 
         result = RunResult(directory)

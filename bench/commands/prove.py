@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bench.commands.common import AsJson, Launcher, Quiet, Seed, SparkMaster, one_line_errors, pairs_of
-from bench.launchers import LauncherKind
+from bench.runs.launchers import LauncherKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.agenda import FinishedCells
-    from bench.plan import Plan
     from bench.prove.proving import Execute, Round
     from bench.prove.subjects import Subject, Unprovable
     from bench.results import Manifest
+    from bench.runs.agenda import FinishedCells
+    from bench.trials.plan import Plan
     from tuning.facts import Facts
     from tuning.proofs import Proof
 
@@ -143,7 +143,7 @@ def _subjects(
 
 def _execute(kind: LauncherKind, master: str | None, quiet: bool) -> Execute:
     from bench.commands.run import observer_of
-    from bench.execution import LauncherChoice, run_plan
+    from bench.runs.execution import LauncherChoice, run_plan
 
     def execute(plan: Plan, directory: Path, finished_cells: FinishedCells | None) -> Manifest:
         return run_plan(

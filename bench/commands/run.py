@@ -26,11 +26,11 @@ from bench.commands.common import (
     pairs_of,
     specification_of,
 )
-from bench.launchers import LauncherKind
+from bench.runs.launchers import LauncherKind
 
 if TYPE_CHECKING:
-    from bench.plan import Plan, Price
-    from bench.progress import Observer
+    from bench.trials.plan import Plan, Price
+    from bench.trials.progress import Observer
 
 # Spelt out here: --help shall not wait for the import of what it stands for.
 Compat = Literal["kafka"]
@@ -62,12 +62,12 @@ def run(
 ) -> None:
     """Run every trial of a workload and write a result directory."""
     with one_line_errors():
-        from bench.execution import LauncherChoice, run_plan
-        from bench.plan import make_plan
+        from bench.display.tables import print_end, results_as_json
         from bench.results import RunResult
-        from bench.resume import seed_of
+        from bench.runs.execution import LauncherChoice, run_plan
+        from bench.runs.resume import seed_of
         from bench.storage.given_probes import load_probes
-        from bench.tables import print_end, results_as_json
+        from bench.trials.plan import make_plan
 
         specification = specification_of(file, trials, payload_file, storage, bootstrap_servers)
         plan = make_plan(specification, seed if resume is None else seed_of(resume, seed))
@@ -124,7 +124,7 @@ def plan(
 ) -> None:
     """Show which trials would run in which order, for how long, on how much disk. Starts nothing."""
     with one_line_errors():
-        from bench.plan import Price, make_plan
+        from bench.trials.plan import Price, make_plan
 
         price = None if price_per_hour is None else Price(price_per_hour, currency)
         made = make_plan(specification_of(file, trials, payload_file, storage, bootstrap_servers), seed)
@@ -133,7 +133,7 @@ def plan(
 
 def show_plan(plan: Plan, price: Price | None, as_json: bool) -> None:
     """What would run, for people or for programs."""
-    from bench.tables import plan_as_json, print_plan
+    from bench.display.tables import plan_as_json, print_plan
 
     if as_json:
         typer.echo(json.dumps(plan_as_json(plan, price), indent=2))
@@ -145,11 +145,11 @@ def observer_of(plan: Plan, quiet: bool, compat: Compat | None = None) -> Observ
     """Who tells a person, or another program's parser, how the run goes."""
     from rich.console import Console
 
-    from bench.live import LiveObserver
-    from bench.progress import Observer, PlainObserver
+    from bench.display.live import LiveObserver
+    from bench.trials.progress import Observer, PlainObserver
 
     if compat == "kafka":
-        from bench.kafka_lines import KafkaLines
+        from bench.display.kafka_lines import KafkaLines
 
         return KafkaLines()
     if quiet:

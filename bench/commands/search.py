@@ -26,10 +26,10 @@ from bench.commands.common import (
     specification_of,
 )
 from bench.commands.run import directory_of, observer_of, show_plan
-from bench.launchers import LauncherKind
+from bench.runs.launchers import LauncherKind
 
 if TYPE_CHECKING:
-    from bench.search import SearchRange
+    from bench.runs.search import SearchRange
 
 
 def search(
@@ -62,12 +62,12 @@ def search(
 ) -> None:
     """Find the highest rate that the system sustains: kept, without errors, within objectives, consumers in step."""
     with one_line_errors():
-        from bench.execution import LauncherChoice, run_plan
+        from bench.display.tables import print_search
         from bench.results import Manifest, RunResult
-        from bench.resume import seed_of
-        from bench.runner import Run
-        from bench.searching import SearchAgenda, check_same_range, search_plan, searchable
-        from bench.tables import print_search
+        from bench.runs.execution import LauncherChoice, run_plan
+        from bench.runs.resume import seed_of
+        from bench.runs.runner import Run
+        from bench.runs.searching import SearchAgenda, check_same_range, search_plan, searchable
 
         asked = specification_of(file, 1, payload_file, storage, bootstrap_servers, _objectives(slo))
         specification = searchable(asked, cell)
@@ -122,7 +122,7 @@ def _objectives(options: list[str] | None) -> dict[str, str]:
 def _range(lowest: str | None, highest: str | None, precision: str, confirm: int, first_rate: int) -> SearchRange:
     from bench import units
     from bench.errors import UsageError
-    from bench.search import SearchRange
+    from bench.runs.search import SearchRange
 
     try:
         option = "--min"

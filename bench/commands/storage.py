@@ -90,8 +90,8 @@ def make(
 ) -> None:
     """Make an emulated hard disk, or bring one back after a reboot. Once it is there, --on and --size are known."""
     with one_line_errors():
-        from bench.host.control_groups import DiskLimits
         from bench.storage import emulated_hdd
+        from bench.storage.control_groups import DiskLimits
         from bench.units import parse_size_bytes
         from tuning.facts import collect
 

@@ -15,12 +15,12 @@ from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
 
-from bench.broker_client import BrokerClient
 from bench.comparison.clients import Load, PreparedRequests, Production, batches_of, consume, fetch, produce
 from bench.comparison.contenders import BARE_LOOP, KAFKA_LINES, Broker, Usage
 from bench.comparison.results import KAFKA, Aim, Measure
 from bench.errors import TrialError
 from bench.storage import page_cache
+from bench.systems.broker_client import BrokerClient
 from bench.systems.highwater import HIGHWATER
 
 KIB: Final = 1 << 10

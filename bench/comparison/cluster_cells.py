@@ -13,7 +13,6 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from bench.broker_client import BrokerClient
 from bench.comparison.cells import (
     CPU_S_PER_GIB,
     GIB,
@@ -36,6 +35,7 @@ from bench.comparison.contenders import BROKER_COUNT, CLUSTERS, SESSION_TIMEOUT_
 from bench.comparison.results import Aim, Measure
 from bench.comparison.start_cells import TOPIC, StartCell, one_record_each
 from bench.errors import TrialError
+from bench.systems.broker_client import BrokerClient
 
 _ANSWERS_WITHIN_S: Final = 120.0
 _BATCHES: Final = {"batch.num.messages": "100000", "linger.ms": "5"}

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from bench.broker_client import BrokerClient
 from bench.comparison.cells import (
     BROKERS,
     GIB,
@@ -30,6 +29,7 @@ from bench.comparison.contenders import Contender
 from bench.comparison.results import Aim, Measure
 from bench.errors import TrialError
 from bench.storage import page_cache
+from bench.systems.broker_client import BrokerClient
 from bench.systems.highwater import HIGHWATER
 
 TOPIC: Final = "bench"

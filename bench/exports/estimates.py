@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
+from bench.analysis.statistics import bootstrap_median_ci
 from bench.compare import ONLY_CELL
 from bench.metrics import METRICS, MetricDefinition
 from bench.results import RunResult, TrialResult
-from bench.statistics import bootstrap_median_ci
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from hdrh.histogram import HdrHistogram
 
 from bench.exports import ExportedFile, text_file
 from bench.exports.estimates import usable
-from bench.histogram_log import mean_of, read_histogram
 from bench.results import Metric, RunResult, TrialResult, Window
+from bench.results.histogram_log import mean_of, read_histogram
 
 _WINDOW_S: Final = 10
 _NS_PER_MS: Final = 1e6

@@ -15,21 +15,21 @@ from typing import Annotated, Final
 import typer
 
 from bench import environment_key
-from bench.agenda import FinishedCells
 from bench.commands.common import one_line_errors
 from bench.environment import git_state
 from bench.errors import NotComparableError
-from bench.execution import LauncherChoice, run_plan
+from bench.gate.policy import Policy, load_policy, noise_from
+from bench.gate.run import Rules, gate_specification, run_gate
+from bench.gate.sides import Measured
 from bench.gate_proof import slow_broker
 from bench.gate_proof.outcomes import Outcome, append, outcome_of, read, report
-from bench.gate_run import Rules, gate_specification, run_gate
-from bench.gate_sides import Measured
-from bench.launchers import LauncherKind
-from bench.plan import Plan, make_plan
-from bench.policy import Policy, load_policy, noise_from
 from bench.results import Manifest, RunResult
+from bench.runs.agenda import FinishedCells
+from bench.runs.execution import LauncherChoice, run_plan
+from bench.runs.launchers import LauncherKind
+from bench.trials.plan import Plan, make_plan
 from bench.user_cache import cache_directory
-from bench.yaml_document import Document
+from bench.workload.yaml_document import Document
 
 _HERE: Final = Path(__file__).parent
 _OUTCOMES: Final = "outcomes.jsonl"

@@ -16,7 +16,7 @@ from bench.errors import UsageError
 from bench.host.sampler import Readings
 from bench.host.sampling_service import Answer, Question
 from bench.results import HostSample
-from bench.workload_clusters import Cluster, ClusterHost
+from bench.workload.clusters import Cluster, ClusterHost
 
 # A sampler is a process that starts when it is asked: on a small, busy host Python takes its time.
 _FIRST_READING_WITHIN_S: Final = 20.0

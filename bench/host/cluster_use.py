@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from bench.host.use import host_use
 from bench.results import ClusterHostUse, HostSample, HostUse, Phase
 from bench.storage.cluster_storage import target_of
-from bench.workload_clusters import ClusterHost
+from bench.workload.clusters import ClusterHost
 
 # Of a core: what a worker of Spark that has no load task does beside itself.
 _GENERATES_CPU_RATIO = 0.05

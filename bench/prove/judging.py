@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from bench.analysis.statistics import LEAST_FOR_INTERVAL, holm, paired_p_value
 from bench.compare import ALPHA, ONLY_CELL, Limits, Trials, judge
-from bench.gate import own_noise
+from bench.gate.reasoning import own_noise
 from bench.metrics import METRICS
 from bench.results import MetricComparison, TrialPlan, TrialSummary
-from bench.statistics import LEAST_FOR_INTERVAL, holm, paired_p_value
-from bench.verdict import target_at_fault
+from bench.trials.verdict import target_at_fault
 from tuning.proofs import Effect, Outcome, ProofVerdict, effect_text
 
 # A change smaller than this matters to nobody who runs a broker.

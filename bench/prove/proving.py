@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from bench import environment_key
-from bench.agenda import FinishedCells
+from bench.analysis.statistics import LEAST_FOR_INTERVAL
 from bench.errors import UsageError
-from bench.layers import read_with_includes
-from bench.plan import Plan, make_plan
 from bench.prove.judging import judge_cells
 from bench.prove.loads import load_file, load_for
 from bench.prove.subjects import Subject
 from bench.results import Manifest, RunResult, StorageTarget, TrialSummary
-from bench.specification import VARIANT, Specification, specify
-from bench.statistics import LEAST_FOR_INTERVAL
+from bench.runs.agenda import FinishedCells
+from bench.trials.plan import Plan, make_plan
+from bench.workload.layers import read_with_includes
+from bench.workload.specification import VARIANT, Specification, specify
 from tuning.proofs import Proof, ProvedSetting
 
 AS_IT_IS: Final = "as-it-is"

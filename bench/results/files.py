@@ -12,7 +12,7 @@ from typing import TypeVar
 from hdrh.histogram import HdrHistogram
 from pydantic import BaseModel, ValidationError
 
-from bench.histogram_log import mean_of, read_histogram
+from bench.results.histogram_log import mean_of, read_histogram
 from bench.results.models import Latency, Metric, Phase
 
 

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from bench.histogram_log import percentile_spectrum
 from bench.results.analysis import Analysis, Search
 from bench.results.calibration import CALIBRATION_FILE, Calibration
 from bench.results.files import (
@@ -21,6 +20,7 @@ from bench.results.files import (
     parse_file,
 )
 from bench.results.gate import Gate
+from bench.results.histogram_log import percentile_spectrum
 from bench.results.host import HostSample
 from bench.results.models import (
     Environment,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.errors import UsageError
-from bench.run_lock import RunLock, is_abandoned
+from bench.results.run_lock import RunLock, is_abandoned
 from bench.units import human_bytes
 
 # What a run leaves free: a full file system harms more than the benchmark.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from bench.results import StorageTarget
-from bench.workload_clusters import Cluster, ClusterStorage
+from bench.workload.clusters import Cluster, ClusterStorage
 
 EXTERNAL_STORAGE: Final = StorageTarget(
     name="external",

@@ -27,12 +27,12 @@ from typing import Final, Literal
 from pydantic import ValidationError
 
 from bench.errors import UsageError
-from bench.host.control_groups import DiskLimits, Hierarchies, hierarchies, root_limits, set_root_limits
 from bench.results.base import Model
 from bench.results.files import dump, write_atomically
 from bench.storage import block_tools
 from bench.storage.areas import SPARE_BYTES
 from bench.storage.block_tools import LoopDevice
+from bench.storage.control_groups import DiskLimits, Hierarchies, hierarchies, root_limits, set_root_limits
 from bench.units import human_bytes
 from tuning.facts import Facts
 from tuning.hostfiles import HostFiles

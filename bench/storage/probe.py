@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
-from bench import fio
 from bench.results import FioProbe, StorageTarget, TargetProbe
+from bench.storage import fio
 from bench.storage.areas import StorageAreas
 from bench.storage.targets import describe_target
 from bench.units import human_bytes

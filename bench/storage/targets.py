@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from bench.results import StorageTarget
 from bench.storage import emulated_hdd
-from bench.workload import TEMPORARY_TARGET, Workload
+from bench.workload.model import TEMPORARY_TARGET, Workload
 from tuning.facts import BlockDevice, Facts
 
 Medium = Literal["ssd", "hdd", "nvme", "memory", "unknown"]

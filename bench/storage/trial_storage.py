@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.host.control_groups import SystemGroup, hierarchies
 from bench.results import CacheDrop
 from bench.storage import emulated_hdd, page_cache
 from bench.storage.areas import StorageAreas
 from bench.storage.cluster_storage import cluster_target
+from bench.storage.control_groups import SystemGroup, hierarchies
 from bench.storage.log_files import LogState, log_state
 from bench.storage.targets import describe_target
-from bench.workload import Workload
+from bench.workload.model import Workload
 from tuning.facts import Facts
 
 

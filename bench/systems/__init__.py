@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from bench.systems.process import SystemProcess
 from bench.systems.running import StartedSystem
-from bench.workload import SystemUnderTest
+from bench.workload.model import SystemUnderTest
 
 __all__ = ["ExternalSystem", "StartSystem", "StartedSystem", "System", "SystemProcess", "start_system"]
 

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.broker_client import BrokerClient
 from bench.errors import UsageError
+from bench.systems.broker_client import BrokerClient
 from bench.systems.java import java_for
 from bench.systems.process import SystemProcess, free_ports, last_words, listening, refused_configuration
 from bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
 from bench.systems.running import StartedSystem, await_members
 from bench.systems.zookeeper import serving, start_zookeeper
 from bench.user_cache import cached, main_of, need, run_step
-from bench.workload import Scalar
+from bench.workload.model import Scalar
 
 APACHE_KAFKA: Final = "apache-kafka"
 LINES: Final = ("3.9", "4")

@@ -9,14 +9,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from bench.client_properties import as_text
 from bench.environment import git_state
 from bench.errors import UsageError
 from bench.systems.process import SystemProcess, free_ports, ready_line
 from bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
 from bench.systems.running import StartedSystem, await_members
 from bench.systems.zookeeper import serving, start_zookeeper
-from bench.workload import Scalar
+from bench.workload.client_properties import as_text
+from bench.workload.model import Scalar
 
 HIGHWATER: Final = "highwater"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench import execution, runner
 from bench.results import CanaryReading
+from bench.runs import execution, runner
 from bench.storage import page_cache
 
 

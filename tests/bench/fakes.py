@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.systems import SystemProcess
-from bench.workload import SystemUnderTest
+from bench.workload.model import SystemUnderTest
 from spark_loadgen import Delivery, Generator, Histogram, LoadPlan, LoadResult, Progress
 
 MINIMAL = """\

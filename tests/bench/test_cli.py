@@ -14,15 +14,15 @@ from typer.testing import CliRunner, Result
 
 import bench.cli
 import spark_loadgen
-from bench.plan import make_plan
-from bench.progress import Observer, PlainObserver
+from bench.display.tables import print_end, results_as_json
 from bench.results import ResultWriter, RunResult
-from bench.runner import Run, Surroundings
-from bench.specification import load_specification
-from bench.stopping import StopRequest
+from bench.runs.runner import Run, Surroundings
 from bench.storage import StorageAreas
-from bench.tables import print_end, results_as_json
+from bench.trials.plan import make_plan
+from bench.trials.progress import Observer, PlainObserver
+from bench.trials.stopping import StopRequest
 from bench.verify import disagreements
+from bench.workload.specification import load_specification
 from spark_loadgen import LoadSetupError
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems
 from tuning.facts import collect
@@ -142,7 +142,7 @@ def test_a_result_directory_that_is_taken(workload: Path, finished: Path) -> Non
 
 
 def test_a_cluster_that_does_not_answer(workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.broker_client._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("bench.systems.broker_client._TIMEOUT_S", 0.5)
     result = call("run", workload, "--out", tmp_path / "out", "--quiet", "--bootstrap-servers", "127.0.0.1:1")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: no broker answers at 127.0.0.1:1 within ")

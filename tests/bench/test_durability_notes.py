@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from bench.compare import compare
-from bench.gate_run import judge_recorded
-from bench.gate_sides import Recorded
+from bench.display.tables import print_end, results_as_json
+from bench.gate.run import judge_recorded
+from bench.gate.sides import Recorded
 from bench.results import RunResult, TrialSummary
-from bench.tables import print_end, results_as_json
 from reports import markdown, page
 from reports.side_by_side import comparison_document
-from tests.bench.test_gate_run import RULES
+from tests.bench.gate.test_run import RULES
 from tests.reports.sample_run import Sample, write_sample
 
 TRADE = "commit=60 on /data: a crash may cost 60 s of metadata instead of 5"

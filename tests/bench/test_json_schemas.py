@@ -12,9 +12,9 @@ import yaml
 from typer.testing import CliRunner
 
 from bench.cli import app
+from bench.gate.policy import default_policy
 from bench.json_schemas import FOLDER, SCHEMAS, json_schema
-from bench.policy import default_policy
-from bench.specification import load_specification
+from bench.workload.specification import load_specification
 
 WORKLOADS = sorted((Path(__file__).parent.parent.parent / "workloads").glob("*.yaml"))
 SMALLEST: dict[str, Any] = {

@@ -15,12 +15,12 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from bench.broker_client import BrokerClient
 from bench.errors import UsageError
 from bench.results import RunResult
 from bench.systems import System, start_system
+from bench.systems.broker_client import BrokerClient
 from bench.verify import disagreements
-from bench.workload import SystemUnderTest
+from bench.workload.model import SystemUnderTest
 from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, TransactionPlan
 from tests.spark_loadgen.running import run_load
 

@@ -12,9 +12,9 @@ import time
 from typing import Final
 
 from bench.errors import UsageError
-from bench.host.control_groups import hierarchies, set_root_limits
 from bench.storage import block_tools
 from bench.storage.block_tools import LoopDevice
+from bench.storage.control_groups import hierarchies, set_root_limits
 from bench.storage.emulated_hdd import DEFAULT_LIMITS, like_a_disk
 from tests.lab import groups
 from tests.lab.record import DISKS, LoopSettings, Node, Record, Store

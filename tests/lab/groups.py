@@ -3,7 +3,7 @@
 A process of the lab joins its group before it does anything else, so that those that a killed `up` left are found
 without a list of process ids, which others may have by now. In cgroup v1 the tree named systemd is used and, where it
 is there, that of v2 beside it: nspawn gives both to the host. Disks and memory stay in the root groups of v1, where the
-limits of a disk hold everybody (bench/host/control_groups.py says why).
+limits of a disk hold everybody (bench/storage/control_groups.py says why).
 """
 
 from __future__ import annotations

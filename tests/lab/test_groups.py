@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.host.control_groups import Hierarchies
+from bench.storage.control_groups import Hierarchies
 from tests.lab import disks, groups
 from tests.lab.record import Node
 from tuning.hostfiles import HostFiles

@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from hdrh.histogram import HdrHistogram
 
-from bench.analysis import analyse
-from bench.histogram_log import empty_histogram, histogram_of
+from bench.analysis.conclusions import analyse
 from bench.results import (
     METRICS,
     Delivery,
@@ -45,6 +44,7 @@ from bench.results import (
     Window,
 )
 from bench.results.calibration import CALIBRATION_FILE
+from bench.results.histogram_log import empty_histogram, histogram_of
 from spark_loadgen import Histogram
 from tests.reports import sample_details as details
 

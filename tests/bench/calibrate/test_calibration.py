@@ -11,15 +11,15 @@ from bench.calibrate import calibration as module
 from bench.calibrate import ceiling
 from bench.calibrate.calibration import Wanted, by_launcher, calibrate
 from bench.calibrate.loopback import measure_loopback
-from bench.calibrate.use import ceiling_per_s, check_host, host_facts, load_calibration, shape_of
 from bench.cli import app
 from bench.errors import NotComparableError, UsageError
-from bench.plan import make_plan
-from bench.policy import load_policy, noise_from
-from bench.progress import Observer
+from bench.gate.policy import load_policy, noise_from
 from bench.results import Noise
-from bench.specification import load_specification
-from bench.workload_values import FixedSize as FixedSizeOfRecords
+from bench.trials.given_calibration import ceiling_per_s, check_host, host_facts, load_calibration, shape_of
+from bench.trials.plan import make_plan
+from bench.trials.progress import Observer
+from bench.workload.specification import load_specification
+from bench.workload.values import FixedSize as FixedSizeOfRecords
 from spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, LoadPlan, OpenSchedule, ProcessLauncher
 from tuning.facts import collect
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.broker_client import BrokerClient
 from bench.comparison import clients
 from bench.comparison.clients import PreparedRequests, batches_of, consume, fetch, produce, record_batch
 from bench.comparison.contenders import BareLoop, Broker, Highwater
 from bench.errors import TrialError
+from bench.systems.broker_client import BrokerClient
 from broker.records.batch import read_header, validate_produced
 from broker.records.record import decode_batch
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.agenda import BlockAgenda, FinishedCells, Outcome, Skipped
 from bench.errors import UsageError
-from bench.plan import Plan
 from bench.prove import loads
 from bench.prove.proving import AS_IT_IS, duration_s, make_rounds, proofs_of_run, prove, until
 from bench.prove.subjects import Change, Subject
 from bench.results import Environment, Manifest, ResultWriter, RunResult, RunStatus
-from bench.specification import load_specification
+from bench.runs.agenda import BlockAgenda, FinishedCells, Outcome, Skipped
+from bench.trials.plan import Plan
+from bench.workload.specification import load_specification
 from tests.bench.summaries import summary
 from tuning.catalogue import KNOBS, find_knob
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench.storage.cluster_storage import cluster_target
-from bench.workload_clusters import Cluster
+from bench.workload.clusters import Cluster
 
 
 def cluster(*storages: dict[str, Any] | None) -> Cluster:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.errors import UsageError
-from bench.host.control_groups import DiskLimits, root_limits
 from bench.storage import block_tools, describe_target, emulated_hdd
+from bench.storage.control_groups import DiskLimits, root_limits
 from bench.storage.emulated_hdd import Host, Record, disk_at, disks, make, remove, require_ready
 from tuning.facts import collect
 

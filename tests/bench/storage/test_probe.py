@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import fio
 from bench.results import StorageProbes, TargetProbe
-from bench.storage import StorageAreas, describe_target
+from bench.storage import StorageAreas, describe_target, fio
 from bench.storage.probe import probe_target, probe_targets
 from tuning.facts import collect
 
@@ -50,7 +49,7 @@ def test_a_disk_that_is_nearly_full_is_not_filled(tmp_path: Path, monkeypatch: p
 
 
 def test_the_ceiling_is_the_better_of_before_and_after(tmp_path: Path) -> None:
-    text = (Path(__file__).parent.parent / "fio_reports" / "random_read.json").read_text()
+    text = (Path(__file__).parent / "fio_reports" / "random_read.json").read_text()
     job = fio.parse_report(fio.Job("random_read", "randread", 4096, 1, 1.0, direct=False), text)
     target = describe_target("here", tmp_path, collect())
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from bench.errors import UsageError
-from bench.host.control_groups import Hierarchies
-from bench.specification import specify
 from bench.storage import StorageAreas, emulated_hdd, page_cache
+from bench.storage.control_groups import Hierarchies
 from bench.storage.trial_storage import TrialStorage
-from bench.workload import Workload
-from bench.yaml_document import parse_document
+from bench.workload.model import Workload
+from bench.workload.specification import specify
+from bench.workload.yaml_document import parse_document
 from tests.bench.fakes import MINIMAL
 from tuning.facts import collect
 

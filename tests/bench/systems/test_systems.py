@@ -14,13 +14,13 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from bench.broker_client import BrokerClient
 from bench.errors import UsageError
 from bench.systems import System, start_system
 from bench.systems.apache_kafka import find_distribution
+from bench.systems.broker_client import BrokerClient
 from bench.systems.java import java_for
 from bench.systems.properties import brokers_of, cluster_defaults
-from bench.workload import SystemUnderTest
+from bench.workload.model import SystemUnderTest
 
 ROOT = Path(__file__).parent.parent.parent.parent
 

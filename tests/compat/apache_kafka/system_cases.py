@@ -8,10 +8,10 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from bench.broker_client import BrokerClient
 from bench.errors import UsageError
 from bench.systems import System, start_system
-from bench.workload import SystemUnderTest
+from bench.systems.broker_client import BrokerClient
+from bench.workload.model import SystemUnderTest
 from tests.compat.apache_kafka.cluster_cases import cluster_case
 
 

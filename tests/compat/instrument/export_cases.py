@@ -10,10 +10,10 @@ from typing import Final
 import pandas
 from junitparser import JUnitXml
 
+from bench.gate.junit import junit_xml
 from bench.json_schemas import FOLDER
-from bench.junit import junit_xml
 from bench.results import RunResult
-from tests.bench.test_gate_texts import outcome
+from tests.bench.gate.test_texts import outcome
 from tests.compat.instrument.case import case, highwater, judged_run, printed_by, temporary_directory
 
 # The schema of each document of a result directory; the environment is an open tree and has none.

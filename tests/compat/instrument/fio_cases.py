@@ -1,4 +1,4 @@
-"""fio's report to a person beside what bench/fio.py takes from its JSON: the same run, printed both ways."""
+"""fio's report to a person beside what bench/storage/fio.py takes from its JSON: the same run, printed both ways."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from bench.fio import Job, parse_report
+from bench.storage.fio import Job, parse_report
 from tests.compat.instrument.case import case, printed_by, temporary_directory
 
 JOBS: Final = (

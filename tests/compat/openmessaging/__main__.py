@@ -20,9 +20,9 @@ from pathlib import Path
 import yaml
 
 from bench.errors import UsageError
-from bench.omb import as_text, import_omb
 from bench.results import RunResult
-from bench.specification import load_specification
+from bench.workload.omb import as_text, import_omb
+from bench.workload.specification import load_specification
 
 
 def main(arguments: list[str]) -> int:

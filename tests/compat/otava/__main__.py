@@ -14,7 +14,7 @@ import yaml
 
 from bench.errors import UsageError
 from bench.exports import exporter
-from bench.otava import change_points, otava_command
+from bench.history.otava import change_points, otava_command
 from bench.results import RunResult
 from tests.compat.suite import AllowList, Report, choose
 from tests.reports.sample_run import Sample, write_sample

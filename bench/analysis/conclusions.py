@@ -1,0 +1,223 @@
+"""From the trials of a run to what may be said of it: estimates with intervals, noise, comparisons, warnings.
+
+Pure: summaries in, the model of analysis.json out. Invalid trials count for nothing. Inconclusive ones do: nothing is
+known to be wrong with them, and leaving out just those that something disturbed would be choosing by the outcome.
+Percentiles are never averaged: a cell's p99 is the median of its trials' p99.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Final
+
+from bench.analysis.statistics import (
+    INTERVAL_METHOD,
+    LEAST_FOR_INTERVAL,
+    RatioEstimate,
+    a_a_bound,
+    a_a_centre_bound,
+    bootstrap_median_ci,
+    coefficient_of_variation,
+    holm,
+    paired_p_value,
+    paired_ratio_ci,
+    smallest_detectable_ratio,
+)
+from bench.metrics import METRICS, MetricDefinition, values_of
+from bench.results import Analysis, CellAnalysis, Comparison, MetricEstimate, Noise, Scalar, TrialSummary
+from bench.results.analysis import ComparisonVerdict
+
+SIGNIFICANCE: Final = 0.05
+# pyperf's rule: a standard deviation of more than a tenth of the mean is called unstable.
+UNSTABLE_COV_RATIO: Final = 0.1
+# Those whose instability is worth a line; a maximum is never stable.
+HEADLINES: Final = ("produce.achieved_per_s", "produce.p50", "produce.p99", "e2e.p50", "e2e.p99")
+
+Values = dict[str, float]
+
+
+def analyse(
+    factors: Mapping[str, dict[str, Scalar]], summaries: Sequence[TrialSummary], *, seed: int, complete: bool
+) -> Analysis:
+    """factors: of every cell, in the order of the axes; the first is what the others are compared with.
+
+    summaries: of all finished trials, A/A twins among them, in the order of running.
+    """
+    measured = {cell: [s for s in summaries if s.cell == cell and s.role == "measure"] for cell in factors}
+    used = {cell: [s for s in trials if s.verdict.state != "invalid"] for cell, trials in measured.items()}
+    values = {cell: {s.block: values_of(s) for s in trials} for cell, trials in used.items()}
+    noise = _noise(list(_a_a_pairs(summaries, values)), single_cell=len(factors) == 1)
+    cells = [
+        CellAnalysis(
+            cell=cell,
+            factors=factors[cell],
+            n_trials=len(measured[cell]),
+            n_valid=sum(s.verdict.state == "valid" for s in measured[cell]),
+            n_used=len(used[cell]),
+            metrics=[
+                estimate(definition, found, seed)
+                for definition in METRICS.values()
+                if (found := [row[definition.name] for row in values[cell].values() if definition.name in row])
+            ],
+        )
+        for cell in factors
+    ]
+    return Analysis(
+        complete=complete,
+        seed=seed,
+        cells=cells,
+        noise=noise,
+        comparisons=_comparisons(values, {item.metric: item.ratios for item in noise}, seed),
+        warnings=list(_warnings(cells, noise)),
+    )
+
+
+def estimate(definition: MetricDefinition, values: Sequence[float], seed: int) -> MetricEstimate:
+    """One metric from the values of its trials."""
+    cov_ratio = coefficient_of_variation(values)
+    interval = bootstrap_median_ci(values, seed=seed)
+    return MetricEstimate(
+        metric=definition.name,
+        value=median(values),
+        unit=definition.unit,
+        better=definition.better,
+        n_trials=len(values),
+        values=list(values),
+        ci95=interval,
+        method=f"median of {len(values)} trials; "
+        + (INTERVAL_METHOD if interval else f"no interval below {LEAST_FOR_INTERVAL}"),
+        cov_ratio=cov_ratio,
+        unstable=cov_ratio is not None and cov_ratio > UNSTABLE_COV_RATIO,
+    )
+
+
+def halfwidth_ratio(summaries: Iterable[TrialSummary], metric: str, seed: int) -> float | None:
+    """Half of the metric's 95 % interval ÷ its median, over trials that are not invalid; None without an interval."""
+    found = [METRICS[metric].read(summary) for summary in summaries if summary.verdict.state != "invalid"]
+    values = [value for value in found if value is not None]
+    interval = bootstrap_median_ci(values, seed=seed)
+    if interval is None or not (middle := median(values)):
+        return None
+    return (interval[1] - interval[0]) / 2 / abs(middle)
+
+
+def _a_a_pairs(
+    summaries: Sequence[TrialSummary], values: Mapping[str, Mapping[int, Values]]
+) -> Iterable[tuple[Values, Values]]:
+    if len(values) == 1:
+        ((_, by_block),) = values.items()
+        rows = list(by_block.values())
+        yield from zip(rows[::2], rows[1::2], strict=False)
+    for twin in summaries:
+        if twin.role == "a_a" and twin.verdict.state != "invalid" and twin.block in values.get(twin.cell, {}):
+            yield values[twin.cell][twin.block], values_of(twin)
+
+
+def _noise(pairs: Sequence[tuple[Values, Values]], *, single_cell: bool) -> list[Noise]:
+    noise = []
+    for name in METRICS:
+        found = [(one[name], other[name]) for one, other in pairs if name in one and name in other]
+        ratios = [other / one for one, other in found if one > 0 and other > 0]
+        if ratios:
+            what = "trials of the one cell, two by two" if single_cell else "a trial and its twin of the same block"
+            noise.append(
+                Noise(
+                    metric=name,
+                    n_pairs=len(ratios),
+                    ratios=ratios,
+                    bound95_ratio=a_a_bound(ratios),
+                    method=f"{what}; 95 % prediction bound of a ratio by Student's t",
+                )
+            )
+    return noise
+
+
+def _comparisons(
+    values: Mapping[str, Mapping[int, Values]], a_a_ratios: Mapping[str, Sequence[float]], seed: int
+) -> list[Comparison]:
+    base, *heads = values
+    comparisons = []
+    for definition in METRICS.values():
+        noise = a_a_ratios.get(definition.name, ())
+        found = {
+            head: compared
+            for head in heads
+            if (compared := _compare(values[base], values[head], definition.name, noise, seed)) is not None
+        }
+        corrected = iter(holm([p_value for *_, p_value in found.values()]))
+        for head, (ratio, delta_ratio, p_value) in found.items():
+            p_value_holm = next(corrected)
+            comparisons.append(
+                Comparison(
+                    base=base,
+                    head=head,
+                    metric=definition.name,
+                    better=definition.better,
+                    n_pairs=ratio.n,
+                    ratio=ratio.ratio,
+                    ci95=ratio.interval,
+                    delta_ratio=delta_ratio,
+                    smallest_detectable_ratio=smallest_detectable_ratio(ratio, delta_ratio),
+                    p_value=p_value,
+                    p_value_holm=p_value_holm,
+                    verdict=_verdict(definition, ratio, delta_ratio, p_value_holm),
+                )
+            )
+    return comparisons
+
+
+def _compare(
+    base: Mapping[int, Values], head: Mapping[int, Values], metric: str, noise: Sequence[float], seed: int
+) -> tuple[RatioEstimate, float, float] | None:
+    """Ratio over the blocks that have both, how far off it may be by what A/A pairs differ by, and how probable such a
+    ratio is without a change beyond that."""
+    blocks = [block for block in base if metric in base[block] and metric in head.get(block, {})]
+    base_values, head_values = [base[block][metric] for block in blocks], [head[block][metric] for block in blocks]
+    ratio = paired_ratio_ci(base_values, head_values)
+    if ratio is None:
+        return None
+    delta_ratio = a_a_centre_bound(noise, ratio.n) or 0.0
+    # Nobody said beforehand which way it would go.
+    p_value = paired_p_value(base_values, head_values, "two_sided", delta_ratio, seed)
+    return None if p_value is None else (ratio, delta_ratio, p_value)
+
+
+def _verdict(
+    definition: MetricDefinition, ratio: RatioEstimate, delta_ratio: float, p_value_holm: float
+) -> ComparisonVerdict:
+    if ratio.low is None or ratio.high is None:
+        return "undecided"
+    above, below = ratio.low > 1 + delta_ratio, ratio.high < 1 / (1 + delta_ratio)
+    if not (above or below):
+        return "no_change"
+    if p_value_holm > SIGNIFICANCE:
+        return "undecided"
+    if definition.better == "none":
+        return "differs"
+    return "better" if above == (definition.better == "higher") else "worse"
+
+
+def _warnings(cells: Sequence[CellAnalysis], noise: Sequence[Noise]) -> Iterable[str]:
+    for cell in cells:
+        if not cell.n_trials:
+            continue
+        if not cell.n_used:
+            yield f"{cell.cell}: no trial is a valid measurement; no figure of it may be quoted"
+            continue
+        if left_out := cell.n_trials - cell.n_used:
+            yield f"{cell.cell}: {left_out} of {cell.n_trials} trials are invalid and left out"
+        if doubtful := cell.n_used - cell.n_valid:
+            yield f"{cell.cell}: {doubtful} of the {cell.n_used} trials used are inconclusive"
+        unstable = [
+            f"{metric.metric} ±{metric.cov_ratio:.0%}"
+            for metric in cell.metrics
+            if metric.unstable and metric.metric in HEADLINES and metric.cov_ratio is not None
+        ]
+        if unstable:
+            yield f"{cell.cell}: unstable from trial to trial ({', '.join(unstable)}); run more or longer trials"
+    fewest = min((cell.n_used for cell in cells if cell.n_used), default=LEAST_FOR_INTERVAL)
+    if fewest < LEAST_FOR_INTERVAL:
+        yield f"a cell has only {fewest} of the {LEAST_FOR_INTERVAL} trials that an interval takes; raise trials.n"
+    if len(cells) > 1 and not any(item.bound95_ratio is not None for item in noise):
+        yield "the noise is not known: it takes three A/A pairs (trials.a_a: true and trials.n: 3 or more)"

@@ -1,0 +1,74 @@
+"""Each trial in the lines of Apache Kafka's kafka-producer-perf-test, for parsers that know those and nothing else.
+
+The format strings are those of `Stats.printWindow` and `Stats.printTotal` in Kafka's ProducerPerformance.java. As
+there, latency is that of the send (our service latency, not the headline), MB are MiB, and percentiles are whole ms.
+Windows are 5 s of the measured phase; the warm-up is left out, as with Kafka's --warmup-records.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, TextIO
+
+from bench.results import TrialPlan, TrialResult, TrialSummary, Window
+from bench.results.histogram_log import mean_of, read_histogram
+from bench.trials.plan import Plan
+from bench.trials.progress import Observer, outcome
+
+WINDOW_S: Final = 5
+_MIB: Final = 1 << 20
+_NS_PER_MS: Final = 1e6
+_PERCENTILES: Final = (50, 95, 99, 99.9)
+
+
+class KafkaLines(Observer):
+    """Prints on standard output when a trial has ended; what is wrong with a trial goes to standard error."""
+
+    def __init__(self, stream: TextIO | None = None, complaints: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._complaints = complaints or sys.stderr
+        self._out = Path()
+
+    def run_started(self, plan: Plan, out: Path, master: str) -> None:
+        self._out = out
+
+    def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
+        if summary is None or summary.verdict.state != "valid":
+            print(f"{trial.trial_id}: {'; '.join(outcome(trial, summary))}", file=self._complaints, flush=True)
+        if summary is not None:
+            for line in lines_of(TrialResult(self._out / "trials" / trial.trial_id, summary)):
+                print(line, file=self._stream, flush=True)
+
+
+def lines_of(trial: TrialResult) -> Iterator[str]:
+    """A line for each window of the measured phase, and the total."""
+    measured = [window for window in trial.windows() if window.phase == "measure"]
+    for start in range(0, len(measured), WINDOW_S):
+        part = measured[start : start + WINDOW_S]
+        mean_ms, max_ms, _ = _service_ms(trial, part)
+        yield f"{_sent(part, '.1f')}, {mean_ms:.1f} ms avg latency, {max_ms:.1f} ms max latency."
+    mean_ms, max_ms, percentiles_ms = _service_ms(trial, measured)
+    p50, p95, p99, p999 = (int(value) for value in percentiles_ms)
+    yield (
+        f"{_sent(measured, 'f')}, {mean_ms:.2f} ms avg latency, {max_ms:.2f} ms max latency, "
+        f"{p50} ms 50th, {p95} ms 95th, {p99} ms 99th, {p999} ms 99.9th."
+    )
+
+
+def _sent(windows: Sequence[Window], rate_format: str) -> str:
+    records, value_bytes = sum(w.acked for w in windows), sum(w.acked_bytes for w in windows)
+    rate, mib_per_s = records / len(windows), value_bytes / len(windows) / _MIB
+    return f"{records} records sent, {rate:{rate_format}} records/sec ({mib_per_s:.2f} MB/sec)"
+
+
+def _service_ms(trial: TrialResult, windows: Sequence[Window]) -> tuple[float, float, list[float]]:
+    """Mean, maximum and percentiles of the service latency in ms; zeros when nothing was timed."""
+    path = trial.histogram_path("produce_service")
+    histogram = read_histogram(path, windows[0].second, windows[-1].second + 1)
+    if not histogram.get_total_count():
+        return 0.0, 0.0, [0.0] * len(_PERCENTILES)
+    at = histogram.get_percentile_to_value_dict(list(_PERCENTILES))
+    percentiles_ms = [at[percentile] / _NS_PER_MS for percentile in _PERCENTILES]
+    return mean_of(histogram) / _NS_PER_MS, histogram.get_max_value() / _NS_PER_MS, percentiles_ms

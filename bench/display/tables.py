@@ -1,0 +1,268 @@
+"""What a person reads at the end of `plan` and `run`, and what a program reads with --json."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bench.analysis.conclusions import HEADLINES
+from bench.display.comparison_text import HEADER, in_order, row
+from bench.results import Analysis, MetricComparison, RunResult, Search, StorageTarget, TrialPlan, TrialResult
+from bench.runs.canary import slow_blocks
+from bench.storage import describe_target, target_paths
+from bench.storage.cluster_storage import cluster_target
+from bench.trials.plan import Plan, Price, trial_duration_s
+from bench.units import human_bytes, human_change, human_count, human_duration, human_ns, human_ns_range, human_rate
+from bench.workload.clusters import Cluster
+from tuning.facts import collect
+
+_COMPARED: Final = {"better": "better than with", "worse": "worse than with", "differs": "another than with"}
+
+
+def print_plan(plan: Plan, price: Price | None = None) -> None:
+    console = Console(highlight=False)
+    specification = plan.specification
+    workload = specification.workload
+    console.print(f"[bold]{escape(workload.name)}[/]  {escape(workload.purpose)}")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("block", justify="right")
+    for label in specification.axes or ["cell"]:
+        table.add_column(label, overflow="fold")
+    table.add_column("trial takes", justify="right")
+    table.add_column("")
+    for planned in plan.trials:
+        values = [str(planned.plan.factors[label]) for label in specification.axes] or [planned.cell.name]
+        took = human_duration(trial_duration_s(planned.cell.workload))
+        table.add_row(str(planned.plan.block), *values, took, "A/A" if planned.plan.role == "a_a" else "")
+    console.print(table)
+    blocks = plan.trials[-1].plan.block
+    console.print(
+        f"{len(plan.trials)} trials{_twins(plan)}, in {blocks} blocks of random order (seed {plan.seed}), "
+        f"about {human_duration(plan.duration_s)}; needs {plan.tasks} task slots",
+    )
+    if price is not None:
+        console.print(f"at {price}: about {price.of(plan.duration_s)}")
+    for name, cluster in _clusters(plan).items():
+        hosts = f"; on {', '.join(cluster.hosts)}" if cluster.hosts else ""
+        storage = _storage(cluster_target(name, cluster))
+        console.print(f"cluster {escape(cluster.bootstrap_servers)}{escape(hosts)}; storage {storage}", soft_wrap=True)
+    facts = collect()
+    for target, needed_bytes in _needed_bytes(plan).items():
+        described = describe_target(target, target_paths(workload)[target], facts)
+        console.print(f"storage {_storage(described)}: up to {human_bytes(needed_bytes)} at a time", soft_wrap=True)
+
+
+def _twins(plan: Plan) -> str:
+    twins = sum(planned.plan.role == "a_a" for planned in plan.trials)
+    return f" ({twins} of them A/A twins)" if twins else ""
+
+
+def plan_as_json(plan: Plan, price: Price | None = None) -> dict[str, Any]:
+    return {
+        "name": plan.specification.workload.name,
+        "workload_sha256": plan.specification.sha256,
+        "seed": plan.seed,
+        "duration_s": plan.duration_s,
+        "price": None if price is None else price.as_json(plan.duration_s),
+        "tasks": plan.tasks,
+        "storage_bytes": _needed_bytes(plan),
+        "axes": plan.specification.axes,
+        "cells": [cell.name for cell in plan.specification.cells],
+        "trials": [planned.plan.model_dump(exclude={"status", "error"}) for planned in plan.trials],
+    }
+
+
+def _clusters(plan: Plan) -> dict[str, Cluster]:
+    """The clusters on other hosts that trials measure."""
+    systems = [trial.cell.workload.system for trial in plan.trials]
+    return {system.cluster or "external": cluster for system in systems if (cluster := system.external) is not None}
+
+
+def _needed_bytes(plan: Plan) -> dict[str, int]:
+    targets = dict.fromkeys(trial.cell.workload.storage.target for trial in plan.trials)
+    sizes = {target: plan.log_bytes(target, kept=False) for target in targets}
+    return {target: size_bytes for target, size_bytes in sizes.items() if size_bytes}
+
+
+def _storage(target: StorageTarget) -> str:
+    medium = f"emulated {target.medium}: {target.emulation}" if target.emulated else target.medium
+    return escape(f"{target.name} ({', '.join(filter(None, (target.path, medium)))})")
+
+
+def print_end(result: RunResult) -> None:
+    """The cells, then where to go from here."""
+    console = Console(highlight=False)
+    console.print(results_table(result))
+    if not result.manifest.for_measurement:
+        console.print("This workload says for_measurement: false; its figures are not to be quoted.", style="yellow")
+    for target in {trial.summary.storage.name: trial.summary.storage for trial in result.trials}.values():
+        if target.emulated:
+            console.print(f"storage {_storage(target)}", style="yellow", soft_wrap=True)
+    for line in result.durability_notes():
+        console.print(line, style="yellow", soft_wrap=True, markup=False)
+    analysis = result.analysis()
+    for line in analysis_lines(analysis) if analysis else ():
+        console.print(line, soft_wrap=True, markup=False)
+    for line in slow_blocks(result.manifest.canaries, result.manifest.workload):
+        console.print(f"note: {line}", soft_wrap=True, markup=False)
+    if result.manifest.status == "interrupted":
+        console.print("[yellow]interrupted[/]; what was measured so far is kept: go on with --resume")
+    console.print(f"results: {escape(str(result.directory))}", soft_wrap=True)
+    console.print(f"report:  highwater report {escape(shlex.quote(str(result.directory)))}", soft_wrap=True)
+
+
+def analysis_lines(analysis: Analysis) -> list[str]:
+    """How noisy the host was, what differs from the first cell, and what a reader must know before quoting."""
+    lines = []
+    bounds = {noise.metric: noise for noise in analysis.noise if noise.bound95_ratio is not None}
+    known = [f"{name} ±{bounds[name].bound95_ratio:.1%}" for name in HEADLINES if name in bounds]
+    if known:
+        pairs = max(noise.n_pairs for noise in bounds.values())
+        lines.append(f"noise ({pairs} A/A pairs, 95 %): {', '.join(known)}")
+    lines += [
+        f"{comparison.head}: {comparison.metric} is {_COMPARED[comparison.verdict]} {comparison.base}: "
+        f"{human_change(comparison.ratio)}"
+        for comparison in analysis.comparisons
+        if comparison.metric in HEADLINES and comparison.verdict in _COMPARED
+    ]
+    return [*lines, *(f"note: {warning}" for warning in analysis.warnings)]
+
+
+def print_search(search: Search, directory: Path) -> None:
+    """Every probe, then the answer: bracket, what failed above it, how often it held."""
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("", "rate", "result"):
+        table.add_column(column, justify="right" if column == "rate" else "left", overflow="fold")
+    for probe in search.probes:
+        result = "[green]passed[/]" if probe.passed else f"[red]failed[/]  {escape(probe.text or probe.limit or '')}"
+        table.add_row(probe.stage, human_rate(probe.rate_per_s), result)
+    console.print(table)
+    for line in search_answer(search):
+        console.print(line, soft_wrap=True)
+    console.print(f"results: {escape(str(directory))}", soft_wrap=True)
+
+
+def search_answer(search: Search) -> list[str]:
+    """The answer in words."""
+    low, high = search.last_passing_per_s, search.first_failing_per_s
+    if search.status != "answered":
+        return ["interrupted; go on with --resume"]
+    if low is None:
+        return [f"not even {human_rate(search.min_per_s)} is sustained ({search.limit}); begin lower with --min"]
+    confirmed = f"confirmed by {search.confirmed} of {search.confirmations} fresh trials"
+    if high is None:
+        return [f"{human_rate(low)}, the highest rate asked for, is sustained; {confirmed}"]
+    lines = [f"sustained: {human_rate(low)} ({confirmed}); {human_rate(high)} is not: {search.limit}"]
+    if search.generator_limited:
+        lines.append("the generator gave out first: the system may sustain more; use more producers on more cores")
+    return lines
+
+
+def results_table(result: RunResult) -> Table:
+    """One row per cell: medians over its trials that are not invalid (over all, for want of any), their range beneath.
+
+    Axes share a column, a line each, so that the table fits a terminal of 80 columns.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    axes = list(result.manifest.axes)
+    if axes:
+        table.add_column("\n".join(axes), overflow="fold")
+    for column in ("achieved", "produce p50", "p99", "p99.9"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    factors = {planned.cell: planned.factors for planned in result.manifest.trials}
+    for cell, trials in result.cells().items():
+        shown = [trial for trial in trials if trial.summary.verdict.state != "invalid"] or trials
+        latencies = [trial.summary.produce.response_ns for trial in shown]
+        table.add_row(
+            *(["\n".join(escape(str(factors[cell][axis])) for axis in axes)] if axes else []),
+            _rates([trial.summary.achieved_per_s for trial in shown]),
+            _durations([latency.p50 for latency in latencies]),
+            _durations([latency.p99 for latency in latencies]),
+            _durations([latency.p999 for latency in latencies]),
+            _verdicts(trials, [t for t in result.manifest.trials if (t.cell, t.role) == (cell, "measure")]),
+        )
+    return table
+
+
+def _rates(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
+    return human_rate(median(values)) + _below(f"{human_count(min(values))}–{human_count(max(values))}", values)
+
+
+def _durations(values_ns: Sequence[float]) -> str:
+    if not values_ns:
+        return "–"
+    middle_ns = median(values_ns)
+    return human_ns(middle_ns) + _below(human_ns_range(min(values_ns), max(values_ns), middle_ns), values_ns)
+
+
+def _below(spread: str, values: Sequence[float]) -> str:
+    return f"\n[dim]{spread}[/]" if len(values) > 1 else ""
+
+
+def _verdicts(trials: Sequence[TrialResult], planned: Sequence[TrialPlan]) -> str:
+    states = [trial.summary.verdict.state for trial in trials]
+    styles = {"valid": "green", "inconclusive": "yellow", "invalid": "red"}
+    parts = [f"[{style}]{states.count(state)} {state}[/]" for state, style in styles.items() if state in states]
+    if skipped := sum(trial.status == "skipped" for trial in planned):
+        parts.append(f"[dim]{skipped} not needed[/]")
+    if missing := len(planned) - len(states) - skipped:
+        parts.append(f"[red]{missing} not finished[/]")
+    if missed := sum(not all(result.met for result in trial.summary.slo) for trial in trials):
+        parts.append(f"[yellow]{missed} off objective[/]")
+    return "\n".join(parts)
+
+
+def results_as_json(result: RunResult) -> dict[str, Any]:
+    """The end of a run for programs: states and figures per cell, percentiles per trial and never averaged."""
+    return {
+        "directory": str(result.directory),
+        "status": result.manifest.status,
+        "exit_code": result.manifest.exit_code,
+        "cells": {
+            cell: [
+                {
+                    "trial_id": trial.summary.trial_id,
+                    "verdict": trial.summary.verdict.model_dump(mode="json"),
+                    "offered_per_s": trial.summary.offered_per_s,
+                    "achieved_per_s": trial.summary.achieved_per_s,
+                    "produce_response_ns": trial.summary.produce.response_ns.model_dump(mode="json"),
+                    "e2e_response_ns": trial.summary.e2e.response_ns.model_dump(mode="json")
+                    if trial.summary.e2e
+                    else None,
+                    "delivery": trial.summary.delivery.model_dump(mode="json"),
+                }
+                for trial in trials
+            ]
+            for cell, trials in result.cells().items()
+        },
+        "durability_trades": result.durability_notes(),
+        "unfinished": [
+            {"trial_id": trial.trial_id, "cell": trial.cell, "status": trial.status, "error": trial.error}
+            for trial in result.manifest.trials
+            if trial.status != "done"
+        ],
+    }
+
+
+def comparison_table(metrics: Sequence[MetricComparison]) -> Table:
+    """Base against head, a row per metric; gated metrics first and bold."""
+    styles = {"better": "green", "worse": "red", "differs": "yellow"}
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for position, column in enumerate(HEADER):
+        table.add_column(column, justify="left" if position in (0, len(HEADER) - 1) else "right", overflow="fold")
+    for item in in_order(metrics):
+        *cells, verdict = (escape(text) for text in row(item))
+        style = styles.get(item.verdict)
+        table.add_row(*cells, f"[{style}]{verdict}[/]" if style else verdict, style="bold" if item.gated else None)
+    return table

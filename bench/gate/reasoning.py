@@ -1,0 +1,263 @@
+"""The gate's reasoning: trials of base and head in, verdicts out. Pure; what runs trials is `bench.gate.run`.
+
+Base and head are the variants of one run, so every block is a pair. A gated metric is decided when its interval lies
+wholly beyond delta (worse or better) or wholly within the floor (no change). A metric that got worse has to get worse
+again in each confirmation, with processes of its own, before head is held back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bench.compare import ONLY_CELL, Limits, Trials, change_for_the_worse, judge
+from bench.exit_codes import EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE, EXIT_INVALID, EXIT_OK, EXIT_REGRESSION, EXIT_TARGET
+from bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
+from bench.metrics import METRICS, values_of
+from bench.results import GateState, MetricComparison, TrialPlan, TrialSummary
+from bench.runs.agenda import FinishedCells
+from bench.trials.verdict import target_at_fault
+
+VARIANT: Final = "variant"
+BASE: Final = "base"
+HEAD: Final = "head"
+
+Place = tuple[str, str]
+"""Cell and metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What the trials so far say."""
+
+    metrics: list[MetricComparison]
+    pairs: int
+    """Blocks in which both sides were measured, the worst cell's."""
+    pairs_valid: int
+    a_a_pairs: int
+
+    @property
+    def gated(self) -> list[MetricComparison]:
+        return [item for item in self.metrics if item.gated]
+
+    @property
+    def worse(self) -> frozenset[Place]:
+        return frozenset((item.cell, item.metric) for item in self.gated if item.verdict == "worse")
+
+    @property
+    def undecided(self) -> list[MetricComparison]:
+        return [item for item in self.gated if item.verdict == "undecided"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    state: GateState
+    exit_code: int
+    text: str
+    confirmed: bool | None = None
+
+
+def evaluate(
+    summaries: Iterable[TrialSummary],
+    policy: Policy,
+    noise: Mapping[str, Sequence[float]],
+    seed: int,
+    only: Collection[Place] | None = None,
+) -> Evaluation:
+    """Judge the variants of one run. `noise` is from elsewhere; with `noise.from: a_a` the run's own pairs are used.
+
+    `only`: the places that are gated, for a confirmation; None for all that the policy gates.
+    """
+    found = list(summaries)
+    sides: dict[str, dict[str, dict[int, TrialSummary]]] = defaultdict(lambda: {BASE: {}, HEAD: {}})
+    for summary in found:
+        if summary.role == "measure":
+            sides[cell_of(summary)][str(summary.factors[VARIANT])][summary.block] = summary
+    cells = [_pairs(cell, both[BASE], both[HEAD]) for cell, both in sides.items()]
+    own = own_noise(found) if policy.noise.source == OWN_A_A else {}
+    limits = limits_of(policy, noise or own, only)
+    return Evaluation(
+        metrics=judge(cells, metrics_of(policy), limits, seed),
+        pairs=min((len(set(both[BASE]) & set(both[HEAD])) for both in sides.values()), default=0),
+        pairs_valid=min((len(trials.base) for trials in cells), default=0),
+        a_a_pairs=max(map(len, own.values()), default=0),
+    )
+
+
+def limits_of(policy: Policy, noise: Mapping[str, Sequence[float]], only: Collection[Place] | None = None) -> Limits:
+    return Limits(
+        floors={name: gated.floor_ratio for name, gated in policy.gate.items()},
+        better={name: gated.better for name, gated in policy.gate.items() if gated.better},
+        noise={} if policy.noise.source == NO_NOISE else noise,
+        quantile=policy.noise.quantile,
+        only=None if only is None else frozenset(only),
+    )
+
+
+def is_decided(evaluation: Evaluation, policy: Policy) -> bool:
+    """Whether more pairs would change nothing of the outcome."""
+    return (
+        policy.pairs.stop_when == "decided"
+        and evaluation.pairs_valid >= policy.pairs.min
+        and not evaluation.undecided
+        and bool(evaluation.gated)
+    )
+
+
+def faults(summaries: Iterable[TrialSummary], plans: Iterable[TrialPlan], variant: str) -> list[str]:
+    """What a variant broke its promise by: records lost or damaged, or a broker that failed."""
+    lost = [
+        f"{summary.trial_id}: {reason.text}"
+        for summary in summaries
+        if summary.factors.get(VARIANT) == variant
+        for reason in summary.verdict.reasons
+        if target_at_fault(reason)
+    ]
+    failed = [
+        f"{plan.trial_id}: {plan.error}"
+        for plan in plans
+        if plan.status == "failed" and plan.factors.get(VARIANT) == variant
+    ]
+    return lost + failed
+
+
+def cell_of(summary: TrialSummary) -> str:
+    """The workload's own cell, without the variant."""
+    return ",".join(f"{name}={value}" for name, value in summary.factors.items() if name != VARIANT) or ONLY_CELL
+
+
+def own_noise(summaries: Iterable[TrialSummary]) -> dict[str, list[float]]:
+    """Metric to the ratios of the run's own A/A pairs."""
+    found = [summary for summary in summaries if summary.verdict.state != "invalid"]
+    measured = {(summary.cell, summary.block): summary for summary in found if summary.role == "measure"}
+    ratios: dict[str, list[float]] = {}
+    for twin in found:
+        if twin.role != "a_a" or (original := measured.get((twin.cell, twin.block))) is None:
+            continue
+        one, other = values_of(original), values_of(twin)
+        for name in METRICS:
+            if one.get(name) and other.get(name):
+                ratios.setdefault(name, []).append(other[name] / one[name])
+    return ratios
+
+
+def settle(first: Evaluation, confirmations: Sequence[Evaluation], policy: Policy, *, strict: bool) -> Outcome:
+    """The outcome of all rounds; a regression without as many confirmations as the policy asks for is none yet."""
+    short = [item for item in (first, *confirmations) if item.pairs_valid < policy.pairs.min]
+    if short:
+        return Outcome(
+            "invalid",
+            EXIT_INVALID,
+            f"{short[0].pairs_valid} valid pairs of {short[0].pairs}, and {policy.pairs.min} are needed",
+        )
+    standing = first.worse
+    for number, confirmation in enumerate(confirmations, start=1):
+        still = standing & confirmation.worse
+        if not still:
+            told = "; ".join(describe_all(first, standing))
+            return _not_confirmed(confirmation, f"{told}: not confirmed by rerun {number} with fresh processes", strict)
+        standing = still
+    if standing:
+        confirmed = True if confirmations else None
+        word = "confirmed" if confirmations else "not confirmed by a rerun"
+        return Outcome("regression", EXIT_REGRESSION, f"{'; '.join(describe_all(first, standing))} ({word})", confirmed)
+    if first.undecided:
+        return _inconclusive(first, strict)
+    better = [item for item in first.gated if item.verdict == "better"]
+    if better:
+        return Outcome("pass", EXIT_OK, "; ".join(describe(item) for item in better))
+    return Outcome("pass", EXIT_OK, f"no change; {_detectable(first.gated)}")
+
+
+def environment_outcome(facts: Sequence[str]) -> Outcome:
+    return Outcome(
+        "environment_mismatch",
+        EXIT_ENVIRONMENT,
+        f"the two were not measured under the same conditions: {', '.join(facts)} differ (--allow-env-diff to go on)",
+    )
+
+
+def target_outcome(found: Sequence[str]) -> Outcome:
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return Outcome("target_failed", EXIT_TARGET, f"head broke its promise: {found[0]}{more}")
+
+
+def describe(item: MetricComparison) -> str:
+    """`produce.p99 12.3 % worse (95 %: 9.1 to 15.0 %)`"""
+    change = change_for_the_worse(item)
+    name = item.metric if item.cell == ONLY_CELL else f"{item.metric} [{item.cell}]"
+    if change is None or item.ci95 is None:
+        return f"{name}: no ratio"
+    low, high = sorted(1 / bound - 1 if item.better == "higher" else bound - 1 for bound in item.ci95)
+    if change < 0:
+        return f"{name} {-change:.1%} better (95 %: {-high:.1%} to {-low:.1%})"
+    return f"{name} {change:.1%} worse (95 %: {low:.1%} to {high:.1%})"
+
+
+def describe_all(evaluation: Evaluation, places: Collection[Place]) -> list[str]:
+    return [describe(item) for item in evaluation.gated if (item.cell, item.metric) in places]
+
+
+def early_stop(
+    policy: Policy, noise: Mapping[str, Sequence[float]], seed: int, only: Collection[Place] | None = None
+) -> FinishedCells:
+    """For a run, asked before each block: stop as soon as more pairs would change nothing. All cells or none."""
+
+    def finished(summaries: Sequence[TrialSummary]) -> Mapping[str, str]:
+        reason = _reason_to_stop(summaries, policy, evaluate(summaries, policy, noise, seed, only))
+        return {summary.cell: reason for summary in summaries} if reason else {}
+
+    return finished
+
+
+def _reason_to_stop(summaries: Sequence[TrialSummary], policy: Policy, evaluation: Evaluation) -> str | None:
+    if faults(summaries, (), HEAD):
+        return "head lost records"
+    blocks = {summary.block for summary in summaries if summary.factors[VARIANT] == BASE}
+    if blocks - {summary.block for summary in summaries if summary.factors[VARIANT] == HEAD}:
+        return "head failed"
+    if is_decided(evaluation, policy):
+        return f"decided by {evaluation.pairs_valid} pairs"
+    left = policy.pairs.max - max((summary.block for summary in summaries), default=0)
+    if evaluation.pairs_valid + left < policy.pairs.min:
+        return f"{policy.pairs.min} valid pairs are out of reach"
+    return None
+
+
+def _not_confirmed(confirmation: Evaluation, text: str, strict: bool) -> Outcome:
+    if confirmation.undecided:
+        code = EXIT_INCONCLUSIVE if strict else EXIT_OK
+        return Outcome("inconclusive", code, f"{text}, nor refuted", False)
+    return Outcome("pass", EXIT_OK, text, False)
+
+
+def _inconclusive(evaluation: Evaluation, strict: bool) -> Outcome:
+    names = ", ".join(dict.fromkeys(item.metric for item in evaluation.undecided))
+    code = EXIT_INCONCLUSIVE if strict else EXIT_OK
+    return Outcome(
+        "inconclusive",
+        code,
+        f"{names}: neither a change nor the lack of one shown by {evaluation.pairs_valid} pairs; "
+        f"{_detectable(evaluation.undecided)}",
+    )
+
+
+def _detectable(items: Sequence[MetricComparison]) -> str:
+    known = [
+        f"{item.metric} {item.smallest_detectable_ratio:.1%}"
+        for item in items
+        if item.smallest_detectable_ratio is not None
+    ]
+    return f"smallest detectable change: {', '.join(known)}" if known else "too few pairs to say what could be detected"
+
+
+def _pairs(cell: str, base: Mapping[int, TrialSummary], head: Mapping[int, TrialSummary]) -> Trials:
+    """Blocks in which both sides are valid; an invalid trial takes its partner with it."""
+    blocks = [
+        block
+        for block in sorted(set(base) & set(head))
+        if "invalid" not in (base[block].verdict.state, head[block].verdict.state)
+    ]
+    return Trials(cell, [base[block] for block in blocks], [head[block] for block in blocks], paired=True)

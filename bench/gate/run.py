@@ -1,0 +1,243 @@
+"""Carries a gate out: base and head as two variants of one run, the confirmations, and the files that tell of it.
+
+The trials are run by whatever `Execute` is given, so that the reasoning is tested without a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from bench.compare import compare, noise_of_both, side_of
+from bench.display.comparison_text import gate_markdown
+from bench.errors import UsageError
+from bench.exit_codes import EXIT_INTERRUPTED
+from bench.gate.annotations import gitlab_report
+from bench.gate.junit import junit_xml
+from bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
+from bench.gate.reasoning import (
+    BASE,
+    HEAD,
+    VARIANT,
+    Evaluation,
+    Outcome,
+    Place,
+    early_stop,
+    environment_outcome,
+    evaluate,
+    faults,
+    limits_of,
+    settle,
+    target_outcome,
+)
+from bench.gate.sides import Measured, Recorded
+from bench.results import ComparedSide, Gate, GateRound, Manifest, RunResult, checksums
+from bench.results.files import dump, write_atomically
+from bench.runs.agenda import FinishedCells
+from bench.trials.plan import Plan, make_plan
+from bench.trials.verdict import target_at_fault
+from bench.workload.layers import read_with_includes
+from bench.workload.specification import Specification, specify
+
+GATE_FILE: Final = "gate.json"
+_CONFIRMATION: Final = "confirmation"
+
+
+class Execute(Protocol):
+    """Runs a plan with processes of its own and writes a result directory."""
+
+    def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells, /) -> Manifest: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the gate is held to, and where that was written."""
+
+    policy: Policy
+    policy_file: str | None = None
+    noise: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """A/A ratios from elsewhere, by metric."""
+    strict: bool = False
+    allow_env_diff: bool = False
+
+
+def gate_specification(workload_file: Path, base: Measured, head: Measured, policy: Policy) -> Specification:
+    """The workload with base and head as its variants, as many blocks as the policy allows. Raises UsageError."""
+    document = read_with_includes(workload_file)
+    if document.data.get("variants"):
+        raise UsageError(
+            f"{document.origin(('variants',))}: variants: a gate's variants are base and head; "
+            "put what differs into config:FILE"
+        )
+    document.data["variants"] = {BASE: base.overlay, HEAD: head.overlay}
+    for name, side in ((BASE, base), (HEAD, head)):
+        document.origins["variants", name] = side.given
+        document.origins |= {("variants", name, *where): origin for where, origin in side.origin.origins.items()}
+    trials: Any = document.data.get("trials") or {}
+    if isinstance(trials, dict):
+        trials = {key: value for key, value in trials.items() if key != "stop_when"}
+        document.data["trials"] = trials | {"n": policy.pairs.max, "a_a": policy.noise.source == OWN_A_A}
+    return specify(document, workload_file)
+
+
+def run_gate(base: Measured, head: Measured, plan: Plan, rules: Rules, out: Path, execute: Execute) -> Gate:
+    """Measure base and head in turn, confirm what got worse. `plan` is of a `gate_specification`."""
+    policy = rules.policy
+    rounds: list[GateRound] = []
+    evaluations: list[Evaluation] = []
+    only: frozenset[Place] | None = None
+    outcome: Outcome | None = None
+    notes: list[str] = []
+    for number in range(1 + policy.confirm.reruns):
+        # The first round is the result directory itself, so that reports show it; the others lie in it.
+        directory = out if number == 0 else out / (_CONFIRMATION if number == 1 else f"{_CONFIRMATION}-{number}")
+        if number:
+            plan = make_plan(plan.specification, plan.seed + 1)
+        manifest = execute(plan, directory, early_stop(policy, rules.noise, plan.seed, only))
+        result = RunResult(directory)
+        found = _evaluation(result, rules, plan.seed, only)
+        evaluations.append(found)
+        rounds.append(_round(number, directory.relative_to(out), plan.seed, found))
+        notes += _notes(result, found, rules)
+        if manifest.status == "interrupted":
+            outcome = Outcome("interrupted", EXIT_INTERRUPTED, "interrupted before it was decided")
+            break
+        if lost := faults([trial.summary for trial in result.trials], manifest.trials, HEAD):
+            outcome = target_outcome(lost)
+            break
+        only = found.worse if only is None else only & found.worse
+        if not only or found.pairs_valid < policy.pairs.min:
+            break
+    if outcome is None:
+        outcome = settle(evaluations[0], evaluations[1:], policy, strict=rules.strict)
+    first = RunResult(out)
+    return Gate(
+        state=outcome.state,
+        exit_code=outcome.exit_code,
+        text=outcome.text,
+        base=_side(first, base, BASE),
+        head=_side(first, head, HEAD),
+        interleaved=True,
+        confirmed=outcome.confirmed,
+        policy=policy.as_document(),
+        policy_file=rules.policy_file,
+        rounds=rounds,
+        environment=[],
+        notes=list(dict.fromkeys(notes)),
+    )
+
+
+def judge_recorded(base: Recorded, head: Recorded, rules: Rules) -> Gate:
+    """The gate over two result directories, or two cells of one. Nothing is run, so nothing can be confirmed."""
+    policy = rules.policy
+    noise = rules.noise
+    if policy.noise.source == OWN_A_A:
+        noise = noise_of_both(base.result, head.result)
+    try:
+        found = compare(base.result, head.result, base.cell, head.cell, metrics_of(policy), limits_of(policy, noise))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    pairs = min((item.n_pairs for item in found.metrics if item.gated), default=0)
+    a_a_pairs = max(map(len, noise.values()), default=0)
+    evaluation = Evaluation(found.metrics, pairs, pairs, a_a_pairs)
+    decisive = [difference for difference in found.environment if difference.decides]
+    lost = [
+        f"{trial.summary.trial_id}: {reason.text}"
+        for trial in head.result.trials
+        if head.cell in (None, trial.summary.cell)
+        for reason in trial.summary.verdict.reasons
+        if target_at_fault(reason)
+    ]
+    if decisive and policy.on_environment_mismatch == "fail" and not rules.allow_env_diff:
+        outcome = environment_outcome([difference.fact for difference in decisive])
+    elif lost:
+        outcome = target_outcome(lost)
+    else:
+        outcome = settle(evaluation, [], policy, strict=rules.strict)
+    return Gate(
+        state=outcome.state,
+        exit_code=outcome.exit_code,
+        text=outcome.text,
+        base=side_of(base.result, base.cell, base.given),
+        head=side_of(head.result, head.cell, head.given),
+        interleaved=found.paired,
+        confirmed=outcome.confirmed,
+        policy=policy.as_document(),
+        policy_file=rules.policy_file,
+        rounds=[
+            GateRound(
+                stage="first",
+                directory=None,
+                seed=None,
+                pairs=pairs,
+                pairs_valid=pairs,
+                a_a_pairs=a_a_pairs,
+                metrics=found.metrics,
+                text=outcome.text,
+            )
+        ],
+        environment=found.environment,
+        notes=[
+            "judged from what was recorded: nothing was run again, so no regression could be confirmed",
+            *_lack_of_noise(a_a_pairs, policy),
+            *found.warnings,
+        ],
+    )
+
+
+def write_gate(gate: Gate, out: Path) -> None:
+    """gate.json, and its outcome for CI systems: gate.md, gate.junit.xml, gate.codequality.json."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / GATE_FILE, dump(gate))
+    write_atomically(out / "gate.md", gate_markdown(gate))
+    write_atomically(out / "gate.junit.xml", junit_xml(gate))
+    write_atomically(out / "gate.codequality.json", gitlab_report(gate))
+    if (out / "manifest.json").is_file():
+        checksums.write(out)
+
+
+def _evaluation(result: RunResult, rules: Rules, seed: int, only: frozenset[Place] | None) -> Evaluation:
+    return evaluate([trial.summary for trial in result.trials], rules.policy, rules.noise, seed, only)
+
+
+def _round(number: int, directory: Path, seed: int, found: Evaluation) -> GateRound:
+    return GateRound(
+        stage="confirmation" if number else "first",
+        directory=str(directory),
+        seed=seed,
+        pairs=found.pairs,
+        pairs_valid=found.pairs_valid,
+        a_a_pairs=found.a_a_pairs,
+        metrics=found.metrics,
+        text=f"{found.pairs_valid} of {found.pairs} pairs valid",
+    )
+
+
+def _notes(result: RunResult, found: Evaluation, rules: Rules) -> list[str]:
+    notes = _lack_of_noise(found.a_a_pairs, rules.policy) if not rules.noise else []
+    if not result.manifest.for_measurement:
+        notes.append("the workload says for_measurement: false; its figures are not to be quoted")
+    notes += [*result.emulation_notes(), *result.durability_notes()]
+    doubts: dict[str, list[str]] = {}
+    for trial in result.trials:
+        if trial.summary.verdict.state != "valid":
+            for reason in trial.summary.verdict.reasons:
+                doubts.setdefault(f"{trial.summary.verdict.state} ({reason.check})", []).append(reason.text)
+    notes += [f"{len(texts)} of {len(result.trials)} trials {what}: {texts[0]}" for what, texts in doubts.items()]
+    return notes
+
+
+def _lack_of_noise(a_a_pairs: int, policy: Policy) -> list[str]:
+    if policy.noise.source == NO_NOISE or a_a_pairs < 3:
+        return ["how much pairs of the same thing differ here is not known (no A/A pairs): only the floor counts"]
+    return []
+
+
+def _side(result: RunResult, side: Measured, variant: str) -> ComparedSide:
+    of_variant = [trial for trial in result.trials if trial.summary.factors.get(VARIANT) == variant]
+    systems = sorted({f"{trial.summary.system.kind} {trial.summary.system.version}" for trial in of_variant})
+    told = side_of(result, None, side.given)
+    cells = [cell for cell, trials in result.cells().items() if any(trial in of_variant for trial in trials)]
+    return told.model_copy(update={"system": ", ".join(systems), "commit": side.commit, "cells": cells})

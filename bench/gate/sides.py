@@ -1,0 +1,108 @@
+"""BASE and HEAD of the gate: what a person may name, and the overlay on the workload that it comes to.
+
+A side is measured anew (`workload`, `git:REV`, a checkout, `config:FILE`), or it is a result directory, which can only
+be read. Two sides are of one sort: a figure of now against one of yesterday would not be interleaved.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from bench.environment import git_state
+from bench.errors import UsageError
+from bench.results import RunResult
+from bench.workload.yaml_document import Document, read_document
+
+GIT: Final = "git:"
+CONFIG: Final = "config:"
+AS_IT_IS: Final = "workload"
+_FORMS: Final = (
+    "a result directory (DIR or DIR:CELL), git:REVISION, a checkout of Highwater, config:FILE, "
+    "or `workload` for the workload as it is"
+)
+_GIT_TIMEOUT_S: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A result directory, or a cell of it."""
+
+    given: str
+    result: RunResult
+    cell: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is laid over the workload to measure this side; `origin` names the files and options it came from."""
+
+    given: str
+    overlay: dict[str, Any]
+    origin: Document = field(compare=False)
+    commit: str | None = None
+    source: Path | None = None
+    """The checkout whose broker runs; None when the workload or the overlay says what runs."""
+
+
+def side_named(text: str, name: str, repository: Path, scratch: Path) -> Recorded | Measured:
+    """What BASE or HEAD (`name`) stands for.
+
+    `repository`: a directory within the git work tree that `git:` means; sources of a revision go below `scratch`.
+    Raises UsageError in one line.
+    """
+    if text == AS_IT_IS:
+        return Measured(text, {}, Document("workload", {}))
+    if text.startswith(GIT):
+        return _revision(text, name, repository, scratch)
+    if text.startswith(CONFIG):
+        document = read_document(Path(text.removeprefix(CONFIG)))
+        return Measured(text, document.data, document)
+    if (Path(text) / "broker").is_dir() and (Path(text) / "highwater.py").is_file():
+        source = Path(text).resolve()
+        state = git_state(source)
+        commit = state.commit + ("+changes" if state.dirty else "") if state else None
+        return _of_source(text, source, commit)
+    return _recorded(text, name)
+
+
+def _recorded(text: str, name: str) -> Recorded:
+    path, _, cell = (text, "", "") if Path(text).is_dir() else text.partition(":")
+    if not (Path(path) / "manifest.json").is_file():
+        raise UsageError(f"{name}: {text!r} is none of: {_FORMS}")
+    return Recorded(text, RunResult(Path(path)), cell or None)
+
+
+def _of_source(given: str, source: Path, commit: str | None) -> Measured:
+    return Measured(given, {"system": {"source": str(source)}}, Document(given, {}), commit, source)
+
+
+def _revision(text: str, name: str, repository: Path, scratch: Path) -> Measured:
+    revision = text.removeprefix(GIT)
+    top = _git(repository, "rev-parse", "--show-toplevel", fault=f"{name}: {repository} is in no git repository")
+    root = Path(top.decode().strip())
+    unknown = f"{name}: {revision!r} is no commit of {root}"
+    commit = _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", fault=unknown).decode().strip()
+    archive = _git(root, "archive", "--format=tar", commit, fault=f"{name}: git cannot archive {commit}")
+    source = scratch / f"{name.lower()}-{commit[:12]}"
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(source, filter="data")
+    if not (source / "broker").is_dir() or not (source / "highwater.py").is_file():
+        raise UsageError(f"{name}: {revision!r} of {root} holds no broker of ours (no highwater.py, no broker/)")
+    return _of_source(text, source, commit)
+
+
+def _git(directory: Path, *arguments: str, fault: str) -> bytes:
+    # Asking must not write: another git command may be at work in the same tree.
+    command = ["git", "--no-optional-locks", "-C", str(directory), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, check=True, timeout=_GIT_TIMEOUT_S).stdout
+    except FileNotFoundError:
+        raise UsageError("git: is not installed, and git:REVISION needs it") from None
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip().splitlines()
+        raise UsageError(fault + (f" ({said[-1]})" if said else "")) from None

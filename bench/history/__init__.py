@@ -1,0 +1,1 @@
+"""Results over time, and the changes that Apache Otava finds in them."""

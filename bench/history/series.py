@@ -1,0 +1,257 @@
+"""Results over time: a CSV per workload and environment in the shape that Apache Otava reads, and what was said of it.
+
+    HISTORY/<environment key>/environment.json        the facts of the key
+    HISTORY/<environment key>/<workload>.csv          time, commit, branch, workload_sha256, a column per metric
+    HISTORY/<environment key>/<workload>.noise.json   metric -> what A/A pairs of the newest run differed by
+    HISTORY/<environment key>/<workload>.acknowledged.jsonl
+
+Rows are appended and never changed; a metric that is new gets a column, empty in the rows before. There is no baseline
+to freeze: a change is looked for in the whole series, and what is known and accepted is acknowledged with a reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bench import environment_key
+from bench.errors import NotComparableError, UsageError
+from bench.exports.otava import COLUMNS, row
+from bench.history.otava import ChangePoint
+from bench.metrics import METRICS
+from bench.results import RunResult
+from bench.results.analysis import Better
+from bench.results.files import write_atomically
+
+WORKLOAD_COLUMN: Final = "workload_sha256"
+_LEADING: Final = (*COLUMNS, WORKLOAD_COLUMN)
+
+# From series by column and the least magnitude to the change points of each.
+FindChanges = Callable[[Mapping[str, list[float]], float], dict[str, list[ChangePoint]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """A change that somebody knows of. `place`: time or commit, or their beginning, of the first run after it."""
+
+    column: str
+    place: str
+    reason: str
+    acknowledged_utc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change point of one metric, with the run that it begins at."""
+
+    column: str
+    time: str
+    commit: str
+    better: Better
+    point: ChangePoint
+    acknowledged: str | None
+    """The reason, when somebody acknowledged it."""
+    workload_changed: bool
+    """The workload file is another from this run on: then the change need not be the system's."""
+
+    @property
+    def is_worse(self) -> bool:
+        return (self.point.ratio < 1) if self.better == "higher" else (self.better == "lower" and self.point.ratio > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The runs of one workload in one environment, oldest first."""
+
+    directory: Path
+    workload: str
+
+    @property
+    def environment(self) -> str:
+        return self.directory.name
+
+    @property
+    def path(self) -> Path:
+        return self.directory / f"{self.workload}.csv"
+
+    @property
+    def _noise_path(self) -> Path:
+        return self.directory / f"{self.workload}.noise.json"
+
+    @property
+    def _acknowledged_path(self) -> Path:
+        return self.directory / f"{self.workload}.acknowledged.jsonl"
+
+    def rows(self) -> list[dict[str, str]]:
+        """Raises UsageError for a file that is no such CSV."""
+        with _readable(self.path), self.path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if tuple(reader.fieldnames or ())[: len(_LEADING)] != _LEADING:
+                raise UsageError(f"{self.path}: is no history; its columns are not {', '.join(_LEADING)}, …")
+            return sorted(reader, key=lambda item: item["time"])
+
+    def columns(self) -> list[str]:
+        """Of the metrics."""
+        rows = self.rows()
+        return [name for name in rows[0] if name not in _LEADING] if rows else []
+
+    def noise(self) -> dict[str, float]:
+        """Metric to what A/A pairs of the newest run differed by."""
+        with _readable(self._noise_path):
+            text = self._noise_path.read_text("utf-8") if self._noise_path.is_file() else "{}"
+            found: dict[str, float] = json.loads(text)
+        return found
+
+    def acknowledgements(self) -> list[Acknowledgement]:
+        if not self._acknowledged_path.is_file():
+            return []
+        with _readable(self._acknowledged_path):
+            lines = self._acknowledged_path.read_text("utf-8").splitlines()
+            return [Acknowledgement(**json.loads(line)) for line in lines if line.strip()]
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """Append one. Raises UsageError for a metric or a run that the series does not have."""
+        if acknowledgement.column not in (columns := self.columns()):
+            near = difflib.get_close_matches(acknowledgement.column, columns, n=1)
+            hint = f'did you mean "{near[0]}"?' if near else "its first line names them"
+            raise UsageError(f"{acknowledgement.column} is no metric of {self.path}; {hint}")
+        if not any(_is_at(item, acknowledgement.place) for item in self.rows()):
+            raise UsageError(f"{acknowledgement.place} is neither the time nor the commit of a run in {self.path}")
+        with self._acknowledged_path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({name: getattr(acknowledgement, name) for name in Acknowledgement.__slots__}) + "\n")
+
+    def changes(
+        self, find: FindChanges, floor_ratio: Callable[[str], float], columns: list[str] | None = None
+    ) -> list[Change]:
+        """Change points at least as large as max(floor, noise) of each metric, in order of time."""
+        rows, noise, acknowledged = self.rows(), self.noise(), self.acknowledgements()
+        by_magnitude: dict[float, dict[str, list[int]]] = {}
+        for column in columns or self.columns():
+            metric = metric_of(column)
+            present = [index for index, item in enumerate(rows) if item.get(column)]
+            magnitude = max(floor_ratio(metric), noise.get(metric, 0.0))
+            by_magnitude.setdefault(magnitude, {})[column] = present
+        found = []
+        for magnitude, places in by_magnitude.items():
+            values = {column: [float(rows[index][column]) for index in present] for column, present in places.items()}
+            for column, points in find(values, magnitude).items():
+                for point in points:
+                    before, at = (rows[places[column][index]] for index in (point.index - 1, point.index))
+                    reason = _reason(acknowledged, column, at)
+                    other_workload = before[WORKLOAD_COLUMN] != at[WORKLOAD_COLUMN]
+                    found.append(
+                        Change(column, at["time"], at["commit"], _better(column), point, reason, other_workload)
+                    )
+        return sorted(found, key=lambda change: (change.time, change.column))
+
+
+def all_series(history: Path) -> Iterator[Series]:
+    """Every series below a history directory."""
+    for path in sorted(history.glob("*/*.csv")):
+        yield Series(path.parent, path.stem)
+
+
+def add(result: RunResult, history: Path, *, branch: str, commit: str | None, new_environment: bool) -> Series:
+    """Append a run to the series of its workload and environment.
+
+    Raises UsageError for a run without a valid trial, or one that is there already; NotComparableError when the
+    workload has a history under another key only, unless a new one is asked for.
+    """
+    if not any(trial.summary.verdict.state != "invalid" for trial in result.trials):
+        raise UsageError(f"{result.directory}: no trial is a valid measurement; nothing to keep")
+    key = environment_key.key_of(result)
+    series = Series(history / key.name, result.manifest.name)
+    others = [other for other in all_series(history) if other.workload == series.workload and other.path != series.path]
+    if others and not series.path.is_file() and not new_environment:
+        raise NotComparableError(_another_environment(series, others, key.facts))
+    cells = row(result, branch, commit)
+    added = {name: cells[name] for name in COLUMNS} | {WORKLOAD_COLUMN: result.manifest.workload_sha256[:12]}
+    added |= {name: value for name, value in cells.items() if name not in COLUMNS}
+    rows = series.rows() if series.path.is_file() else []
+    if any(item["time"] == added["time"] and item["commit"] == added["commit"] for item in rows):
+        raise UsageError(f"{result.directory}: the run of {added['time']} is in {series.path} already")
+    series.directory.mkdir(parents=True, exist_ok=True)
+    write_atomically(series.directory / "environment.json", json.dumps(key.facts, indent=2) + "\n")
+    write_atomically(series.path, _csv([*rows, added]))
+    analysis = result.analysis()
+    noise = {item.metric: item.bound95_ratio for item in analysis.noise if item.bound95_ratio} if analysis else {}
+    if noise:
+        write_atomically(series._noise_path, json.dumps(noise, indent=2) + "\n")
+    return series
+
+
+def chosen(history: Path, workload: str | None, environment: str | None) -> Series:
+    """The one series that is meant. Raises UsageError when it is none or several."""
+    if not history.is_dir():
+        raise UsageError(f"{history}: no such history; begin one with: highwater bench history add DIR")
+    found = [
+        series
+        for series in all_series(history)
+        if workload in (None, series.workload) and (environment is None or series.environment.startswith(environment))
+    ]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(f"{series.workload} in {series.environment}" for series in (found or all_series(history)))
+    raise UsageError(
+        f"{history}: {'several series' if found else 'no such series'}; name one with --workload and --environment "
+        f"({known or 'there is none'})"
+    )
+
+
+def metric_of(column: str) -> str:
+    """The metric behind a column, which begins with its cell where the workload has several."""
+    return column if column in METRICS else column.rpartition(":")[2]
+
+
+def _better(column: str) -> Better:
+    definition = METRICS.get(metric_of(column))
+    return definition.better if definition else "none"
+
+
+def _reason(acknowledged: list[Acknowledgement], column: str, at: Mapping[str, str]) -> str | None:
+    return next(
+        (item.reason for item in acknowledged if item.column == column and _is_at(at, item.place)),
+        None,
+    )
+
+
+def _is_at(at: Mapping[str, str], place: str) -> bool:
+    return bool(place) and (at["time"].startswith(place) or at["commit"].startswith(place))
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """One line for a file that is not what a history keeps there."""
+    try:
+        yield
+    except (csv.Error, TypeError, ValueError) as error:
+        raise UsageError(f"{path}: is damaged ({error}); take it from where the history is kept") from None
+
+
+def _csv(rows: list[dict[str, str]]) -> str:
+    columns = list(dict.fromkeys([*_LEADING, *(name for item in rows for name in item)]))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _another_environment(series: Series, others: list[Series], facts: Mapping[str, Any]) -> str:
+    latest = max(others, key=lambda other: other.rows()[-1]["time"])
+    path = latest.directory / "environment.json"
+    with _readable(path):
+        known = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    differing = [name for name in dict.fromkeys([*known, *facts]) if known.get(name) != facts.get(name)]
+    return (
+        f"{series.workload} was measured in environment {latest.environment} so far, and this run in "
+        f"{series.environment} ({', '.join(differing)} differ): they cannot be one series; "
+        "--new-environment begins another"
+    )

@@ -1,0 +1,102 @@
+"""Which trial comes next: the plan's blocks one after the other, less what is done and what is decided.
+
+A run asks its agenda before every trial, so that a search can be one as well (`bench.runs.searching`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bench.analysis.conclusions import halfwidth_ratio
+from bench.results import Scalar, TrialPlan, TrialSummary
+from bench.trials.plan import Plan, PlannedTrial
+from bench.workload.model import StopWhen
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A trial that has ended. `summary` is None when it failed or was skipped; the plan's `error` says why."""
+
+    plan: TrialPlan
+    summary: TrialSummary | None
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A planned trial that need not run any more."""
+
+    planned: PlannedTrial
+    reason: str
+
+
+# Summaries of all finished trials of whole blocks -> the cells that need no more trials, with the reason.
+FinishedCells = Callable[[Sequence[TrialSummary]], Mapping[str, str]]
+
+
+class Agenda(Protocol):
+    """What a run is made of."""
+
+    @property
+    def planned(self) -> Sequence[PlannedTrial]:
+        """All trials known so far, in their order."""
+        ...
+
+    @property
+    def axes(self) -> dict[str, list[Scalar]]:
+        """The factors of the trials known so far, with their values."""
+        ...
+
+    def next(self, outcomes: Sequence[Outcome]) -> PlannedTrial | Skipped | None:
+        """What to do after all of these; None when the run is over. A trial that has an outcome does not come again."""
+        ...
+
+
+class BlockAgenda:
+    """The trials of a plan. `finished_cells` is asked at the start of every block but the first."""
+
+    def __init__(self, plan: Plan, finished_cells: FinishedCells | None = None) -> None:
+        self.planned: Sequence[PlannedTrial] = plan.trials
+        self.axes = plan.specification.axes
+        self._finished_cells = finished_cells
+        self._finished: Mapping[str, str] = {}
+        self._asked_before_block = 1
+
+    def next(self, outcomes: Sequence[Outcome]) -> PlannedTrial | Skipped | None:
+        ended = {outcome.plan.trial_id for outcome in outcomes}
+        planned = next((trial for trial in self.planned if trial.plan.trial_id not in ended), None)
+        if planned is None:
+            return None
+        if self._finished_cells is not None and planned.plan.block > self._asked_before_block:
+            self._asked_before_block = planned.plan.block
+            self._finished = self._finished_cells(
+                [
+                    outcome.summary
+                    for outcome in outcomes
+                    if outcome.summary is not None and outcome.summary.block < planned.plan.block
+                ]
+            )
+        if (reason := self._finished.get(planned.plan.cell)) is not None:
+            return Skipped(planned, reason)
+        return planned
+
+
+def decided_by(stop_when: StopWhen, seed: int) -> FinishedCells:
+    """Cells whose interval is narrow enough. The width is what stops a cell, never the direction of its figures."""
+
+    def finished(summaries: Sequence[TrialSummary]) -> Mapping[str, str]:
+        cells: dict[str, str] = {}
+        for cell in dict.fromkeys(summary.cell for summary in summaries):
+            measured = [s for s in summaries if s.cell == cell and s.role == "measure"]
+            if len(measured) < stop_when.min:
+                continue
+            halfwidth = halfwidth_ratio(measured, stop_when.of, seed)
+            if halfwidth is not None and halfwidth <= stop_when.ci_halfwidth_ratio:
+                cells[cell] = (
+                    f"decided: {stop_when.of} is known to ±{halfwidth:.1%} after {len(measured)} trials "
+                    f"(trials.stop_when: ±{stop_when.ci_halfwidth_ratio:.1%})"
+                )
+        return cells
+
+    return finished

@@ -1,0 +1,114 @@
+"""From a plan to a result directory: the lock, the storage areas, the launcher and the signals around a run.
+
+What is made here is taken away again, whatever happens in between, and a run that could not start leaves no directory.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import typer
+
+from bench.errors import UsageError
+from bench.results import Calibration, Manifest, ResultWriter, RunResult, TargetProbe
+from bench.results.run_lock import RunLock
+from bench.runs.agenda import FinishedCells
+from bench.runs.launchers import LauncherKind, make_launcher
+from bench.runs.resume import earlier_run
+from bench.runs.runner import Run, Surroundings, check_slots, prepare
+from bench.storage import StorageAreas
+from bench.trials.given_calibration import check_host, host_facts
+from bench.trials.host_profile import restore_after_a_killed_run
+from bench.trials.plan import Plan, PlannedTrial
+from bench.trials.progress import Observer
+from bench.trials.stopping import StopRequest
+from bench.trials.trial import Launcher
+from tuning.facts import collect
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherChoice:
+    """Who starts the load tasks. `master` (None: all cores of this host) and `spark_conf` are Spark's."""
+
+    kind: LauncherKind = LauncherKind.SPARK
+    master: str | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+
+    def open(self) -> AbstractContextManager[Launcher]:
+        """Start it; leaving the context ends it. Raises UsageError and LoadSetupError when it cannot start."""
+        return make_launcher(self.kind, self.master, self.spark_conf)
+
+
+def run_plan(
+    plan: Plan,
+    out: Path,
+    *,
+    launcher: LauncherChoice | None = None,
+    observer: Observer | None = None,
+    keep_data: bool = False,
+    resume: bool = False,
+    finished_cells: FinishedCells | None = None,
+    launcher_of: Callable[[PlannedTrial], Launcher] | None = None,
+    drive: Callable[[Run], Manifest] | None = None,
+    calibration: Calibration | None = None,
+    probes: Sequence[TargetProbe] = (),
+) -> Manifest:
+    """Run a plan into `out`; its manifest carries the exit code.
+
+    resume: go on with the run that `out` holds (`bench.runs.resume` says what must be the same). drive: how, when it is
+    not block by block through the trials of the plan. calibration: a copy of it goes into `out`. For the other
+    parameters see `Run`. Raises UsageError, ResultDirectoryError and LoadSetupError when it cannot start,
+    NotComparableError when the host is not the one on which `out` was begun, or the calibration made.
+    """
+    started_s = time.monotonic()
+    observer = observer or Observer()
+    # Until trials run there is nothing to keep: both signals end the run at once, and everything is cleaned up.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # py4j logs a traceback of every Ctrl-C on the root logger, which without a handler prints it.
+    logging.getLogger().addHandler(logging.NullHandler())
+    stop = StopRequest()
+    facts = collect()
+    if resume and not (out / "manifest.json").is_file():
+        raise UsageError(f"--resume: {out} holds no run; begin one with --out {out}")
+    writer = ResultWriter.reopen(out) if resume else ResultWriter(out)
+    lock = RunLock.take(out)
+    try:
+        earlier = earlier_run(out, plan, facts, trials_known=drive is None) if resume else None
+        for setting in restore_after_a_killed_run(facts):
+            typer.echo(f"host profile of a killed run taken back: {setting}", err=True)
+        with StorageAreas(keep_data) as areas, observer:
+            prepare(plan, areas)
+            with (launcher or LauncherChoice()).open() as started:
+                check_slots(plan, started)
+                calibration = calibration or (RunResult(out).calibration() if resume else None)
+                if calibration is not None:
+                    check_host(calibration, host_facts(facts, started.versions()))
+                    writer.write_calibration(calibration)
+                with stop.taking_signals():
+                    surroundings = Surroundings(sys.argv, Path.cwd(), started_s)
+                    run = Run(
+                        plan,
+                        surroundings,
+                        writer,
+                        started,
+                        facts,
+                        areas,
+                        observer,
+                        stop,
+                        launcher_of=launcher_of,
+                        finished_cells=finished_cells,
+                        earlier=earlier,
+                        calibration=calibration,
+                        probes=probes,
+                    )
+                    return (drive or Run.execute)(run)
+    finally:
+        lock.release()
+        writer.remove_if_empty()

@@ -1,0 +1,97 @@
+"""What an interrupted run left, and whether it may be gone on with: the same question, asked of the same host.
+
+Trials that had ended keep their figures and are never run again, failed ones included: running a system until it does
+not fail would hide that it does. A trial during which the run was interrupted or killed is run afresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.environment import describe_environment, versions
+from bench.environment_key import environment_key
+from bench.errors import NotComparableError, UsageError
+from bench.results import Manifest, RunResult, TrialPlan, TrialSummary
+from bench.runs.agenda import Outcome
+from bench.runs.runner import Earlier, storage_targets
+from bench.trials.plan import Plan
+from tuning.facts import Facts
+
+
+def seed_of(directory: Path, seed: int | None) -> int:
+    """The seed of the run in `directory`. Raises UsageError when another one is asked for."""
+    found = RunResult(directory).manifest.seed
+    if seed is not None and seed != found:
+        raise UsageError(f"--seed: {directory} was begun with seed {found}; leave --seed out to go on with it")
+    return found
+
+
+def earlier_run(directory: Path, plan: Plan, facts: Facts, *, trials_known: bool = True) -> Earlier:
+    """What is still good in `directory`. trials_known: its trials are those of the plan.
+
+    Raises UsageError when it is of another workload, seed or version, NotComparableError when it is of another host,
+    ResultDirectoryError when it cannot be read.
+    """
+    result = RunResult(directory)
+    _check_same_question(result.manifest, plan, directory, trials_known)
+    _check_same_host(result, plan, facts, directory)
+    summaries = {trial.summary.trial_id: trial.summary for trial in result.trials}
+    outcomes = [
+        Outcome(_ended(trial, summaries.get(trial.trial_id)), summaries.get(trial.trial_id))
+        for trial in result.manifest.trials
+        if trial.trial_id in summaries or (trial.status == "failed" and not _ended_the_run(trial, result.manifest))
+    ]
+    probes = result.probes()
+    return Earlier(result.manifest, outcomes, probes.probes if probes else ())
+
+
+def _ended(trial: TrialPlan, summary: TrialSummary | None) -> TrialPlan:
+    """A summary is written last, so its trial is whole, even when the run was killed before it could say so."""
+    return trial if summary is None else trial.model_copy(update={"status": "done", "error": None})
+
+
+def _ended_the_run(trial: TrialPlan, manifest: Manifest) -> bool:
+    """A trial that could not be tried at all, for a mistake that has been put right since."""
+    return manifest.status == "failed" and trial == [t for t in manifest.trials if t.status == "failed"][-1]
+
+
+def _check_same_question(manifest: Manifest, plan: Plan, directory: Path, trials_known: bool) -> None:
+    if manifest.workload_sha256 != plan.specification.sha256:
+        asked = plan.specification.workload.as_document()
+        key, one, other = next(differences(manifest.workload, asked), ("workload", "…", "…"))
+        raise UsageError(
+            f"--resume: {directory} was begun with {key}: {one}, and now it is {other}; give it the same workload and "
+            "options, or begin anew with --out"
+        )
+    planned = [trial.plan.trial_id for trial in plan.trials]
+    if trials_known and [trial.trial_id for trial in manifest.trials] != planned:
+        raise UsageError(f"--resume: the trials in {directory} are not those of this plan; begin anew with --out")
+    now = versions({})
+    for name, version in manifest.versions.items():
+        if name in now and now[name] != version:
+            raise UsageError(
+                f"--resume: {directory} was begun with {name} {version}, and this is {now[name]}; one run has one "
+                "instrument: begin anew with --out"
+            )
+
+
+def _check_same_host(result: RunResult, plan: Plan, facts: Facts, directory: Path) -> None:
+    then = environment_key(result.environment, []).facts
+    now = environment_key(describe_environment(facts, {}, storage_targets(plan).values()), []).facts
+    for name, value in then.items():
+        if now.get(name) != value:
+            raise NotComparableError(
+                f"--resume: {directory} was begun with {name} {value}, and now it is {now.get(name)}; begin anew "
+                "with --out"
+            )
+
+
+def differences(one: Any, other: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Dotted keys under which two documents differ, with both values; None where a key is missing."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in dict.fromkeys([*one, *other]):
+            yield from differences(one.get(name), other.get(name), f"{key}.{name}" if key else name)
+    elif one != other:
+        yield key, one, other

@@ -1,0 +1,381 @@
+"""Carries a run out, one trial after another, and keeps the result directory true at every moment.
+
+The agenda says which trial comes next. When one fails, it is marked and the next one runs. The manifest is written
+whenever a trial changes its state, so a killed run leaves a directory that can be read, and taken up again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from bench.analysis.conclusions import analyse
+from bench.environment import describe_environment, git_state, versions
+from bench.errors import GeneratorError, StoppedError, TrialError, UsageError
+from bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_TARGET, EXIT_USAGE
+from bench.host.cluster_sampler import check_samplers
+from bench.results import (
+    BlockCanary,
+    Calibration,
+    Manifest,
+    Reason,
+    ResultWriter,
+    RunStatus,
+    StorageProbes,
+    TargetProbe,
+    TrialPlan,
+    TrialStatus,
+    TrialSummary,
+    checksums,
+)
+from bench.runs.agenda import Agenda, BlockAgenda, FinishedCells, Outcome, Skipped, decided_by
+from bench.runs.canary import reasons as canary_reasons
+from bench.runs.canary import take as take_canary
+from bench.storage import StorageAreas, emulated_hdd, target_paths
+from bench.storage.probe import QUICK_RUNTIME_S, RUNTIME_S, probe_targets
+from bench.storage.trial_storage import log_directories
+from bench.systems import StartSystem, start_system
+from bench.systems.broker_client import BrokerClient
+from bench.trials.host_profile import check_profile
+from bench.trials.plan import Plan, PlannedTrial
+from bench.trials.progress import Observer
+from bench.trials.steps import StepClock, overhead_of
+from bench.trials.stopping import StopRequest
+from bench.trials.trial import Launcher, TrialRunner, now_utc
+from bench.trials.verdict import target_at_fault
+from tuning.facts import Facts, collect
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """How the run was asked for, to be written down beside its results."""
+
+    argv: list[str]
+    directory: Path
+    started_s: float = field(default_factory=time.monotonic)
+    """time.monotonic() when it was asked for: what came before the first trial is overhead too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What an interrupted run left that is still good: its manifest, and the trials that had ended."""
+
+    manifest: Manifest
+    outcomes: Sequence[Outcome]
+    probes: Sequence[TargetProbe] = ()
+
+
+# What is written after each block and at the end, from all outcomes so far; True when the run is complete.
+Conclude = Callable[[Sequence[Outcome], bool], None]
+ExitCode = Callable[[Sequence[Outcome]], int]
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a plan. `start` and `connect` are replaced in tests.
+
+    launcher_of: when not every trial's load is started by `launcher`, which then stands for the run in its manifest.
+    finished_cells: asked at the start of each block which cells need no more trials; None: the workload's
+    trials.stop_when decides. earlier: what the run takes up. probes: what fio measured on hosts of external clusters.
+    """
+
+    plan: Plan
+    surroundings: Surroundings
+    writer: ResultWriter
+    launcher: Launcher
+    facts: Facts
+    areas: StorageAreas
+    observer: Observer
+    stop: StopRequest
+    start: StartSystem = start_system
+    connect: Callable[[str], BrokerClient] = BrokerClient
+    launcher_of: Callable[[PlannedTrial], Launcher] | None = None
+    finished_cells: FinishedCells | None = None
+    earlier: Earlier | None = None
+    probes: Sequence[TargetProbe] = ()
+    calibration: Calibration | None = None
+    _manifest: Manifest = field(init=False)
+    _outcomes: list[Outcome] = field(default_factory=list, init=False)
+    _canaries: list[BlockCanary] = field(default_factory=list, init=False)
+    _probes: list[TargetProbe] = field(default_factory=list, init=False)
+    _steps: StepClock = field(default_factory=StepClock, init=False)
+    _trial_steps: list[dict[str, float]] = field(default_factory=list, init=False)
+
+    def execute(self) -> Manifest:
+        """Run every trial; the manifest that comes back carries the exit code. Raises UsageError when none can run."""
+        stop_when = self.plan.specification.workload.trials.stop_when
+        finished_cells = self.finished_cells
+        if finished_cells is None and stop_when is not None:
+            finished_cells = decided_by(stop_when, self.plan.seed)
+        return self.drive(BlockAgenda(self.plan, finished_cells), self._write_analysis)
+
+    def drive(self, agenda: Agenda, conclude: Conclude, exit_code: ExitCode | None = None) -> Manifest:
+        """As `execute`, for trials that an agenda chooses as it goes. `conclude` is told after every block.
+
+        exit_code: of a run that came to its end; None: by the verdicts of its trials.
+        """
+        self._steps.add("start_run", time.monotonic() - self.surroundings.started_s)
+        self._begin(agenda)
+        self._probe_storage("before")
+        trials = TrialRunner(
+            specification=self.plan.specification,
+            seed=self.plan.seed,
+            writer=self.writer,
+            launcher_of=self.launcher_of or (lambda _: self.launcher),
+            facts=self.facts,
+            areas=self.areas,
+            observer=self.observer,
+            stop=self.stop,
+            start=self.start,
+            connect=self.connect,
+            calibration=self.calibration,
+        )
+        block = 0
+        while (step := agenda.next(self._outcomes)) is not None:
+            if isinstance(step, Skipped):
+                self._mark(step.planned, "skipped", step.reason)
+                self._ended(step.planned, None)
+                continue
+            if step.plan.block != block:
+                if block:
+                    self._steps.begin("analyse")
+                    conclude(self._outcomes, False)
+                self._steps.begin("canary")
+                doubts = self._canary(step)
+                self._steps.end()
+                block = step.plan.block
+                self._manifest = self._manifest.model_copy(update={"axes": agenda.axes})
+            if not self._one(step, trials, doubts):
+                return self._end("interrupted", EXIT_INTERRUPTED, conclude)
+        self._probe_storage("after")
+        return self._end("done", (exit_code or exit_code_of)(self._outcomes), conclude)
+
+    def _one(self, planned: PlannedTrial, trials: TrialRunner, doubts: Sequence[Reason]) -> bool:
+        """Run one trial; False when the user asked to stop."""
+        self.writer.clear_trial(planned.plan.trial_id)
+        self._mark(planned, "running")
+        self.observer.trial_started(len(self._outcomes) + 1, planned.plan)
+        clock = StepClock(self.observer.step)
+        summary: TrialSummary | None = None
+        try:
+            summary = trials.run(planned, clock, doubts)
+        except StoppedError:
+            self._mark(planned, "interrupted", clock=clock)
+            self.observer.trial_ended(len(self._outcomes) + 1, self._planned(planned), None)
+            return False
+        except (TrialError, OSError) as error:
+            self._mark(planned, "failed", str(error), clock, generator_failed=isinstance(error, GeneratorError))
+        except UsageError as error:
+            self._mark(planned, "failed", str(error), clock)
+            self._finish("failed", EXIT_USAGE)
+            if not self._outcomes:
+                self.writer.discard()
+            raise
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            self._mark(planned, "interrupted" if interrupted else "failed", repr(error), clock)
+            self._finish("interrupted" if interrupted else "failed", EXIT_INTERRUPTED if interrupted else None)
+            raise
+        else:
+            self._mark(planned, "done", clock=clock)
+        self._ended(planned, summary)
+        return True
+
+    def _ended(self, planned: PlannedTrial, summary: TrialSummary | None) -> None:
+        plan = self._planned(planned)
+        self._outcomes.append(Outcome(plan, summary))
+        self.observer.trial_ended(len(self._outcomes), plan, summary)
+
+    def _canary(self, planned: PlannedTrial) -> list[Reason]:
+        """Look at the host before a block; what it says of the trials of this block.
+
+        Always on the storage of the first cell: readings of two disks say nothing about each other.
+        """
+        workload = self.plan.specification.cells[0].workload
+        directory = self.areas.directories.get(workload.storage.target)
+        self._canaries.append(BlockCanary(block=planned.plan.block, at_utc=now_utc(), reading=take_canary(directory)))
+        self._write(self._manifest.model_copy(update={"canaries": list(self._canaries)}))
+        return canary_reasons([item.reading for item in self._canaries], workload.validity.canary_ratio_max)
+
+    def _probe_storage(self, moment: Literal["before", "after"]) -> None:
+        """Ask fio what the targets can do by themselves. One target may be probed for cells that want no probes."""
+        wanted = [cell.workload.storage.probe for cell in self.plan.specification.cells]
+        skipped = None
+        if moment == "before" and self.earlier is None:
+            self._probes += self.probes
+        if not any(wanted):
+            skipped = "storage.probe is false"
+        elif not self.areas.directories:
+            skipped = None if self._probes else "the system under test keeps its log elsewhere"
+        else:
+            self._steps.begin("probe_storage")
+            quick = not self.plan.specification.workload.for_measurement
+            runtime_s = QUICK_RUNTIME_S if quick else RUNTIME_S
+            self._probes += probe_targets(self.areas, self.facts, moment, runtime_s, self.observer.step)
+            self._steps.end()
+        self.writer.write_probes(StorageProbes(probes=self._probes, skipped=skipped))
+
+    def _write_analysis(self, outcomes: Sequence[Outcome], complete: bool) -> None:
+        factors = {cell.name: cell.factors for cell in self.plan.specification.cells}
+        summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
+        self.writer.write_analysis(analyse(factors, summaries, seed=self.plan.seed, complete=complete))
+
+    # --- the manifest ------------------------------------------------------------------------------------------------
+
+    def _begin(self, agenda: Agenda) -> None:
+        if self.earlier is not None:
+            self._outcomes += self.earlier.outcomes
+            self._canaries += self.earlier.manifest.canaries
+            self._probes += self.earlier.probes
+            self._write(self._taken_up(self.earlier))
+        else:
+            self._write(self._first_manifest(agenda))
+            self._steps.begin("describe_environment")
+            targets = [directory.parent for directory in self.areas.directories.values()]
+            self.writer.write_environment(describe_environment(self.facts, self.launcher.versions(), targets))
+            self._steps.end()
+        self.observer.run_started(self.plan, self.writer.directory, self.launcher.master)
+
+    def _first_manifest(self, agenda: Agenda) -> Manifest:
+        specification = self.plan.specification
+        workload = specification.workload
+        return Manifest(
+            name=workload.name,
+            purpose=workload.purpose,
+            for_measurement=workload.for_measurement,
+            created_utc=now_utc(),
+            finished_utc=None,
+            status="running",
+            exit_code=None,
+            workload=workload.as_document(),
+            workload_sha256=specification.sha256,
+            workload_file=str(specification.file),
+            argv=self.surroundings.argv,
+            cwd=str(self.surroundings.directory),
+            git=git_state(self.surroundings.directory),
+            seed=self.plan.seed,
+            axes=agenda.axes,
+            trials=[planned.plan for planned in agenda.planned],
+            versions=versions(self.launcher.versions()),
+            launcher=self.launcher.name,
+        )
+
+    def _taken_up(self, earlier: Earlier) -> Manifest:
+        ended = {outcome.plan.trial_id: outcome.plan for outcome in earlier.outcomes}
+        return earlier.manifest.model_copy(
+            update={
+                "status": "running",
+                "finished_utc": None,
+                "exit_code": None,
+                "overhead": None,
+                "resumed_utc": [*earlier.manifest.resumed_utc, now_utc()],
+                "trials": [
+                    ended.get(plan.trial_id) or plan.model_copy(update={"status": "planned", "error": None})
+                    for plan in earlier.manifest.trials
+                ],
+            }
+        )
+
+    def _planned(self, planned: PlannedTrial) -> TrialPlan:
+        """The trial as it stands in the manifest."""
+        return next(trial for trial in self._manifest.trials if trial.trial_id == planned.plan.trial_id)
+
+    def _mark(
+        self,
+        planned: PlannedTrial,
+        status: TrialStatus,
+        error: str | None = None,
+        clock: StepClock | None = None,
+        *,
+        generator_failed: bool = False,
+    ) -> None:
+        steps_s = clock.rounded() if clock else {}
+        known = {"status": status, "error": error, "steps_s": steps_s, "generator_failed": generator_failed}
+        marked = planned.plan.model_copy(update=known)
+        if clock:
+            self._trial_steps.append(steps_s)
+        trials = list(self._manifest.trials)
+        index = next((n for n, trial in enumerate(trials) if trial.trial_id == marked.trial_id), len(trials))
+        trials[index : index + 1] = [marked]
+        self._write(self._manifest.model_copy(update={"trials": trials}))
+
+    def _end(self, status: RunStatus, exit_code: int, conclude: Conclude) -> Manifest:
+        self._steps.begin("analyse")
+        conclude(self._outcomes, status == "done")
+        return self._finish(status, exit_code)
+
+    def _finish(self, status: RunStatus, exit_code: int | None) -> Manifest:
+        self._steps.end()
+        wall_s = time.monotonic() - self.surroundings.started_s
+        self._write(
+            self._manifest.model_copy(
+                update={
+                    "status": status,
+                    "exit_code": exit_code,
+                    "finished_utc": now_utc(),
+                    "kept_data": self._kept_data(),
+                    "overhead": overhead_of(wall_s, [self._steps.seconds, *self._trial_steps]),
+                }
+            )
+        )
+        checksums.write(self.writer.directory)
+        return self._manifest
+
+    def _kept_data(self) -> dict[str, str]:
+        if not self.areas.keep_data:
+            return {}
+        return {target: str(directory) for target, directory in self.areas.directories.items()}
+
+    def _write(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self.writer.write_manifest(manifest)
+
+
+def exit_code_of(outcomes: Sequence[Outcome]) -> int:
+    """A broken promise of the system outranks a measurement that failed."""
+    summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
+    failed = [outcome.plan for outcome in outcomes if outcome.plan.status == "failed"]
+    if any(not trial.generator_failed for trial in failed):
+        return EXIT_TARGET
+    invalid = [reason for s in summaries if s.verdict.state == "invalid" for reason in s.verdict.reasons]
+    if any(map(target_at_fault, invalid)):
+        return EXIT_TARGET
+    return EXIT_INVALID if invalid or failed else EXIT_OK
+
+
+def check_slots(plan: Plan, launcher: Launcher) -> None:
+    """A barrier stage that does not fit would wait for ever. Raises UsageError."""
+    if plan.tasks > launcher.slots:
+        raise UsageError(
+            f"the workload needs {plan.tasks} load tasks at once and {launcher.master} has slots for {launcher.slots}; "
+            f"use --master 'local[{plan.tasks}]' or a larger cluster, or lower producers.count and consumers.per_group"
+        )
+
+
+def storage_targets(plan: Plan) -> dict[str, Path]:
+    """The targets that the plan's systems keep their logs on."""
+    paths = target_paths(plan.specification.workload)
+    workloads = [trial.cell.workload for trial in plan.trials]
+    return {w.storage.target: paths[w.storage.target] for w in workloads if w.system.kind != "external"}
+
+
+def prepare(plan: Plan, areas: StorageAreas) -> None:
+    """Make the run's folders on the storage targets; check host profiles and external clusters. Raises UsageError."""
+    facts = collect()
+    host = emulated_hdd.Host(facts)
+    for target, path in storage_targets(plan).items():
+        emulated_hdd.require_ready(host, path)
+        areas.add(target, path, plan.log_bytes(target, kept=areas.keep_data))
+    for cell in {trial.cell.name: trial.cell for trial in plan.trials}.values():
+        check_profile(cell.workload.host, facts, log_directories(cell.workload, areas))
+    external = {
+        cluster.bootstrap_servers: (system.cluster or "external", cluster)
+        for trial in plan.trials
+        if (cluster := (system := trial.cell.workload.system).external) is not None
+    }
+    for servers, (name, cluster) in external.items():
+        BrokerClient(servers).check_reachable()
+        check_samplers(name, cluster)

@@ -1,0 +1,101 @@
+"""From a cell's workload to the plan that the load generator is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.workload import values
+from bench.workload.client_properties import to_librdkafka
+from bench.workload.model import Load, Transactions, Workload
+from spark_loadgen import (
+    FilePayload,
+    FixedSize,
+    GeneratedPayload,
+    Headers,
+    Keys,
+    LoadPlan,
+    OpenSchedule,
+    RandomKeys,
+    RoundRobinKeys,
+    Sizes,
+    SteadyWarmup,
+    Step,
+    TransactionPlan,
+    UniformSizes,
+    WeightedSizes,
+    ZipfKeys,
+)
+
+
+def load_plan_of(
+    workload: Workload, *, bootstrap_servers: str, topics: tuple[str, ...], payload_file: Path | None, seed: int
+) -> LoadPlan:
+    """payload_file: absolute path of the workload's payload file, if it names one."""
+    start = workload.consumers.start
+    return LoadPlan(
+        bootstrap_servers=bootstrap_servers,
+        topics=topics,
+        partitions=workload.topics.partitions,
+        producers=workload.producers.count,
+        groups=workload.consumers.groups,
+        consumers_per_group=workload.consumers.per_group,
+        schedule=_schedule(workload.load),
+        warmup=_warmup(workload.phases.warmup),
+        measure_s=workload.phases.measure_s,
+        drain_max_s=workload.phases.drain_max_s,
+        sizes=_sizes(workload.records.size),
+        keys=_keys(workload.records.keys),
+        headers=Headers(workload.records.headers.count, workload.records.headers.value_bytes),
+        payload=FilePayload(str(payload_file))
+        if payload_file
+        else GeneratedPayload(workload.records.compress_ratio or 0.0),
+        seed=seed,
+        producer_config=to_librdkafka("producer", workload.producers.client),
+        consumer_config=to_librdkafka("consumer", workload.consumers.client),
+        driver=workload.producers.driver,
+        transactions=_transactions(workload.producers.transactions),
+        start_after_backlog_bytes=start.backlog_bytes if isinstance(start, values.AfterBacklog) else None,
+        start_after_load=start == "after_load",
+        pairs=workload.consumers.pairing == "pairs",
+        check_delivery=workload.checks.delivery != "none",
+    )
+
+
+def _warmup(warmup: int | values.SteadyWarmup) -> int | SteadyWarmup:
+    if isinstance(warmup, int):
+        return warmup
+    return SteadyWarmup(slope_ratio=warmup.slope_ratio, window_s=warmup.window_s, max_s=warmup.max_s)
+
+
+def _transactions(wanted: Transactions | None) -> TransactionPlan | None:
+    if wanted is None:
+        return None
+    return TransactionPlan(records=wanted.records, every_ns=wanted.every_ns, abort_ratio=wanted.abort_ratio)
+
+
+def _schedule(load: Load) -> OpenSchedule | None:
+    if load.model == "closed":
+        return None
+    return OpenSchedule(tuple(Step(step.rate_per_s, step.duration_s) for step in load.steps), load.arrival)
+
+
+def _sizes(sizes: values.FixedSize | values.WeightedSizes | values.UniformSizes | None) -> Sizes | None:
+    match sizes:
+        case values.FixedSize():
+            return FixedSize(sizes.size_bytes)
+        case values.WeightedSizes():
+            return WeightedSizes(tuple(sizes.weights.items()))
+        case values.UniformSizes():
+            return UniformSizes(sizes.min_bytes, sizes.max_bytes)
+    return None
+
+
+def _keys(keys: values.NoKeys | values.RoundRobinKeys | values.RandomKeys | values.ZipfKeys) -> Keys | None:
+    match keys:
+        case values.RoundRobinKeys():
+            return RoundRobinKeys(keys.n)
+        case values.RandomKeys():
+            return RandomKeys(keys.n)
+        case values.ZipfKeys():
+            return ZipfKeys(keys.n, keys.s)
+    return None

@@ -1,0 +1,145 @@
+"""What a run tells while it goes: the face, and the plain lines for logs. The live line is `bench.display.live`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TextIO
+
+from bench.metrics import metric
+from bench.results import SloResult, TrialPlan, TrialSummary
+from bench.trials.plan import Plan
+from bench.units import human_count, human_duration, human_ns, human_rate, human_value
+from spark_loadgen import Progress
+
+# On a terminal the line changes every second; a log would be flooded.
+PLAIN_EVERY_S: Final = 10.0
+
+
+class Observer:
+    """Told of everything as it happens; this one keeps quiet."""
+
+    def __enter__(self) -> Observer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def run_started(self, plan: Plan, out: Path, master: str) -> None:
+        """Spark is there; trials begin."""
+
+    def trial_started(self, number: int, trial: TrialPlan) -> None:
+        """`number` counts from 1 in the order of running."""
+
+    def step(self, text: str) -> None:
+        """What is being done now, between loads."""
+
+    def load(self, progress: Progress) -> None:
+        """About once a second while load runs."""
+
+    def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
+        """`summary` is None when the trial failed or was interrupted; `trial.error` says why."""
+
+
+class PlainObserver(Observer):
+    """One line per trial, and one every few seconds while load runs; for logs and pipes."""
+
+    def __init__(self, stream: TextIO | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream or sys.stderr
+        self._now_s = now_s
+        self._trials = 0
+        self._number = 0
+        self._told_s = 0.0
+        self._skips = Skips()
+
+    def run_started(self, plan: Plan, out: Path, master: str) -> None:
+        self._trials = len(plan.trials)
+        self._say(f"{headline(plan, master)}; results go to {out}")
+
+    def trial_started(self, number: int, trial: TrialPlan) -> None:
+        self._number, self._told_s = number, self._now_s()
+
+    def load(self, progress: Progress) -> None:
+        if self._now_s() - self._told_s >= PLAIN_EVERY_S:
+            self._told_s = self._now_s()
+            self._say(f"trial {self._number}/{self._trials} {progress_line(progress)}")
+
+    def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
+        if self._skips.told_before(trial):
+            return
+        self._say(f"trial {number}/{self._trials} {label(trial)}: {'; '.join(outcome(trial, summary))}")
+
+    def _say(self, text: str) -> None:
+        # A reader that has gone (`2>&1 | head`) is no reason to end a run, and no failure of the system.
+        with suppress(BrokenPipeError):
+            print(text, file=self._stream, flush=True)
+
+
+class Skips:
+    """A cell that is decided early has many trials left, and one line is enough for them."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str | None]] = set()
+
+    def told_before(self, trial: TrialPlan) -> bool:
+        """Whether a trial of the same cell was skipped for the same reason before."""
+        if trial.status != "skipped":
+            return False
+        told = (label(trial), trial.error) in self._told
+        self._told.add((label(trial), trial.error))
+        return told
+
+
+def label(trial: TrialPlan) -> str:
+    """The cell; of an A/A twin that it is one."""
+    return f"{trial.cell} (A/A)" if trial.role == "a_a" else trial.cell
+
+
+def progress_line(progress: Progress) -> str:
+    """How a running load stands, in one line."""
+    if progress.phase == "start":
+        return "load tasks agree on a start"
+    parts = [f"{progress.phase} {progress.elapsed_s:.0f}/{progress.elapsed_s + progress.left_s:.0f} s"]
+    if progress.phase in ("warmup", "measure"):
+        parts.append(f"{human_count(progress.acked)} of {human_rate(progress.offered)}")
+    else:
+        parts.append(f"{human_rate(progress.received)} received")
+    if progress.produce_p50_ns is not None and progress.produce_p99_ns is not None:
+        parts.append(f"p50 {human_ns(progress.produce_p50_ns)} p99 {human_ns(progress.produce_p99_ns)}")
+    parts.append(f"lag {human_count(progress.lag)}")
+    parts.append(f"{human_count(progress.outstanding)} outstanding")
+    if progress.generator_cpu_ratio_max is not None:
+        parts.append(f"generator {progress.generator_cpu_ratio_max:.0%} of a core")
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    return " · ".join(parts)
+
+
+def headline(plan: Plan, master: str) -> str:
+    workload = plan.specification.workload
+    return (
+        f"{workload.name}: {len(plan.specification.cells)} cells × {workload.trials.n} trials on {master}, "
+        f"seed {plan.seed}, about {human_duration(plan.duration_s)}"
+    )
+
+
+def outcome(trial: TrialPlan, summary: TrialSummary | None) -> list[str]:
+    """One trial's end in one line, and a line for each reason to doubt it."""
+    if summary is None:
+        return [trial.status, trial.error] if trial.error else [trial.status]
+    response = summary.produce.response_ns
+    line = (
+        f"{summary.verdict.state}, {human_rate(summary.achieved_per_s)}, "
+        f"produce p50 {human_ns(response.p50)} p99 {human_ns(response.p99)}"
+    )
+    missed = [f"objective missed: {slo_text(result)}" for result in summary.slo if not result.met]
+    return [line, *(reason.text for reason in summary.verdict.reasons), *missed]
+
+
+def slo_text(result: SloResult) -> str:
+    """`e2e.p99 was 31 ms, <20ms is asked for`."""
+    value = "not measured" if result.value is None else human_value(result.value, metric(result.metric).unit)
+    return f"{result.metric} was {value}, {result.bound} is asked for"

@@ -1,0 +1,446 @@
+"""From what the load generator brought back to what the result directory holds: histograms, windows, summary.
+
+Counts belong to the second in which a thing happened, latencies to the second in which the record was due. Percentiles
+of a summary are read back from the histogram log on disk, so the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bench.host.cluster_use import shared_cpu_ratio, steal_ratio, with_cluster
+from bench.host.use import host_use
+from bench.metrics import metric
+from bench.results import (
+    METRICS,
+    Backlog,
+    CacheDrop,
+    CacheUse,
+    ClusterHostUse,
+    Delivery,
+    EndToEnd,
+    EventLine,
+    Generator,
+    HostProfileUse,
+    HostSample,
+    HostUse,
+    PartitionLine,
+    Phase,
+    Produce,
+    Reason,
+    Recovery,
+    SloResult,
+    SteadyState,
+    StorageTarget,
+    SystemFacts,
+    Transactions,
+    TrialSummary,
+    Window,
+    histogram_path,
+    measured_latency,
+)
+from bench.results.histogram_log import histogram_of, write_histograms
+from bench.storage.cache_share import cache_use, stored_ratio, writeback_use
+from bench.storage.log_files import LogState
+from bench.trials.plan import PlannedTrial
+from bench.trials.recovery import FaultMark, evidence_beside_faults, recoveries, undisturbed
+from bench.trials.verdict import Evidence, judge
+from bench.workload.client_properties import as_text, to_librdkafka
+from bench.workload.model import Workload
+from spark_loadgen import LoadResult
+from spark_loadgen.model import PartitionCounts
+
+_MOST_ERRORS_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """Everything that was observed of one trial, before any of it is judged."""
+
+    planned: PlannedTrial
+    started_utc: str
+    launcher: str
+    result: LoadResult
+    phases: Sequence[Phase]
+    windows: Sequence[Window]
+    host_samples: Sequence[HostSample]
+    system_cpu_s: float | None
+    """From before the load until after its drain; None where the host does not tell."""
+    in_log: int
+    storage: StorageTarget
+    log: LogState | None
+    cache_drop: CacheDrop
+    system: SystemFacts
+    host_profile: HostProfileUse | None
+    host_profile_faults: Sequence[Reason]
+    tuning_fingerprint: str
+    durability_trades: Sequence[str] = ()
+    """What stood against crash safety while it ran (`tuning.trades`)."""
+    doubts: Sequence[Reason] = ()
+    """What was found before the trial that its verdict must know."""
+    ceiling_per_s: float | None = None
+    """What the trial's producers reach with nothing behind them, by calibration; None when that is not known."""
+    faults: Sequence[FaultMark] = ()
+    cluster_hosts: Sequence[ClusterHostUse] = ()
+    """Hosts that carry an external cluster."""
+
+
+def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
+    """One trial in figures, with its verdict. Its histogram logs must be written: percentiles are read from them."""
+    plan, workload, result = record.planned.plan, record.planned.cell.workload, record.result
+    phases, measure = record.phases, record.phases[1]
+    produce, e2e = produce_of(trial_directory, phases), end_to_end_of(result, trial_directory, phases)
+    delivery = delivery_of(result, record.in_log)
+    generator = generator_of(result, record.launcher, record.ceiling_per_s)
+    host = host_use(record.host_samples, measure.start_s, measure.end_s).model_copy(
+        update={"system_cpu_s_per_gib": cpu_s_per_gib(record)}
+    )
+    recovery = recovery_of(record, delivery)
+    evidence = evidence_of(record, produce, e2e, delivery, generator, host)
+    offered_per_s = evidence.offered_per_s
+    if recovery is not None:
+        seconds = undisturbed(recovery.faults, measure)
+        evidence = evidence_beside_faults(evidence, result, record.windows, record.host_samples, seconds)
+    summary = TrialSummary(
+        trial_id=plan.trial_id,
+        cell=plan.cell,
+        factors=plan.factors,
+        trial=plan.trial,
+        block=plan.block,
+        order_in_block=plan.order_in_block,
+        role=plan.role,
+        launcher=record.launcher,
+        driver=workload.producers.driver,
+        started_utc=record.started_utc,
+        phases=list(phases),
+        steady=steady_of(result),
+        offered_per_s=offered_per_s,
+        achieved_per_s=mean_in(result.acked, measure),
+        achieved_bytes_per_s=mean_in(result.acked_bytes, measure),
+        consumed_per_s=mean_in(result.received, measure),
+        consumed_bytes_per_s=mean_in(result.received_bytes, measure),
+        produce=produce,
+        e2e=e2e,
+        delivery=delivery,
+        lag_max=max(result.lag, default=None) if result.generator.consumers else None,
+        partition_skew_ratio=skew_of(result),
+        backlog=backlog_of(result),
+        transactions=transactions_of(result, trial_directory, phases),
+        recovery=recovery,
+        generator=generator,
+        host=with_cluster(host, record.cluster_hosts),
+        cluster_hosts=list(record.cluster_hosts),
+        cache=cache_of(record),
+        writeback=writeback_use(record.host_samples, record.log) if record.storage.device else None,
+        storage=record.storage,
+        system=record.system,
+        host_profile=record.host_profile,
+        tuning_fingerprint=record.tuning_fingerprint,
+        durability_trades=list(record.durability_trades),
+        verdict=judge(evidence, workload.validity),
+    )
+    return summary.model_copy(update={"slo": slo_results(workload, summary)})
+
+
+def cpu_s_per_gib(record: TrialRecord) -> float | None:
+    """What a GiB of values costs the system, in or out: exact, because it is of all the load and not of samples."""
+    moved_bytes = sum(record.result.acked_bytes) + sum(record.result.received_bytes)
+    if record.system_cpu_s is None or not moved_bytes:
+        return None
+    return record.system_cpu_s / (moved_bytes / (1 << 30))
+
+
+def slo_results(workload: Workload, summary: TrialSummary) -> list[SloResult]:
+    """Every objective of the workload against the trial. One without a figure to hold against it is not met."""
+    results = []
+    for name, bound in workload.slo.items():
+        value = metric(name).read(summary)
+        met = value is not None and bound.met(value)
+        results.append(SloResult(metric=name, bound=str(bound), value=value, met=met))
+    return results
+
+
+def phases_of(workload: Workload, result: LoadResult) -> list[Phase]:
+    """What the load went through, in seconds since T0."""
+    warmup_end_s = float(result.measure_start_s)
+    measure_end_s = warmup_end_s + workload.phases.measure_s
+    return [
+        Phase(name="warmup", start_s=0.0, end_s=warmup_end_s),
+        Phase(name="measure", start_s=warmup_end_s, end_s=measure_end_s),
+        Phase(name="drain", start_s=measure_end_s, end_s=max(measure_end_s, float(len(result.received)))),
+    ]
+
+
+def cache_of(record: TrialRecord) -> CacheUse | None:
+    """Over the measured phase, or while a backlog was read; None without consumers, or where the log is elsewhere."""
+    workload, result, log = record.planned.cell.workload, record.result, record.log
+    if workload.system.kind == "external" or not result.generator.consumers:
+        return None
+    measure, drain = record.phases[1:]
+    start_s, end_s = measure.start_s, measure.end_s
+    if result.backlog is not None:
+        start_s = measure.end_s if result.backlog.built_at_s is None else result.backlog.built_at_s
+        end_s = drain.end_s if result.backlog.caught_up_at_s is None else result.backlog.caught_up_at_s
+    return cache_use(
+        record.host_samples,
+        result.received_bytes,
+        start_s,
+        end_s,
+        stored_ratio=stored_ratio(
+            log.log_bytes if log else None,
+            sum(result.acked_bytes),
+            workload.topics.replication,
+            whole=record.in_log == result.delivery.acked,
+        ),
+        log=log,
+        limit_bytes=workload.storage.cache_limit_bytes,
+        drop=record.cache_drop,
+    )
+
+
+def mean_in(row: Sequence[int], phase: Phase) -> float:
+    """Per second, over a phase."""
+    return sum(row[int(phase.start_s) : int(phase.end_s)]) / (phase.end_s - phase.start_s)
+
+
+def write_histogram_logs(result: LoadResult, trial_directory: Path) -> None:
+    for name in (*METRICS, *(("txn_commit",) if result.transactions is not None else ())):
+        series = result.histograms.get(name, {})
+        histograms = {second: histogram_of(item.indices, item.counts) for second, item in series.items()}
+        write_histograms(histogram_path(trial_directory, name), histograms)
+
+
+def windows_of(result: LoadResult, phases: Sequence[Phase]) -> list[Window]:
+    """One line per second; the last belongs to whatever happened last."""
+
+    def at(row: Sequence[int], second: int) -> int:
+        return row[second] if second < len(row) else 0
+
+    def percentiles(metric: str, second: int) -> tuple[int | None, int | None, int | None]:
+        histogram = result.histograms.get(metric, {}).get(second)
+        if histogram is None or not histogram.count:
+            return None, None, None
+        return histogram.percentile(50), histogram.percentile(99), histogram.max
+
+    lag = result.lag if result.generator.consumers else []
+    windows = []
+    for second in range(max(len(result.offered), len(result.acked), len(result.received))):
+        produce_p50_ns, produce_p99_ns, produce_max_ns = percentiles("produce_response", second)
+        e2e_p50_ns, e2e_p99_ns, e2e_max_ns = percentiles("e2e_response", second)
+        cpu = result.generator_cpu_ratio_max
+        windows.append(
+            Window(
+                second=second,
+                phase=_phase_at(second, phases),
+                offered=at(result.offered, second),
+                sent=at(result.sent, second),
+                acked=at(result.acked, second),
+                acked_bytes=at(result.acked_bytes, second),
+                failed=at(result.failed, second),
+                received=at(result.received, second),
+                received_bytes=at(result.received_bytes, second),
+                produce_p50_ns=produce_p50_ns,
+                produce_p99_ns=produce_p99_ns,
+                produce_max_ns=produce_max_ns,
+                e2e_p50_ns=e2e_p50_ns,
+                e2e_p99_ns=e2e_p99_ns,
+                e2e_max_ns=e2e_max_ns,
+                generator_cpu_ratio_max=cpu[second] if second < len(cpu) else None,
+                lag=lag[second] if second < len(lag) else None,
+            )
+        )
+    return windows
+
+
+def _phase_at(second: int, phases: Sequence[Phase]) -> Literal["warmup", "measure", "drain"]:
+    return next((phase.name for phase in phases if phase.start_s <= second < phase.end_s), "drain")
+
+
+def produce_of(trial_directory: Path, phases: Sequence[Phase]) -> Produce:
+    return Produce(
+        response_ns=measured_latency(trial_directory, "produce_response", phases),
+        service_ns=measured_latency(trial_directory, "produce_service", phases),
+        send_delay_ns=measured_latency(trial_directory, "send_delay", phases),
+    )
+
+
+def end_to_end_of(result: LoadResult, trial_directory: Path, phases: Sequence[Phase]) -> EndToEnd | None:
+    if not result.generator.consumers:
+        return None
+    return EndToEnd(
+        response_ns=measured_latency(trial_directory, "e2e_response", phases),
+        clock=result.e2e_clock,
+        negative_samples=result.negative_samples,
+    )
+
+
+def delivery_of(result: LoadResult, in_log: int) -> Delivery:
+    delivery = result.delivery
+    return Delivery(
+        sent=delivery.sent,
+        acked=delivery.acked,
+        failed=delivery.failed,
+        received=delivery.received,
+        lost=delivery.lost,
+        duplicated=delivery.duplicated,
+        reordered=delivery.reordered,
+        corrupt=delivery.corrupt,
+        in_log=in_log,
+        unread=delivery.unread,
+        duplicated_in_log=delivery.duplicated_in_log,
+        aborted=delivery.aborted,
+        aborted_received=delivery.aborted_received,
+    )
+
+
+def steady_of(result: LoadResult) -> SteadyState | None:
+    report = result.steady
+    if report is None:
+        return None
+    return SteadyState(
+        attained=report.attained,
+        at_s=report.at_s,
+        slope_ratio=report.slope_ratio,
+        scatter_ratio=report.scatter_ratio,
+        window_s=report.window_s,
+        because=report.because,
+    )
+
+
+def backlog_of(result: LoadResult) -> Backlog | None:
+    report = result.backlog
+    if report is None:
+        return None
+    return Backlog(
+        bytes=report.bytes,
+        records=report.records,
+        built_at_s=report.built_at_s,
+        caught_up_at_s=report.caught_up_at_s,
+        drain_records_per_s=report.drain_records_per_s,
+        drain_bytes_per_s=report.drain_bytes_per_s,
+    )
+
+
+def recovery_of(record: TrialRecord, delivery: Delivery) -> Recovery | None:
+    result = record.result
+    if not record.faults:
+        return None
+    return Recovery(
+        faults=recoveries(
+            record.faults,
+            record.windows,
+            record.phases[1],
+            closed_loop=result.closed_loop,
+            consumers=result.generator.consumers > 0,
+        ),
+        lost=delivery.lost,
+        duplicated=delivery.duplicated,
+        reordered=delivery.reordered,
+    )
+
+
+def skew_of(result: LoadResult) -> float | None:
+    """Busiest partition ÷ mean partition, by records acknowledged; by records received where those are not known."""
+    acked = [partition.acked for partition in result.partitions if partition.acked is not None]
+    counts = acked if len(acked) == len(result.partitions) else [partition.received for partition in result.partitions]
+    return max(counts) * len(counts) / sum(counts) if sum(counts) else None
+
+
+def partition_lines(result: LoadResult) -> list[PartitionLine]:
+    def percentile(partition: PartitionCounts, percent: float) -> int | None:
+        return partition.e2e.percentile(percent) if partition.e2e.count else None
+
+    return [
+        PartitionLine(
+            topic=partition.topic,
+            partition=partition.partition,
+            acked=partition.acked,
+            acked_bytes=partition.acked_bytes,
+            received=partition.received,
+            e2e_p50_ns=percentile(partition, 50),
+            e2e_p99_ns=percentile(partition, 99),
+            e2e_max_ns=partition.e2e.max if partition.e2e.count else None,
+        )
+        for partition in result.partitions
+    ]
+
+
+def event_lines(result: LoadResult, phases: Sequence[Phase], faults: Sequence[EventLine] = ()) -> list[EventLine]:
+    """What the load told, where its phases began, and what was done to the system; in order of time."""
+    began = [EventLine(at_s=phase.start_s, kind="phase", text=phase.name) for phase in phases]
+    told = [EventLine(at_s=event.at_s, kind=event.kind, text=event.text) for event in result.events]
+    return sorted([*began, *told, *faults], key=lambda event: event.at_s)
+
+
+def transactions_of(result: LoadResult, trial_directory: Path, phases: Sequence[Phase]) -> Transactions | None:
+    report = result.transactions
+    if report is None:
+        return None
+    commit_ns = measured_latency(trial_directory, "txn_commit", phases) if report.committed else None
+    return Transactions(committed=report.committed, aborted=report.aborted, failed=report.failed, commit_ns=commit_ns)
+
+
+def generator_of(result: LoadResult, launcher: str, ceiling_per_s: float | None) -> Generator:
+    generator = result.generator
+    return Generator(
+        launcher=launcher,
+        producers=generator.producers,
+        consumers=generator.consumers,
+        slots=generator.slots,
+        oversubscribed=generator.oversubscribed,
+        cpu_ratio_max=generator.cpu_ratio_max,
+        producer_cpu_ns_per_record=generator.producer_cpu_ns_per_record,
+        consumer_cpu_ns_per_record=generator.consumer_cpu_ns_per_record,
+        start_skew_ns=generator.start_skew_ns,
+        clock_spread_ns=generator.clock_spread_ns,
+        clock_error_ns=generator.clock_error_ns,
+        clock_drift_ns=generator.clock_drift_ns,
+        ceiling_per_s=ceiling_per_s,
+    )
+
+
+def client_errors(errors: dict[str, int]) -> list[str]:
+    """The commonest errors of the clients, with their counts."""
+    commonest = sorted(errors.items(), key=lambda item: -item[1])[:_MOST_ERRORS_SHOWN]
+    return [f"{text} ×{count}" for text, count in commonest]
+
+
+def evidence_of(
+    record: TrialRecord,
+    produce: Produce,
+    e2e: EndToEnd | None,
+    delivery: Delivery,
+    generator: Generator,
+    host: HostUse,
+) -> Evidence:
+    workload, result = record.planned.cell.workload, record.result
+    client = {name: as_text(value) for name, value in to_librdkafka("producer", workload.producers.client).items()}
+    measure = record.phases[1]
+    return Evidence(
+        acks=client.get("acks", client.get("request.required.acks", "all")),
+        idempotent=client.get("enable.idempotence", "false") == "true",
+        transactional=workload.producers.transactions is not None,
+        promise=workload.checks.delivery,
+        constant_rate=len(workload.load.steps) <= 1,
+        ordered=workload.checks.order == "per_partition",
+        drain_max_s=workload.phases.drain_max_s,
+        steady=steady_of(result),
+        offered_per_s=None if result.closed_loop else mean_in(result.offered, measure),
+        achieved_per_s=mean_in(result.acked, measure),
+        delivery=delivery,
+        produce=produce,
+        e2e=e2e,
+        generator=generator,
+        host_cpu_ratio=host.cpu_ratio if host.system_cpu_ratio is not None else shared_cpu_ratio(record.cluster_hosts),
+        produce_p50_ns_by_second=[window.produce_p50_ns for window in record.windows if window.phase == "measure"],
+        client_errors=[
+            *client_errors(result.errors),
+            *(["the storage of the log is full"] if record.log is not None and record.log.disk_full else []),
+        ],
+        host_profile=record.host_profile_faults,
+        canary=record.doubts,
+        steal_ratio=steal_ratio(host, record.cluster_hosts),
+    )

@@ -1,0 +1,320 @@
+"""One trial: fresh system, fresh topics, load, drain, count, verdict, files; whatever happens, nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from bench.errors import GeneratorError, TrialError, UsageError
+from bench.host.cluster_sampler import ClusterSampler
+from bench.host.cluster_use import cluster_host_use
+from bench.host.processes import ProcessGroups
+from bench.host.sampler import HostSampler
+from bench.results import Calibration, Phase, Reason, ResultWriter, SystemFacts, TrialSummary
+from bench.storage import StorageAreas
+from bench.storage.trial_storage import TrialStorage, log_directories
+from bench.systems import StartSystem, System
+from bench.systems.broker_client import BrokerClient
+from bench.trials.faults import FaultInjector
+from bench.trials.given_calibration import ceiling_per_s
+from bench.trials.host_profile import AppliedProfile, applied_profile
+from bench.trials.load_plan import load_plan_of
+from bench.trials.plan import PlannedTrial
+from bench.trials.progress import Observer
+from bench.trials.steps import LOAD, StepClock
+from bench.trials.stopping import StopRequest
+from bench.trials.summary import (
+    TrialRecord,
+    client_errors,
+    event_lines,
+    partition_lines,
+    phases_of,
+    summarise,
+    windows_of,
+    write_histogram_logs,
+)
+from bench.workload.specification import Specification
+from spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
+from tuning.facts import Facts
+
+
+class Launcher(Protocol):
+    """What starts load: Spark, plain processes, or a stand-in."""
+
+    @property
+    def name(self) -> str:
+        """For the results: `spark local[4]`, `processes`."""
+        ...
+
+    @property
+    def master(self) -> str: ...
+    @property
+    def slots(self) -> int: ...
+    def versions(self) -> Mapping[str, str]: ...
+    def run(
+        self,
+        plan: LoadPlan,
+        *,
+        on_progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> LoadResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRunner:
+    """What all trials of a run share. `start` and `connect` are replaced in tests."""
+
+    specification: Specification
+    seed: int
+    writer: ResultWriter
+    launcher_of: Callable[[PlannedTrial], Launcher]
+    facts: Facts
+    areas: StorageAreas
+    observer: Observer
+    stop: StopRequest
+    start: StartSystem
+    connect: Callable[[str], BrokerClient]
+    calibration: Calibration | None = None
+
+    def run(self, planned: PlannedTrial, steps: StepClock, doubts: Sequence[Reason] = ()) -> TrialSummary:
+        """Run one trial and write its files. `steps` is told what it spends its time on; `doubts` go to its verdict.
+
+        Raises TrialError when the system or the load failed, UsageError when no trial of this kind can run,
+        StoppedError when the user asked to stop.
+        """
+        self.stop.check()
+        workload, trial_id = planned.cell.workload, planned.plan.trial_id
+        started_utc, launcher = now_utc(), self.launcher_of(planned)
+        trial_directory = self.writer.trial_directory(trial_id)
+        try:
+            steps.begin("start_system", "starting the system")
+            with (
+                applied_profile(workload.host, self.facts, log_directories(workload, self.areas)) as profile,
+                TrialStorage(workload, trial_id, self.areas, profile.facts) as storage,
+                self.start(workload.system, storage.directories, trial_directory, self.stop.check) as system,
+            ):
+                storage.take(system.process_ids)
+                client = self.connect(system.bootstrap_servers)
+                topics = self._topic_names(planned)
+                steps.begin("make_topics", "making the topics")
+                self._make_topics(client, topics, planned)
+                try:
+                    self.stop.check()
+                    load_plan = self._load_plan(planned, system, topics)
+                    steps.begin("start_load", "starting the load")
+                    with (
+                        ClusterSampler(workload.system.external) as cluster,
+                        HostSampler(_process_groups(system), storage.target.device) as sampler,
+                    ):
+
+                        def processes_changed(new_process_ids: Sequence[int]) -> None:
+                            sampler.regroup(_process_groups(system))
+                            storage.take(new_process_ids)
+
+                        injector = FaultInjector(
+                            workload.faults,
+                            system.nodes,
+                            client,
+                            topics[0],
+                            workload.phases.measure_s,
+                            load_plan.seed,
+                            processes_changed,
+                        )
+                        result = self._load(launcher, load_plan, system, storage, injector, client)
+                    if not result.interrupted:
+                        injector.finish(self.stop.check)
+                    profile.end()
+                    _account(steps, result, phases_of(workload, result))
+                    ran = _Ran(
+                        planned,
+                        started_utc,
+                        launcher.name,
+                        system,
+                        storage,
+                        client,
+                        topics,
+                        profile,
+                        doubts,
+                        load_plan,
+                        injector,
+                    )
+                    return self._finish(ran, result, sampler, cluster, steps)
+                finally:
+                    if system.kind == "external":
+                        for topic in topics:
+                            client.delete_topic(topic)
+                    steps.begin("stop_system", "stopping the system, giving its space back")
+        finally:
+            steps.end()
+
+    def _topic_names(self, planned: PlannedTrial) -> tuple[str, ...]:
+        stem = f"highwater-{secrets.token_hex(4)}-{planned.plan.block}-{planned.plan.order_in_block}"
+        count = planned.cell.workload.topics.count
+        return (stem,) if count == 1 else tuple(f"{stem}-{number}" for number in range(count))
+
+    def _make_topics(self, client: BrokerClient, topics: tuple[str, ...], planned: PlannedTrial) -> None:
+        wanted = planned.cell.workload.topics
+        for topic in topics:
+            client.create_topic(topic, wanted.partitions, wanted.config, replication=wanted.replication)
+
+    def _load_plan(self, planned: PlannedTrial, system: System, topics: tuple[str, ...]) -> LoadPlan:
+        workload = planned.cell.workload
+        return load_plan_of(
+            workload,
+            bootstrap_servers=system.bootstrap_servers,
+            topics=topics,
+            payload_file=self.specification.payload_file(workload),
+            # The trials of one block send the same values, so that cells differ in nothing but their factors.
+            seed=self.seed + planned.plan.block,
+        )
+
+    def _load(
+        self,
+        launcher: Launcher,
+        load_plan: LoadPlan,
+        system: System,
+        storage: TrialStorage,
+        injector: FaultInjector,
+        client: BrokerClient,
+    ) -> LoadResult:
+        def on_progress(progress: Progress) -> None:
+            injector.hear(progress)
+            self.observer.load(progress)
+
+        def should_stop() -> bool:
+            injector.turn()
+            return self.stop.requested or (injector.problem or system.problem()) is not None
+
+        try:
+            result = launcher.run(load_plan, on_progress=on_progress, should_stop=should_stop)
+        except (LoadFailed, LoadSetupError) as error:
+            self.stop.check()
+            if (problem := injector.problem or _problem(system, storage)) is not None:
+                raise TrialError(problem) from None
+            if isinstance(error, LoadSetupError):
+                # Tasks that do not reach a broker that we do not reach either have no mistake to put right.
+                if not client.answers():
+                    raise TrialError(str(error)) from None
+                raise UsageError(str(error)) from None
+            raise GeneratorError(str(error)) from None
+        if (problem := injector.problem or _problem(system, storage)) is not None:
+            raise TrialError(problem)
+        return result
+
+    def _finish(
+        self, ran: _Ran, result: LoadResult, sampler: HostSampler, cluster: ClusterSampler, steps: StepClock
+    ) -> TrialSummary:
+        workload, trial_id = ran.planned.cell.workload, ran.planned.plan.trial_id
+        trial_directory = self.writer.trial_directory(trial_id)
+        phases = phases_of(workload, result)
+        windows = windows_of(result, phases)
+        t0_monotonic_s = time.monotonic() - (time.time_ns() - result.t0_unix_ns) / 1e9
+        host_samples = sampler.samples(t0_monotonic_s)
+        cluster_samples = {name: host.samples(t0_monotonic_s) for name, host in cluster.hosts.items()}
+        if result.interrupted:
+            write_histogram_logs(result, trial_directory)
+            self.writer.write_series(trial_id, windows, host_samples, cluster_samples)
+            self.stop.check()
+            raise TrialError(f"the load ended early: {'; '.join(client_errors(result.errors)) or 'no client error'}")
+        steps.begin("look_at_log", "writing out what the disk does not have yet")
+        log = ran.storage.look(ran.topics)
+        steps.begin("count", "counting what is in the log")
+        in_log = sum(ran.client.count_records(topic, workload.topics.partitions) for topic in ran.topics)
+        facts = SystemFacts(
+            kind=ran.system.kind,
+            version=ran.system.version,
+            command=next(iter(ran.system.commands), []),
+            commands=ran.system.commands,
+            effective_config=ran.client.effective_config(),
+            effective_topic_config=ran.client.effective_topic_config(ran.topics[0]),
+            copies=workload.topics.replication,
+        )
+        steps.begin("write", "writing the results")
+        write_histogram_logs(result, trial_directory)
+        record = TrialRecord(
+            planned=ran.planned,
+            started_utc=ran.started_utc,
+            launcher=ran.launcher,
+            result=result,
+            phases=phases,
+            windows=windows,
+            host_samples=host_samples,
+            system_cpu_s=cluster.system_cpu_s() if cluster.hosts else sampler.system_cpu_s(),
+            in_log=in_log,
+            storage=ran.storage.target,
+            log=log,
+            cache_drop=ran.storage.drop,
+            system=facts,
+            host_profile=ran.profile.use,
+            host_profile_faults=ran.profile.faults,
+            tuning_fingerprint=ran.profile.fingerprint,
+            durability_trades=[*ran.profile.durability_trades, *_trades_of(cluster)],
+            doubts=ran.doubts,
+            ceiling_per_s=ceiling_per_s(self.calibration, ran.load_plan) if self.calibration else None,
+            faults=ran.injector.marks(result.t0_unix_ns),
+            cluster_hosts=[
+                cluster_host_use(name, host.described, cluster_samples[name], phases[1], host.problem)
+                for name, host in cluster.hosts.items()
+            ],
+        )
+        summary = summarise(record, trial_directory)
+        events = event_lines(result, phases, ran.injector.events(result.t0_unix_ns))
+        self.writer.write_trial(summary, windows, host_samples, partition_lines(result), events, cluster_samples)
+        return summary
+
+
+def _problem(system: System, storage: TrialStorage) -> str | None:
+    """Why the system runs no longer, and what we did to it; None while it runs."""
+    problem = system.problem()
+    reason = storage.problem() if problem else None
+    return f"{reason} ({problem})" if reason else problem
+
+
+def _trades_of(cluster: ClusterSampler) -> list[str]:
+    """Each with the hosts that have it, unless all do."""
+    found: dict[str, list[str]] = {}
+    for name, host in cluster.hosts.items():
+        for trade in host.described.durability_trades:
+            found.setdefault(trade, []).append(name)
+    return [
+        trade if len(names) == len(cluster.hosts) else f"{trade} ({', '.join(names)})" for trade, names in found.items()
+    ]
+
+
+def _process_groups(system: System) -> ProcessGroups:
+    """Whatever else descends from this process generates load: Spark's JVM, its workers, the load's own processes."""
+    return ProcessGroups(tuple(system.process_ids), tuple(system.attendant_process_ids), (os.getpid(),))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """A trial whose load is over and whose system still runs."""
+
+    planned: PlannedTrial
+    started_utc: str
+    launcher: str
+    system: System
+    storage: TrialStorage
+    client: BrokerClient
+    topics: tuple[str, ...]
+    profile: AppliedProfile
+    doubts: Sequence[Reason]
+    load_plan: LoadPlan
+    injector: FaultInjector
+
+
+def _account(steps: StepClock, result: LoadResult, phases: Sequence[Phase]) -> None:
+    """Part what `start_load` took, from asking the launcher to its answer, into set-up, load, and drain."""
+    steps.end()
+    since_t0_s = (time.time_ns() - result.t0_unix_ns) / 1e9
+    load_s = min(phases[1].end_s, since_t0_s)
+    steps.split("start_load", {LOAD: load_s, "drain": since_t0_s - load_s})
+
+
+def now_utc() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,74 @@
+"""Clusters that somebody else runs, as a workload file has them: where they answer, and what their hosts are.
+
+Of a cluster on other hosts a run sees the protocol alone. Whatever reports are to tell of its disks, processors and
+memory is said here; `highwater bench host describe` writes the entry of a host, and playbooks/bench.yml the whole file.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from bench.workload.values import Part, SizeBytes
+
+SAMPLER_PORT: Final = 9180
+# A host's name is the name of a file in each trial's folder.
+_HOST_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$"
+
+
+def _host_and_port(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal() and 0 < int(port) < 65536):
+        raise ValueError(f"{address!r} is not HOST:PORT")
+    return address
+
+
+class ClusterStorage(Part):
+    """What the brokers of one host keep their logs on."""
+
+    path: str = ""
+    medium: Literal["ssd", "hdd", "nvme", "memory", "unknown"] = "unknown"
+    emulated: bool = Field(default=False, description="it stands for that medium and is none; reports say so")
+    emulation: str | None = Field(default=None, description="how it is emulated, in words")
+    device: str | None = Field(default=None, description="the kernel's names of the disks, joined by +")
+    backing_device: str | None = Field(default=None, description="the disk below a loop device's file")
+    model: str | None = None
+    scheduler: str | None = None
+    filesystem: str | None = None
+    mount_options: list[str] = Field(default=[])
+
+
+class Sampler(Part):
+    """Who tells what a host does while it is measured (`highwater bench host sample`), and of which services."""
+
+    address: Annotated[str, AfterValidator(_host_and_port)] = Field(description="HOST:PORT where it answers")
+    brokers: list[str] = Field(default=[], description="systemd units of the cluster's brokers on that host")
+    attendants: list[str] = Field(default=[], description="units that brokers need beside them (ZooKeeper)")
+    generator: list[str] = Field(default=[], description="units that load comes from (Spark's worker)")
+
+
+class ClusterHost(Part):
+    """A host that carries brokers of the cluster."""
+
+    cpus: int | None = Field(default=None, ge=1)
+    cpu_model: str | None = None
+    memory_bytes: SizeBytes | None = Field(default=None, alias="memory")
+    kernel: str | None = None
+    runs_in: str | None = Field(default=None, description="a container or virtual machine that the host is")
+    tuning_fingerprint: str | None = Field(default=None, description="of the host's settings that tuning knows")
+    durability_trades: list[str] = Field(default=[], description="settings that trade crash safety for speed")
+    storage: ClusterStorage | None = None
+    sampler: Sampler | None = None
+
+
+class Cluster(Part):
+    """One cluster that is there."""
+
+    bootstrap_servers: str = Field(description="host:port[,host:port…]")
+    product: str | None = Field(
+        default=None, description="what it is, such as apache-kafka 3.9.1: Kafka's protocol does not tell"
+    )
+    hosts: dict[Annotated[str, Field(pattern=_HOST_NAME)], ClusterHost] = Field(
+        default={}, description="name -> what is known of a host that carries its brokers"
+    )

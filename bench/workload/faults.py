@@ -1,0 +1,97 @@
+"""The `faults:` of a workload file: what is done to brokers while they are measured, and what cannot be done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from bench import units
+from bench.workload.values import DurationS, KeyFaultError, Part
+
+if TYPE_CHECKING:
+    from bench.workload.model import Workload
+
+FaultKind = Literal["kill", "stop", "pause", "restart"]
+NodeRole = Literal["leader", "controller", "any"]
+# Measured seconds before the first fault, against which recovery is held, and after each, in which it is seen.
+QUIET_S: Final = 3
+_ROLES: Final = ("leader", "controller", "any")
+
+
+def _node(value: object) -> object:
+    if value in _ROLES or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise ValueError(f"{value!r} is not a broker's number (from 1), leader, controller or any")
+
+
+FaultNode = Annotated[
+    int | NodeRole,
+    BeforeValidator(_node),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"enum": list(_ROLES)}]}),
+]
+
+
+class Fault(Part):
+    """One thing done to one broker."""
+
+    at_s: DurationS = Field(alias="at", description="since the start of the measured phase")
+    do: FaultKind = Field(description="kill: SIGKILL; stop: SIGTERM; pause: SIGSTOP; restart: SIGTERM and start again")
+    node: FaultNode = Field(default="any", description="leader: of the first topic's partition 0")
+    for_s: DurationS | None = Field(
+        default=None, ge=1, alias="for", description="until it is started again or goes on; never when absent"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _restart_takes_no_time(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("do") == "restart" and data.get("for") is not None:
+            raise KeyFaultError("for", text="is not for restart, which starts it at once; write do: stop")
+        return data
+
+    @property
+    def for_good(self) -> bool:
+        return self.for_s is None and self.do != "restart"
+
+
+def check_faults(workload: Workload) -> None:
+    """Raises KeyFaultError for faults that this run cannot make, or could not see the end of."""
+    faults, system, measure_s = workload.faults, workload.system, workload.phases.measure_s
+    if not faults:
+        return
+    if system.kind == "external":
+        raise KeyFaultError("faults", text="need a system that this run starts; an external one is not ours to break")
+    ready_s, gone = QUIET_S, set[int | str]()
+    for number, fault in enumerate(faults):
+        _check_node(workload, number, fault, gone)
+        if fault.at_s < ready_s:
+            earliest = units.format_duration_s(ready_s)
+            why = "recovery is held against what was before" if number == 0 else "one fault at a time, and what follows"
+            raise KeyFaultError("faults", number, "at", text=f"must be {earliest} or later: {why}")
+        ready_s = fault.at_s + (fault.for_s or 0) + QUIET_S
+        if ready_s > measure_s:
+            key = "for" if fault.for_s and fault.at_s + QUIET_S <= measure_s else "at"
+            text = f"leaves no {QUIET_S} s of the measured phase ({units.format_duration_s(measure_s)}) to come back in"
+            raise KeyFaultError("faults", number, key, text=text)
+        if fault.for_good:
+            gone.add(fault.node if isinstance(fault.node, int) else f"{fault.node} {number}")
+        if len(gone) >= system.nodes:
+            raise KeyFaultError(
+                "faults", number, "for", text="is missing: no broker would be left to tell what its log holds"
+            )
+
+
+def _check_node(workload: Workload, number: int, fault: Fault, gone: set[int | str]) -> None:
+    system = workload.system
+    if isinstance(fault.node, int) and fault.node > system.nodes:
+        text = f"{fault.node} is more than system.nodes, {system.nodes}"
+        raise KeyFaultError("faults", number, "node", text=text)
+    if fault.node in gone:
+        raise KeyFaultError("faults", number, "node", text=f"{fault.node} is gone since an earlier fault")
+    if fault.node == "controller" and system.kind == "apache-kafka" and system.version != "3.9":
+        raise KeyFaultError(
+            "faults",
+            number,
+            "node",
+            text='controller: with KRaft no broker tells it; name a number, or system.version: "3.9"',
+        )

@@ -1,0 +1,100 @@
+"""Settings laid over settings: a file over those it includes, a variant over its file, an option over all of them.
+
+Sections are merged key by key, and so are the mappings of free names in them (client, clusters, config, targets,
+settings); any other value is replaced as a whole, because half of one distribution and half of another are neither.
+`null` takes a key away.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from bench.errors import UsageError
+from bench.workload.model import WORKLOAD_SCHEMA
+from bench.workload.yaml_document import Document, Location, read_document
+
+INCLUDE: Final = "include"
+_MERGED_WITHIN_SECTIONS: Final = ("client", "clusters", "config", "targets", "settings")
+
+
+def read_with_includes(path: Path, including: tuple[Path, ...] = ()) -> Document:
+    """Read a workload file and what it includes, itself uppermost. Raises UsageError with file and line."""
+    document = read_document(path)
+    includes = document.data.pop(INCLUDE, [])
+    names = includes if isinstance(includes, list) else [includes]
+    result = Document(document.name, {})
+    for index, name in enumerate(names):
+        where = document.origin((INCLUDE, index))
+        if not isinstance(name, str) or not name:
+            raise UsageError(f"{where}: include: {name!r} is not the name of a file")
+        included = path.parent / name
+        chain = (*including, path)
+        if any(included.resolve() == earlier.resolve() for earlier in chain):
+            circle = " → ".join(str(file) for file in (*chain, included))
+            raise UsageError(f"{where}: include: {name} includes itself ({circle})")
+        if not included.is_file():
+            raise UsageError(f"{where}: include: {included} is not a file")
+        base = read_with_includes(included, chain)
+        if (schema := base.data.get("schema", WORKLOAD_SCHEMA)) != WORKLOAD_SCHEMA:
+            raise UsageError(f"{base.origin(('schema',))}: schema: {schema!r} is not {WORKLOAD_SCHEMA!r}")
+        _rebase_payload_files(base.data, included.parent, path.parent)
+        _lay(result, base)
+    _lay(result, document)
+    return result
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` laid over `base`; both are left as they are."""
+    return _merged(base, over, ())
+
+
+def put(data: dict[str, Any], location: Location, value: Any) -> None:
+    """Set one key, None takes it away. What stands where a mapping should is left to validation."""
+    *parents, last = location
+    for part in parents:
+        inner = data.setdefault(str(part), {})
+        if not isinstance(inner, dict):
+            return
+        data = inner
+    if value is None:
+        data.pop(str(last), None)
+    else:
+        data[str(last)] = value
+
+
+def _lay(below: Document, over: Document) -> None:
+    below.data = merged(below.data, over.data)
+    below.origins |= over.origins
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any], location: tuple[str, ...]) -> dict[str, Any]:
+    result = copy.deepcopy(dict(base))
+    for key, value in over.items():
+        below = result.get(key)
+        if value is None and key in result:
+            del result[key]
+        elif isinstance(value, dict) and isinstance(below, dict) and _is_merged((*location, key)):
+            result[key] = _merged(below, value, (*location, key))
+        else:
+            result[key] = copy.deepcopy(value)
+    return result
+
+
+def _is_merged(location: tuple[str, ...]) -> bool:
+    if location[0] == "variants":
+        location = location[2:]  # a variant is a document of its own
+    return len(location) < 2 or (len(location) == 2 and location[1] in _MERGED_WITHIN_SECTIONS)
+
+
+def _rebase_payload_files(data: Mapping[str, Any], folder: Path, new_folder: Path) -> None:
+    """A file is named relative to the file that names it; after inclusion, to the including one."""
+    variants = data.get("variants")
+    for document in (data, *(variants.values() if isinstance(variants, dict) else ())):
+        records = document.get("records") if isinstance(document, dict) else None
+        if isinstance(records, dict) and isinstance(name := records.get("payload_file"), str):
+            given = Path(name).expanduser()
+            records["payload_file"] = name if given.is_absolute() else os.path.relpath(folder / given, new_folder)

@@ -1,0 +1,249 @@
+"""From a workload file to cells: read it, lay the command line over it, expand the matrix, explain every fault.
+
+A fault is one line: where (`file:line`, or the option), which key, what is wrong and what was expected. An axis value
+is checked by putting it into the base workload, so an axis can be any scalar key, and a bad value names its axis.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from bench.errors import UsageError
+from bench.workload.complaints import complaint, describe, location_of, scalar_locations
+from bench.workload.layers import merged, put, read_with_includes
+from bench.workload.model import Scalar, Workload
+from bench.workload.yaml_document import Document, Location, dotted
+
+BASE_CELL: Final = "base"
+VARIANT: Final = "variant"
+# Far more than anybody measures, few enough to check each; counted before exclude.
+MAX_COMBINATIONS: Final = 5_000
+_NOT_IN_A_VARIANT: Final = ("schema", "name", "trials", "include", "variants", "matrix", "exclude")
+_AXIS_SECTIONS: Final = (
+    "topics", "producers", "consumers", "records", "load", "phases", "checks", "system", "storage", "host"
+)  # fmt: skip
+_PROPERTY_MAPPINGS: Final = ("client", "config", "settings")
+_COMMON_AXES: Final = tuple(
+    f"producers.client.{name}" for name in ("acks", "batch.size", "compression.type", "linger.ms")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of axis values, and the workload it makes."""
+
+    name: str
+    factors: dict[str, Scalar]
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Specification:
+    """What a workload file asks for, after the command line's overrides and the expansion of its matrix."""
+
+    file: Path
+    workload: Workload
+    axes: dict[str, list[Scalar]]
+    cells: list[Cell]
+
+    @property
+    def sha256(self) -> str:
+        """Identity of what is asked, whatever the file's layout and comments."""
+        canonical = json.dumps(self.workload.as_document(), sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def payload_file(self, workload: Workload) -> Path | None:
+        """Absolute path of the payload file; the workload file's folder is where a relative one starts."""
+        if workload.records.payload_file is None:
+            return None
+        return (self.file.parent / Path(workload.records.payload_file).expanduser()).resolve()
+
+
+def load_specification(path: Path, overrides: Mapping[Location, tuple[Any, str]] | None = None) -> Specification:
+    """Read `path`; `overrides` are key -> (value, the option that set it), None takes a key away. Raises UsageError."""
+    document = read_with_includes(path)
+    for location, (value, option) in (overrides or {}).items():
+        put(document.data, location, value)
+        document.origins[location] = option
+    specification = specify(document, path)
+    for cell in specification.cells:
+        _check_payload_file(specification, cell, document)
+    return specification
+
+
+def specify(document: Document, path: Path) -> Specification:
+    """Validate a document and expand its matrix. Raises UsageError."""
+    workload = _validate(document.data, document)
+    combinations = math.prod([max(1, len(workload.variants)), *map(len, workload.matrix.values())])
+    if combinations > MAX_COMBINATIONS:
+        raise UsageError(
+            f"{document.origin(('matrix',))}: matrix: {combinations} combinations are more than {MAX_COMBINATIONS}; "
+            "give the axes fewer values"
+        )
+    locations = {axis: _axis_location(axis, document) for axis in workload.matrix}
+    for axis, values in workload.matrix.items():
+        _check_axis(axis, locations[axis], values, document)
+    excluded = [_exclusion(index, item, workload, document) for index, item in enumerate(workload.exclude)]
+    bases = {name: _variant(name, overlay, document) for name, overlay in workload.variants.items()}
+    labels = _labels(locations)
+    cells = list(_cells(workload, bases or {BASE_CELL: document.data}, locations, labels, excluded, document))
+    if not cells:
+        raise UsageError(f"{document.origin(('exclude',))}: exclude leaves no combination of the matrix to run")
+    axes: dict[str, list[Scalar]] = {VARIANT: list(bases)} if bases else {}
+    axes |= {labels[axis]: list(values) for axis, values in workload.matrix.items()}
+    return Specification(path, workload, axes, cells)
+
+
+def _variant(name: str, overlay: dict[str, Any], document: Document) -> dict[str, Any]:
+    """The document with a variant's settings laid over it. Raises UsageError."""
+    for key in overlay:
+        if key in _NOT_IN_A_VARIANT:
+            where = document.origin(("variants", name, key))
+            raise UsageError(f"{where}: variants.{name}.{key}: is of the whole file, and the same for all variants")
+    data = merged(document.data, overlay)
+    try:
+        Workload.model_validate(data)
+    except ValidationError as error:
+        location, text = complaint(error)
+        if location and location[0] in overlay:
+            where = document.origin(("variants", name, *location))
+            raise UsageError(f"{where}: variants.{name}.{text}") from None
+        raise UsageError(f"{document.origin(('variants', name))}: variants.{name} cannot be run: {text}") from None
+    return data
+
+
+def _cells(
+    workload: Workload,
+    bases: Mapping[str, dict[str, Any]],
+    locations: Mapping[str, Location],
+    labels: Mapping[str, str],
+    excluded: list[dict[str, Scalar]],
+    document: Document,
+) -> Iterator[Cell]:
+    named: dict[str, str] = {}
+    for base, *values in itertools.product(bases, *workload.matrix.values()):
+        variant: dict[str, Scalar] = {VARIANT: base} if workload.variants else {}
+        chosen = dict(zip(workload.matrix, values, strict=True))
+        if any(all(_same((variant | chosen)[axis], value) for axis, value in item.items()) for item in excluded):
+            continue
+        factors = variant | {labels[axis]: value for axis, value in chosen.items()}
+        name = ",".join(f"{label}={_spell(value)}" for label, value in factors.items()) or BASE_CELL
+        data = copy.deepcopy(bases[base])
+        for axis, value in chosen.items():
+            put(data, locations[axis], value)
+        try:
+            cell_workload = Workload.model_validate(data)
+        except ValidationError as error:
+            raise UsageError(
+                f"{document.origin(('matrix',))}: matrix: the cell {name} cannot be run: {complaint(error)[1]} "
+                "(leave it out with exclude:)"
+            ) from None
+        same = named.setdefault(f"{base} {json.dumps(cell_workload.as_document(), sort_keys=True)}", name)
+        if same != name:
+            where = document.origin(("matrix",))
+            raise UsageError(f"{where}: matrix: the cells {same} and {name} are the same; leave one of them out")
+        yield Cell(name, factors, cell_workload)
+
+
+def _check_axis(axis: str, location: Location, values: list[Scalar], document: Document) -> None:
+    if not values:
+        raise UsageError(f"{document.origin(('matrix', axis))}: matrix: {axis} has no values")
+    for index, value in enumerate(values):
+        where = document.origin(("matrix", axis, index))
+        if any(_same(value, earlier) for earlier in values[:index]):
+            raise UsageError(f"{where}: matrix: {axis}: {_spell(value)} is listed twice")
+        data = copy.deepcopy(document.data)
+        put(data, location, value)
+        try:
+            Workload.model_validate(data)
+        except ValidationError as error:
+            # A rule about several keys may hold again once the other axes have their values; cells are checked whole.
+            for item in error.errors():
+                if location_of(item)[: len(location)] == location:
+                    raise UsageError(f"{where}: matrix: {describe(item)[1]}") from None
+
+
+def _axis_location(axis: str, document: Document) -> Location:
+    """`producers.client.compression.type` -> ("producers", "client", "compression.type"). Raises UsageError."""
+    known = _axis_locations()
+    for location in known:
+        name = dotted(location)
+        if axis == name:
+            return location
+        if location[-1] in _PROPERTY_MAPPINGS and axis.startswith(f"{name}."):
+            return (*location, axis.removeprefix(f"{name}."))
+    names = [*_COMMON_AXES, *(dotted(location) for location in known if location[-1] not in _PROPERTY_MAPPINGS)]
+    near = difflib.get_close_matches(axis, names, n=1)
+    hint = f'did you mean "{near[0]}"?' if near else f"axes are dotted keys, such as {names[0]} or storage.target"
+    raise UsageError(f"{document.origin(('matrix', axis))}: matrix: {axis} is no axis; {hint}")
+
+
+def _axis_locations() -> list[Location]:
+    """Every key that can take a scalar, and the mappings of properties, whose keys all can."""
+    return [location for section in _AXIS_SECTIONS for location in scalar_locations((section,))]
+
+
+def _labels(locations: Mapping[str, Location]) -> dict[str, str]:
+    """Factor names: a property by its own name, unless two axes would then share one; other keys as they are."""
+    short = {axis: location[-1] if location[-2] in _PROPERTY_MAPPINGS else axis for axis, location in locations.items()}
+    names = list(short.values())
+    return {axis: str(name) if names.count(name) == 1 else axis for axis, name in short.items()}
+
+
+def _exclusion(index: int, item: dict[str, Scalar], workload: Workload, document: Document) -> dict[str, Scalar]:
+    if not item:
+        raise UsageError(f"{document.origin(('exclude', index))}: exclude[{index}] names no axis")
+    choices: dict[str, list[Scalar]] = {VARIANT: list(workload.variants)} if workload.variants else {}
+    choices |= workload.matrix
+    for axis, value in item.items():
+        where = document.origin(("exclude", index, axis))
+        if axis not in choices:
+            known = f"its axes are {', '.join(choices)}" if choices else "there is no matrix"
+            raise UsageError(f"{where}: exclude: {axis} is no axis of the matrix; {known}")
+        if not any(_same(value, known) for known in choices[axis]):
+            values = ", ".join(_spell(known) for known in choices[axis])
+            raise UsageError(f"{where}: exclude: {axis}: {_spell(value)} is not one of its values ({values})")
+    return item
+
+
+def _same(one: Scalar, other: Scalar) -> bool:
+    """`1` and `"1"` configure the same thing."""
+    return _spell(one) == _spell(other)
+
+
+def _spell(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_payload_file(specification: Specification, cell: Cell, document: Document) -> None:
+    path = specification.payload_file(cell.workload)
+    if path is None:
+        return
+    where = document.origin(("records", "payload_file"))
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UsageError(f"{where}: records.payload_file: {path} is not a file")
+    try:
+        with path.open("rb") as file:
+            if not file.read(1):
+                raise UsageError(f"{where}: records.payload_file: {path} is empty")
+    except OSError as error:
+        raise UsageError(f"{where}: records.payload_file: cannot read {path}: {error.strerror or error}") from None
+
+
+def _validate(data: dict[str, Any], document: Document) -> Workload:
+    try:
+        return Workload.model_validate(data)
+    except ValidationError as error:
+        location, text = complaint(error)
+        raise UsageError(f"{document.origin(location)}: {text}") from None

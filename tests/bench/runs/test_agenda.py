@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.results import TrialSummary
+from bench.runs.agenda import BlockAgenda, Outcome, Skipped, decided_by
+from bench.trials.plan import Plan, PlannedTrial, make_plan
+from bench.workload.model import StopWhen
+from bench.workload.specification import specify
+from bench.workload.yaml_document import parse_document
+from tests.bench.fakes import MINIMAL
+from tests.bench.summaries import LATE, summary
+
+FILE = MINIMAL.replace("n: 2", "n: 8") + "matrix: {producers.client.acks: [1, all]}\n"
+
+
+def plan_of(text: str = FILE) -> Plan:
+    return make_plan(specify(parse_document(text, "w.yaml"), Path("w.yaml")))
+
+
+def follow(agenda: BlockAgenda, outcomes: list[Outcome]) -> list[PlannedTrial | Skipped]:
+    """Run every trial at once."""
+    steps = []
+    while (step := agenda.next(outcomes)) is not None:
+        steps.append(step)
+        planned = step.planned if isinstance(step, Skipped) else step
+        found = None if isinstance(step, Skipped) else summary(planned.plan.block, dict(planned.plan.factors))
+        outcomes.append(Outcome(planned.plan, found))
+    return steps
+
+
+def test_all_trials_in_the_order_of_the_plan() -> None:
+    plan = plan_of()
+    assert follow(BlockAgenda(plan), []) == plan.trials
+
+
+def test_trials_that_have_ended_do_not_come_again() -> None:
+    plan = plan_of()
+    ended = [Outcome(trial.plan, None) for trial in plan.trials[:5]]
+    assert follow(BlockAgenda(plan), ended) == plan.trials[5:]
+
+
+def test_a_finished_cell_gets_no_more_trials_from_the_next_block_on() -> None:
+    asked: list[int] = []
+
+    def finished(summaries: Sequence[TrialSummary]) -> Mapping[str, str]:
+        asked.append(len(summaries))
+        return {"acks=1": "known"} if len(summaries) >= 6 else {}
+
+    plan = plan_of()
+    steps = follow(BlockAgenda(plan, finished), [])
+    skipped = [step.planned.plan for step in steps if isinstance(step, Skipped)]
+    assert [(plan.block, plan.cell) for plan in skipped] == [(block, "acks=1") for block in range(4, 9)]
+    assert len(steps) == 16
+    assert asked == [2, 4, 6, 7, 8, 9, 10]  # once a block, with the trials of whole blocks
+
+
+def test_a_narrow_interval_decides_a_cell() -> None:
+    stop_when = StopWhen.model_validate({"ci_halfwidth": "2%", "of": "produce.p99", "min": 5})
+    decide = decided_by(stop_when, seed=1)
+    narrow = [summary(block, {"acks": "1"}, p99_ns=1000 + block) for block in range(1, 6)]
+    wide = [summary(block, {"acks": "all"}, p99_ns=1000 * block) for block in range(1, 6)]
+    reasons = decide([*narrow, *wide])
+    assert list(reasons) == ["acks=1"]
+    assert reasons["acks=1"] == "decided: produce.p99 is known to ±0.2% after 5 trials (trials.stop_when: ±2.0%)"
+    assert decide(narrow[:4]) == {}
+    assert decide([summary(block, {"acks": "1"}, reason=LATE) for block in range(1, 9)]) == {}
+    assert decide([summary(block, {"acks": "1"}, role="a_a") for block in range(1, 9)]) == {}

@@ -1,0 +1,264 @@
+"""Runs that were killed at every kind of moment, and gone on with: what had ended is kept, the rest is run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.errors import NotComparableError, TrialError, UsageError
+from bench.results import Manifest, ResultDirectoryError, ResultWriter, RunResult
+from bench.results.files import write_atomically
+from bench.results.run_lock import LOCK_NAME, RunLock
+from bench.runs import execution
+from bench.runs.resume import seed_of
+from bench.runs.runner import Run
+from bench.trials.plan import Plan, make_plan
+from bench.verify import disagreements
+from bench.workload.specification import specify
+from bench.workload.yaml_document import parse_document
+from spark_loadgen import LoadPlan, LoadResult
+from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
+
+TWO_CELLS = MINIMAL + "matrix: {producers.client.acks: [1, all]}\n"
+
+
+@dataclass
+class Bench:
+    """A run over stand-ins that can be killed and gone on with."""
+
+    directory: Path
+    text: str = TWO_CELLS
+    seed: int | None = None
+    launcher: FakeLauncher = field(default_factory=FakeLauncher)
+    systems: FakeSystems = field(default_factory=FakeSystems)
+
+    @property
+    def out(self) -> Path:
+        return self.directory / "out"
+
+    @property
+    def storage(self) -> Path:
+        return self.directory / "storage"
+
+    def plan(self) -> Plan:
+        self.storage.mkdir(exist_ok=True)
+        text = self.text + f"storage: {{target: here, targets: {{here: {{path: {self.storage}}}}}}}\n"
+        return make_plan(specify(parse_document(text, "w.yaml"), self.directory / "w.yaml"), self.seed)
+
+    def run(self, *, resume: bool = False) -> Manifest:
+        def drive(run: Run) -> Manifest:
+            run.start, run.connect = self.systems, FakeClient(self.launcher)
+            return run.execute()
+
+        return execution.run_plan(self.plan(), self.out, resume=resume, drive=drive)
+
+    def run_killed(self, prepare: Callable[[], None]) -> None:
+        """Run in a process of its own, which `prepare` sees to it is killed."""
+
+        def body() -> None:
+            prepare()
+            self.run()
+
+        process = multiprocessing.get_context("fork").Process(target=body)
+        process.start()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+
+    def files_of(self, manifest: Manifest, number: int) -> dict[Path, tuple[bytes, int]]:
+        folder = self.out / "trials" / manifest.trials[number].trial_id
+        return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    made = Bench(tmp_path)
+    monkeypatch.setattr(execution, "make_launcher", lambda *_: contextlib.nullcontext(made.launcher))
+    return made
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_load_of_trial_3(bench: Bench) -> None:
+    def outcome(plan: LoadPlan) -> LoadResult:
+        if len(bench.launcher.plans) == 3:
+            die()
+        return load_result(plan)
+
+    bench.launcher.outcome = outcome
+
+
+def at_write_of(name: str, number: int) -> Callable[[Bench], None]:
+    """Killed when the n-th file of this name has been written and does not yet bear its name."""
+
+    def prepare(_: Bench) -> None:
+        count = 0
+
+        def write(path: Path, text: str) -> None:
+            nonlocal count
+            count += path.name == name
+            if path.name == name and count == number:
+                path.with_name(path.name + ".tmp").write_text(text[: len(text) // 2])
+                die()
+            write_atomically(path, text)
+
+        # In the process that is about to be killed, so nothing needs to be put back.
+        pytest.MonkeyPatch().setattr("bench.results.writer.write_atomically", write)
+
+    return prepare
+
+
+def after_summary_3(_: Bench) -> None:
+    write_trial = ResultWriter.write_trial
+    count = 0
+
+    def write(self: ResultWriter, *arguments: Any) -> None:
+        nonlocal count
+        count += 1
+        write_trial(self, *arguments)
+        if count == 3:
+            die()
+
+    pytest.MonkeyPatch().setattr(ResultWriter, "write_trial", write)
+
+
+@pytest.mark.parametrize(
+    ("killed", "kept"),
+    [
+        (in_load_of_trial_3, 2),
+        (after_summary_3, 3),
+        (at_write_of("windows.jsonl", 2), 1),
+        (at_write_of("summary.json", 3), 2),
+        (at_write_of("manifest.json", 4), 1),
+        (at_write_of("analysis.json", 1), 2),
+    ],
+    ids=["load", "trial written", "series", "summary", "manifest", "analysis"],
+)
+def test_a_killed_run_is_gone_on_with(bench: Bench, killed: Callable[[Bench], None], kept: int) -> None:
+    bench.run_killed(lambda: killed(bench))
+    before = RunResult(bench.out).manifest
+    assert before.status == "running"
+    finished = [bench.files_of(before, number) for number in range(kept)]
+    assert all(finished)
+
+    manifest = bench.run(resume=True)
+    assert (manifest.status, manifest.exit_code) == ("done", 0)
+    assert [trial.status for trial in manifest.trials] == ["done"] * 4
+    assert len(bench.launcher.plans) == 4 - kept
+    assert [bench.files_of(manifest, number) for number in range(kept)] == finished
+    assert len(manifest.resumed_utc) == 1
+    assert (manifest.seed, manifest.created_utc) == (before.seed, before.created_utc)
+    result = RunResult(bench.out)
+    assert list(disagreements(result)) == []
+    analysis = result.analysis()
+    assert analysis is not None
+    assert analysis.complete
+    assert [cell.n_trials for cell in analysis.cells] == [2, 2]
+    assert not (bench.out / LOCK_NAME).exists()
+
+
+def test_the_data_of_a_killed_run_is_removed_by_the_next_one(bench: Bench) -> None:
+    bench.run_killed(lambda: in_load_of_trial_3(bench))
+    (left,) = bench.storage.iterdir()
+    assert list(left.rglob("*.log"))
+    long_ago_s = time.time() - 60
+    os.utime(left / LOCK_NAME, (long_ago_s, long_ago_s))
+    (bench.storage / "highwater-of-somebody").mkdir()  # has the look, and not the lock
+    bench.run(resume=True)
+    assert [path.name for path in bench.storage.iterdir()] == ["highwater-of-somebody"]
+
+
+def test_a_live_run_is_not_gone_on_with(bench: Bench) -> None:
+    bench.run_killed(lambda: in_load_of_trial_3(bench))
+    lock = RunLock.take(bench.out)
+    with pytest.raises(UsageError, match=rf"{bench.out} is in use by process {os.getpid()}, started "):
+        bench.run(resume=True)
+    lock.release()
+    assert bench.run(resume=True).status == "done"
+
+
+def test_an_interrupted_run_is_gone_on_with_and_its_failed_trial_stays_failed(bench: Bench) -> None:
+    bench.systems.faults = {2: TrialError("the broker was killed"), 3: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        bench.run()
+    assert [trial.status for trial in RunResult(bench.out).manifest.trials][:3] == ["done", "failed", "interrupted"]
+    manifest = bench.run(resume=True)
+    assert [trial.status for trial in manifest.trials] == ["done", "failed", "done", "done"]
+    assert manifest.trials[1].error == "the broker was killed"
+    assert manifest.exit_code == 3
+
+
+def test_a_mistake_that_was_put_right_is_tried_again(bench: Bench) -> None:
+    bench.systems.faults = {2: UsageError("no Java")}
+    with pytest.raises(UsageError):
+        bench.run()
+    assert [trial.status for trial in bench.run(resume=True).trials] == ["done"] * 4
+
+
+def test_a_finished_run_has_nothing_to_go_on_with(bench: Bench) -> None:
+    bench.run()
+    manifest = bench.run(resume=True)
+    assert (manifest.status, manifest.exit_code) == ("done", 0)
+    assert len(bench.launcher.plans) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (("rate: 100/s", "rate: 200/s"), r"was begun with load\.rate: 100/s, and now it is 200/s; give it the same"),
+        (("n: 2", "n: 3"), r"was begun with trials\.n: 2, and now it is 3"),
+        (("acks: [1, all]", "acks: [all, 1]"), r"was begun with matrix\.producers\.client\.acks: \[1, 'all'\]"),
+    ],
+)
+def test_another_question_is_refused(bench: Bench, change: tuple[str, str], error: str) -> None:
+    bench.run_killed(lambda: in_load_of_trial_3(bench))
+    bench.text = bench.text.replace(*change)
+    with pytest.raises(UsageError, match=error):
+        bench.run(resume=True)
+    assert RunResult(bench.out).manifest.status == "running"
+
+
+def test_another_seed_is_refused(bench: Bench) -> None:
+    bench.run()
+    assert seed_of(bench.out, None) == 7
+    with pytest.raises(UsageError, match=r"was begun with seed 7; leave --seed out"):
+        seed_of(bench.out, 8)
+
+
+def change(path: Path, *keys: str, value: Any) -> None:
+    content = json.loads(path.read_text())
+    part = content
+    for key in keys[:-1]:
+        part = part[key]
+    part[keys[-1]] = value
+    path.write_text(json.dumps(content))
+
+
+def test_another_version_or_host_is_refused(bench: Bench) -> None:
+    bench.run_killed(lambda: in_load_of_trial_3(bench))
+    change(bench.out / "env.json", "facts", "kernel_release", value="2.6.32")
+    with pytest.raises(NotComparableError, match=r"was begun with kernel\.release 2\.6\.32, and now it is "):
+        bench.run(resume=True)
+    change(bench.out / "manifest.json", "versions", "librdkafka", value="0.9")
+    with pytest.raises(UsageError, match=r"was begun with librdkafka 0\.9, and this is "):
+        bench.run(resume=True)
+
+
+def test_a_directory_without_a_run(bench: Bench) -> None:
+    with pytest.raises(UsageError, match=r"--resume: .*out holds no run; begin one with --out"):
+        bench.run(resume=True)
+    bench.out.mkdir()
+    (bench.out / "manifest.json").write_text("{")
+    with pytest.raises(ResultDirectoryError, match=r"manifest\.json"):
+        bench.run(resume=True)

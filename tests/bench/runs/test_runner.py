@@ -1,0 +1,391 @@
+"""The runner with a stand-in for Spark and for the broker: whatever fails, nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from bench.errors import TrialError, UsageError
+from bench.results import CanaryReading, Manifest, ResultWriter, RunResult
+from bench.runs import runner
+from bench.runs.runner import Run, Surroundings, check_slots, prepare
+from bench.storage import StorageAreas
+from bench.trials.plan import Plan, PlannedTrial, make_plan
+from bench.trials.progress import Observer
+from bench.trials.stopping import StopRequest
+from bench.verify import disagreements
+from bench.workload.specification import specify
+from bench.workload.yaml_document import parse_document
+from spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError
+from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
+from tuning.facts import collect
+
+TWO_CELLS = MINIMAL + "matrix: {producers.client.acks: [1, all]}\n"
+
+
+class Bench:
+    """A run over stand-ins in a temporary directory."""
+
+    def __init__(self, tmp_path: Path, text: str = TWO_CELLS) -> None:
+        storage = tmp_path / "storage"
+        storage.mkdir(parents=True)
+        self.storage = storage
+        self.out = tmp_path / "out"
+        text += f"storage: {{target: here, targets: {{here: {{path: {storage}}}}}}}\n" if "external" not in text else ""
+        self.plan: Plan = make_plan(specify(parse_document(text, "w.yaml"), tmp_path / "w.yaml"))
+        self.launcher = FakeLauncher()
+        self.systems = FakeSystems()
+        self.client = FakeClient(self.launcher)
+        self.stop = StopRequest()
+        self.launcher_of: Callable[[PlannedTrial], FakeLauncher] | None = None
+
+    def run(self, keep_data: bool = False) -> Manifest:
+        with StorageAreas(keep_data) as areas:
+            for target in {trial.cell.workload.storage.target for trial in self.plan.trials} - {"temporary"}:
+                areas.add(target, self.storage, 0)
+            return Run(
+                self.plan,
+                Surroundings(argv=["highwater"], directory=Path.cwd()),
+                ResultWriter(self.out),
+                self.launcher,
+                collect(),
+                areas,
+                Observer(),
+                self.stop,
+                start=self.systems,
+                connect=self.client,
+                launcher_of=self.launcher_of,
+            ).execute()
+
+    def result(self) -> RunResult:
+        """What is on disk, which must be readable and agree with itself whatever happened."""
+        result = RunResult(self.out)
+        assert list(disagreements(result)) == []
+        return result
+
+    def assert_nothing_left(self) -> None:
+        assert list(self.storage.iterdir()) == []
+        assert not any(system.running for system in self.systems.started)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def at(number: int, fault: BaseException | LoadResult) -> Callable[[LoadPlan], LoadResult]:
+    """Healthy loads but for the n-th."""
+    count = 0
+
+    def outcome(plan: LoadPlan) -> LoadResult:
+        nonlocal count
+        count += 1
+        if count != number:
+            return load_result(plan)
+        if isinstance(fault, BaseException):
+            raise fault
+        return fault
+
+    return outcome
+
+
+def test_a_run_that_goes_well(bench: Bench) -> None:
+    manifest = bench.run()
+    assert (manifest.status, manifest.exit_code) == ("done", 0)
+    assert [trial.status for trial in manifest.trials] == ["done"] * 4
+    result = bench.result()
+    assert result.manifest == manifest
+    assert list(result.cells()) == ["acks=1", "acks=all"]
+    summary = result.trials[0].summary
+    assert (summary.offered_per_s, summary.achieved_per_s, summary.achieved_bytes_per_s) == (100, 100, 10_000)
+    assert summary.produce.response_ns.count == 200  # the measured phase alone
+    assert (summary.delivery.acked, summary.delivery.in_log) == (300, 300)
+    assert summary.verdict.state == "valid"
+    assert summary.storage.name == "here"
+    assert summary.system.effective_config == {"segment.bytes": "1073741824"}
+    assert [window.phase for window in result.trials[0].windows()] == ["warmup", "measure", "measure", "drain"]
+    assert result.trials[0].spectrum("e2e_response")
+    assert (result.trials[0].directory / "system.log").read_text() == "started\n"
+    assert result.environment.facts["versions"]["spark"] == "0"
+    assert result.environment.tuning
+    bench.assert_nothing_left()
+
+
+def test_every_trial_has_a_fresh_directory_and_the_trials_of_a_block_the_same_payload(bench: Bench) -> None:
+    bench.run()
+    assert len(set(bench.systems.directories)) == 4
+    assert [plan.seed for plan in bench.launcher.plans] == [8, 8, 9, 9]
+    assert len({plan.topics for plan in bench.launcher.plans}) == 4
+
+
+def test_a_block_on_a_slow_host_is_doubted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path, TWO_CELLS.replace("n: 2", "n: 4"))
+    times_ns = iter([50, 10, 10, 80])
+
+    def take(directory: Path | None) -> CanaryReading:
+        assert directory is not None
+        return CanaryReading(cpu_ns=next(times_ns), memory_ns=1, loopback_ns=1)
+
+    monkeypatch.setattr(runner, "take_canary", take)
+    bench.run()
+    result = bench.result()
+    assert [canary.reading.cpu_ns for canary in result.manifest.canaries] == [50, 10, 10, 80]
+    doubted = {
+        trial.summary.block
+        for trial in result.trials
+        for reason in trial.summary.verdict.reasons
+        if reason.check == "canary.cpu"
+    }
+    assert doubted == {4}
+
+
+def test_the_workload_in_the_manifest_is_a_workload_file(bench: Bench) -> None:
+    manifest = bench.run()
+    again = specify(parse_document(json.dumps(manifest.workload), "again"), Path("again"))
+    assert again.sha256 == manifest.workload_sha256
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "exit_code"),
+    [
+        (LoadFailed("a load task died"), "a load task died", 4),
+        (TrialError("something"), "something", 3),
+        (OSError(28, "No space left on device"), "[Errno 28] No space left on device", 3),
+    ],
+)
+def test_a_failed_trial_is_marked_and_the_rest_goes_on(
+    bench: Bench, fault: BaseException, error: str, exit_code: int
+) -> None:
+    bench.launcher.outcome = at(2, fault)
+    manifest = bench.run()
+    assert (manifest.status, manifest.exit_code) == ("done", exit_code)
+    assert [trial.status for trial in manifest.trials] == ["done", "failed", "done", "done"]
+    assert manifest.trials[1].generator_failed == isinstance(fault, LoadFailed)
+    assert manifest.trials[1].error == error
+    assert len(bench.result().trials) == 3
+    bench.assert_nothing_left()
+
+
+@pytest.mark.parametrize("step", ["create_topic", "count_records"])
+def test_a_broker_that_does_not_answer_fails_the_trial(bench: Bench, step: str) -> None:
+    bench.client = FakeClient(bench.launcher, {step: TrialError("no answer")})
+    manifest = bench.run()
+    assert manifest.exit_code == 3
+    assert {trial.status for trial in manifest.trials} == {"failed"}
+    assert bench.result().trials == []
+    bench.assert_nothing_left()
+
+
+def test_a_system_that_does_not_start_fails_the_trial(bench: Bench) -> None:
+    bench.systems.faults = {1: TrialError("the broker was not ready within 60 s")}
+    manifest = bench.run()
+    assert [trial.status for trial in manifest.trials] == ["failed", "done", "done", "done"]
+    bench.assert_nothing_left()
+
+
+def test_a_system_that_dies_under_load_is_what_the_trial_tells(bench: Bench) -> None:
+    def die(plan: LoadPlan) -> LoadResult:
+        bench.systems.started[-1].trouble = "the broker was killed by SIGKILL"
+        return load_result(plan, interrupted=True)
+
+    bench.launcher.outcome = die
+    manifest = bench.run()
+    assert {trial.error for trial in manifest.trials} == {"the broker was killed by SIGKILL"}
+    assert manifest.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("faults", "outcome"),
+    [
+        ({2: UsageError("the broker refuses to start: x")}, load_result),
+        ({}, at(2, LoadSetupError("the executors lack a package"))),
+    ],
+)
+def test_what_cannot_work_for_any_trial_ends_the_run(
+    bench: Bench, faults: Mapping[int, BaseException], outcome: Callable[[LoadPlan], LoadResult]
+) -> None:
+    bench.systems.faults, bench.launcher.outcome = faults, outcome
+    with pytest.raises(UsageError):
+        bench.run()
+    manifest = bench.result().manifest
+    assert (manifest.status, manifest.exit_code) == ("failed", 2)
+    assert [trial.status for trial in manifest.trials] == ["done", "failed", "planned", "planned"]
+    bench.assert_nothing_left()
+
+
+def test_a_broker_that_answers_no_more_when_the_load_begins_has_failed(bench: Bench) -> None:
+    bench.launcher.outcome = at(2, LoadSetupError("no broker answers at 127.0.0.1:1 within 10 s"))
+    bench.client = FakeClient(bench.launcher, {"answers": TrialError("the broker hangs")})
+    manifest = bench.run()
+    assert manifest.exit_code == 3
+    assert [trial.status for trial in manifest.trials] == ["done", "failed", "done", "done"]
+    assert manifest.trials[1].error == "no broker answers at 127.0.0.1:1 within 10 s"
+    bench.assert_nothing_left()
+
+
+def test_a_mistake_that_the_first_trial_shows_leaves_the_directory_free(bench: Bench) -> None:
+    bench.systems.faults = {1: UsageError("the broker refuses the topic: x")}
+    with pytest.raises(UsageError):
+        bench.run()
+    assert list(bench.out.iterdir()) == []
+    bench.assert_nothing_left()
+
+
+def test_a_bug_is_not_swallowed_and_the_directory_says_so(bench: Bench) -> None:
+    bench.launcher.outcome = at(1, ZeroDivisionError("bug"))
+    with pytest.raises(ZeroDivisionError):
+        bench.run()
+    manifest = bench.result().manifest
+    assert manifest.status == "failed"
+    assert "ZeroDivisionError" in str(manifest.trials[0].error)
+    bench.assert_nothing_left()
+
+
+def test_ctrl_c_under_load_keeps_what_was_measured(bench: Bench) -> None:
+    def stop(plan: LoadPlan) -> LoadResult:
+        if len(bench.launcher.plans) < 2:
+            return load_result(plan)
+        bench.stop.requested = True
+        return load_result(plan, interrupted=True)
+
+    bench.launcher.outcome = stop
+    manifest = bench.run()
+    assert (manifest.status, manifest.exit_code) == ("interrupted", 130)
+    assert [trial.status for trial in manifest.trials] == ["done", "interrupted", "planned", "planned"]
+    result = bench.result()
+    assert len(result.trials) == 1
+    partial = bench.out / "trials" / manifest.trials[1].trial_id
+    assert (partial / "windows.jsonl").is_file()
+    assert not (partial / "summary.json").exists()
+    bench.assert_nothing_left()
+
+
+def test_ctrl_c_between_trials(bench: Bench) -> None:
+    def finish_then_stop(plan: LoadPlan) -> LoadResult:
+        bench.stop.requested = True
+        return load_result(plan)
+
+    bench.launcher.outcome = finish_then_stop
+    manifest = bench.run()
+    assert [trial.status for trial in manifest.trials][:2] == ["done", "interrupted"]
+    assert manifest.exit_code == 130
+
+
+def test_a_second_ctrl_c_ends_at_once_and_the_directory_stays_readable(bench: Bench) -> None:
+    bench.launcher.outcome = at(2, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        bench.run()
+    manifest = bench.result().manifest
+    assert (manifest.status, manifest.exit_code) == ("interrupted", 130)
+    assert manifest.trials[1].status == "interrupted"
+    bench.assert_nothing_left()
+
+
+def test_a_run_that_was_killed_is_readable(bench: Bench) -> None:
+    """What lies on disk while the second trial runs is what kill -9 leaves."""
+    seen: list[tuple[str, list[str]]] = []
+
+    def look(plan: LoadPlan) -> LoadResult:
+        manifest = bench.result().manifest
+        seen.append((manifest.status, [trial.status for trial in manifest.trials]))
+        return load_result(plan)
+
+    bench.launcher.outcome = look
+    bench.run()
+    assert seen[1] == ("running", ["done", "running", "planned", "planned"])
+
+
+def test_lost_records_make_exit_code_3_and_a_slow_generator_4(tmp_path: Path) -> None:
+    lossy = Bench(tmp_path / "lossy")
+    lossy.client.in_log = 299
+    assert lossy.run().exit_code == 3
+    assert lossy.result().trials[0].summary.verdict.reasons[0].check == "delivery.in_log"
+
+    slow = Bench(tmp_path / "slow", TWO_CELLS + "validity: {send_delay_p99: 1us}\n")
+    assert slow.run().exit_code == 4
+
+
+def test_a_workload_without_consumers_has_no_end_to_end_latency(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, MINIMAL + "consumers: {groups: 0}\n")
+    assert bench.run().exit_code == 0
+    summary = bench.result().trials[0].summary
+    assert summary.e2e is None
+    assert summary.delivery.lost == 0
+
+
+def test_the_topics_of_an_external_cluster_are_removed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, MINIMAL + "system: {kind: external, bootstrap_servers: '127.0.0.1:1'}\n")
+    bench.run()
+    assert bench.client.deleted == [plan.topics[0] for plan in bench.launcher.plans]
+    assert bench.systems.directories == []
+    assert bench.result().trials[0].summary.storage.name == "external"
+
+
+def test_more_tasks_than_slots(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, MINIMAL + "producers: {count: 3}\n")
+    with pytest.raises(
+        UsageError, match=r"needs 4 load tasks at once and local\[2\] has slots for 2; use --master 'local\[4\]'"
+    ):
+        check_slots(bench.plan, bench.launcher)
+
+
+def test_an_external_cluster_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.systems.broker_client._TIMEOUT_S", 0.5)
+    bench = Bench(tmp_path, MINIMAL + "system: {kind: external, bootstrap_servers: '127.0.0.1:1'}\n")
+    with StorageAreas() as areas, pytest.raises(UsageError, match=r"^no broker answers at 127\.0\.0\.1:1 within"):
+        prepare(bench.plan, areas)
+
+
+def test_a_decided_cell_gets_no_more_trials_and_the_manifest_says_why(tmp_path: Path) -> None:
+    stop_when = "stop_when: {ci_halfwidth: 5%, of: produce.p99, min: 5}"
+    bench = Bench(tmp_path, TWO_CELLS.replace("n: 2", f"n: 8, {stop_when}"))
+    manifest = bench.run()
+    assert [trial.status for trial in manifest.trials] == ["done"] * 10 + ["skipped"] * 6
+    assert {trial.error for trial in manifest.trials[10:]} == {
+        "decided: produce.p99 is known to ±0.0% after 5 trials (trials.stop_when: ±5.0%)"
+    }
+    assert (manifest.status, manifest.exit_code) == ("done", 0)
+    assert len(bench.launcher.plans) == 10
+
+
+def test_twins_are_run_and_counted_for_the_noise_alone(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, TWO_CELLS.replace("a_a: false", "a_a: true").replace("n: 2", "n: 3"))
+    bench.run()
+    result = bench.result()
+    assert [len(trials) for trials in result.cells().values()] == [3, 3]
+    assert [twin.summary.cell for _, twin in result.a_a_pairs()] == ["acks=1", "acks=all", "acks=1"]
+    analysis = result.analysis()
+    assert analysis is not None
+    assert {noise.n_pairs for noise in analysis.noise} == {3}
+    assert [cell.n_trials for cell in analysis.cells] == [3, 3]
+
+
+def test_what_a_trial_was_besides_fast(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, TWO_CELLS + "slo: {produce.p99: '<1us', errors: '==0'}\n")
+    manifest = bench.run()
+    assert manifest.exit_code == 0, "an objective that is missed is a result"
+    result = bench.result()
+    summary = result.trials[0].summary
+    assert [(item.metric, item.bound, item.met) for item in summary.slo] == [
+        ("produce.p99", "<1us", False),
+        ("errors", "==0", True),
+    ]
+    assert summary.launcher == "spark local[2]"
+    assert [event.text for event in result.trials[0].events()][:2] == ["warmup", "measure"]
+    assert (result.trials[0].directory / "verdict.json").is_file()
+    assert [canary.block for canary in manifest.canaries] == [1, 2]
+    assert manifest.overhead is not None
+    assert manifest.overhead.load_s > 0
+    assert set(manifest.trials[0].steps_s) >= {"start_system", "start_load", "load", "drain", "write", "stop_system"}
+
+
+def test_each_trial_may_have_a_launcher_of_its_own(bench: Bench) -> None:
+    other = FakeLauncher()
+    other.name, other.plans = "processes", bench.launcher.plans
+    bench.launcher_of = lambda planned: other if planned.plan.cell == "acks=1" else bench.launcher
+    bench.run()
+    launchers = {trial.summary.cell: trial.summary.launcher for trial in bench.result().trials}
+    assert launchers == {"acks=1": "processes", "acks=all": "spark local[2]"}

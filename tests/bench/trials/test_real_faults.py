@@ -1,0 +1,109 @@
+"""Brokers that are broken while they are measured, for real: they come back, and nothing that was promised is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench.results import RunResult
+from bench.systems import start_system
+from bench.systems.process import listening
+from bench.verify import disagreements
+from bench.workload.model import SystemUnderTest
+from tests.bench.test_real_broker import TINY, left_running
+
+pytestmark = pytest.mark.clients
+
+# Two faults of one broker, which is all there is: the whole load waits for it.
+BROKEN = TINY.replace("matrix: {producers.client.compression.type: [lz4]}\n", "").replace(
+    "phases: {warmup: 1s, measure: 2s, drain: 10s}",
+    "phases: {warmup: 1s, measure: 13s, drain: 60s}\n"
+    "producers: {client: {acks: all, enable.idempotence: true}}\n"
+    "faults: [{at: 3s, do: pause, node: 1, for: 1s}, {at: 7s, do: kill, node: leader, for: 1s}]",
+)
+
+
+def test_a_broker_is_paused_and_killed_under_load_and_nothing_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(BROKEN)
+    command = [sys.executable, "-m", "highwater", "bench", "run", "w.yaml", "--out", "out", "--launcher", "process"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = RunResult(tmp_path / "out")
+    (trial,) = result.trials
+    recovery, delivery = trial.summary.recovery, trial.summary.delivery
+    assert recovery is not None
+    assert [(fault.do, fault.node, fault.role) for fault in recovery.faults] == [
+        ("pause", 1, "node"),
+        ("kill", 1, "leader"),
+    ]
+    for fault, lasted_s in zip(recovery.faults, (1.0, 1.0), strict=True):
+        assert fault.back_s is not None
+        assert fault.back_s - fault.at_s >= lasted_s
+        assert fault.longest_wait_s is not None
+        assert fault.longest_wait_s >= lasted_s, "what was due at the fault waited for its end"
+    assert (delivery.sent, delivery.acked, delivery.lost, delivery.duplicated) == (7000, 7000, 0, 0)
+    assert [event.kind for event in trial.events() if event.kind in ("fault", "recovery")] == [
+        "fault",
+        "recovery",
+        "fault",
+        "fault",
+        "recovery",
+    ]
+    assert list(disagreements(result)) == []
+    summary_file = trial.directory / "summary.json"
+    summary_file.write_text(summary_file.read_text().replace('"no_ack_s": ', '"no_ack_s": 9'))
+    said = list(disagreements(RunResult(tmp_path / "out")))
+    assert f"{trial.summary.trial_id}: recovery: the windows and the faults give other figures" in said
+    assert left_running(tmp_path) == []
+
+
+def is_stopped(process_id: int) -> bool:
+    """SIGSTOP takes effect when each of the process's threads next gets to run."""
+    process, deadline_s = psutil.Process(process_id), time.monotonic() + 30
+    while process.status() != psutil.STATUS_STOPPED and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    return process.status() == psutil.STATUS_STOPPED
+
+
+def test_a_broker_comes_back_at_its_address_and_its_end_is_a_problem_again(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    with start_system(SystemUnderTest(), [tmp_path / "data"], tmp_path, lambda: None) as system:
+        (node,) = system.nodes
+        before, address = node.process_ids, system.bootstrap_servers
+        node.take_down(signal.SIGKILL)
+        assert system.problem() is None, "it was meant to end"
+        assert not any(map(psutil.pid_exists, before))
+        assert not node.serves()
+        node.start_again()
+        while not node.serves():
+            assert not node.reap(), node.log_file.read_text()
+        assert system.bootstrap_servers == address
+        assert listening(int(address.rpartition(":")[2]))("") is not None
+        node.pause()
+        assert is_stopped(node.process_ids[0])
+        node.resume()
+        node.kill()
+        assert "was killed by SIGKILL" in (system.problem() or "")
+
+
+def test_a_paused_broker_is_stopped_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    with start_system(SystemUnderTest(), [tmp_path / "data"], tmp_path, lambda: None) as system:
+        processes = system.process_ids
+        system.nodes[0].pause()
+    assert not any(map(psutil.pid_exists, processes))

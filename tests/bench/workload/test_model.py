@@ -1,0 +1,346 @@
+"""The workload format: every shape of a value, what can be an axis, and the line for each thing that cannot be."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bench.metrics import METRICS, MetricDefinition
+from bench.workload.model import AfterBacklog, SteadyWarmup, Transactions, WeightedSizes, Workload, ZipfKeys
+from bench.workload.slo import Bound, parse_bound
+from tests.bench.workload.test_specification import complaint, document, read
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        ({"consumers": "{count: 2}"}, "w.yaml:6: consumers.count: is written per_group: 2 (consumers of each group)"),
+        (
+            {"records": "{size: {wieghts: {64B: 1}}}"},
+            (
+                "w.yaml:3: records.size: {'wieghts': {'64B': 1}} is not a size with its unit "
+                "(B, KiB, MiB, GiB or kB, MB, GB), for example 64KiB, or {weights: {128B: 3, 1KiB: 6}}, "
+                "or {uniform: {min: 100B, max: 2KiB}}"
+            ),
+        ),
+        (
+            {"records": "{size: {weights: {12B: 1}}}"},
+            "w.yaml:3: records.size.weights.12B: 12B is not between 24B (the stamp) and 1GiB",
+        ),
+        ({"records": "{size: {weights: {64B: 0}}}"}, "w.yaml:3: records.size.weights.64B: 0 is less than 1"),
+        (
+            {"records": "{size: {uniform: {min: 2KiB, max: 1KiB}}}"},
+            "w.yaml:3: records.size.uniform.min: 2KiB is more than max",
+        ),
+        (
+            {"records": "{size: {uniform: {min: 1KiB, mxa: 2KiB}}}"},
+            'w.yaml:3: records.size.uniform.mxa: unknown key; did you mean "max"?',
+        ),
+        (
+            {"records": "{size: 1KiB, keys: some}"},
+            (
+                "w.yaml:3: records.keys: 'some' is not none, {round_robin: 100}, {random: {n: 100k}} or "
+                "{zipf: {n: 100k, s: 1.1}}"
+            ),
+        ),
+        (
+            {"records": "{size: 1KiB, keys: {zipf: {n: many}}}"},
+            "w.yaml:3: records.keys.zipf.n: 'many' is not a count, for example 100, 50k or 2M",
+        ),
+        (
+            {"records": "{size: 1KiB, headers: 2}"},
+            "w.yaml:3: records.headers: 2 says nothing of their size; write {count: 2, bytes: 16}",
+        ),
+        (
+            {"load": "{rate: 1k/s, schedule: [{rate: 1k/s, for: 5s}]}"},
+            "w.yaml:4: load.schedule: says the rates; leave rate out",
+        ),
+        (
+            {"load": "{schedule: [{rate: 1k/s, for: 5s}, {rate: 2k, for: 5s}]}"},
+            "w.yaml:4: load.schedule[1].rate: '2k' is not records per second, for example 500/s, 20k/s or 1.5M/s",
+        ),
+        (
+            {"load": "{schedule: [{rate: 1k/s, for: 9s}]}"},
+            "w.yaml:5: phases.measure: is not what load.schedule lasts, 9s; leave measure out",
+        ),
+        (
+            {"load": "{model: closed, rate: 1k/s}"},
+            "w.yaml:4: load.rate: is for model: open; a closed loop sends as fast as it can",
+        ),
+        (
+            {"load": "{model: closed, arrival: poisson}"},
+            "w.yaml:4: load.arrival: is for model: open; a closed loop has no arrivals",
+        ),
+        ({"phases": "{warmup: 3s}"}, "w.yaml:5: phases.measure: is missing"),
+        ({"phases": None}, "w.yaml: phases.measure: is missing"),
+        (
+            {
+                "load": "{schedule: [{rate: 1k/s, for: 1s}, {rate: 2k/s, for: 4s}]}",
+                "phases": "{warmup: {until: steady}}",
+            },
+            "w.yaml:5: phases.warmup: until: steady needs one rate; give a duration before a schedule of several",
+        ),
+        (
+            {"phases": "{warmup: {until: steady, slope: 0.005}, measure: 5s}"},
+            "w.yaml:5: phases.warmup.slope: 0.005 is not a percentage, for example 0.5%",
+        ),
+        (
+            {"phases": "{warmup: {until: steady, window: 3m}, measure: 5s}"},
+            "w.yaml:5: phases.warmup.window: 3m is longer than max",
+        ),
+        (
+            {"phases": "{measure: 5s, drain: {mx: 5s}}"},
+            (
+                "w.yaml:5: phases.drain: {'mx': '5s'} is not a duration with its unit "
+                "(us, ms, s, m, h), for example 500ms, 15s or 2m, or {max: 60s}"
+            ),
+        ),
+        (
+            {"consumers": "{start: later}"},
+            "w.yaml:6: consumers.start: 'later' is not with_load, after_load or {after_backlog: 2GiB}",
+        ),
+        (
+            {"consumers": "{groups: 0, start: after_load}"},
+            "w.yaml:6: consumers.start: needs consumers, and there are none",
+        ),
+        (
+            {"consumers": "{groups: 0}", "checks": "{delivery: exactly_once}"},
+            "w.yaml:7: checks.delivery: exactly_once is found out by consumers, and there are none",
+        ),
+        (
+            {"consumers": "{pairing: pairs, start: after_load}"},
+            "w.yaml:6: consumers.pairing: pairs read while they send; they need start: with_load",
+        ),
+        (
+            {"consumers": "{pairing: pairs}", "producers": "{count: 2}"},
+            (
+                "w.yaml:6: consumers.pairing: pairs need one group with a consumer for each producer; "
+                "write groups: 1, per_group: 2"
+            ),
+        ),
+        (
+            {"producers": "{transactions: {records: 10, every: 5ms}}"},
+            "w.yaml:6: producers.transactions: needs either records: 100 or every: 100ms",
+        ),
+        (
+            {"producers": "{transactions: {records: 10}, client: {acks: 1}}"},
+            "w.yaml:6: producers.transactions: need producers.client.acks: all",
+        ),
+        (
+            {
+                "producers": "{transactions: {records: 10, abort_ratio: 0.1}}",
+                "consumers": "{client: {isolation.level: read_uncommitted}}",
+            },
+            (
+                "w.yaml:7: consumers.client.isolation.level: read_uncommitted also reads what is aborted "
+                "(producers.transactions.abort_ratio), which no delivery check can tell from loss; leave it out"
+            ),
+        ),
+        (
+            {"producers": "{driver: wire, client: {compression.type: lz4}}"},
+            (
+                "w.yaml:6: producers.client: compression.type is 'lz4': the wire driver has only 'none'; "
+                "use the client driver"
+            ),
+        ),
+        (
+            {"producers": "{driver: wire}", "records": "{size: 1KiB, keys: {round_robin: 3}}"},
+            "w.yaml:3: records.keys: needs producers.driver: client; wire sends values of one size, without keys",
+        ),
+        (
+            {"topics": "{replication: 3}"},
+            "w.yaml:6: topics.replication: 3 copies need as many brokers; system.nodes is 1",
+        ),
+        ({"system": "{version: '4'}"}, "w.yaml:6: system.version: is for kind: apache-kafka; highwater runs as it is"),
+        (
+            {"system": "{config: {log.dirs: /data}}"},
+            "w.yaml:6: system.config.log.dirs: cannot be set here: the run sets it",
+        ),
+        ({"system": "{kind: apache-kafka, source: /x}"}, "w.yaml:6: system.source: is for kind: highwater"),
+        ({"system": "{command: x}"}, "w.yaml:6: system.command: is for kind: command"),
+        (
+            {"system": "{kind: command}"},
+            "w.yaml:6: system.kind: command needs command: 'prog --port {port} --data {data_directory}'",
+        ),
+        (
+            {"system": "{kind: command, command: prog}"},
+            "w.yaml:6: system.command: has no {port}, where the port to listen on is put in",
+        ),
+        (
+            {"system": "{kind: command, command: 'p {port} {dir}'}"},
+            "w.yaml:6: system.command: {dir} is not one of {port}, {data_directory}",
+        ),
+        (
+            {"system": "{kind: command, command: 'p {port}', nodes: 3}"},
+            "w.yaml:6: system.nodes: is for brokers that this run starts by itself, not for kind: command",
+        ),
+        (
+            {"system": "{kind: command, command: 'p {port}', config: {a: 1}}"},
+            "w.yaml:6: system.config: is unknown to kind: command; put settings into the command line",
+        ),
+        (
+            {"host": "{profile: nots}"},
+            (
+                "w.yaml:6: host.profile: no host profile is called 'nots'; did you mean notes? "
+                "(known: recommended, throughput, latency, durable, notes, benchmark-repeatable)"
+            ),
+        ),
+        (
+            {"system": "{kind: external, bootstrap_servers: 'a:1'}", "host": "{profile: notes}"},
+            "w.yaml:7: host.profile: would tune this host, and the external cluster is at a:1",
+        ),
+        (
+            {"slo": "{produce.p98: <20ms}"},
+            'w.yaml:6: slo.produce.p98: produce.p98 is no metric; did you mean "produce.p99"?',
+        ),
+        (
+            {"slo": "{produce.p99: 20ms}"},
+            (
+                "w.yaml:6: slo.produce.p99: '20ms' is not a comparison with a value and its unit, "
+                "for example <20ms, >=49k/s, <=1% or ==0"
+            ),
+        ),
+        (
+            {"slo": "{produce.p99: <49k/s}"},
+            "w.yaml:6: slo.produce.p99: '<49k/s' has another unit than this metric, whose bounds look like <20ms",
+        ),
+        (
+            {"trials": "{stop_when: {ci_halfwidth: 2%, of: e2e.p9}}"},
+            'w.yaml:6: trials.stop_when.of: e2e.p9 is no metric; did you mean "e2e.p99"?',
+        ),
+        (
+            {"trials": "{n: 4, stop_when: {ci_halfwidth: 2%, min: 5}}"},
+            "w.yaml:6: trials.stop_when.min: 5 trials before a decision, and trials.n is 4",
+        ),
+        (
+            {"consumers": "{groups: 0}", "slo": "{e2e.p99: <20ms}"},
+            "w.yaml:7: slo.e2e.p99: needs consumers, and there are none",
+        ),
+        (
+            {"slo": "{txn.commit.p99: <20ms}"},
+            "w.yaml:6: slo.txn.commit.p99: needs producers.transactions",
+        ),
+        (
+            {"slo": "{recovery.no_ack_s: <2}"},
+            "w.yaml:6: slo.recovery.no_ack_s: needs faults",
+        ),
+        (
+            {"trials": "{n: 9, stop_when: {ci_halfwidth: 2%, of: backlog.drain_bytes_per_s}}"},
+            (
+                "w.yaml:6: trials.stop_when.of: backlog.drain_bytes_per_s needs consumers that find a backlog "
+                "(consumers.start)"
+            ),
+        ),
+        (
+            {"purpose": '"two\\nlines"'},
+            r"w.yaml:6: purpose: 'two\nlines' does not match ^[^\x00-\x1f\x7f]*$",
+        ),
+        (
+            {"trials": "{stop_when: {ci_halfwidth: 2}}"},
+            "w.yaml:6: trials.stop_when.ci_halfwidth: 2 is not a percentage, for example 0.5%",
+        ),
+    ],
+)
+def test_one_line_per_combination_that_cannot_be(sections: dict[str, str | None], expected: str) -> None:
+    assert complaint(document(**sections)) == expected
+
+
+def test_every_shape_of_a_value_in_one_file_dumps_to_what_loads_again() -> None:
+    workload = read(
+        document(
+            topics="{count: 2, partitions: 3, replication: 3}",
+            system="{kind: apache-kafka, version: '3.9', nodes: 3}",
+            producers="{count: 2, transactions: {every: 100ms, abort_ratio: 0.1}}",
+            consumers="{groups: 2, per_group: 3, start: {after_backlog: 2GiB}}",
+            records="{size: {weights: {128B: 3, 1KiB: 6}}, keys: {zipf: {n: 100k, s: 1.1}}, "
+            "headers: {count: 2, bytes: 8}}",
+            load="{arrival: poisson, schedule: [{rate: 50k/s, for: 60s}, {rate: 200k/s, for: 10s}]}",
+            phases="{drain: {max: 60s}}",
+            trials="{n: 5, stop_when: {ci_halfwidth: 2%, of: produce.p99, min: 3}}",
+            checks="{delivery: exactly_once, order: none}",
+            slo='{produce.p99.9: "<20ms", produce.achieved_per_s: ">=49k/s", errors: "==0", host.cpu_ratio: "<=90%"}',
+            host="{profile: notes}",
+        )
+    ).workload
+    assert Workload.model_validate(workload.as_document()) == workload
+    assert isinstance(workload.records.size, WeightedSizes)
+    assert (workload.records.size.max_bytes, workload.records.size.mean_bytes) == (1024, (3 * 128 + 6 * 1024) / 9)
+    assert isinstance(workload.records.keys, ZipfKeys)
+    assert (workload.records.keys.n, workload.records.keys.s) == (100_000, 1.1)
+    assert (workload.records.headers.count, workload.records.headers.value_bytes) == (2, 8)
+    assert workload.load.steps == ((50_000, 60), (200_000, 10))
+    assert (workload.phases.measure_s, workload.phases.drain_max_s) == (70, 60)
+    assert workload.consumers.start == AfterBacklog.model_validate({"after_backlog": "2GiB"})
+    assert (workload.consumers.count, workload.tasks) == (6, 8)
+    assert workload.producers.transactions == Transactions.model_validate({"every": "100ms", "abort_ratio": 0.1})
+    assert workload.slo["produce.p999"].met(19e6)
+    assert not workload.slo["produce.p999"].met(20e6)
+    assert workload.slo["host.cpu_ratio"].met(0.9)
+    assert workload.trials.stop_when is not None
+    assert workload.trials.stop_when.ci_halfwidth_ratio == 0.02
+
+
+def test_a_steady_warm_up_and_a_closed_loop() -> None:
+    phases = "{warmup: {until: steady, slope: 1%, window: 10s, max: 60s}, measure: 5s}"
+    workload = read(document(load="{model: closed}", phases=phases)).workload
+    assert isinstance(workload.phases.warmup, SteadyWarmup)
+    assert (workload.phases.warmup.slope_ratio, workload.phases.warmup_max_s) == (0.01, 60)
+    assert (workload.load.steps, workload.load.rate_per_s) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("axis", "values"),
+    [
+        ("producers.driver", "[client, wire]"),
+        ("system.kind", "[highwater, apache-kafka]"),
+        ("host.profile", "[none, notes]"),
+        ("storage.target", "[temporary]"),
+        ("load.rate", "[1k/s, 2k/s]"),
+        ("load.model", "[open]"),
+        ("records.size", "[1KiB, 2KiB]"),
+        ("records.keys", "[none]"),
+        ("records.headers.count", "[0, 2]"),
+        ("phases.warmup", "[1s, 2s]"),
+        ("consumers.start", "[with_load, after_load]"),
+        ("topics.count", "[1, 2]"),
+        ("checks.delivery", "[at_least_once, none]"),
+        ("system.config.num.io.threads", "[2, 4]"),
+    ],
+)
+def test_any_scalar_can_be_an_axis(axis: str, values: str) -> None:
+    specification = read(document(matrix=f"{{{axis}: {values}}}"))
+    assert len(specification.cells) == len(specification.workload.matrix[axis])
+    for cell, value in zip(specification.cells, specification.workload.matrix[axis], strict=True):
+        assert cell.factors == {axis.removeprefix("system.config."): value}
+
+
+def test_an_axis_within_a_distribution() -> None:
+    records = "{size: 1KiB, keys: {zipf: {n: 1k}}}"
+    cells = read(document(records=records, matrix="{records.keys.zipf.s: [0.9, 1.2]}")).cells
+    assert [cell.workload.records.keys.s for cell in cells if isinstance(cell.workload.records.keys, ZipfKeys)] == [
+        0.9,
+        1.2,
+    ]
+
+
+@pytest.mark.parametrize("definition", METRICS.values(), ids=lambda definition: definition.name)
+def test_every_metric_can_have_an_objective(definition: MetricDefinition) -> None:
+    bounds = ("<1ms", "<1/s", "<1B/s", "<1B", "<1%", "<1")
+    assert any(_fits(parse_bound(bound), definition.unit) for bound in bounds)
+
+
+def _fits(bound: Bound, unit: str) -> bool:
+    try:
+        bound.check_unit(unit)
+    except ValueError:
+        return False
+    return True
+
+
+def test_the_files_of_the_documentation_load() -> None:
+    page = (Path(__file__).parent.parent.parent.parent / "docs" / "workloads.md").read_text("utf-8")
+    files = re.findall(r"```yaml\n(schema: .*?)```", page, re.DOTALL)
+    assert len(files) == 3
+    assert [len(read(file).cells) for file in files] == [5, 3, 3]
