@@ -1,4 +1,4 @@
-"""What a kernel of its own shows of the playbooks: vm.*, block queues, swap, fstab, a boot with a broker, and the way back.
+"""What a kernel of its own shows of the playbooks: vm.*, block queues, swap, fstab, boots of a broker, the way back.
 
 Run by `python -m tests.lab test`, as root, on a lab of its own; `make test` does not collect it. Everything is looked
 at by the guest's own commands, and compared with what was there before the first playbook.
