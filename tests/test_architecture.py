@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,6 +147,18 @@ def test_the_map_names_every_module_of_the_instrument() -> None:
         if re.search(rf"(?<!\w){re.escape(path.name)}", page) is None
     ]
     assert missing == []
+
+
+def test_no_packages_of_the_instrument_import_each_other_in_a_circle() -> None:
+    room = ROOT / "bench"
+    imports: dict[str, set[str]] = {}
+    for path in sorted(room.rglob("*.py")):
+        package = path.relative_to(room).with_suffix("").parts[0]
+        parts = (module.split(".") for module in imported_modules(path))
+        imported = {part[1] for part in parts if part[0] == "bench" and len(part) > 1}
+        imports.setdefault(package, set()).update(imported - {package})
+    assert len(imports) > 20
+    graphlib.TopologicalSorter(imports).prepare()
 
 
 def test_the_tuner_reaches_hosts_through_two_doors_only() -> None:
