@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from bench.errors import UsageError
-from tests.lab import hosts, inventory, making, testing
+from tests.lab import hosts, image, inventory, making, testing
 from tests.lab.record import DEFAULT_LAB, Record, Store
 
 
@@ -36,7 +36,7 @@ def existing(store: Store) -> Record:
 
 def up(store: Store, options: argparse.Namespace) -> int:
     started_s = time.monotonic()
-    record = making.up(store, options.hosts, tell, own_kernel=options.own_kernel)
+    record = making.up(store, options.hosts, tell, own_kernel=options.own_kernel, suite=options.suite)
     took_s = time.monotonic() - started_s
     tell(f"{record.hosts} host(s) of {store.name} after {took_s:.1f} s; inventory: {store.inventory}")
     return 0
@@ -87,9 +87,8 @@ def ssh(store: Store, options: argparse.Namespace) -> int:
 
 
 def test(_: Store, options: argparse.Namespace) -> int:
-    return testing.test(
-        options.parts, tell, quick=options.quick, keep=options.keep, evidence=options.evidence, go_on=options.go_on
-    )
+    whole = testing.Whole(options.quick, options.keep, options.suite, options.evidence, options.go_on)
+    return testing.test(options.parts, tell, whole)
 
 
 def main() -> int:
@@ -115,6 +114,9 @@ def main() -> int:
     parsers["up"].add_argument(
         "--own-kernel", action="store_true", help="virtual machines, not containers: for what needs a kernel"
     )
+    for name in ("up", "test"):
+        of_debian = f"of Debian{', for the whole story' if name == 'test' else ''} (default: %(default)s)"
+        parsers[name].add_argument("--suite", choices=image.SUITES, default=image.SUITES[0], help=of_debian)
     parsers["inventory"].add_argument(
         "--committed", action="store_true", help="print playbooks/inventories/lab/hosts.yml"
     )

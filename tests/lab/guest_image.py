@@ -48,8 +48,9 @@ def ensure(labs: Path, tree: Path, tell: Callable[[str], None]) -> Path:
         if made.is_dir() and made.stat().st_mtime >= tree.stat().st_mtime:
             return made
         groups.remove(_GROUP)
-        shutil.rmtree(labs / "_guest", ignore_errors=True)
         unfinished = labs / "_guest/unfinished"
+        for old in (unfinished, *(labs / "_guest").glob(f"{image.suite_of(tree)}-*")):
+            shutil.rmtree(old, ignore_errors=True)
         unfinished.mkdir(parents=True)
         log = labs / "_guest/build.log"
         tell(f"making the image of guests ({KERNEL_PACKAGE}, once, a minute); see {log}")

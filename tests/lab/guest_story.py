@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab import making
+from tests.lab import image, making
 from tests.lab.__main__ import tell
 from tests.lab.ledger import Ledger
 from tests.lab.operating import Operator, differing
@@ -37,10 +37,10 @@ TAKE_ALL_AWAY = '{"teardown_confirmed": true, "teardown_remove_data": true, "tea
 _OF_EACH_BOOT = {"vm.user_reserve_kbytes"}
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Operator]:
+@pytest.fixture(scope="module", params=image.SUITES)
+def lab(request: pytest.FixtureRequest) -> Iterator[Operator]:
     store = Store.of(NAME)
-    yield Operator(store, making.up(store, 1, tell, own_kernel=True))
+    yield Operator(store, making.up(store, 1, tell, own_kernel=True, suite=request.param))
     making.down(store)
 
 

@@ -18,7 +18,8 @@ from bench.errors import UsageError
 from tests.lab import groups, processes
 from tests.lab.record import held
 
-SUITE: Final = "bookworm"
+# Debian 12, and 13.
+SUITES: Final = ("bookworm", "trixie")
 # A server as Debian's installer leaves it, less what a lab has no use for. What roles need they install.
 PACKAGES: Final = (
     "ca-certificates",
@@ -65,30 +66,30 @@ _FRESH_FOR_S: Final = 30 * 86_400
 _GROUP: Final = "_image"
 
 
-def recipe() -> str:
+def recipe(suite: str) -> str:
     """Names the image that this source makes."""
-    digest = hashlib.sha256("\0".join((SUITE, *PACKAGES, _INSIDE)).encode())
+    digest = hashlib.sha256("\0".join((suite, *PACKAGES, _INSIDE)).encode())
     for path in sorted(path for path in _TREE.rglob("*") if path.is_file()):
         digest.update(str(path.relative_to(_TREE)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 
 
-def ensure(labs: Path, tell: Callable[[str], None]) -> Path:
+def ensure(labs: Path, suite: str, tell: Callable[[str], None]) -> Path:
     """The tree, made when there is none of this recipe or it is too old. Needs root. Raises UsageError."""
-    if (tree := _fresh(labs)) is not None:
+    if (tree := _fresh(labs, suite)) is not None:
         return tree
     with held(lock_of(labs), wait=True):
-        if (tree := _fresh(labs)) is not None:
+        if (tree := _fresh(labs, suite)) is not None:
             return tree
         remove_unfinished(labs)
         log = labs / "_image/build.log"
         unfinished = labs / "_image/unfinished"
         unfinished.mkdir(parents=True)
-        tell(f"making the image of the hosts (debootstrap {SUITE}, once, two minutes); see {log}")
+        tell(f"making the image of the hosts (debootstrap {suite}, once, two minutes); see {log}")
         started_s = time.monotonic()
-        _build(unfinished, labs / "_archive/debootstrap", log)
+        _build(unfinished, suite, labs / "_archive/debootstrap", log)
         groups.remove(_GROUP)
-        tree = labs / "_image" / f"{SUITE}-{recipe()}-{time.time():.0f}"
+        tree = labs / "_image" / f"{suite}-{recipe(suite)}-{time.time():.0f}"
         unfinished.rename(tree)
         tell(f"the image is made, in {time.monotonic() - started_s:.0f} s")
     return tree
@@ -96,6 +97,10 @@ def ensure(labs: Path, tell: Callable[[str], None]) -> Path:
 
 def lock_of(labs: Path) -> Path:
     return labs / "_base-image.lock"
+
+
+def suite_of(tree: Path) -> str:
+    return tree.name.partition("-")[0]
 
 
 def archives(tree: Path) -> list[str]:
@@ -112,24 +117,24 @@ def remove_unfinished(labs: Path) -> None:
 
 def remove_old(labs: Path, used: set[str]) -> None:
     """Images that no lab lies over, and that the next one would not take."""
-    keep = used | {str(_fresh(labs))}
-    for path in (labs / "_image").glob(f"{SUITE}-*"):
+    keep = used | {str(_fresh(labs, suite)) for suite in SUITES}
+    for path in (path for suite in SUITES for path in (labs / "_image").glob(f"{suite}-*")):
         if str(path) not in keep:
             shutil.rmtree(path)
 
 
-def _fresh(labs: Path) -> Path | None:
+def _fresh(labs: Path, suite: str) -> Path | None:
     """The newest image of this recipe, unless it is too old."""
-    made = {path: int(path.name.rpartition("-")[2]) for path in (labs / "_image").glob(f"{SUITE}-{recipe()}-*")}
+    made = {path: int(path.name.rpartition("-")[2]) for path in (labs / "_image").glob(f"{suite}-{recipe(suite)}-*")}
     newest = max(made, key=lambda path: made[path], default=None)
     return newest if newest is not None and time.time() - made[newest] < _FRESH_FOR_S else None
 
 
-def _build(tree: Path, cache: Path, log: Path) -> None:
+def _build(tree: Path, suite: str, cache: Path, log: Path) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     debootstrap = ("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", f"--cache-dir={cache}")
     with log.open("w", encoding="utf-8") as file:
-        run_step(_GROUP, (*debootstrap, SUITE, str(tree)), log, file.fileno())
+        run_step(_GROUP, (*debootstrap, suite, str(tree)), log, file.fileno())
         for path in sorted(path for path in _TREE.rglob("*") if path.is_file()):
             target = tree / path.relative_to(_TREE)
             target.parent.mkdir(parents=True, exist_ok=True)

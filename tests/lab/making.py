@@ -21,10 +21,10 @@ Tell = Callable[[str], None]
 _SPACE_OF_A_HOST_BYTES: Final = 4 << 30
 
 
-def up(store: Store, count: int, tell: Tell, *, own_kernel: bool = False) -> Record:
+def up(store: Store, count: int, tell: Tell, *, own_kernel: bool = False, suite: str = image.SUITES[0]) -> Record:
     """Make the lab; or boot again those of its hosts that are down. Raises UsageError.
 
-    own_kernel: hosts are virtual machines (tests/lab/guests.py) and not containers.
+    own_kernel: hosts are virtual machines (tests/lab/guests.py) and not containers. suite: of Debian.
     """
     if not 1 <= count <= MOST_HOSTS:
         raise UsageError(f"a lab has 1 to {MOST_HOSTS} hosts, not {count}")
@@ -35,16 +35,15 @@ def up(store: Store, count: int, tell: Tell, *, own_kernel: bool = False) -> Rec
             tell(f"the lab {store.name} is half made, or of before a reboot: taking it away first")
             _remove(store, record)
             record = None
-        if record is not None and (record.hosts, bool(record.guest_image)) != (count, own_kernel):
+        if record is not None and _told_of(record) != (told := _told(count, own_kernel, suite)):
             raise UsageError(
-                f"the lab {store.name} is up with {_told(record.hosts, bool(record.guest_image))}, not "
-                f"{_told(count, own_kernel)}; first: "
+                f"the lab {store.name} is up with {_told_of(record)}, not {told}; first: "
                 f"python -m tests.lab down --name {store.name}"
             )
         if record is not None and all(hosts.is_up(node) for node in record.nodes):
             tell(f"the lab {store.name} is up")
             return record
-        return _make(store, count, tell, own_kernel) if record is None else _boot(store, record, tell)
+        return _make(store, count, tell, own_kernel, suite) if record is None else _boot(store, record, tell)
 
 
 def down(store: Store) -> bool:
@@ -62,11 +61,15 @@ def down(store: Store) -> bool:
     return record is not None
 
 
-def _told(count: int, own_kernel: bool) -> str:
-    return f"{count} host(s){' with kernels of their own' if own_kernel else ''}"
+def _told(count: int, own_kernel: bool, suite: str) -> str:
+    return f"{count} host(s) of {suite}{' with kernels of their own' if own_kernel else ''}"
 
 
-def _make(store: Store, count: int, tell: Tell, own_kernel: bool) -> Record:
+def _told_of(record: Record) -> str:
+    return _told(record.hosts, bool(record.guest_image), image.suite_of(Path(record.image)))
+
+
+def _make(store: Store, count: int, tell: Tell, own_kernel: bool, suite: str) -> Record:
     store.root.mkdir(parents=True, exist_ok=True)
     free_bytes = shutil.disk_usage(store.root).free
     if free_bytes < count * _SPACE_OF_A_HOST_BYTES:
@@ -74,7 +77,7 @@ def _make(store: Store, count: int, tell: Tell, own_kernel: bool) -> Record:
             f"{store.root} has {human_bytes(free_bytes)} free, and {count} host(s) take up to "
             f"{human_bytes(count * _SPACE_OF_A_HOST_BYTES)}; free some, or make a smaller lab"
         )
-    base = image.ensure(store.root, tell)
+    base = image.ensure(store.root, suite, tell)
     kernel = str(guest_image.ensure(store.root, base, tell)) if own_kernel else ""
     is_emulated = own_kernel and guests.must_be_emulated(Path(kernel), tell)
     with held(store.root / "_networks.lock", wait=True):

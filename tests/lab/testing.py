@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -27,15 +28,28 @@ def known() -> dict[str, Path]:
     return {SELF: _HERE / "selftest.py", WHOLE: _HERE / "story", **single}
 
 
-def test(
-    parts: Sequence[str], tell: Callable[[str], None], *, quick: bool, keep: bool, evidence: str, go_on: str
-) -> int:
+@dataclass(frozen=True)
+class Whole:
+    """How the whole story is told."""
+
+    quick: bool
+    """With one host, without what needs more."""
+    keep: bool
+    """Leave the lab there afterwards."""
+    suite: str
+    evidence: str
+    """A directory; empty for one of the time's name."""
+    go_on: str
+    """The evidence of one that ended, to go on where it did; or empty."""
+
+
+def test(parts: Sequence[str], tell: Callable[[str], None], whole: Whole) -> int:
     """Exit status 1 when something does not hold. Raises UsageError where this machine cannot carry a lab."""
     unknown = [part for part in parts if part not in known()]
     if unknown:
         raise UsageError(f"there is no part {unknown[0]!r}, but {', '.join(known())}")
-    chosen = list(parts) or ([WHOLE] if quick or go_on else list(known()))
-    if go_on and chosen != [WHOLE]:
+    chosen = list(parts) or ([WHOLE] if whole.quick or whole.go_on else list(known()))
+    if whole.go_on and chosen != [WHOLE]:
         raise UsageError(f"only the part {WHOLE} can be gone on with")
     processes.require_root_and_tools({})
     not_covered = "" if GUEST in chosen else f"{_NEEDS_A_KERNEL}; for these: python -m tests.lab test {GUEST}"
@@ -45,14 +59,14 @@ def test(
         except UsageError as error:
             chosen.remove(GUEST)
             not_covered = f"{_NEEDS_A_KERNEL}: {error}"
-    failed = [part for part in chosen if not _holds(part, tell, quick, keep, evidence, go_on)]
+    failed = [part for part in chosen if not _holds(part, tell, whole)]
     if not_covered:
         tell(f"NOT COVERED: {not_covered}")
     tell(f"FAILED: {', '.join(failed)}" if failed else f"all is well: {', '.join(chosen)}")
     return 1 if failed else 0
 
 
-def _holds(part: str, tell: Callable[[str], None], quick: bool, keep: bool, evidence: str, go_on: str) -> bool:
+def _holds(part: str, tell: Callable[[str], None], whole: Whole) -> bool:
     if part != WHOLE:
         # What playbooks take is told as they end.
         options = ("-v", "--capture=no", "-o", f"timeout={_STEP_WITHIN_S}")
@@ -61,9 +75,13 @@ def _holds(part: str, tell: Callable[[str], None], quick: bool, keep: bool, evid
     # Only here: it brings clients of Kafka with it.
     from tests.lab.story.telling import tell_story
 
-    if go_on:
-        return tell_story(Path(go_on).resolve(), tell, quick=quick, keep=keep, go_on=True)
-    directory = Path(evidence or _ROOT / "results" / f"lab-test-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
-    if directory.exists() and any(directory.iterdir()):
+    directory = Path(
+        whole.go_on
+        or whole.evidence
+        or _ROOT / "results" / f"lab-test-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    )
+    if not whole.go_on and directory.exists() and any(directory.iterdir()):
         raise UsageError(f"{directory} is not empty; name another directory for the evidence")
-    return tell_story(directory.resolve(), tell, quick=quick, keep=keep)
+    return tell_story(
+        directory.resolve(), tell, quick=whole.quick, keep=whole.keep, go_on=bool(whole.go_on), suite=whole.suite
+    )

@@ -55,14 +55,14 @@ STEPS: Final = (
 
 
 def tell_story(
-    evidence: Path, tell: Callable[[str], None], *, quick: bool = False, keep: bool = False, go_on: bool = False
+    evidence: Path, tell: Callable[[str], None], *, quick: bool, keep: bool, go_on: bool, suite: str
 ) -> bool:
     """Whether all of it went well. keep: leave the lab there afterwards. go_on: from the step at which it ended, on
     the lab that was kept and with the files of evidence. Raises UsageError.
     """
     steps = [step for step in STEPS if step.quick or not quick]
     started_s = time.monotonic()
-    scene = _scene(evidence, tell, 1 if quick else _HOSTS + 1, go_on=go_on)
+    scene = _scene(evidence, tell, 1 if quick else _HOSTS + 1, suite, go_on=go_on)
     try:
         told = all(_take(scene, step, f"{scene.told + 1}/{len(steps)}", tell) for step in steps[scene.told :])
     finally:
@@ -74,13 +74,13 @@ def tell_story(
     return told
 
 
-def _scene(evidence: Path, tell: Callable[[str], None], hosts: int, *, go_on: bool) -> Scene:
+def _scene(evidence: Path, tell: Callable[[str], None], hosts: int, suite: str, *, go_on: bool) -> Scene:
     store = Store.of(NAME)
     record = store.read()
     if not go_on:
         making.down(store)
         evidence.mkdir(parents=True, exist_ok=True)
-        record = making.up(store, hosts, tell)
+        record = making.up(store, hosts, tell, suite=suite)
     elif record is None or record.hosts != hosts:
         raise UsageError(f"there is no lab {NAME} of {hosts} hosts to go on with; tell the story from its begin")
     nodes = record.nodes
