@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +14,8 @@ import yaml
 
 from playbooks.filter_plugins.highwater import clusters
 from playbooks.filter_plugins.highwater_preflight import clock_faults, expected_ports, inventory_faults, variable_faults
+from tests.playbooks.playing import play, run, succeeded
 
-REPOSITORY = Path(__file__).parents[2]
-PLAYBOOKS = REPOSITORY / "playbooks"
 SSD = {"device": "/dev/disk/by-id/x", "mount_point": "/data/ssd1", "medium": "ssd"}
 
 
@@ -156,25 +154,13 @@ def test_ports_that_will_be_listened_on() -> None:
 
 def test_the_inventories_that_are_shipped_are_sound(tmp_path: Path) -> None:
     for name in ("example", "lab"):
-        command = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", f"inventories/{name}", "--list"]
-        listed = subprocess.run(
-            command, cwd=PLAYBOOKS, env=environment(tmp_path), capture_output=True, text=True, check=True
-        )
+        options = ("-i", f"inventories/{name}", "--list")
+        listed = succeeded(run(tmp_path, "ansible-inventory", *options))
         found = yaml.safe_load(listed.stdout)
         hosts = found["_meta"]["hostvars"]
         groups = {group: content.get("hosts", []) for group, content in found.items() if group != "_meta"}
         assert variable_faults(hosts) == []
         assert faults_of(hosts, groups) == []
-
-
-def environment(tmp_path: Path) -> dict[str, str]:
-    return {
-        **os.environ,
-        "ANSIBLE_LOCAL_TEMP": str(tmp_path / "ansible-local"),
-        "ANSIBLE_REMOTE_TEMP": str(tmp_path / "ansible-remote"),
-        "ANSIBLE_HOME": str(tmp_path / "ansible-home"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
 
 
 def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: Path) -> None:
@@ -198,24 +184,12 @@ def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: P
         }
         inventory = {"all": {"hosts": hosts, "children": {"zookeeper": {"hosts": {"here": None}}}}}
         (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
-        variables = {
+        variables: dict[str, Any] = {
             "preflight_systems": {"Plan 9": ["4"]},
             "preflight_min_memory_bytes": {"zookeeper": 1 << 60},
             "preflight_min_free_bytes": {"/opt/highwater/not/there": 1 << 60},
         }
-        command = [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            *(
-                "-i",
-                str(tmp_path / "hosts.yml"),
-                "preflight.yml",
-                "-e",
-                yaml.safe_dump(variables, default_flow_style=True),
-            ),
-        ]
-        done = subprocess.run(
-            command, cwd=PLAYBOOKS, env=environment(tmp_path), capture_output=True, text=True, check=False, timeout=120
-        )
+        done = play(tmp_path, "-i", tmp_path / "hosts.yml", "preflight.yml", **variables)
     said = done.stdout
     assert done.returncode == 2, said + done.stderr
     port = hosts["here"]["zookeeper_client_port"]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ from broker.config import BrokerConfig, read_properties_file
 from broker.server.broker import check
 from tests.playbooks import units
 from tests.playbooks.modules import TREE
+from tests.playbooks.playing import play, succeeded
 
 HOST = "broker1.example.net"
 # By the name of the unit; as much as each may, of 10 at the worst.
@@ -38,14 +36,8 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (tree / path.name).symlink_to(path)
     (tree / "rendering.yml").write_text(Path(__file__).with_name("rendering.yml").read_text("utf-8"), "utf-8")
     (directory / "bench").symlink_to(TREE.parent / "bench")
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        *("-i", "inventories/example", "--limit", HOST, "--tags", "render", "-e", f"rendered={directory}"),
-        "rendering.yml",
-    ]
-    environment = {**os.environ, "ANSIBLE_HOME": str(directory / "ansible"), "ANSIBLE_NOCOLOR": "1"}
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False, timeout=150)
-    assert done.returncode == 0, done.stdout + done.stderr
+    options = ("-i", "inventories/example", "--limit", HOST, "--tags", "render")
+    succeeded(play(directory, *options, "rendering.yml", directory=tree, rendered=str(directory)))
     return directory / HOST
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.playbooks.modules import TREE
 from tests.playbooks.modules import load as load_module
+from tests.playbooks.playing import play, succeeded
 
-TREE = Path(__file__).parents[2] / "playbooks"
 PLAYBOOKS = sorted(TREE.glob("*.yml"))
 ROLES = sorted(path for path in (TREE / "roles").iterdir() if path.is_dir())
 OF_A_ROLE = ("defaults/main.yml", "meta/main.yml", "meta/argument_specs.yml", "tasks/main.yml", "README.md")
@@ -41,18 +39,8 @@ def is_computed(value: Any) -> bool:
 
 
 def test_every_playbook_is_sound(tmp_path: Path) -> None:
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        "--syntax-check",
-        "-i",
-        "inventories/example",
-        *(path.name for path in PLAYBOOKS),
-    ]
-    environment = {**os.environ, "ANSIBLE_HOME": str(tmp_path), "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")}
-    result = subprocess.run(
-        command, cwd=TREE, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    names = [path.name for path in PLAYBOOKS]
+    result = succeeded(play(tmp_path, "--syntax-check", "-i", "inventories/example", *names))
     assert "[WARNING]" not in result.stderr, result.stderr
 
 
