@@ -63,8 +63,24 @@ def test_nothing_is_wrong_with_the_inventories_of_ours() -> None:
         ),
         ({"storage_disks": [{**SSD, "medium": "tape"}]}, "value of medium must be one of: hdd, ssd, got: tape"),
         ({"storage_disks": [{"device": "/dev/x", "medium": "ssd"}]}, "missing required arguments: mount_point"),
-        ({"storage_allow_format": "perhaps"}, "The value 'perhaps' is not a valid boolean"),
-        ({"broker_id": "first"}, "argument 'broker_id' is of type"),
+        (
+            {"storage_disks": "sda"},
+            "storage_disks is a string and has to be a list, with a dictionary for each entry; see",
+        ),
+        (
+            {"storage_disks": [SSD, "sda"]},
+            "storage_disks[1] is a string and has to be a dictionary; see roles/storage/README.md",
+        ),
+        ({"storage_disks": [{**SSD, "device": [1]}]}, "storage_disks[0].device is a list and has to be a path; see"),
+        ({"storage_allow_format": "perhaps"}, "storage_allow_format is 'perhaps' and has to be true or false; see"),
+        ({"broker_id": "first"}, "broker_id is 'first' and has to be a whole number; see roles/broker/README.md"),
+        (
+            {"broker_instances": {"name": "ssd", "log_dirs": []}},
+            "broker_instances is a dictionary and has to be a list, with",
+        ),
+        ({"broker_properties": ["a"]}, "broker_properties is a list and has to be a dictionary; see"),
+        ({"broker_rack": {"name": "a"}}, "broker_rack is a dictionary and has to be a string; see"),
+        ({"zookeeper_client_port": None}, "argument 'zookeeper_client_port' is of type NoneType"),
         ({"time_sync_service": "cron"}, "value of time_sync_service must be one of: auto, chrony"),
     ],
 )
@@ -74,6 +90,14 @@ def test_variables_that_a_role_would_refuse(changes: dict[str, Any], fault: str)
     assert fault in told
 
 
+def test_a_wrong_type_hides_no_other_fault_of_its_variable() -> None:
+    instances = [{"log_dirs": ["/data/a"], "port": "x"}]
+    assert variable_faults({"node1": {"broker_instances": instances}}) == [
+        "node1: broker_instances[0].port is 'x' and has to be a whole number; see roles/broker/README.md",
+        "node1: missing required arguments: name found in broker_instances",
+    ]
+
+
 def test_a_fault_of_many_hosts_is_told_once() -> None:
     hosts: dict[str, dict[str, Any]] = {f"node{number}": {"storage_disk": []} for number in range(6)}
     (told,) = variable_faults(hosts)
@@ -81,7 +105,13 @@ def test_a_fault_of_many_hosts_is_told_once() -> None:
 
 
 def test_variables_of_others_and_those_made_of_facts_are_left_alone() -> None:
-    own = {"rack": "a", "ansible_user": "me", "storage_disks": "{{ disks_of_this_kind }}", "broker_notes": "mine"}
+    own: dict[str, Any] = {
+        "rack": "a",
+        "ansible_user": "me",
+        "storage_disks": "{{ disks_of_this_kind }}",
+        "broker_notes": "mine",
+    }
+    own |= {"spark_version": "4", "package_name": "nginx", "__package_wheelhouse": {"name": "what a role found"}}
     assert variable_faults({"node1": own}) == []
 
 
@@ -178,6 +208,7 @@ def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: P
                 "storage_disks": [{"device": "/dev/no-such-disk", "mount_point": "/data/x", "medium": "ssd"}],
                 "zookeeper_client_port": taken.getsockname()[1],
             },
+            "typed": {**local, **python, "storage_disks": "/dev/sda", "broker_intances": []},
             "old": {**local, "ansible_python_interpreter": str(old)},
             "bare": {**local, "ansible_python_interpreter": str(tmp_path / "none")},
             "gone": {"ansible_host": "127.0.0.1", "ansible_port": closed.getsockname()[1], "ansible_user": "admin"},
@@ -204,7 +235,9 @@ def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: P
         f"bare: ansible_python_interpreter {tmp_path / 'none'} is no Python; ",
         f"gone: cannot be reached as admin at 127.0.0.1 port {hosts['gone']['ansible_port']} (",
         f"Connection refused); try: ssh -p {hosts['gone']['ansible_port']} admin@127.0.0.1",
-        "8 faults; nothing was changed on any host:",
+        "typed: variable broker_intances is read by no playbook; did you mean broker_instances?",
+        "typed: storage_disks is a string and has to be a list, with a dictionary for each entry; see roles/storage",
+        "12 faults; nothing was changed on any host:",
     ):
         assert fault in said, said
     assert "UNREACHABLE" not in said
