@@ -21,6 +21,8 @@ _ENSEMBLES = (1, 3, 5)
 _MOST_HOSTS_NAMED = 4
 # How like a name of ours must be to be taken for a misspelling of it.
 _ALIKE = 0.88
+# What an operator says to more than one role.
+_BESIDE_ROLES = ("highwater_address", "teardown_confirmed", "teardown_remove_data")
 # Roles of ours give it to each other; an operator's package_name is no misspelling of it.
 _OF_ROLES_ALONE = "packages_names"
 # What a name of ours can be in an inventory beside what roles are told.
@@ -92,13 +94,12 @@ def expected_ports(variables: Variables, group_names: Iterable[str]) -> list[dic
 
 
 def _faults_of_variables(variables: Variables) -> Iterator[str]:
-    specs = _specifications()
+    known = _options()
     for name in variables:
-        role = next((role for role in specs if name.startswith(f"{role}_")), None)
-        if role is not None and name in specs[role]:
+        if name in known:
             value = _value(variables, name)
             if value is not _UNKNOWN:
-                yield from _faults_of_value(role, name, value, specs[role][name])
+                yield from _faults_of_value(*known[name], name, value)
         elif near := _misspelt(name):
             yield f"variable {name} is read by no playbook; did you mean {near}?"
 
@@ -108,11 +109,12 @@ def _misspelt(name: str) -> str:
     """The variable that is meant by one that no role has, if any."""
     if name.startswith("_"):  # roles keep what they found under names like those of their variables
         return ""
-    settable = [each for each in _all_names() if each != _OF_ROLES_ALONE]
-    return next(iter(difflib.get_close_matches(name, settable, 1, _ALIKE)), "")
+    settable = {*_options(), *_BESIDE_ROLES} - {_OF_ROLES_ALONE}
+    near = difflib.get_close_matches(name, sorted(settable), 1, _ALIKE)
+    return near[0] if near and near[0] != name else ""
 
 
-def _faults_of_value(role: str, name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
+def _faults_of_value(role: str, option: Mapping[str, Any], name: str, value: Any) -> Iterator[str]:
     wrong_types = [f"{fault}; see roles/{role}/README.md" for fault in _wrong_types(name, value, option)]
     yield from wrong_types
     yield from _unknown_keys(name, value, option)
@@ -319,19 +321,13 @@ def _listeners(variables: Variables, groups: set[str]) -> Iterator[tuple[int, st
 
 
 @cache
-def _specifications() -> dict[str, dict[str, Any]]:
-    """What each role is told, the role with the longest name first, so that no role takes another's variables."""
-    found = {}
-    for path in sorted(_ROLES.glob("*/meta/argument_specs.yml"), key=lambda path: (-len(path.parts[-3]), path)):
-        entry_points = yaml.safe_load(path.read_text("utf-8"))["argument_specs"].values()
-        found[path.parts[-3]] = {
-            name: option for entry in entry_points for name, option in (entry.get("options") or {}).items()
-        }
+def _options() -> dict[str, tuple[str, dict[str, Any]]]:
+    """All that roles are told, by name: the role and the specification."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for path in sorted(_ROLES.glob("*/meta/argument_specs.yml")):
+        for entry in yaml.safe_load(path.read_text("utf-8"))["argument_specs"].values():
+            found |= {name: (path.parts[-3], option) for name, option in (entry.get("options") or {}).items()}
     return found
-
-
-def _all_names() -> list[str]:
-    return [name for options in _specifications().values() for name in options]
 
 
 def _whole(value: Any) -> int | None:

@@ -56,6 +56,11 @@ def test_nothing_is_wrong_with_the_inventories_of_ours() -> None:
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
+        (
+            {"highwater_adress": "a"},
+            "variable highwater_adress is read by no playbook; did you mean highwater_address?",
+        ),
+        ({"teardown_unmont": True}, "variable teardown_unmont is read by no playbook; did you mean teardown_unmount?"),
         ({"storage_disk": []}, "variable storage_disk is read by no playbook; did you mean storage_disks?"),
         (
             {"storage_disks": [{**SSD, "mount_pont": "/x"}]},
@@ -88,6 +93,16 @@ def test_variables_that_a_role_would_refuse(changes: dict[str, Any], fault: str)
     (told,) = variable_faults(three(**changes))
     assert told.startswith("node3: ")
     assert fault in told
+
+
+def test_what_is_told_to_more_than_one_role_is_known() -> None:
+    told = {
+        "teardown_confirmed": True,
+        "teardown_remove_data": True,
+        "teardown_unmount": True,
+        "highwater_address": "a",
+    }
+    assert variable_faults({"node1": told}) == []
 
 
 def test_a_wrong_type_hides_no_other_fault_of_its_variable() -> None:
