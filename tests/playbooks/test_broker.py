@@ -70,7 +70,9 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_broker_would_start_with_its_properties(rendered: Path) -> None:
-    for path in rendered.glob("*-broker.properties"):
+    paths = sorted(rendered.glob("*-broker.properties"))
+    assert len(paths) == 6, "two brokers on each of three hosts"
+    for path in paths:
         config = BrokerConfig(read_properties_file(path))
         check(config)
         assert config.warnings == []

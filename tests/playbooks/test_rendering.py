@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,18 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ("-i", "inventories/example", "--limit", HOST, "--tags", "render")
     succeeded(play(directory, *options, "rendering.yml", directory=tree, rendered=str(directory)))
     return directory / HOST
+
+
+def test_every_template_is_rendered() -> None:
+    told = (Path(__file__).with_name("rendering.yml")).read_text("utf-8")
+    templates = {path.name.removesuffix(".j2") for path in TREE.glob("roles/*/templates/**/*.j2")}
+    # The workload has tests of its own (test_bench_workload.py).
+    assert {name for name in templates if name not in told} == {"workload.yaml"}
+
+
+def test_every_service_is_judged(rendered: Path) -> None:
+    judged = {re.sub("@.*[.]", "@.", unit) for unit in MOST_EXPOSED}
+    assert {path.name for path in rendered.glob("*.service")} == judged
 
 
 def properties(path: Path) -> dict[str, str]:
