@@ -208,6 +208,28 @@ def test_the_inventories_that_are_shipped_are_sound(tmp_path: Path) -> None:
         assert faults_of(hosts, groups) == []
 
 
+def test_a_file_of_variables_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    hosts = {"here": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"brokers": {"hosts": hosts}}))
+    variables = tmp_path / "group_vars"
+    variables.mkdir()
+    (variables / "all.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n00\n")
+    (variables / "brokers.yml").write_text("broker_id: 1\nbroker_rack: {{ rack }}\n")
+    done = play(tmp_path, "-i", tmp_path / "hosts.yml", "preflight.yml")
+    assert done.returncode != 0
+    said = " ".join((done.stdout + done.stderr).split())
+    assert f"{variables}/brokers.yml, line 2: YAML parsing failed" in said
+    assert f"{variables}/all.yml, line" not in said
+
+
+def test_hosts_that_cannot_be_read_are_no_success(tmp_path: Path) -> None:
+    """Of no hosts at all nothing fails."""
+    (tmp_path / "hosts.yml").write_text("all: {hosts: [\n")
+    done = play(tmp_path, "-i", tmp_path / "hosts.yml", "preflight.yml")
+    assert done.returncode != 0
+    assert f"{tmp_path}/hosts.yml" in "".join((done.stdout + done.stderr).split())
+
+
 def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: Path) -> None:
     old = tmp_path / "python3"
     old.write_text("#!/bin/sh\necho python 3 9\n")
