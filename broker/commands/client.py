@@ -70,7 +70,11 @@ class Cluster:
 
     def brokers_that_listen(self) -> set[int]:
         """Without those that went lately: metadata names them for a while. Of a silent host nothing can be said."""
-        return {broker.id for broker in self.metadata.brokers.values() if not _refuses(str(broker.host), broker.port)}
+        return {
+            broker.id
+            for broker in self.metadata.brokers.values()
+            if not isinstance(_failure_to_connect(str(broker.host), broker.port), ConnectionRefusedError)
+        }
 
     @property
     def topic_names(self) -> list[str]:
@@ -121,14 +125,12 @@ def refusal(what: str, error: KafkaException) -> CommandError:
     return CommandError(f"{start}{text} ({reason.name()})")
 
 
-def _refuses(host: str, port: int) -> bool:
+def _failure_to_connect(host: str, port: int) -> OSError | None:
     try:
         socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
-    return False
+    except OSError as error:
+        return error
+    return None
 
 
 def result_of(what: str, future: Future[_Result]) -> _Result:
@@ -184,11 +186,10 @@ def _check_reachable(bootstrap_servers: str) -> None:
         host, separator, port = server.strip().rpartition(":")
         if not separator or not host or not port.isdecimal() or int(port) > 65535:
             raise UsageError(f"--bootstrap-server {server.strip()}: write it as host:port")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+        failure = _failure_to_connect(host.strip("[]"), int(port))
+        if failure is None:
             return
-        except TimeoutError:
-            reasons.append(f"{server.strip()}: no answer within {CONNECT_TIMEOUT_S:.0f} s")
-        except OSError as error:
-            reasons.append(f"{server.strip()}: {error.strerror or error}")
+        is_silent = isinstance(failure, TimeoutError)
+        reason = f"no answer within {CONNECT_TIMEOUT_S:.0f} s" if is_silent else failure.strerror or failure
+        reasons.append(f"{server.strip()}: {reason}")
     raise UsageError(f"no broker can be reached at {'; '.join(reasons)}")

@@ -77,7 +77,7 @@ class ActionModule(ActionBase):
         time_s = answer["time_s"]
         answer["clock_ahead_s"] = min(time_s - began_s, 0.0) or max(time_s - ended_s, 0.0)
         storage = self._task.args.get("storage") or {}
-        if storage.get("disks") and "disks" not in self._task.args.get("skip", []):
+        if _are_disks(storage.get("disks")) and "disks" not in self._task.args.get("skip", []):
             judged = self._execute_module("highwater_storage", module_args=dict(storage), task_vars=variables)
             needed = judged.get("permissions", []) if self._task.args.get("permissions_needed", True) else []
             said = judged.get("faults", [judged.get("msg", "")] if judged.get("failed") else [])
@@ -102,6 +102,11 @@ class ActionModule(ActionBase):
             return self._connection.get_option(name)
         except KeyError:
             return None
+
+
+def _are_disks(value: Any) -> bool:
+    """Whether there are any; what is of another type is told once, as a fault of the variable."""
+    return isinstance(value, list) and value != [] and all(isinstance(disk, dict) for disk in value)
 
 
 def _one_line(text: str) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.parameters import DEFAULT_TYPE_VALIDATORS
+from ansible.module_utils.errors import ArgumentTypeError, ElementError, NoLogError, SubParameterTypeError
 
 Variables = Mapping[str, Any]
 _ROLES = Path(__file__).parent.parent / "roles"
@@ -19,8 +21,24 @@ _ENSEMBLES = (1, 3, 5)
 _MOST_HOSTS_NAMED = 4
 # How like a name of ours must be to be taken for a misspelling of it.
 _ALIKE = 0.88
+# What an operator says to more than one role.
+_BESIDE_ROLES = ("highwater_address", "teardown_confirmed", "teardown_remove_data")
+# Roles of ours give it to each other; an operator's package_name is no misspelling of it.
+_OF_ROLES_ALONE = "packages_names"
 # What a name of ours can be in an inventory beside what roles are told.
 _PLAIN = (str, int, float, bool, list, dict, type(None))
+# What the validator has against a type, looking for secrets too.
+_OF_TYPES = (ArgumentTypeError, ElementError, NoLogError, SubParameterTypeError)
+# Types of arguments in words.
+_KINDS = {
+    "str": "a string",
+    "path": "a path",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "a dictionary",
+}
 
 
 def variable_faults(hostvars: Mapping[str, Variables]) -> list[str]:
@@ -76,25 +94,68 @@ def expected_ports(variables: Variables, group_names: Iterable[str]) -> list[dic
 
 
 def _faults_of_variables(variables: Variables) -> Iterator[str]:
-    specs = _specifications()
-    of_role: dict[str, dict[str, Any]] = {}
+    known = _options()
     for name in variables:
-        role = next((role for role in specs if name.startswith(f"{role}_")), None)
-        if role is not None and name in specs[role]:
+        if name in known:
             value = _value(variables, name)
             if value is not _UNKNOWN:
-                of_role.setdefault(role, {})[name] = value
-        elif near := difflib.get_close_matches(name, _all_names(), 1, _ALIKE):
-            yield f"variable {name} is read by no playbook; did you mean {near[0]}?"
-    for role, values in of_role.items():
-        options = {name: {**specs[role][name], "required": False} for name in values}
-        for name, value in values.items():
-            yield from _unknown_keys(name, value, options[name])
-        yield from (
-            ArgumentSpecValidator({name: _lenient(option) for name, option in options.items()})
-            .validate({name: _without_unknown_keys(value, options[name]) for name, value in values.items()})
-            .error_messages
-        )
+                yield from _faults_of_value(*known[name], name, value)
+        elif near := _misspelt(name):
+            yield f"variable {name} is read by no playbook; did you mean {near}?"
+
+
+@cache
+def _misspelt(name: str) -> str:
+    """The variable that is meant by one that no role has, if any."""
+    if name.startswith("_"):  # roles keep what they found under names like those of their variables
+        return ""
+    settable = {*_options(), *_BESIDE_ROLES} - {_OF_ROLES_ALONE}
+    near = difflib.get_close_matches(name, sorted(settable), 1, _ALIKE)
+    return near[0] if near and near[0] != name else ""
+
+
+def _faults_of_value(role: str, option: Mapping[str, Any], name: str, value: Any) -> Iterator[str]:
+    wrong_types = [f"{fault}; see roles/{role}/README.md" for fault in _wrong_types(name, value, option)]
+    yield from wrong_types
+    yield from _unknown_keys(name, value, option)
+    validator = ArgumentSpecValidator({name: {**_lenient(option), "required": False}})
+    for error in validator.validate({name: _without_unknown_keys(value, option)}).errors:
+        if not (wrong_types and isinstance(error, _OF_TYPES)):
+            yield error.msg
+
+
+def _wrong_types(where: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
+    """The validator does not always say of which variable it speaks, and never of which entry of a list."""
+    kind, each = option.get("type", "str"), option.get("elements")
+    if value is None or kind not in _KINDS:
+        return
+    if not _can_be(kind, value) or (each and not isinstance(value, list) and not _can_be(each, value)):
+        of_each = f", with {_KINDS[each]} for each entry" if each else ""
+        yield f"{where} is {_seen(value, kind)} and has to be {_KINDS[kind]}{of_each}"
+    elif each and isinstance(value, list):
+        for number, entry in enumerate(value):
+            yield from _wrong_types(f"{where}[{number}]", entry, {**option, "type": each, "elements": None})
+    elif isinstance(value, dict):
+        known = option.get("options") or {}
+        for key, inner in value.items():
+            if key in known:
+                yield from _wrong_types(f"{where}.{key}", inner, known[key])
+
+
+def _can_be(kind: str, value: Any) -> bool:
+    if kind in ("str", "path"):
+        return not isinstance(value, (list, dict))  # Ansible would take their code
+    try:
+        DEFAULT_TYPE_VALIDATORS[kind](value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _seen(value: Any, wanted: str) -> str:
+    if isinstance(value, str) and wanted in ("list", "dict"):
+        return _KINDS["str"]  # it may hold a secret
+    return _KINDS["list"] if isinstance(value, list) else _KINDS["dict"] if isinstance(value, dict) else repr(value)
 
 
 _UNKNOWN = object()
@@ -260,19 +321,13 @@ def _listeners(variables: Variables, groups: set[str]) -> Iterator[tuple[int, st
 
 
 @cache
-def _specifications() -> dict[str, dict[str, Any]]:
-    """What each role is told, the role with the longest name first, so that no role takes another's variables."""
-    found = {}
-    for path in sorted(_ROLES.glob("*/meta/argument_specs.yml"), key=lambda path: (-len(path.parts[-3]), path)):
-        entry_points = yaml.safe_load(path.read_text("utf-8"))["argument_specs"].values()
-        found[path.parts[-3]] = {
-            name: option for entry in entry_points for name, option in (entry.get("options") or {}).items()
-        }
+def _options() -> dict[str, tuple[str, dict[str, Any]]]:
+    """All that roles are told, by name: the role and the specification."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for path in sorted(_ROLES.glob("*/meta/argument_specs.yml")):
+        for entry in yaml.safe_load(path.read_text("utf-8"))["argument_specs"].values():
+            found |= {name: (path.parts[-3], option) for name, option in (entry.get("options") or {}).items()}
     return found
-
-
-def _all_names() -> list[str]:
-    return [name for options in _specifications().values() for name in options]
 
 
 def _whole(value: Any) -> int | None:

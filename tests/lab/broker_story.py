@@ -40,7 +40,7 @@ def inventory_of(lab: Operator, directory: Path, brokers: int) -> Path:
     """The lab's, with this many of its hosts as brokers and nothing but ZooKeeper beside them."""
     groups = {"zookeeper": None, "brokers": [node.name for node in lab.record.nodes[:brokers]]}
     made = directory / f"brokers-{brokers}"
-    return inventory.write_narrowed(lab.store, made, groups, {"brokers": f"---{VARIABLES}"})
+    return inventory.write_narrowed(lab.store, made, groups, variables={"brokers": f"---{VARIABLES}"})
 
 
 def newer_tree(directory: Path, mark: str) -> Path:

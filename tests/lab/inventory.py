@@ -32,21 +32,30 @@ def write(store: Store, record: Record) -> Path:
 
 
 def write_narrowed(
-    store: Store, directory: Path, groups: Mapping[str, Sequence[str] | None], variables: Mapping[str, str]
+    store: Store,
+    directory: Path,
+    groups: Mapping[str, Sequence[str] | None],
+    *,
+    hosts: Mapping[str, Mapping[str, Any]] | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Path:
-    """In a directory of its own: the lab's inventory with only these groups (None: all their hosts), and with files of
-    these contents in place of the group variables of the same names."""
-    hosts: dict[str, Any] = yaml.safe_load((store.inventory / "hosts.yml").read_text("utf-8"))
-    there = hosts["all"]["children"]
-    hosts["all"]["children"] = {
+    """In a directory of its own: the lab's inventory with only these groups (None: all their hosts) and these hosts
+    (None: all), each with variables over those that it has, and with files of these contents in place of the group
+    variables of the same names."""
+    content: dict[str, Any] = yaml.safe_load((store.inventory / "hosts.yml").read_text("utf-8"))
+    everything = content["all"]
+    there = everything["children"]
+    everything["children"] = {
         group: there[group] if members is None else {"hosts": dict.fromkeys(members)}
         for group, members in groups.items()
     }
-    directory.mkdir()
-    (directory / "hosts.yml").write_text(yaml.safe_dump(hosts))
-    shutil.copytree(COMMITTED / "group_vars", directory / "group_vars")
-    for name, content in variables.items():
-        (directory / "group_vars" / f"{name}.yml").write_text(content)
+    if hosts is not None:
+        everything["hosts"] = {name: {**everything["hosts"][name], **its_own} for name, its_own in hosts.items()}
+    directory.mkdir(exist_ok=True)
+    (directory / "hosts.yml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    shutil.copytree(COMMITTED / "group_vars", directory / "group_vars", dirs_exist_ok=True)
+    for name, text_of_group in (variables or {}).items():
+        (directory / "group_vars" / f"{name}.yml").write_text(text_of_group, encoding="utf-8")
     return directory
 
 
@@ -56,11 +65,11 @@ def committed_text() -> str:
     return text(record, f"~/.cache/highwater/lab/{DEFAULT_LAB}")
 
 
-def text(record: Record, directory: str) -> str:
-    names = [node.name for node in record.nodes]
+def groups_of(names: Sequence[str]) -> dict[str, Sequence[str]]:
+    """What each of these hosts is for."""
     # An even ensemble bears no more losses than the odd one below it.
     ensemble = names[: len(names) - (len(names) + 1) % 2]
-    groups = {
+    return {
         "zookeeper": ensemble,
         "brokers": names,
         "reference_kafka": names,
@@ -68,6 +77,10 @@ def text(record: Record, directory: str) -> str:
         "spark_workers": names,
         "bench": names[:1],
     }
+
+
+def text(record: Record, directory: str) -> str:
+    groups = groups_of([node.name for node in record.nodes])
     if record.guest_image:
         # Hosts with kernels of their own are for what needs one, and too small for more.
         groups = {name: groups[name] for name in ("zookeeper", "brokers")}

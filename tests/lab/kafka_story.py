@@ -43,7 +43,7 @@ def inventory_of(lab: Operator, directory: Path, members: int) -> Path:
     """The lab's, with this many of its hosts as members of the ensemble, and all for the reference."""
     groups = {"zookeeper": [node.name for node in lab.record.nodes[:members]], "reference_kafka": None}
     made = directory / f"members-{members}"
-    return inventory.write_narrowed(lab.store, made, groups, {"reference_kafka": VARIABLES})
+    return inventory.write_narrowed(lab.store, made, groups, variables={"reference_kafka": VARIABLES})
 
 
 def client(node: Node) -> KazooClient:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 from broker.config import BrokerConfig, read_properties_file
 from broker.server.broker import check
 from tests.playbooks.modules import TREE, call, load
+from tests.playbooks.playing import play, succeeded
 
 unit_state = load("library/highwater_unit_state.py")
 
@@ -58,26 +57,6 @@ RENDER = """
 """
 
 
-def play(directory: Path, playbook: Path) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ,
-        "ANSIBLE_HOME": str(directory / "ansible"),
-        "ANSIBLE_LOCAL_TEMP": str(directory / "local"),
-        "ANSIBLE_REMOTE_TEMP": str(directory / "remote"),
-        "ANSIBLE_CONFIG": str(TREE / "ansible.cfg"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        "-i",
-        str(directory / "hosts.yml"),
-        "-e",
-        f"@{directory}/variables.yml",
-        str(playbook),
-    ]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
-
-
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("rendered")
@@ -85,13 +64,15 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "variables.yml").write_text(VARIABLES)
     playbook = directory / "render.yml"
     playbook.write_text(RENDER.replace("ROLE", str(TREE / "roles/broker")).replace("OUT", str(directory)))
-    done = play(directory, playbook)
-    assert done.returncode == 0, done.stdout + done.stderr
+    options = ("-i", directory / "hosts.yml", "-e", f"@{directory}/variables.yml")
+    succeeded(play(directory, *options, playbook))
     return directory
 
 
 def test_a_broker_would_start_with_its_properties(rendered: Path) -> None:
-    for path in rendered.glob("*-broker.properties"):
+    paths = sorted(rendered.glob("*-broker.properties"))
+    assert len(paths) == 6, "two brokers on each of three hosts"
+    for path in paths:
         config = BrokerConfig(read_properties_file(path))
         check(config)
         assert config.warnings == []

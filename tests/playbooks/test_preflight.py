@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +14,8 @@ import yaml
 
 from playbooks.filter_plugins.highwater import clusters
 from playbooks.filter_plugins.highwater_preflight import clock_faults, expected_ports, inventory_faults, variable_faults
+from tests.playbooks.playing import play, run, succeeded
 
-REPOSITORY = Path(__file__).parents[2]
-PLAYBOOKS = REPOSITORY / "playbooks"
 SSD = {"device": "/dev/disk/by-id/x", "mount_point": "/data/ssd1", "medium": "ssd"}
 
 
@@ -58,6 +56,11 @@ def test_nothing_is_wrong_with_the_inventories_of_ours() -> None:
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
+        (
+            {"highwater_adress": "a"},
+            "variable highwater_adress is read by no playbook; did you mean highwater_address?",
+        ),
+        ({"teardown_unmont": True}, "variable teardown_unmont is read by no playbook; did you mean teardown_unmount?"),
         ({"storage_disk": []}, "variable storage_disk is read by no playbook; did you mean storage_disks?"),
         (
             {"storage_disks": [{**SSD, "mount_pont": "/x"}]},
@@ -65,8 +68,24 @@ def test_nothing_is_wrong_with_the_inventories_of_ours() -> None:
         ),
         ({"storage_disks": [{**SSD, "medium": "tape"}]}, "value of medium must be one of: hdd, ssd, got: tape"),
         ({"storage_disks": [{"device": "/dev/x", "medium": "ssd"}]}, "missing required arguments: mount_point"),
-        ({"storage_allow_format": "perhaps"}, "The value 'perhaps' is not a valid boolean"),
-        ({"broker_id": "first"}, "argument 'broker_id' is of type"),
+        (
+            {"storage_disks": "sda"},
+            "storage_disks is a string and has to be a list, with a dictionary for each entry; see",
+        ),
+        (
+            {"storage_disks": [SSD, "sda"]},
+            "storage_disks[1] is a string and has to be a dictionary; see roles/storage/README.md",
+        ),
+        ({"storage_disks": [{**SSD, "device": [1]}]}, "storage_disks[0].device is a list and has to be a path; see"),
+        ({"storage_allow_format": "perhaps"}, "storage_allow_format is 'perhaps' and has to be true or false; see"),
+        ({"broker_id": "first"}, "broker_id is 'first' and has to be a whole number; see roles/broker/README.md"),
+        (
+            {"broker_instances": {"name": "ssd", "log_dirs": []}},
+            "broker_instances is a dictionary and has to be a list, with",
+        ),
+        ({"broker_properties": ["a"]}, "broker_properties is a list and has to be a dictionary; see"),
+        ({"broker_rack": {"name": "a"}}, "broker_rack is a dictionary and has to be a string; see"),
+        ({"zookeeper_client_port": None}, "argument 'zookeeper_client_port' is of type NoneType"),
         ({"time_sync_service": "cron"}, "value of time_sync_service must be one of: auto, chrony"),
     ],
 )
@@ -76,6 +95,24 @@ def test_variables_that_a_role_would_refuse(changes: dict[str, Any], fault: str)
     assert fault in told
 
 
+def test_what_is_told_to_more_than_one_role_is_known() -> None:
+    told = {
+        "teardown_confirmed": True,
+        "teardown_remove_data": True,
+        "teardown_unmount": True,
+        "highwater_address": "a",
+    }
+    assert variable_faults({"node1": told}) == []
+
+
+def test_a_wrong_type_hides_no_other_fault_of_its_variable() -> None:
+    instances = [{"log_dirs": ["/data/a"], "port": "x"}]
+    assert variable_faults({"node1": {"broker_instances": instances}}) == [
+        "node1: broker_instances[0].port is 'x' and has to be a whole number; see roles/broker/README.md",
+        "node1: missing required arguments: name found in broker_instances",
+    ]
+
+
 def test_a_fault_of_many_hosts_is_told_once() -> None:
     hosts: dict[str, dict[str, Any]] = {f"node{number}": {"storage_disk": []} for number in range(6)}
     (told,) = variable_faults(hosts)
@@ -83,7 +120,13 @@ def test_a_fault_of_many_hosts_is_told_once() -> None:
 
 
 def test_variables_of_others_and_those_made_of_facts_are_left_alone() -> None:
-    own = {"rack": "a", "ansible_user": "me", "storage_disks": "{{ disks_of_this_kind }}", "broker_notes": "mine"}
+    own: dict[str, Any] = {
+        "rack": "a",
+        "ansible_user": "me",
+        "storage_disks": "{{ disks_of_this_kind }}",
+        "broker_notes": "mine",
+    }
+    own |= {"spark_version": "4", "package_name": "nginx", "__package_wheelhouse": {"name": "what a role found"}}
     assert variable_faults({"node1": own}) == []
 
 
@@ -156,10 +199,8 @@ def test_ports_that_will_be_listened_on() -> None:
 
 def test_the_inventories_that_are_shipped_are_sound(tmp_path: Path) -> None:
     for name in ("example", "lab"):
-        command = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", f"inventories/{name}", "--list"]
-        listed = subprocess.run(
-            command, cwd=PLAYBOOKS, env=environment(tmp_path), capture_output=True, text=True, check=True
-        )
+        options = ("-i", f"inventories/{name}", "--list")
+        listed = succeeded(run(tmp_path, "ansible-inventory", *options))
         found = yaml.safe_load(listed.stdout)
         hosts = found["_meta"]["hostvars"]
         groups = {group: content.get("hosts", []) for group, content in found.items() if group != "_meta"}
@@ -167,14 +208,26 @@ def test_the_inventories_that_are_shipped_are_sound(tmp_path: Path) -> None:
         assert faults_of(hosts, groups) == []
 
 
-def environment(tmp_path: Path) -> dict[str, str]:
-    return {
-        **os.environ,
-        "ANSIBLE_LOCAL_TEMP": str(tmp_path / "ansible-local"),
-        "ANSIBLE_REMOTE_TEMP": str(tmp_path / "ansible-remote"),
-        "ANSIBLE_HOME": str(tmp_path / "ansible-home"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
+def test_a_file_of_variables_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    hosts = {"here": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"brokers": {"hosts": hosts}}))
+    variables = tmp_path / "group_vars"
+    variables.mkdir()
+    (variables / "all.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n00\n")
+    (variables / "brokers.yml").write_text("broker_id: 1\nbroker_rack: {{ rack }}\n")
+    done = play(tmp_path, "-i", tmp_path / "hosts.yml", "preflight.yml")
+    assert done.returncode != 0
+    said = " ".join((done.stdout + done.stderr).split())
+    assert f"{variables}/brokers.yml, line 2: YAML parsing failed" in said
+    assert f"{variables}/all.yml, line" not in said
+
+
+def test_hosts_that_cannot_be_read_are_no_success(tmp_path: Path) -> None:
+    """Of no hosts at all nothing fails."""
+    (tmp_path / "hosts.yml").write_text("all: {hosts: [\n")
+    done = play(tmp_path, "-i", tmp_path / "hosts.yml", "preflight.yml")
+    assert done.returncode != 0
+    assert f"{tmp_path}/hosts.yml" in "".join((done.stdout + done.stderr).split())
 
 
 def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: Path) -> None:
@@ -192,30 +245,19 @@ def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: P
                 "storage_disks": [{"device": "/dev/no-such-disk", "mount_point": "/data/x", "medium": "ssd"}],
                 "zookeeper_client_port": taken.getsockname()[1],
             },
+            "typed": {**local, **python, "storage_disks": "/dev/sda", "broker_intances": []},
             "old": {**local, "ansible_python_interpreter": str(old)},
             "bare": {**local, "ansible_python_interpreter": str(tmp_path / "none")},
             "gone": {"ansible_host": "127.0.0.1", "ansible_port": closed.getsockname()[1], "ansible_user": "admin"},
         }
         inventory = {"all": {"hosts": hosts, "children": {"zookeeper": {"hosts": {"here": None}}}}}
         (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
-        variables = {
+        variables: dict[str, Any] = {
             "preflight_systems": {"Plan 9": ["4"]},
             "preflight_min_memory_bytes": {"zookeeper": 1 << 60},
             "preflight_min_free_bytes": {"/opt/highwater/not/there": 1 << 60},
         }
-        command = [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            *(
-                "-i",
-                str(tmp_path / "hosts.yml"),
-                "preflight.yml",
-                "-e",
-                yaml.safe_dump(variables, default_flow_style=True),
-            ),
-        ]
-        done = subprocess.run(
-            command, cwd=PLAYBOOKS, env=environment(tmp_path), capture_output=True, text=True, check=False, timeout=120
-        )
+        done = play(tmp_path, "-i", tmp_path / "hosts.yml", "preflight.yml", **variables)
     said = done.stdout
     assert done.returncode == 2, said + done.stderr
     port = hosts["here"]["zookeeper_client_port"]
@@ -230,7 +272,9 @@ def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: P
         f"bare: ansible_python_interpreter {tmp_path / 'none'} is no Python; ",
         f"gone: cannot be reached as admin at 127.0.0.1 port {hosts['gone']['ansible_port']} (",
         f"Connection refused); try: ssh -p {hosts['gone']['ansible_port']} admin@127.0.0.1",
-        "8 faults; nothing was changed on any host:",
+        "typed: variable broker_intances is read by no playbook; did you mean broker_instances?",
+        "typed: storage_disks is a string and has to be a list, with a dictionary for each entry; see roles/storage",
+        "12 faults; nothing was changed on any host:",
     ):
         assert fault in said, said
     assert "UNREACHABLE" not in said

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from tests.playbooks.playing import Played, play, succeeded
 from tests.playbooks.private_host import loop_devices, on_private_host
 from tests.playbooks.test_storage import needs_disks
 
-PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 
-
-def play(folder: Path, devices: list[str], *arguments: str, **variables: Any) -> subprocess.CompletedProcess[str]:
+def provision(folder: Path, devices: list[str], *arguments: str, **variables: Any) -> Played:
     names = zip(devices, ("ssd1", "hdd1"), ("ssd", "hdd"), strict=True)
     settings = {
         "storage_disks": [
@@ -27,33 +23,18 @@ def play(folder: Path, devices: list[str], *arguments: str, **variables: Any) ->
         "ansible_become": False,
         **variables,
     }
-    environment = {
-        **os.environ,
-        "ANSIBLE_LOCAL_TEMP": str(folder / "ansible-local"),
-        "ANSIBLE_REMOTE_TEMP": str(folder / "ansible-remote"),
-        "ANSIBLE_HOME": str(folder / "ansible-home"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        *("-i", "inventories/local", "provision.yml", "-e", json.dumps(settings)),
-        *arguments,
-    ]
-    return subprocess.run(
-        command, cwd=PLAYBOOKS, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
+    return play(folder, "-i", "inventories/local", "provision.yml", *arguments, **settings)
 
 
-def changed(done: subprocess.CompletedProcess[str]) -> int:
-    assert done.returncode == 0, done.stdout + done.stderr
-    return int(done.stdout.rpartition("changed=")[2].split()[0])
+def changed(done: Played) -> int:
+    return int(succeeded(done).stdout.rpartition("changed=")[2].split()[0])
 
 
 @needs_disks
 def test_looked_at_allowed_made_and_left_alone(tmp_path: Path) -> None:
     def body() -> None:
         before = Path("/etc/fstab").read_text()
-        looked = play(tmp_path, devices, "--check", "--diff")
+        looked = provision(tmp_path, devices, "--check", "--diff")
         assert changed(looked) == 1
         said = " ".join((looked.stdout + looked.stderr).split())
         for device, label in zip(devices, ("hw-ssd1", "hw-hdd1"), strict=True):
@@ -65,17 +46,17 @@ def test_looked_at_allowed_made_and_left_alone(tmp_path: Path) -> None:
         assert Path("/etc/fstab").read_text() == before
         assert all(Path(device).read_bytes() == bytes(32 << 20) for device in devices)
 
-        refused = play(tmp_path, devices)
+        refused = provision(tmp_path, devices)
         assert refused.returncode == 2
         assert "2 faults; nothing was changed on any host:" in refused.stdout
         assert all(Path(device).read_bytes() == bytes(32 << 20) for device in devices)
 
-        made = play(tmp_path, devices, "--diff", storage_allow_format=True)
+        made = provision(tmp_path, devices, "--diff", storage_allow_format=True)
         assert changed(made) == 1
         assert "/mnt/data/hdd1 ext4 noatime,nofail,x-systemd.device-timeout=30s 0 2" in made.stdout
         mounted = subprocess.run(["findmnt", "-n", "-o", "SOURCE", "/mnt/data/ssd1"], capture_output=True, text=True)
         assert mounted.stdout.strip() == devices[0]
-        assert changed(play(tmp_path, devices)) == 0
+        assert changed(provision(tmp_path, devices)) == 0
 
     with loop_devices(tmp_path, 2) as devices:
         on_private_host(tmp_path, body)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ensurepip
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.playbooks.modules import TREE, call, load
+from tests.playbooks.playing import play
 
 wheelhouse = load("library/highwater_wheelhouse.py")
 REPOSITORY = TREE.parent
@@ -218,18 +218,10 @@ def test_the_cache_keeps_the_newest_and_what_they_are_made_of(tmp_path: Path) ->
 def bring(directory: Path, dest: Path, *options: str) -> str:
     """By Ansible itself, as all of it is an action plugin; what it printed."""
     task = {"highwater_wheels": {"directory": str(directory), "dest": str(dest)}}
-    play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}]
+    plays = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}]
     playbook = directory.parent / "bring.yml"
-    playbook.write_text(json.dumps(play))
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("ansible-playbook")), "-v", str(playbook), *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=TREE,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
-        timeout=120,
-    )
+    playbook.write_text(json.dumps(plays))
+    done = play(directory.parent, "-v", playbook, *options)
     return done.stdout + done.stderr
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from broker.config import BrokerConfig, read_properties_file
 from broker.server.broker import check
 from tests.playbooks import units
 from tests.playbooks.modules import TREE
+from tests.playbooks.playing import play, succeeded
 
 HOST = "broker1.example.net"
 # By the name of the unit; as much as each may, of 10 at the worst.
@@ -38,15 +37,21 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (tree / path.name).symlink_to(path)
     (tree / "rendering.yml").write_text(Path(__file__).with_name("rendering.yml").read_text("utf-8"), "utf-8")
     (directory / "bench").symlink_to(TREE.parent / "bench")
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        *("-i", "inventories/example", "--limit", HOST, "--tags", "render", "-e", f"rendered={directory}"),
-        "rendering.yml",
-    ]
-    environment = {**os.environ, "ANSIBLE_HOME": str(directory / "ansible"), "ANSIBLE_NOCOLOR": "1"}
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False, timeout=150)
-    assert done.returncode == 0, done.stdout + done.stderr
+    options = ("-i", "inventories/example", "--limit", HOST, "--tags", "render")
+    succeeded(play(directory, *options, "rendering.yml", directory=tree, rendered=str(directory)))
     return directory / HOST
+
+
+def test_every_template_is_rendered() -> None:
+    told = (Path(__file__).with_name("rendering.yml")).read_text("utf-8")
+    templates = {path.name.removesuffix(".j2") for path in TREE.glob("roles/*/templates/**/*.j2")}
+    # The workload has tests of its own (test_bench_workload.py).
+    assert {name for name in templates if name not in told} == {"workload.yaml"}
+
+
+def test_every_service_is_judged(rendered: Path) -> None:
+    judged = {re.sub("@.*[.]", "@.", unit) for unit in MOST_EXPOSED}
+    assert {path.name for path in rendered.glob("*.service")} == judged
 
 
 def properties(path: Path) -> dict[str, str]:

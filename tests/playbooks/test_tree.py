@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.playbooks.modules import TREE
 from tests.playbooks.modules import load as load_module
+from tests.playbooks.playing import play, succeeded
 
-TREE = Path(__file__).parents[2] / "playbooks"
 PLAYBOOKS = sorted(TREE.glob("*.yml"))
 ROLES = sorted(path for path in (TREE / "roles").iterdir() if path.is_dir())
 OF_A_ROLE = ("defaults/main.yml", "meta/main.yml", "meta/argument_specs.yml", "tasks/main.yml", "README.md")
@@ -41,18 +39,8 @@ def is_computed(value: Any) -> bool:
 
 
 def test_every_playbook_is_sound(tmp_path: Path) -> None:
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        "--syntax-check",
-        "-i",
-        "inventories/example",
-        *(path.name for path in PLAYBOOKS),
-    ]
-    environment = {**os.environ, "ANSIBLE_HOME": str(tmp_path), "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")}
-    result = subprocess.run(
-        command, cwd=TREE, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    names = [path.name for path in PLAYBOOKS]
+    result = succeeded(play(tmp_path, "--syntax-check", "-i", "inventories/example", *names))
     assert "[WARNING]" not in result.stderr, result.stderr
 
 
@@ -99,8 +87,30 @@ def test_the_table_of_variables_is_that_of_the_role(role: Path) -> None:
     options = options_of(role)
     rows = table((role / "README.md").read_text("utf-8"), "variable")
     assert [row["variable"] for row in rows] == [f"`{name}`" for name in options]
-    told = {row["variable"].strip("`"): row["default"] for row in rows if "default" in row}
+    told = {row["variable"].strip("`"): row["default"] for row in rows}
     assert told == {name: default_text(name, told, options, defaults_of(role)) for name in told}
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda path: path.name)
+def test_the_page_tells_of_all_variables_and_of_the_keys_that_they_hold(role: Path) -> None:
+    page = (role / "README.md").read_text("utf-8")
+    entry_points = load(role / "meta/argument_specs.yml")["argument_specs"].values()
+    options = {name: option for entry in entry_points for name, option in (entry.get("options") or {}).items()}
+    keys = {key for option in options.values() for key in option.get("options") or {}}
+    assert {name for name in {*options, *keys} if not re.search(rf"`{name}[`:]", page)} == set()
+
+
+def test_the_table_of_the_keys_of_a_disk_is_that_of_the_role() -> None:
+    role = TREE / "roles/storage"
+    keys = options_of(role)["storage_disks"]["options"]
+    rows = table((role / "README.md").read_text("utf-8"), "key of a disk")
+    assert [row["key of a disk"] for row in rows] == [f"`{key}`" for key in keys]
+    told = {row["key of a disk"].strip("`"): row["left out"] for row in rows}
+    assert {key for key, cell in told.items() if cell == REQUIRED} == {
+        key for key, option in keys.items() if option.get("required")
+    }
+    defaults = {key: option["default"] for key, option in keys.items() if "default" in option}
+    assert {key: yaml.safe_load(told[key].strip("`")) for key in defaults} == defaults
 
 
 def default_text(name: str, told: dict[str, str], options: dict[str, dict[str, Any]], defaults: dict[str, Any]) -> str:

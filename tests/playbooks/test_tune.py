@@ -3,51 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.playbooks.modules import TREE
+from tests.playbooks.playing import Played, play
 from tests.tuning.host_tree import Disk, make_host, read_sysctl, snapshot, write
 
-REPOSITORY = Path(__file__).parents[2]
 JOURNAL = "var/lib/highwater/tuning/journal.jsonl"
 MANAGED = "etc/sysctl.d/90-highwater.conf"
 DROP_IN = "etc/systemd/system/highwater-broker@.service.d/90-highwater.conf"
 LIMITS = "etc/security/limits.d/90-highwater.conf"
 
 
-def _run(
-    tmp_path: Path, root: Path | None, *arguments: str, playbook: str = "tune.yml", **variables: Any
-) -> subprocess.CompletedProcess[str]:
-    settings = {"tuning_workload": {"data_dirs": ["/data"]}, **variables}
+def _run(tmp_path: Path, root: Path | None, *arguments: str, playbook: str = "tune.yml", **variables: Any) -> Played:
+    """From the top of the repository, as an operator may run it too."""
+    settings = {"ansible_become": False, "tuning_workload": {"data_dirs": ["/data"]}, **variables}
     if root is not None:
         settings["tuning_root"] = str(root)
-    environment = {
-        **os.environ,
-        "ANSIBLE_LOCAL_TEMP": str(tmp_path / "ansible-local"),
-        "ANSIBLE_REMOTE_TEMP": str(tmp_path / "ansible-remote"),
-        "ANSIBLE_HOME": str(tmp_path / "ansible-home"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        *(() if "-i" in arguments else ("-i", "playbooks/inventories/local")),
-        f"playbooks/{playbook}",
-        "-e",
-        json.dumps({"ansible_become": False, **settings}),
-        *arguments,
-    ]
-    return subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
+    inventory = () if "-i" in arguments else ("-i", "playbooks/inventories/local")
+    return play(tmp_path, *inventory, f"playbooks/{playbook}", *arguments, directory=TREE.parent, **settings)
 
 
-def _recap(result: subprocess.CompletedProcess[str]) -> dict[str, int]:
+def _recap(result: Played) -> dict[str, int]:
     line = result.stdout.strip().splitlines()[-1]
     return {name: int(count) for name, _, count in (word.partition("=") for word in line.split() if "=" in word)}
 
@@ -225,7 +207,7 @@ def test_a_later_file_is_warned_about(tmp_path: Path) -> None:
     assert "/etc/sysctl.d/99-site.conf:1 sets vm.swappiness = 10" in _one_line(result.stdout + result.stderr)
 
 
-def _diffs(result: subprocess.CompletedProcess[str]) -> list[str]:
+def _diffs(result: Played) -> list[str]:
     return [line for line in result.stdout.splitlines() if line[:1] in ("+", "-", "@")]
 
 

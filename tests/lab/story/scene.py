@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +12,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from confluent_kafka.admin import AdminClient, PartitionMetadata  # type: ignore[attr-defined]
 
 from tests.lab import inventory
@@ -81,21 +79,10 @@ class Scene:
         self, brokers: list[Node], others: list[Node], host_variables: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
         """Of these brokers, and hosts that are no brokers; everything else is on the hosts of the start."""
-        everybody = [*brokers, *others]
-        record = self.operator.record.model_copy(update={"hosts": len(self.operator.record.nodes)})
-        content = yaml.safe_load(inventory.text(record, str(self.operator.store.directory)))["all"]
-        content["hosts"] = {
-            node.name: {**content["hosts"][node.name], **(host_variables or {}).get(node.name, {})}
-            for node in everybody
-        }
-        allowed = {node.name for node in self.hosts}
-        for group, members in content["children"].items():
-            kept = {node.name for node in brokers} if group == "brokers" else allowed
-            members["hosts"] = {name: {} for name in members["hosts"] if name in kept}
-        self.inventory.mkdir(exist_ok=True)
-        (self.inventory / "hosts.yml").write_text(yaml.safe_dump({"all": content}, sort_keys=False), encoding="utf-8")
-        if not (self.inventory / "group_vars").exists():
-            shutil.copytree(inventory.COMMITTED / "group_vars", self.inventory / "group_vars")
+        groups = inventory.groups_of([node.name for node in self.hosts])
+        groups["brokers"] = [node.name for node in brokers]
+        hosts = {node.name: (host_variables or {}).get(node.name, {}) for node in [*brokers, *others]}
+        inventory.write_narrowed(self.operator.store, self.inventory, groups, hosts=hosts)
 
     def remember(self) -> None:
         """For whoever goes on with the story later (`recall`)."""
