@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 import bench.cli
 import spark_loadgen
 from bench.display.tables import print_end, results_as_json
+from bench.metrics import METRICS
 from bench.results import ResultWriter, RunResult
 from bench.runs.runner import Run, Surroundings
 from bench.storage import StorageAreas
@@ -110,6 +111,16 @@ def test_a_search_cannot_be_that_precise(workload: Path, tmp_path: Path, precisi
     result = call("search", workload, "--out", tmp_path / "out", "--precision", precision)
     assert result.exit_code == 2
     assert result.stderr == f"error: --precision: {precision!r} is not between 0% and 100%\n"
+
+
+def test_the_metrics_that_there_are() -> None:
+    listed, as_json = call("metrics"), call("metrics", "--json")
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(METRICS) == list(json.loads(as_json.stdout))
+    assert json.loads(as_json.stdout)["e2e.p99"] == {
+        "unit": "ns",
+        "better": "lower",
+        "meaning": METRICS["e2e.p99"].meaning,
+    }
 
 
 def test_a_bad_file_gives_one_line_and_exit_code_2(workload: Path, tmp_path: Path) -> None:
