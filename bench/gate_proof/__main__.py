@@ -23,7 +23,7 @@ from bench.gate.run import Rules, gate_specification, run_gate
 from bench.gate.sides import Measured
 from bench.gate_proof import slow_broker
 from bench.gate_proof.outcomes import Outcome, append, outcome_of, read, report
-from bench.results import Manifest, RunResult
+from bench.results import AaPair, Manifest, RunResult
 from bench.runs.agenda import FinishedCells
 from bench.runs.execution import LauncherChoice, run_plan
 from bench.runs.launchers import LauncherKind
@@ -112,7 +112,7 @@ def _one(kept: Path, slower: float, number: int) -> Outcome:
     return outcome
 
 
-def _noise(kept: Path, policy: Policy) -> dict[str, list[float]]:
+def _noise(kept: Path, policy: Policy) -> dict[str, list[AaPair]]:
     """What pairs of the same broker differ by; measured once, before the first gate."""
     directory = kept / policy.noise.source
     if not (directory / "analysis.json").is_file():
