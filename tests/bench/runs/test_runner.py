@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.errors import TrialError, UsageError
-from bench.results import CanaryReading, Manifest, ResultWriter, RunResult
+from bench.results import CanaryReading, Manifest, ResultWriter, RunResult, TrialSummary
 from bench.runs import runner
 from bench.runs.runner import Run, Surroundings, check_slots, prepare
 from bench.storage import StorageAreas
 from bench.trials.plan import Plan, PlannedTrial, make_plan
 from bench.trials.progress import Observer
 from bench.trials.stopping import StopRequest
+from bench.trials.trial import TrialRunner
 from bench.verify import disagreements
 from bench.workload.specification import specify
 from bench.workload.yaml_document import parse_document
@@ -281,6 +283,37 @@ def test_a_second_ctrl_c_ends_at_once_and_the_directory_stays_readable(bench: Be
     manifest = bench.result().manifest
     assert (manifest.status, manifest.exit_code) == ("interrupted", 130)
     assert manifest.trials[1].status == "interrupted"
+    bench.assert_nothing_left()
+
+
+def test_a_second_ctrl_c_while_the_system_stops_leaves_a_trial_that_is_done(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted_after(runner: TrialRunner, *arguments: Any) -> TrialSummary:
+        measured(runner, *arguments)
+        raise KeyboardInterrupt
+
+    measured = TrialRunner.run
+    monkeypatch.setattr(TrialRunner, "run", interrupted_after)
+    with pytest.raises(KeyboardInterrupt):
+        bench.run()
+    manifest = bench.result().manifest
+    assert (manifest.status, manifest.exit_code) == ("interrupted", 130)
+    assert manifest.trials[0].status == "done"
+    assert list(disagreements(bench.result())) == []
+
+
+def test_a_second_ctrl_c_between_trials_is_no_run_that_goes_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bench.runs.runner.analyse", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        bench.run()
+    manifest = bench.result().manifest
+    assert (manifest.status, manifest.exit_code) == ("interrupted", 130)
+    assert {trial.status for trial in manifest.trials} == {"done", "planned"}
+    assert list(disagreements(bench.result())) == []
     bench.assert_nothing_left()
 
 
