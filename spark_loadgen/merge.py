@@ -123,8 +123,6 @@ def _partitions(plan: LoadPlan, consumers: Sequence[ConsumerReport]) -> list[Par
         PartitionCounts(
             topic=topic,
             partition=partition,
-            acked=None,
-            acked_bytes=None,
             received=received[topic, partition],
             e2e=Histogram.merged(e2e[topic, partition]),
         )

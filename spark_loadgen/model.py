@@ -313,15 +313,13 @@ class BacklogReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionCounts:
-    """One partition over the whole load. acked, acked_bytes: None when the producers do not know the partition.
+    """One partition over the whole load, as consumers see it: producers do not know where their records went.
 
     received: summed over groups. e2e: a sample of the measured phase, of all groups.
     """
 
     topic: str
     partition: int
-    acked: int | None
-    acked_bytes: int | None
     received: int
     e2e: Histogram
 

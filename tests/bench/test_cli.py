@@ -203,8 +203,9 @@ def test_verify_finds_what_contradicts_itself(finished: Path) -> None:
     assert lines[0].startswith(f"{first.name}: produce_response: summary and histogram log disagree: p99 1 is 1")
     assert lines[1].startswith(f"{second.name}: send_delay: the histogram log cannot be read: ")
     assert lines[2] == f"{second.name}: acked: windows add up to 300, the summary says 301"
-    assert lines[3].startswith("analysis.json: base produce.p99: says (")
-    assert all(line.startswith("analysis.json: ") for line in lines[3:])
+    assert lines[3] == f"{second.name}: acked: partitions add up to 300, the summary says 301"
+    assert lines[4].startswith("analysis.json: base produce.p99: says (")
+    assert all(line.startswith("analysis.json: ") for line in lines[4:])
     (first / "summary.json").unlink()
     assert f"{first.name}: the manifest says done, and summary.json is missing" in list(
         disagreements(RunResult(finished))
