@@ -31,6 +31,7 @@ for verb in (
     run.plan,
     search.search,
     inspect.schema,
+    inspect.metrics,
     inspect.verify,
     compare.compare,
     export.export,

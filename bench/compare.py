@@ -14,6 +14,7 @@ from statistics import median
 from typing import Final
 
 from bench import environment_key
+from bench.analysis.conclusions import noise_between
 from bench.analysis.statistics import (
     CONFIDENCE,
     LEAST_FOR_INTERVAL,
@@ -29,6 +30,7 @@ from bench.analysis.statistics import (
 )
 from bench.metrics import METRICS, MetricDefinition
 from bench.results import (
+    AaPair,
     ComparedSide,
     EnvironmentDifference,
     MetricComparison,
@@ -53,6 +55,11 @@ class Trials:
     head: list[TrialSummary]
     paired: bool
 
+    @property
+    def cells(self) -> set[str]:
+        """What these trials' cells are called: in their runs, and where they have no variants."""
+        return {self.cell, *(summary.cell for summary in (*self.base, *self.head))}
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -62,8 +69,8 @@ class Limits:
     """Metric to the least change that matters; these metrics are gated and corrected for one another."""
     better: Mapping[str, Better] = field(default_factory=dict)
     """Which way is better where the table of metrics does not say, or is overruled."""
-    noise: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Metric to ratios of A/A pairs."""
+    noise: Mapping[str, Sequence[AaPair]] = field(default_factory=dict)
+    """Metric to A/A pairs."""
     quantile: float = CONFIDENCE
     only: frozenset[tuple[str, str]] | None = None
     """The cells and metrics that are gated; None for every cell of a metric with a floor."""
@@ -143,19 +150,19 @@ def matched_cells(
     return found, [f"cell {cell} is in only one of the two" for cell in lonely]
 
 
-def noise_of(result: RunResult) -> dict[str, list[float]]:
-    """Metric to the ratios of the run's A/A pairs."""
+def noise_of(result: RunResult) -> dict[str, list[AaPair]]:
+    """Metric to the run's A/A pairs."""
     analysis = result.analysis()
-    return {item.metric: item.ratios for item in analysis.noise} if analysis else {}
+    return {item.metric: item.pairs for item in analysis.noise} if analysis else {}
 
 
-def noise_of_both(base: RunResult, head: RunResult) -> dict[str, list[float]]:
-    """Metric to the ratios of the A/A pairs of two runs; of one run when they are the same."""
-    ratios = noise_of(base)
+def noise_of_both(base: RunResult, head: RunResult) -> dict[str, list[AaPair]]:
+    """Metric to the A/A pairs of two runs; of one run when they are the same."""
+    pairs = noise_of(base)
     if base.directory.resolve() != head.directory.resolve():
         for name, others in noise_of(head).items():
-            ratios[name] = [*ratios.get(name, []), *others]
-    return ratios
+            pairs[name] = [*pairs.get(name, []), *others]
+    return pairs
 
 
 def side_of(result: RunResult, cell: str | None, given: str | None = None) -> ComparedSide:
@@ -187,7 +194,8 @@ def _compare_metric(trials: Trials, definition: MetricDefinition, limits: Limits
     name = definition.name
     better = limits.better.get(name, definition.better)
     n = min(len(base_values), len(head_values))
-    noise = a_a_centre_bound(limits.noise.get(name, ()), n, limits.quantile, paired=trials.paired)
+    a_a_ratios = noise_between(limits.noise.get(name, ()), trials.cells)
+    noise = a_a_centre_bound(a_a_ratios, n, limits.quantile, paired=trials.paired)
     floor = limits.floors.get(name, 0.0)
     delta = max(floor, noise or 0.0)
     if trials.paired:

@@ -214,12 +214,12 @@ METRICS: Final[dict[str, MetricDefinition]] = {definition.name: definition for d
 
 
 def metric(name: str) -> MetricDefinition:
-    """Look a metric up; `p99.9` may be written for `p999`. Raises UsageError that names the nearest one."""
+    """Look a metric up; `p99.9` may be written for `p999`. Raises UsageError that names one that is near."""
     found = METRICS.get(name) or METRICS.get(name.replace("p99.99", "p9999").replace("p99.9", "p999"))
     if found is None:
         near = difflib.get_close_matches(name, METRICS, n=1)
-        hint = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(METRICS)}"
-        raise UsageError(f"{name} is no metric; {hint}")
+        hint = f'did you mean "{near[0]}"? ' if near else ""
+        raise UsageError(f"{name} is no metric; {hint}`highwater bench metrics` lists them all")
     return found
 
 

@@ -175,6 +175,7 @@ def noise_blocks(run: Run) -> list[Block]:
     ]
     text = (
         "In each block one trial was run twice. What such twins differ by is noise: no smaller change is called one. "
+        "A comparison goes by the twins of its two cells, by those of all cells when these are fewer than three pairs. "
         "Without a bound there were too few pairs to name one."
     )
     return [Paragraph(text), Table(columns, rows, label="Noise floor")]

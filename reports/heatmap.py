@@ -103,7 +103,7 @@ def _shares(lines: Sequence[PartitionLine]) -> list[float | None]:
 
 
 def _records(line: PartitionLine) -> int:
-    """What arrived stands in where producers do not know where their records went."""
+    """What arrived stands in where the log does not tell what was acknowledged."""
     return line.received if line.acked is None else line.acked
 
 

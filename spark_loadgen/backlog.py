@@ -1,10 +1,11 @@
-"""What consumers that had to wait found, and how they caught up: read off the counts per second. Pure."""
+"""What consumers that had to wait found, and how they caught up: read off the counts per tenth of a second. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Final
 
 from spark_loadgen.consumer import ConsumerReport
@@ -14,18 +15,27 @@ from spark_loadgen.windows import SECOND_NS, Windows
 
 # Consumers have caught up when they are less than this much load behind.
 _BEHIND_S: Final = 0.1
+_TENTHS: Final = 10
 
 
 def backlog_report(
-    plan: LoadPlan, release: Release | None, rows: Windows, lag: Sequence[int], consumers: Sequence[ConsumerReport]
+    plan: LoadPlan, release: Release | None, tenths: Windows, consumers: Sequence[ConsumerReport]
 ) -> BacklogReport | None:
-    """rows, lag: per second since T0, lag at the end of each. None when no consumer waited, or none was let go."""
+    """tenths: of all producers and consumers, index = tenth of a second since T0.
+
+    None when no consumer waited, or none was let go.
+    """
     if release is None or not consumers:
         return None
+    tenths.lengthen(tenths.seconds)
+    lag = lag_of(tenths, plan.groups)
+    end = len(lag)
     if plan.start_after_load:
         caught_up_s = _last_record_s(consumers, lag)
+    elif (found := _caught_up(release.at_s, tenths.acked, lag)) is not None:
+        end, caught_up_s = found, found / _TENTHS
     else:
-        caught_up_s = _caught_up_s(release.at_s, rows.acked, lag)
+        caught_up_s = None
     report = BacklogReport(
         bytes=release.bytes,
         records=release.records,
@@ -37,21 +47,28 @@ def backlog_report(
     first_poll_s = min(report.first_poll_ns or 0 for report in consumers) / SECOND_NS
     if caught_up_s is None or caught_up_s <= first_poll_s:
         return report
-    # Catching up ends with a second, reading after the load with the last record of all.
-    end_s = math.ceil(caught_up_s)
     reading_s = caught_up_s - first_poll_s
     return replace(
         report,
-        drain_records_per_s=sum(rows.received[:end_s]) / reading_s,
-        drain_bytes_per_s=sum(rows.received_bytes[:end_s]) / reading_s,
+        drain_records_per_s=sum(tenths.received[:end]) / reading_s,
+        drain_bytes_per_s=sum(tenths.received_bytes[:end]) / reading_s,
     )
 
 
-def _caught_up_s(start_s: float, acked: Sequence[int], lag: Sequence[int]) -> float | None:
-    """The end of the first whole second after the start at which next to nothing is left to read."""
-    for second in range(math.ceil(start_s), len(lag)):
-        if lag[second] <= acked[second] * _BEHIND_S:
-            return second + 1.0
+def lag_of(rows: Windows, groups: int) -> list[int]:
+    """At the end of each second, or tenth; a record may be received before its acknowledgement has arrived."""
+    behind = (
+        groups * (acked - aborted) - received
+        for acked, aborted, received in zip(rows.acked, rows.aborted, rows.received, strict=True)
+    )
+    return [max(0, lag) for lag in accumulate(behind)] if groups else []
+
+
+def _caught_up(start_s: float, acked: Sequence[int], lag: Sequence[int]) -> int | None:
+    """How many tenths after T0 next to nothing was left to read for the first time, by the load of the last second."""
+    for end in range(math.ceil(start_s * _TENTHS) + 1, len(lag) + 1):
+        if lag[end - 1] <= sum(acked[max(0, end - _TENTHS) : end]) * _BEHIND_S:
+            return end
     return None
 
 

@@ -34,7 +34,7 @@ from spark_loadgen.histogram import HistogramSeries
 from spark_loadgen.model import LoadPlan
 from spark_loadgen.partition_latency import PartitionLatencies
 from spark_loadgen.stamp import STAMP_BYTES
-from spark_loadgen.windows import SECOND_NS, SecondMeter, Windows
+from spark_loadgen.windows import SECOND_NS, TENTH_NS, SecondMeter, Windows
 
 _BATCH: Final = 500
 _JUDGE_AT: Final = 512
@@ -65,6 +65,8 @@ class ConsumerReport:
     first_poll_ns: int | None
     last_record_ns: int | None
     errors: dict[str, int]
+    tenths: Windows | None = None
+    """received and received_bytes per tenth of a second, of a consumer that waited."""
 
 
 class ConsumerLoad:
@@ -78,12 +80,13 @@ class ConsumerLoad:
         arrivals = plan.arrivals
         totals = None if arrivals is None else [arrivals.total(worker) for worker in range(plan.producers)]
         self._records = ReceivedRecords(magic, plan.producers, totals, marking=plan.check_delivery)
-        self._waits = plan.start_after_load or plan.start_after_backlog_bytes is not None
+        self._waits = plan.consumers_wait
         self._partitions = partitions_of(plan.topics, plan.partitions, plan.consumers_per_group, member)
         self._positions = _positions_by_topic(self._partitions, plan.partitions)
         self._received_by_partition = np.zeros(len(self._partitions), dtype=np.int64)
         self._ends: dict[tuple[str, int], int] = {}
         self._windows = Windows()
+        self._tenths = Windows() if plan.consumers_wait else None
         self._e2e_response = HistogramSeries()
         self._e2e_by_partition = PartitionLatencies()
         self._partition_stride = 1
@@ -157,6 +160,7 @@ class ConsumerLoad:
             first_poll_ns=self._first_poll_ns,
             last_record_ns=self._last_record_ns,
             errors=dict(self._errors),
+            tenths=self._tenths,
         )
 
     def _producers_end_ns(self, channel: TaskChannel) -> int:
@@ -221,9 +225,12 @@ class ConsumerLoad:
         self._arrivals.append((received_ns, len(messages)))
         self._received += len(messages)
         self._last_record_ns = received_ns
-        second = received_ns // SECOND_NS
-        self._windows.add("received", second, len(messages))
-        self._windows.add("received_bytes", second, sum([len(message) for message in messages]))
+        count, count_bytes = len(messages), sum([len(message) for message in messages])
+        self._windows.add("received", received_ns // SECOND_NS, count)
+        self._windows.add("received_bytes", received_ns // SECOND_NS, count_bytes)
+        if self._tenths is not None:
+            self._tenths.add("received", received_ns // TENTH_NS, count)
+            self._tenths.add("received_bytes", received_ns // TENTH_NS, count_bytes)
 
     def _take_errors(self, messages: Iterable[Message]) -> None:
         for message in messages:

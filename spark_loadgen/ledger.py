@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spark_loadgen.histogram import HistogramSeries
 from spark_loadgen.model import LoadPlan, TransactionReport
-from spark_loadgen.windows import SECOND_NS, SecondMeter, Windows
+from spark_loadgen.windows import SECOND_NS, TENTH_NS, SecondMeter, Windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class ProducerReport:
     backpressure: int
     errors: dict[str, int]
     transactions: TransactionReport | None = None
+    tenths: Windows | None = None
+    """acked and aborted per tenth of a second, in a plan whose consumers wait."""
 
 
 class Totals(NamedTuple):
@@ -56,6 +58,7 @@ class Ledger:
     def __init__(self, plan: LoadPlan) -> None:
         self._closed_loop = plan.schedule is None
         self._windows = Windows()
+        self._tenths = Windows() if plan.consumers_wait else None
         self._meter = SecondMeter()
         self._filed = Totals()
         self._response = HistogramSeries()
@@ -76,6 +79,9 @@ class Ledger:
         for name, amount, before in zip(Totals._fields, totals, self._filed, strict=True):
             if amount != before:
                 self._windows.add(name, second, amount - before)  # type: ignore[arg-type]
+        if self._tenths is not None:
+            self._tenths.add("acked", elapsed_ns // TENTH_NS, totals.acked - self._filed.acked)
+            self._tenths.add("aborted", elapsed_ns // TENTH_NS, totals.aborted - self._filed.aborted)
         self._filed = totals
 
     def turn(self, elapsed_ns: int) -> bool:
@@ -146,4 +152,5 @@ class Ledger:
             backpressure=backpressure,
             errors=dict(self.errors),
             transactions=transactions,
+            tenths=self._tenths,
         )

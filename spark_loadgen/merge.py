@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from itertools import accumulate
 
-from spark_loadgen.backlog import backlog_report
+from spark_loadgen.backlog import backlog_report, lag_of
 from spark_loadgen.consumer import ConsumerReport, reads_committed
 from spark_loadgen.coordination import Course
 from spark_loadgen.delivery import Delivery, Sent, merge_delivery
@@ -16,7 +15,7 @@ from spark_loadgen.ledger import ProducerReport
 from spark_loadgen.model import Generator, LoadPlan, LoadResult, PartitionCounts, TaskDetails, TransactionReport
 from spark_loadgen.sampling import sampling_stride
 from spark_loadgen.task import Outcome
-from spark_loadgen.windows import SECOND_NS, Windows, max_rows, sum_rows
+from spark_loadgen.windows import SECOND_NS, max_rows, sum_windows
 
 
 def merge_outcomes(
@@ -27,16 +26,7 @@ def merge_outcomes(
     producers = [o.report for o in outcomes if isinstance(o.report, ProducerReport)]
     consumers = [o.report for o in outcomes if isinstance(o.report, ConsumerReport)]
     reports: list[ProducerReport | ConsumerReport] = [*producers, *consumers]
-    windows = [report.windows for report in reports]
-    rows = Windows(
-        sent=sum_rows(w.sent for w in windows),
-        acked=sum_rows(w.acked for w in windows),
-        acked_bytes=sum_rows(w.acked_bytes for w in windows),
-        failed=sum_rows(w.failed for w in windows),
-        aborted=sum_rows(w.aborted for w in windows),
-        received=sum_rows(w.received for w in windows),
-        received_bytes=sum_rows(w.received_bytes for w in windows),
-    )
+    rows = sum_windows(report.windows for report in reports)
     end_s = course.measure_start_s + plan.measure_s
     seconds = max(end_s, rows.seconds)
     rows.lengthen(seconds)
@@ -49,7 +39,6 @@ def merge_outcomes(
     errors: Counter[str] = Counter()
     for report in reports:
         errors.update(report.errors)
-    lag = _lag(rows, plan.groups)
     return LoadResult(
         t0_unix_ns=t0_unix_ns,
         offered=_offered(plan, end_s, seconds) or list(rows.sent),
@@ -71,8 +60,10 @@ def merge_outcomes(
         closed_loop=plan.schedule is None,
         transactions=_transactions(producers),
         steady=course.steady,
-        backlog=backlog_report(plan, course.release, rows, lag, consumers),
-        lag=lag,
+        backlog=backlog_report(
+            plan, course.release, sum_windows(r.tenths for r in reports if r.tenths is not None), consumers
+        ),
+        lag=lag_of(rows, plan.groups),
         partitions=_partitions(plan, consumers),
         events=course.events,
     )
@@ -94,15 +85,6 @@ def _offered(plan: LoadPlan, end_s: int, seconds: int) -> list[int]:
         return []
     schedule = plan.arrivals.until(end_s * SECOND_NS)
     return [sum(schedule.offered_in_second(s, w) for w in range(plan.producers)) for s in range(seconds)]
-
-
-def _lag(rows: Windows, groups: int) -> list[int]:
-    """At the end of each second; a record may be received before its acknowledgement has arrived."""
-    behind = (
-        groups * (acked - aborted) - received
-        for acked, aborted, received in zip(rows.acked, rows.aborted, rows.received, strict=True)
-    )
-    return [max(0, lag) for lag in accumulate(behind)] if groups else []
 
 
 def _delivery(plan: LoadPlan, producers: Sequence[ProducerReport], consumers: Sequence[ConsumerReport]) -> Delivery:
@@ -141,8 +123,6 @@ def _partitions(plan: LoadPlan, consumers: Sequence[ConsumerReport]) -> list[Par
         PartitionCounts(
             topic=topic,
             partition=partition,
-            acked=None,
-            acked_bytes=None,
             received=received[topic, partition],
             e2e=Histogram.merged(e2e[topic, partition]),
         )

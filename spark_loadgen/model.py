@@ -169,6 +169,10 @@ class LoadPlan:
             raise LoadSetupError(f"the schedule's steps take {steps_s:g} s, the measured phase {self.measure_s} s")
 
     @property
+    def consumers_wait(self) -> bool:
+        return self.start_after_load or self.start_after_backlog_bytes is not None
+
+    @property
     def consumers(self) -> int:
         return self.groups * self.consumers_per_group
 
@@ -295,8 +299,8 @@ class BacklogReport:
 
     bytes, records: acknowledged when consumers were let go. built_at_s: that instant; None when the producers finished
     before the backlog that was asked for was built (consumers then start all the same). caught_up_at_s: the end of the
-    first second after which they were less than 0.1 s of load behind, with after_load when the last record arrived;
-    None = never. drain rates: from the first poll to then.
+    first tenth of a second after which they were less than 0.1 s of load behind, with after_load when the last record
+    arrived; None = never. drain rates: from the first poll to then.
     """
 
     bytes: int
@@ -309,15 +313,13 @@ class BacklogReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionCounts:
-    """One partition over the whole load. acked, acked_bytes: None when the producers do not know the partition.
+    """One partition over the whole load, as consumers see it: producers do not know where their records went.
 
     received: summed over groups. e2e: a sample of the measured phase, of all groups.
     """
 
     topic: str
     partition: int
-    acked: int | None
-    acked_bytes: int | None
     received: int
     e2e: Histogram
 

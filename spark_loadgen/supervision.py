@@ -107,7 +107,8 @@ class Supervision:
     def wait(self) -> bool:
         """Returns when the tasks have ended; True when they were told to stop early.
 
-        The first KeyboardInterrupt tells them so; at the second they are cancelled and it is passed on.
+        The first KeyboardInterrupt tells them so; at the second, or when the load was asked to stop before, they are
+        cancelled and it is passed on.
         """
         while True:
             try:
@@ -117,7 +118,7 @@ class Supervision:
                     self._step()
                 return self._stopping
             except KeyboardInterrupt:
-                if self._stopping:
+                if self._stopping or (self._should_stop is not None and self._should_stop()):
                     self._cancel()
                     raise
                 self._stop()

@@ -10,11 +10,15 @@ from typing import Final, Literal
 
 Count = Literal["offered", "sent", "acked", "acked_bytes", "failed", "aborted", "received", "received_bytes"]
 SECOND_NS: Final = 1_000_000_000
+TENTH_NS: Final = SECOND_NS // 10
 
 
 @dataclass
 class Windows:
-    """One list per count; index = second since T0. Lists end with the last second in which something happened."""
+    """One list per count; index = second since T0, or tenth of a second where that is said.
+
+    Lists end with the last one in which something happened.
+    """
 
     offered: list[int] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
@@ -49,6 +53,12 @@ class Windows:
 
 def sum_rows(rows: Iterable[list[int]]) -> list[int]:
     return [sum(column) for column in zip_longest(*rows, fillvalue=0)]
+
+
+def sum_windows(windows: Iterable[Windows]) -> Windows:
+    """Each list as long as what was put into it needs."""
+    added = list(windows)
+    return Windows(**{item.name: sum_rows(getattr(one, item.name) for one in added) for item in fields(Windows)})
 
 
 def max_rows(rows: Iterable[list[float]]) -> list[float]:

@@ -28,6 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEAST_FOR_INTERVAL: Final = 5
+LEAST_FOR_NOISE: Final = 3
+"""A/A pairs."""
 RESAMPLES: Final = 10_000
 POWER: Final = 0.8
 CONFIDENCE: Final = 0.95
@@ -184,7 +186,7 @@ def a_a_bound(ratios: Sequence[float], quantile: float = CONFIDENCE) -> float | 
     with n degrees of freedom, and Student's t bounds the next one. Never less than the pairs that were seen, at that
     quantile. None with fewer than three pairs, or with a ratio not above 0.
     """
-    if len(ratios) < 3 or min(ratios) <= 0:
+    if len(ratios) < LEAST_FOR_NOISE or min(ratios) <= 0:
         return None
     logs = np.abs(np.log(np.asarray(ratios, np.float64)))
     predicted = student_t_quantile(0.5 + quantile / 2, len(ratios)) * float(np.sqrt(np.mean(logs**2)))
@@ -200,7 +202,7 @@ def a_a_centre_bound(
     normal distribution has √(π/3n) of their standard deviation; the median, by which unpaired trials are compared, has
     √(π/2n) (both asymptotically). None with fewer than three A/A pairs.
     """
-    if len(ratios) < 3 or min(ratios) <= 0 or n < 1:
+    if len(ratios) < LEAST_FOR_NOISE or min(ratios) <= 0 or n < 1:
         return None
     rms = float(np.sqrt(np.mean(np.log(np.asarray(ratios, np.float64)) ** 2)))
     spread = rms * min(1.0, math.sqrt(math.pi / ((3 if paired else 2) * n)))

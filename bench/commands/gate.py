@@ -115,13 +115,13 @@ def gate(
 
 def _rules(policy: Path | None, calibration: Calibration | None, *, strict: bool, allow_env_diff: bool) -> Rules:
     """The policy's own source of noise goes before the calibration."""
-    from bench.gate.policy import default_policy, load_policy, noise_from, ratios_of
+    from bench.gate.policy import default_policy, load_policy, noise_from, pairs_of
     from bench.gate.run import Rules
 
     loaded = default_policy() if policy is None else load_policy(policy)
     noise = {} if policy is None else noise_from(loaded, policy.absolute().parent)
     if calibration is not None:
-        noise = noise or ratios_of(calibration.noise)
+        noise = noise or pairs_of(calibration.noise)
     return Rules(loaded, None if policy is None else str(policy), noise, strict, allow_env_diff)
 
 

@@ -1,4 +1,4 @@
-"""`bench schema` and `bench verify`: what only looks. Imports are late so that --help is fast."""
+"""`bench schema`, `bench metrics` and `bench verify`: what only looks. Imports are late so that --help is fast."""
 
 from __future__ import annotations
 
@@ -21,6 +21,21 @@ def schema(
         from bench.json_schemas import json_schema
 
         typer.echo(json.dumps(json_schema(name), indent=2))
+
+
+def metrics(as_json: AsJson = False) -> None:
+    """List every metric by the name that objectives, policies and --metric take."""
+    from bench.metrics import METRICS
+
+    if as_json:
+        known = {
+            name: {"unit": one.unit, "better": one.better, "meaning": one.meaning} for name, one in METRICS.items()
+        }
+        typer.echo(json.dumps(known, indent=2))
+        return
+    width = max(map(len, METRICS))
+    for name, definition in METRICS.items():
+        typer.echo(f"{name:{width}}  {definition.unit:11}  {definition.better:6}  {definition.meaning}")
 
 
 def verify(

@@ -22,7 +22,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from bench.analysis.statistics import CONFIDENCE, LEAST_FOR_INTERVAL
 from bench.errors import UsageError
 from bench.metrics import METRICS, metric
-from bench.results import CALIBRATION_FILE, Analysis, Calibration, Noise, ResultDirectoryError, RunResult
+from bench.results import CALIBRATION_FILE, AaPair, Analysis, Calibration, Noise, ResultDirectoryError, RunResult
 from bench.results.files import parse
 from bench.workload.complaints import complaint
 from bench.workload.values import KeyFaultError, Part, PercentRatio
@@ -117,8 +117,8 @@ def default_policy() -> Policy:
     return Policy.model_validate(parse_document(text, "default policy").data)
 
 
-def noise_from(policy: Policy, beside: Path) -> dict[str, list[float]]:
-    """Ratios of A/A pairs by metric from the source that the policy names; none when the gate is to make its own.
+def noise_from(policy: Policy, beside: Path) -> dict[str, list[AaPair]]:
+    """A/A pairs by metric from the source that the policy names; none when the gate is to make its own.
 
     `beside` is the folder of the policy file. Raises UsageError when there are no A/A pairs to be had.
     """
@@ -132,12 +132,12 @@ def noise_from(policy: Policy, beside: Path) -> dict[str, list[float]]:
         raise UsageError(f"noise.from: {error}") from None
     if not noise:
         raise UsageError(f"noise.from: {path} has no A/A pairs; run it with trials.a_a: true, or write from: a_a")
-    return ratios_of(noise)
+    return pairs_of(noise)
 
 
-def ratios_of(noise: Iterable[Noise]) -> dict[str, list[float]]:
-    """A/A ratios by metric."""
-    return {item.metric: item.ratios for item in noise}
+def pairs_of(noise: Iterable[Noise]) -> dict[str, list[AaPair]]:
+    """A/A pairs by metric."""
+    return {item.metric: item.pairs for item in noise}
 
 
 def _recorded_noise(path: Path) -> list[Noise]:

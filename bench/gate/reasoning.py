@@ -16,7 +16,7 @@ from bench.compare import ONLY_CELL, Limits, Trials, change_for_the_worse, judge
 from bench.exit_codes import EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE, EXIT_INVALID, EXIT_OK, EXIT_REGRESSION, EXIT_TARGET
 from bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
 from bench.metrics import METRICS, values_of
-from bench.results import GateState, MetricComparison, TrialPlan, TrialSummary
+from bench.results import AaPair, GateState, MetricComparison, TrialPlan, TrialSummary
 from bench.runs.agenda import FinishedCells
 from bench.trials.verdict import target_at_fault
 
@@ -62,7 +62,7 @@ class Outcome:
 def evaluate(
     summaries: Iterable[TrialSummary],
     policy: Policy,
-    noise: Mapping[str, Sequence[float]],
+    noise: Mapping[str, Sequence[AaPair]],
     seed: int,
     only: Collection[Place] | None = None,
 ) -> Evaluation:
@@ -86,7 +86,7 @@ def evaluate(
     )
 
 
-def limits_of(policy: Policy, noise: Mapping[str, Sequence[float]], only: Collection[Place] | None = None) -> Limits:
+def limits_of(policy: Policy, noise: Mapping[str, Sequence[AaPair]], only: Collection[Place] | None = None) -> Limits:
     return Limits(
         floors={name: gated.floor_ratio for name, gated in policy.gate.items()},
         better={name: gated.better for name, gated in policy.gate.items() if gated.better},
@@ -128,19 +128,19 @@ def cell_of(summary: TrialSummary) -> str:
     return ",".join(f"{name}={value}" for name, value in summary.factors.items() if name != VARIANT) or ONLY_CELL
 
 
-def own_noise(summaries: Iterable[TrialSummary]) -> dict[str, list[float]]:
-    """Metric to the ratios of the run's own A/A pairs."""
+def own_noise(summaries: Iterable[TrialSummary]) -> dict[str, list[AaPair]]:
+    """Metric to the run's own A/A pairs."""
     found = [summary for summary in summaries if summary.verdict.state != "invalid"]
     measured = {(summary.cell, summary.block): summary for summary in found if summary.role == "measure"}
-    ratios: dict[str, list[float]] = {}
+    pairs: dict[str, list[AaPair]] = {}
     for twin in found:
         if twin.role != "a_a" or (original := measured.get((twin.cell, twin.block))) is None:
             continue
         one, other = values_of(original), values_of(twin)
         for name in METRICS:
             if one.get(name) and other.get(name):
-                ratios.setdefault(name, []).append(other[name] / one[name])
-    return ratios
+                pairs.setdefault(name, []).append(AaPair(twin.cell, other[name] / one[name]))
+    return pairs
 
 
 def settle(first: Evaluation, confirmations: Sequence[Evaluation], policy: Policy, *, strict: bool) -> Outcome:
@@ -201,7 +201,7 @@ def describe_all(evaluation: Evaluation, places: Collection[Place]) -> list[str]
 
 
 def early_stop(
-    policy: Policy, noise: Mapping[str, Sequence[float]], seed: int, only: Collection[Place] | None = None
+    policy: Policy, noise: Mapping[str, Sequence[AaPair]], seed: int, only: Collection[Place] | None = None
 ) -> FinishedCells:
     """For a run, asked before each block: stop as soon as more pairs would change nothing. All cells or none."""
 

@@ -33,7 +33,7 @@ from bench.gate.reasoning import (
     target_outcome,
 )
 from bench.gate.sides import Measured, Recorded
-from bench.results import ComparedSide, Gate, GateRound, Manifest, RunResult, checksums
+from bench.results import AaPair, ComparedSide, Gate, GateRound, Manifest, RunResult, checksums
 from bench.results.files import dump, write_atomically
 from bench.runs.agenda import FinishedCells
 from bench.trials.plan import Plan, make_plan
@@ -57,8 +57,8 @@ class Rules:
 
     policy: Policy
     policy_file: str | None = None
-    noise: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """A/A ratios from elsewhere, by metric."""
+    noise: Mapping[str, Sequence[AaPair]] = field(default_factory=dict)
+    """A/A pairs from elsewhere, by metric."""
     strict: bool = False
     allow_env_diff: bool = False
 

@@ -22,8 +22,8 @@ from bench.gate.policy import Policy, load_policy, noise_from
 from bench.gate.run import Rules, gate_specification, run_gate
 from bench.gate.sides import Measured
 from bench.gate_proof import slow_broker
-from bench.gate_proof.outcomes import Outcome, append, outcome_of, read, report
-from bench.results import Manifest, RunResult
+from bench.gate_proof.outcomes import Outcome, append, outcome_of, read, report, rules_digest
+from bench.results import AaPair, Manifest, RunResult
 from bench.runs.agenda import FinishedCells
 from bench.runs.execution import LauncherChoice, run_plan
 from bench.runs.launchers import LauncherKind
@@ -54,15 +54,15 @@ def main(
         kept = directory or cache_directory() / "gate-proof"
         kept.mkdir(parents=True, exist_ok=True)
         wanted = [float(text) for text in slowdowns.split(",")]
-        path = kept / _OUTCOMES
+        path, rules = kept / _OUTCOMES, rules_digest()
         deadline_s = None if minutes is None else time.monotonic() + 60 * minutes
         for slower, number in _order(wanted, gates):
-            if any((outcome.slower_percent, outcome.number) == (slower, number) for outcome in read(path)):
+            if any((outcome.slower_percent, outcome.number) == (slower, number) for outcome in read(path, rules)):
                 continue
             if deadline_s is not None and time.monotonic() > deadline_s:
                 break
-            outcome = _one(kept, slower, number)
-            earlier = read(path)
+            outcome = _one(kept, slower, number, rules)
+            earlier = read(path, rules)
             if earlier and earlier[-1].environment != outcome.environment:
                 raise NotComparableError(
                     f"{path} was made in environment {earlier[-1].environment}, and this is {outcome.environment}: "
@@ -72,7 +72,7 @@ def main(
                 raise KeyboardInterrupt
             append(path, outcome)
             typer.echo(f"{slower:g} % gate {number}: {outcome.state} in {outcome.wall_s:.0f} s; {outcome.text}")
-        found = [outcome for outcome in read(path) if outcome.slower_percent in wanted]
+        found = [outcome for outcome in read(path, rules) if outcome.slower_percent in wanted]
         if found:
             to.write_text(report(found, f"python -m bench.gate_proof --slowdowns {slowdowns} --gates {gates}"), "utf-8")
             typer.echo(f"{len(found)} gates: {to}")
@@ -89,15 +89,15 @@ def _order(slowdowns: list[float], gates: int) -> list[tuple[float, int]]:
     return order
 
 
-def _one(kept: Path, slower: float, number: int) -> Outcome:
+def _one(kept: Path, slower: float, number: int, rules: str) -> Outcome:
     started_utc, started_s = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     policy = load_policy(_HERE / "policy.yaml")
-    rules = Rules(policy, noise=_noise(kept, policy))
+    held_to = Rules(policy, noise=_noise(kept, policy))
     base, head = _side(0), _side(slower)
     plan = make_plan(gate_specification(_WORKLOAD, base, head, policy))
     scratch = kept / "gate"
     shutil.rmtree(scratch, ignore_errors=True)
-    gate = run_gate(base, head, plan, rules, scratch, _execute)
+    gate = run_gate(base, head, plan, held_to, scratch, _execute)
     state = git_state(_HERE)
     outcome = outcome_of(
         gate,
@@ -106,13 +106,14 @@ def _one(kept: Path, slower: float, number: int) -> Outcome:
         started_utc=started_utc,
         wall_s=time.monotonic() - started_s,
         environment=environment_key.key_of(RunResult(scratch)).name,
+        rules=rules,
         commit=state.commit if state else None,
     )
     shutil.rmtree(scratch)
     return outcome
 
 
-def _noise(kept: Path, policy: Policy) -> dict[str, list[float]]:
+def _noise(kept: Path, policy: Policy) -> dict[str, list[AaPair]]:
     """What pairs of the same broker differ by; measured once, before the first gate."""
     directory = kept / policy.noise.source
     if not (directory / "analysis.json").is_file():

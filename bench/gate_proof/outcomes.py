@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,6 +15,18 @@ from bench.results import Gate
 from bench.results.base import Model
 
 _Z_95 = 1.959964
+_HERE = Path(__file__).parent
+_BENCH = _HERE.parent
+_RULES = (
+    *sorted((_BENCH / "analysis").glob("*.py")),
+    _BENCH / "compare.py",
+    *(_BENCH / "gate" / f"{name}.py" for name in ("policy", "reasoning", "run")),
+    _BENCH / "trials" / "verdict.py",
+    _HERE / "slow_broker.py",
+    _HERE / "policy.yaml",
+    _HERE / "workload.yaml",
+    _BENCH.parent / "workloads" / "gate.yaml",
+)
 
 
 class Outcome(Model):
@@ -24,6 +37,7 @@ class Outcome(Model):
     started_utc: str
     wall_s: float
     environment: str = Field(description="environment key")
+    rules: str = Field(default="", description="`rules_digest` of the gate; empty of one before this was kept")
     commit: str | None
     state: str
     exit_code: int
@@ -42,6 +56,7 @@ def outcome_of(
     started_utc: str,
     wall_s: float,
     environment: str,
+    rules: str,
     commit: str | None,
 ) -> Outcome:
     """A gate that has ended, in a line."""
@@ -53,6 +68,7 @@ def outcome_of(
         started_utc=started_utc,
         wall_s=round(wall_s, 1),
         environment=environment,
+        rules=rules,
         commit=commit,
         state=gate.state,
         exit_code=gate.exit_code,
@@ -64,12 +80,20 @@ def outcome_of(
     )
 
 
-def read(path: Path) -> list[Outcome]:
-    """What was appended so far. A last line that was cut short by a kill is left out."""
+def rules_digest(files: Iterable[Path] | None = None) -> str:
+    """Of all that decides over an outcome but host and broker: outcomes of other rules make no proof of these."""
+    digest = hashlib.sha256()
+    for file in _RULES if files is None else files:
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:12]
+
+
+def read(path: Path, rules: str) -> list[Outcome]:
+    """What was appended so far under these rules. A last line that was cut short by a kill is left out."""
     if not path.is_file():
         return []
     lines = path.read_text("utf-8").split("\n")
-    return [Outcome.model_validate_json(line) for line in lines[:-1]]
+    return [outcome for line in lines[:-1] if (outcome := Outcome.model_validate_json(line)).rules == rules]
 
 
 def append(path: Path, outcome: Outcome) -> None:

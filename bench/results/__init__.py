@@ -7,6 +7,7 @@ from these files.
 from bench.results.analysis import (
     ANALYSIS_SCHEMA,
     SEARCH_SCHEMA,
+    AaPair,
     Analysis,
     Better,
     CellAnalysis,
@@ -118,6 +119,7 @@ __all__ = [
     "METRICS",
     "SEARCH_SCHEMA",
     "SUMMARY_SCHEMA",
+    "AaPair",
     "Analysis",
     "Backlog",
     "Better",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -42,16 +42,28 @@ class CellAnalysis(Model):
     metrics: list[MetricEstimate]
 
 
+class AaPair(NamedTuple):
+    """Two trials of the same thing."""
+
+    cell: str
+    ratio: float
+
+
 class Noise(Model):
     """How much one metric differs between trials of the same thing, from A/A pairs."""
 
     metric: str
     n_pairs: int
     ratios: list[float] = Field(description="of each pair: A/A trial ÷ its twin")
+    cells: list[str] = Field(default=[], description="of each pair; empty in a file from before this was kept")
     bound95_ratio: float | None = Field(
         description="0.03: 95 % of pairs of the same thing differ by at most 3 %; None with too few pairs"
     )
     method: str
+
+    @property
+    def pairs(self) -> list[AaPair]:
+        return [AaPair(*pair) for pair in zip(self.cells or [""] * len(self.ratios), self.ratios, strict=True)]
 
 
 class Comparison(Model):

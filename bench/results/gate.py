@@ -40,7 +40,10 @@ class MetricComparison(Model):
     ratio: float | None = Field(description="median paired ratio, or ratio of medians; None where a value is 0")
     ci95: tuple[float, float] | None
     floor_ratio: float = Field(default=0.0, description="changes smaller than this matter to nobody")
-    noise_ratio: float | None = Field(default=None, description="what A/A pairs differ by, as the median of n_pairs")
+    noise_ratio: float | None = Field(
+        default=None,
+        description="what A/A pairs of the cell differ by, as the centre of n_pairs; of all cells below three pairs",
+    )
     delta_ratio: float = Field(description="max(floor, noise): a change must lie wholly beyond it")
     smallest_detectable_ratio: float | None = Field(description="the change that would have been found 4 times in 5")
     p_value: float | None = Field(default=None, description="one-sided, of a change for the worse beyond delta")

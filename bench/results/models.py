@@ -316,8 +316,8 @@ class PartitionLine(Model):
 
     topic: str
     partition: int
-    acked: int | None = Field(description="None when the producers do not know where their records went")
-    acked_bytes: int | None
+    acked: int | None = Field(description="None where the log holds anything but what was acknowledged")
+    acked_bytes: int | None = Field(description="None too where values differ in size")
     received: int = Field(description="summed over groups")
     e2e_p50_ns: int | None
     e2e_p99_ns: int | None

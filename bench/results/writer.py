@@ -84,6 +84,10 @@ class ResultWriter:
         """Take away what an interrupted trial left, before it is run again."""
         shutil.rmtree(self.directory / "trials" / trial_id, ignore_errors=True)
 
+    def has_summary(self, trial_id: str) -> bool:
+        """Whether the trial is whole."""
+        return (self.directory / "trials" / trial_id / "summary.json").is_file()
+
     def trial_directory(self, trial_id: str) -> Path:
         """The folder of one trial, made on first use (with its `hist/`)."""
         if not is_trial_id(trial_id):

@@ -119,6 +119,13 @@ class Run:
         """
         self._steps.add("start_run", time.monotonic() - self.surroundings.started_s)
         self._begin(agenda)
+        try:
+            return self._through(agenda, conclude, exit_code or exit_code_of)
+        except KeyboardInterrupt:
+            self._finish("interrupted", EXIT_INTERRUPTED)
+            raise
+
+    def _through(self, agenda: Agenda, conclude: Conclude, exit_code: ExitCode) -> Manifest:
         self._probe_storage("before")
         trials = TrialRunner(
             specification=self.plan.specification,
@@ -151,7 +158,7 @@ class Run:
             if not self._one(step, trials, doubts):
                 return self._end("interrupted", EXIT_INTERRUPTED, conclude)
         self._probe_storage("after")
-        return self._end("done", (exit_code or exit_code_of)(self._outcomes), conclude)
+        return self._end("done", exit_code(self._outcomes), conclude)
 
     def _one(self, planned: PlannedTrial, trials: TrialRunner, doubts: Sequence[Reason]) -> bool:
         """Run one trial; False when the user asked to stop."""
@@ -174,10 +181,14 @@ class Run:
             if not self._outcomes:
                 self.writer.discard()
             raise
+        except KeyboardInterrupt:
+            # Measured before its system was stopped, a trial is whole: a run that goes on does not repeat it.
+            whole = self.writer.has_summary(planned.plan.trial_id)
+            self._mark(planned, "done" if whole else "interrupted", clock=clock)
+            raise
         except BaseException as error:
-            interrupted = isinstance(error, KeyboardInterrupt)
-            self._mark(planned, "interrupted" if interrupted else "failed", repr(error), clock)
-            self._finish("interrupted" if interrupted else "failed", EXIT_INTERRUPTED if interrupted else None)
+            self._mark(planned, "failed", repr(error), clock)
+            self._finish("failed", None)
             raise
         else:
             self._mark(planned, "done", clock=clock)

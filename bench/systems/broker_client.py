@@ -155,17 +155,21 @@ class BrokerClient:
             raise TrialError(f"cannot delete the topic {name}: {_text(error)}") from None
 
     def count_records(self, name: str, partitions: int) -> int:
-        """Sum over partitions of log end offset minus log start offset, as the broker tells them."""
-        ends = self._offsets(name, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-        return ends - self._offsets(name, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        return sum(self.records_by_partition(name, partitions))
 
-    def _offsets(self, name: str, partitions: int, which: OffsetSpec) -> int:
+    def records_by_partition(self, name: str, partitions: int) -> list[int]:
+        """Of each partition log end offset minus log start offset, as the broker tells them."""
+        ends = self._offsets(name, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        starts = self._offsets(name, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        return [end - start for start, end in zip(starts, ends, strict=True)]
+
+    def _offsets(self, name: str, partitions: int, which: OffsetSpec) -> list[int]:
         wanted = {TopicPartition(name, partition): which for partition in range(partitions)}
         deadline = time.monotonic() + _LEADERS_WITHIN_S
         while True:
             try:
-                answers = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_S).values()
-                return sum(answer.result().offset for answer in answers)
+                answers = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_S)
+                return [answers[partition].result().offset for partition in wanted]
             except KafkaException as error:
                 moved = error.args[0].code() in (*_NOT_YET, *_STALE)
                 if not moved or time.monotonic() > deadline:

@@ -50,6 +50,7 @@ from bench.trials.recovery import FaultMark, evidence_beside_faults, recoveries,
 from bench.trials.verdict import Evidence, judge
 from bench.workload.client_properties import as_text, to_librdkafka
 from bench.workload.model import Workload
+from bench.workload.values import FixedSize
 from spark_loadgen import LoadResult
 from spark_loadgen.model import PartitionCounts
 
@@ -69,7 +70,8 @@ class TrialRecord:
     host_samples: Sequence[HostSample]
     system_cpu_s: float | None
     """From before the load until after its drain; None where the host does not tell."""
-    in_log: int
+    in_log_by_partition: Sequence[int]
+    """As many as `result.partitions`, in their order."""
     storage: StorageTarget
     log: LogState | None
     cache_drop: CacheDrop
@@ -86,6 +88,19 @@ class TrialRecord:
     faults: Sequence[FaultMark] = ()
     cluster_hosts: Sequence[ClusterHostUse] = ()
     """Hosts that carry an external cluster."""
+
+    @property
+    def in_log(self) -> int:
+        return sum(self.in_log_by_partition)
+
+    @property
+    def acked_by_partition(self) -> Sequence[int] | None:
+        """The log's own counts, since producers do not know where their records went.
+
+        None where the log holds anything but what was acknowledged: ends of transactions, duplicates, or too little.
+        """
+        whole = self.in_log == self.result.delivery.acked and not self.result.delivery.duplicated_in_log
+        return self.in_log_by_partition if whole else None
 
 
 def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
@@ -126,7 +141,7 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         e2e=e2e,
         delivery=delivery,
         lag_max=max(result.lag, default=None) if result.generator.consumers else None,
-        partition_skew_ratio=skew_of(result),
+        partition_skew_ratio=skew_of(record),
         backlog=backlog_of(result),
         transactions=transactions_of(result, trial_directory, phases),
         recovery=recovery,
@@ -342,14 +357,17 @@ def recovery_of(record: TrialRecord, delivery: Delivery) -> Recovery | None:
     )
 
 
-def skew_of(result: LoadResult) -> float | None:
+def skew_of(record: TrialRecord) -> float | None:
     """Busiest partition ÷ mean partition, by records acknowledged; by records received where those are not known."""
-    acked = [partition.acked for partition in result.partitions if partition.acked is not None]
-    counts = acked if len(acked) == len(result.partitions) else [partition.received for partition in result.partitions]
+    counts = record.acked_by_partition or [partition.received for partition in record.result.partitions]
     return max(counts) * len(counts) / sum(counts) if sum(counts) else None
 
 
-def partition_lines(result: LoadResult) -> list[PartitionLine]:
+def partition_lines(record: TrialRecord) -> list[PartitionLine]:
+    partitions, size = record.result.partitions, record.planned.cell.workload.records.size
+    value_bytes = size.size_bytes if isinstance(size, FixedSize) else None
+    counts: Sequence[int | None] = record.acked_by_partition or [None] * len(partitions)
+
     def percentile(partition: PartitionCounts, percent: float) -> int | None:
         return partition.e2e.percentile(percent) if partition.e2e.count else None
 
@@ -357,14 +375,14 @@ def partition_lines(result: LoadResult) -> list[PartitionLine]:
         PartitionLine(
             topic=partition.topic,
             partition=partition.partition,
-            acked=partition.acked,
-            acked_bytes=partition.acked_bytes,
+            acked=acked,
+            acked_bytes=None if acked is None or value_bytes is None else acked * value_bytes,
             received=partition.received,
             e2e_p50_ns=percentile(partition, 50),
             e2e_p99_ns=percentile(partition, 99),
             e2e_max_ns=partition.e2e.max if partition.e2e.count else None,
         )
-        for partition in result.partitions
+        for partition, acked in zip(partitions, counts, strict=True)
     ]
 
 

@@ -224,7 +224,7 @@ class TrialRunner:
         steps.begin("look_at_log", "writing out what the disk does not have yet")
         log = ran.storage.look(ran.topics)
         steps.begin("count", "counting what is in the log")
-        in_log = sum(ran.client.count_records(topic, workload.topics.partitions) for topic in ran.topics)
+        in_log = [ran.client.records_by_partition(topic, workload.topics.partitions) for topic in ran.topics]
         facts = SystemFacts(
             kind=ran.system.kind,
             version=ran.system.version,
@@ -245,7 +245,7 @@ class TrialRunner:
             windows=windows,
             host_samples=host_samples,
             system_cpu_s=cluster.system_cpu_s() if cluster.hosts else sampler.system_cpu_s(),
-            in_log=in_log,
+            in_log_by_partition=[count for counts in in_log for count in counts],
             storage=ran.storage.target,
             log=log,
             cache_drop=ran.storage.drop,
@@ -264,7 +264,7 @@ class TrialRunner:
         )
         summary = summarise(record, trial_directory)
         events = event_lines(result, phases, ran.injector.events(result.t0_unix_ns))
-        self.writer.write_trial(summary, windows, host_samples, partition_lines(result), events, cluster_samples)
+        self.writer.write_trial(summary, windows, host_samples, partition_lines(record), events, cluster_samples)
         return summary
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.systems import SystemProcess
 from bench.workload.model import SystemUnderTest
-from spark_loadgen import Delivery, Generator, Histogram, LoadPlan, LoadResult, Progress
+from spark_loadgen import Delivery, Generator, Histogram, LoadPlan, LoadResult, PartitionCounts, Progress
 
 MINIMAL = """\
 schema: bench.workload/1
@@ -78,6 +78,11 @@ def load_result(plan: LoadPlan, *, interrupted: bool = False, errors: dict[str, 
         interrupted=interrupted,
         measure_start_s=plan.warmup_max_s,
         errors=errors or {},
+        partitions=[
+            PartitionCounts(topic, partition, sum(received) // plan.partitions, Histogram.of_values([]))
+            for topic in plan.topics
+            for partition in range(plan.partitions)
+        ],
     )
 
 
@@ -166,6 +171,7 @@ class FakeClient:
         self._launcher = launcher
         self._faults = faults or {}
         self.in_log: int | None = None
+        self.by_partition: list[int] | None = None
         self.deleted: list[str] = []
 
     def __call__(self, bootstrap_servers: str) -> Any:
@@ -180,8 +186,15 @@ class FakeClient:
     def delete_topic(self, name: str) -> None:
         self.deleted.append(name)
 
-    def count_records(self, name: str, partitions: int) -> int:
-        self._fail("count_records")
+    def records_by_partition(self, name: str, partitions: int) -> list[int]:
+        """What was given, or as many in each as in the others; one more in the first ones where that cannot be."""
+        if self.by_partition is not None:
+            return self.by_partition
+        each, more = divmod(self._count(), partitions)
+        return [each + (partition < more) for partition in range(partitions)]
+
+    def _count(self) -> int:
+        self._fail("records_by_partition")
         plan = self._launcher.plans[-1]
         assert plan.schedule is not None
         rate = int(plan.schedule.steps[0].rate_per_s)

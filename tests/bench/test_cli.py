@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 import bench.cli
 import spark_loadgen
 from bench.display.tables import print_end, results_as_json
+from bench.metrics import METRICS
 from bench.results import ResultWriter, RunResult
 from bench.runs.runner import Run, Surroundings
 from bench.storage import StorageAreas
@@ -112,6 +113,16 @@ def test_a_search_cannot_be_that_precise(workload: Path, tmp_path: Path, precisi
     assert result.stderr == f"error: --precision: {precision!r} is not between 0% and 100%\n"
 
 
+def test_the_metrics_that_there_are() -> None:
+    listed, as_json = call("metrics"), call("metrics", "--json")
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(METRICS) == list(json.loads(as_json.stdout))
+    assert json.loads(as_json.stdout)["e2e.p99"] == {
+        "unit": "ns",
+        "better": "lower",
+        "meaning": METRICS["e2e.p99"].meaning,
+    }
+
+
 def test_a_bad_file_gives_one_line_and_exit_code_2(workload: Path, tmp_path: Path) -> None:
     workload.write_text(MINIMAL.replace("rate:", "rte:"))
     commands: list[list[str | Path]] = [["plan", workload], ["run", workload, "--out", tmp_path / "out"]]
@@ -192,8 +203,9 @@ def test_verify_finds_what_contradicts_itself(finished: Path) -> None:
     assert lines[0].startswith(f"{first.name}: produce_response: summary and histogram log disagree: p99 1 is 1")
     assert lines[1].startswith(f"{second.name}: send_delay: the histogram log cannot be read: ")
     assert lines[2] == f"{second.name}: acked: windows add up to 300, the summary says 301"
-    assert lines[3].startswith("analysis.json: base produce.p99: says (")
-    assert all(line.startswith("analysis.json: ") for line in lines[3:])
+    assert lines[3] == f"{second.name}: acked: partitions add up to 300, the summary says 301"
+    assert lines[4].startswith("analysis.json: base produce.p99: says (")
+    assert all(line.startswith("analysis.json: ") for line in lines[4:])
     (first / "summary.json").unlink()
     assert f"{first.name}: the manifest says done, and summary.json is missing" in list(
         disagreements(RunResult(finished))

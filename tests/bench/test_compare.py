@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.compare import Limits, Trials, compare, judge, noise_of_both
-from bench.results import Analysis, MetricComparison, Noise, RunResult, Scalar, TrialSummary
+from bench.results import AaPair, Analysis, MetricComparison, Noise, RunResult, Scalar, TrialSummary
 from bench.results.files import dump, write_atomically
 from tests.bench.summaries import LATE, summary
 from tests.reports.sample_run import Sample, write_sample
@@ -32,7 +32,9 @@ def rates(middle: float, noise: float, n: int, seed: int) -> list[float]:
 
 
 def judged(found: Trials, floor: float = 0.05, noise: Sequence[float] = ()) -> MetricComparison:
-    return judge([found], [RATE], Limits(floors={RATE: floor}, noise={RATE: noise}), seed=1)[0]
+    return judge(
+        [found], [RATE], Limits(floors={RATE: floor}, noise={RATE: [AaPair("", ratio) for ratio in noise]}), seed=1
+    )[0]
 
 
 @pytest.mark.parametrize("paired", [True, False])
@@ -108,15 +110,16 @@ def test_two_directories_are_compared_unpaired_and_say_so(tmp_path: Path) -> Non
 
 
 def test_the_noise_of_two_runs_is_that_of_both(tmp_path: Path) -> None:
-    def with_noise(directory: Path, ratios: list[float]) -> RunResult:
-        noise = [Noise(metric=P99, n_pairs=len(ratios), ratios=ratios, bound95_ratio=None, method="by hand")]
+    def with_noise(directory: Path, ratios: list[float], cells: list[str]) -> RunResult:
+        noise = [Noise(metric=P99, n_pairs=len(ratios), ratios=ratios, cells=cells, bound95_ratio=None, method="")]
         analysis = Analysis(complete=True, seed=1, cells=[], noise=noise, comparisons=[], warnings=[])
         write_atomically(sample(directory, trials=1) / "analysis.json", dump(analysis))
         return RunResult(directory)
 
-    base, head = with_noise(tmp_path / "base", [0.9, 1.1]), with_noise(tmp_path / "head", [1.0])
-    assert noise_of_both(base, head) == {P99: [0.9, 1.1, 1.0]}
-    assert noise_of_both(base, base) == {P99: [0.9, 1.1]}
+    base = with_noise(tmp_path / "base", [0.9, 1.1], ["one", "two"])
+    head = with_noise(tmp_path / "head", [1.0], [])  # as before the cells of pairs were kept
+    assert noise_of_both(base, head) == {P99: [("one", 0.9), ("two", 1.1), ("", 1.0)]}
+    assert noise_of_both(base, base) == {P99: [("one", 0.9), ("two", 1.1)]}
 
 
 def test_cells_of_one_run_are_paired_by_block(tmp_path: Path) -> None:

@@ -7,17 +7,18 @@ from time import thread_time_ns
 
 import pytest
 
-from bench.gate_proof.outcomes import Outcome, append, read, report, wilson_interval
+from bench.gate_proof.outcomes import Outcome, append, read, report, rules_digest, wilson_interval
 from bench.gate_proof.slow_broker import Spin
 
 
-def outcome(slower: float, number: int, exit_code: int = 0) -> Outcome:
+def outcome(slower: float, number: int, exit_code: int = 0, rules: str = "these") -> Outcome:
     return Outcome(
         slower_percent=slower,
         number=number,
         started_utc="2026-01-01T00:00:00+00:00",
         wall_s=40.0,
         environment="abc",
+        rules=rules,
         commit="0123456789abcdef",
         state="regression" if exit_code == 10 else "pass",
         exit_code=exit_code,
@@ -31,13 +32,33 @@ def outcome(slower: float, number: int, exit_code: int = 0) -> Outcome:
 
 def test_what_was_appended_comes_back_though_a_line_was_cut_short(tmp_path: Path) -> None:
     path = tmp_path / "outcomes.jsonl"
-    assert read(path) == []
+    assert read(path, "these") == []
     append(path, outcome(0, 1))
     with path.open("a") as file:
         file.write('{"slower_percent": 3')
-    assert [item.number for item in read(path)] == [1]
+    assert [item.number for item in read(path, "these")] == [1]
     append(path, outcome(3, 1))
-    assert [(item.slower_percent, item.number) for item in read(path)] == [(0, 1), (3, 1)]
+    assert [(item.slower_percent, item.number) for item in read(path, "these")] == [(0, 1), (3, 1)]
+
+
+def test_an_outcome_of_other_rules_is_none_of_this_proof(tmp_path: Path) -> None:
+    path = tmp_path / "outcomes.jsonl"
+    append(path, outcome(0, 1, rules="those"))
+    with path.open("a") as file:
+        file.write(outcome(3, 1).model_dump_json(exclude={"rules"}) + "\n")  # as written before rules were kept
+    assert read(path, "these") == []
+    append(path, outcome(0, 1))
+    assert [item.rules for item in read(path, "these")] == ["these"]
+
+
+def test_the_rules_are_told_apart_by_what_is_in_their_files(tmp_path: Path) -> None:
+    rules = tmp_path / "reasoning.py"
+    rules.write_text("BOUND = 1")
+    first = rules_digest([rules])
+    assert first == rules_digest([rules])
+    rules.write_text("BOUND = 2")
+    assert first != rules_digest([rules])
+    assert rules_digest() == rules_digest()
 
 
 @pytest.mark.parametrize(

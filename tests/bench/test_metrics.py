@@ -60,5 +60,9 @@ def test_figures_of_loads_that_are_not_plain() -> None:
 def test_a_name_that_is_not_known() -> None:
     assert metric("produce.p99.9") is METRICS["produce.p999"]
     assert metric("e2e.p99.99") is METRICS["e2e.p9999"]
-    with pytest.raises(UsageError, match=r'^produce\.p98 is no metric; did you mean "produce\.p9'):
+    with pytest.raises(
+        UsageError, match=r'^produce\.p98 is no metric; did you mean "produce\.p99"\? `highwater bench m'
+    ):
         metric("produce.p98")
+    with pytest.raises(UsageError, match=r"^nope is no metric; `highwater bench metrics` lists them all$"):
+        metric("nope")

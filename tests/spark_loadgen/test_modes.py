@@ -30,6 +30,8 @@ def test_consumers_wait_for_a_backlog_and_catch_up(make_plan: PlanMaker) -> None
     assert result.backlog.bytes >= 150_000
     assert result.backlog.built_at_s is not None
     assert result.backlog.built_at_s >= 0.75
+    assert result.backlog.caught_up_at_s is not None
+    assert result.backlog.drain_records_per_s is not None
     assert sum(result.received[: int(result.backlog.built_at_s)]) == 0
     assert max(result.lag) >= 1500
     assert result.lag[-1] == 0

@@ -101,6 +101,21 @@ def test_a_change_within_the_noise_of_the_same_thing_is_none() -> None:
     assert comparison_of(analysis_of(trials), "produce.p99").verdict == "no_change"
 
 
+def test_what_counts_is_told_by_the_noise_of_the_two_cells() -> None:
+    factors: dict[str, dict[str, Scalar]] = {**FACTORS, "codec=zstd": {"codec": "zstd"}}
+    trials, draw = two_cells(8, 1.2), random.Random(5)
+    for block in range(1, 9):
+        for role in ("measure", "a_a"):
+            noisy_ns = round(4_000_000 * draw.uniform(0.5, 2))
+            trials.append(summary(block, {"codec": "zstd"}, role=role, p99_ns=noisy_ns))
+    analysis = analysis_of(trials, factors)
+    quiet = comparison_of(analysis, "produce.p99")
+    assert quiet.verdict == "worse"
+    assert quiet.delta_ratio < 0.02 < comparison_of(analysis, "produce.p99", "codec=zstd").delta_ratio
+    noise = next(item for item in analysis.noise if item.metric == "produce.p99")
+    assert (set(noise.cells), len(noise.cells)) == ({"codec=none", "codec=zstd"}, 16)
+
+
 def test_few_blocks_decide_nothing() -> None:
     assert comparison_of(analysis_of(two_cells(4, 2.0)), "produce.p99").verdict == "undecided"
     assert comparison_of(analysis_of(two_cells(6, 2.0)), "produce.p99").verdict == "worse"

@@ -148,7 +148,7 @@ def test_the_gate_takes_its_noise_from_a_calibration(
     for source in ("c", "c/calibration.json"):
         policy = tmp_path / "policy.yaml"
         policy.write_text(f"schema: bench.gate/1\ngate: {{e2e.p99: {{floor: 10%}}}}\nnoise: {{from: {source}}}\n")
-        assert noise_from(load_policy(policy), tmp_path) == {"e2e.p99": [1.0, 1.1]}
+        assert noise_from(load_policy(policy), tmp_path) == {"e2e.p99": [("", 1.0), ("", 1.1)]}
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_noise_comes_from_a_run_with_a_a_pairs(tmp_path: Path) -> None:
         ' "noise": [{"metric": "e2e.p99", "n_pairs": 3, "ratios": [1.0, 0.9, 1.1], "bound95_ratio": 0.2,'
         ' "method": ""}]}'
     )
-    assert policy.noise_from(wanted, tmp_path) == {"e2e.p99": [1.0, 0.9, 1.1]}
+    assert policy.noise_from(wanted, tmp_path) == {"e2e.p99": [("", 1.0), ("", 0.9), ("", 1.1)]}
     assert policy.noise_from(load(tmp_path, GATED + "noise: {from: run/analysis.json}\n"), tmp_path)
     assert policy.noise_from(load(tmp_path, GATED), tmp_path) == {}
     with pytest.raises(UsageError, match=r"noise.from: .*elsewhere is not a result directory"):

@@ -9,7 +9,7 @@ import pytest
 
 from bench.gate import reasoning
 from bench.gate.policy import Policy
-from bench.results import Reason, Scalar, TrialPlan, TrialSummary
+from bench.results import AaPair, Reason, Scalar, TrialPlan, TrialSummary
 from tests.bench.summaries import LATE, LOST, summary
 
 POLICY = Policy.model_validate(
@@ -157,10 +157,28 @@ def test_every_cell_of_a_matrix_is_gated_and_confirmed_by_itself() -> None:
     assert settled(first, again) == ("regression", 10, True)
 
 
+def test_a_noisy_cell_does_not_hide_what_a_quiet_one_shows() -> None:
+    noisy = run(1.0, 8, noise=0.4, cell="all")
+    found = evaluate([*run(0.85, 8, cell="1"), *noisy])
+    assert found.worse == {("acks=1", "produce.achieved_per_s")}
+    assert [item.verdict for item in found.gated] == ["worse", "undecided"]
+
+
+def test_a_cell_with_too_few_a_a_pairs_of_its_own_takes_those_of_all() -> None:
+    few = [item for item in run(0.85, 8, cell="1") if item.role == "measure" or item.block <= 2]
+    noisy = run(1.0, 8, noise=0.4, cell="all")
+    quiet, loud = evaluate([*few, *noisy]).gated
+    assert quiet.noise_ratio
+    assert quiet.noise_ratio > 0.1
+    assert loud.noise_ratio
+    assert loud.noise_ratio > quiet.noise_ratio
+
+
 def test_noise_from_elsewhere_takes_the_place_of_the_runs_own() -> None:
     far = Policy.model_validate(POLICY.as_document() | {"noise": {"from": "calibration"}})
     trials = run(0.85, 6, twins=False)
-    assert reasoning.evaluate(trials, far, {"produce.achieved_per_s": [1.0, 1.01, 0.99]}, seed=3).worse
-    assert not reasoning.evaluate(trials, far, {"produce.achieved_per_s": [1.5, 0.6, 0.7]}, seed=3).worse
+    quiet, loud = ([AaPair("elsewhere", ratio) for ratio in ratios] for ratios in ([1.0, 1.01, 0.99], [1.5, 0.6, 0.7]))
+    assert reasoning.evaluate(trials, far, {"produce.achieved_per_s": quiet}, seed=3).worse
+    assert not reasoning.evaluate(trials, far, {"produce.achieved_per_s": loud}, seed=3).worse
     none = Policy.model_validate(POLICY.as_document() | {"noise": {"from": "none"}})
     assert reasoning.evaluate(trials, none, {}, seed=3).gated[0].delta_ratio == 0.05

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.errors import TrialError, UsageError
-from bench.results import CanaryReading, Manifest, ResultWriter, RunResult
+from bench.results import CanaryReading, Manifest, ResultWriter, RunResult, TrialSummary
 from bench.runs import runner
 from bench.runs.runner import Run, Surroundings, check_slots, prepare
 from bench.storage import StorageAreas
 from bench.trials.plan import Plan, PlannedTrial, make_plan
 from bench.trials.progress import Observer
 from bench.trials.stopping import StopRequest
+from bench.trials.trial import TrialRunner
 from bench.verify import disagreements
 from bench.workload.specification import specify
 from bench.workload.yaml_document import parse_document
@@ -114,6 +116,24 @@ def test_a_run_that_goes_well(bench: Bench) -> None:
     bench.assert_nothing_left()
 
 
+def test_what_was_acknowledged_in_a_partition_is_what_the_log_holds_in_it(bench: Bench) -> None:
+    bench.client.by_partition = [240, 60]
+    bench.run()
+    trial = bench.result().trials[0]
+    assert [(line.acked, line.acked_bytes) for line in trial.partitions()] == [(240, 24_000), (60, 6_000)]
+    assert trial.summary.partition_skew_ratio == 240 / 150
+    assert list(disagreements(bench.result())) == []
+
+
+@pytest.mark.parametrize("in_log", [[240, 59], [240, 61]], ids=["less than was acknowledged", "more"])
+def test_a_log_that_holds_something_else_tells_nothing_of_partitions(bench: Bench, in_log: list[int]) -> None:
+    bench.client.by_partition = in_log
+    bench.run()
+    trial = bench.result().trials[0]
+    assert [(line.acked, line.received) for line in trial.partitions()] == [(None, 150), (None, 150)]
+    assert trial.summary.partition_skew_ratio == 1
+
+
 def test_every_trial_has_a_fresh_directory_and_the_trials_of_a_block_the_same_payload(bench: Bench) -> None:
     bench.run()
     assert len(set(bench.systems.directories)) == 4
@@ -169,7 +189,7 @@ def test_a_failed_trial_is_marked_and_the_rest_goes_on(
     bench.assert_nothing_left()
 
 
-@pytest.mark.parametrize("step", ["create_topic", "count_records"])
+@pytest.mark.parametrize("step", ["create_topic", "records_by_partition"])
 def test_a_broker_that_does_not_answer_fails_the_trial(bench: Bench, step: str) -> None:
     bench.client = FakeClient(bench.launcher, {step: TrialError("no answer")})
     manifest = bench.run()
@@ -281,6 +301,37 @@ def test_a_second_ctrl_c_ends_at_once_and_the_directory_stays_readable(bench: Be
     manifest = bench.result().manifest
     assert (manifest.status, manifest.exit_code) == ("interrupted", 130)
     assert manifest.trials[1].status == "interrupted"
+    bench.assert_nothing_left()
+
+
+def test_a_second_ctrl_c_while_the_system_stops_leaves_a_trial_that_is_done(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted_after(runner: TrialRunner, *arguments: Any) -> TrialSummary:
+        measured(runner, *arguments)
+        raise KeyboardInterrupt
+
+    measured = TrialRunner.run
+    monkeypatch.setattr(TrialRunner, "run", interrupted_after)
+    with pytest.raises(KeyboardInterrupt):
+        bench.run()
+    manifest = bench.result().manifest
+    assert (manifest.status, manifest.exit_code) == ("interrupted", 130)
+    assert manifest.trials[0].status == "done"
+    assert list(disagreements(bench.result())) == []
+
+
+def test_a_second_ctrl_c_between_trials_is_no_run_that_goes_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bench.runs.runner.analyse", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        bench.run()
+    manifest = bench.result().manifest
+    assert (manifest.status, manifest.exit_code) == ("interrupted", 130)
+    assert {trial.status for trial in manifest.trials} == {"done", "planned"}
+    assert list(disagreements(bench.result())) == []
     bench.assert_nothing_left()
 
 

@@ -54,7 +54,7 @@ def holding(rate_per_s: int) -> Callable[[LoadPlan], LoadResult]:
 class Client(FakeClient):
     """Finds in the log what the stand-in acknowledged."""
 
-    def count_records(self, name: str, partitions: int) -> int:
+    def _count(self) -> int:
         plan = self._launcher.plans[-1]
         return self._launcher.outcome(plan).delivery.acked
 

@@ -193,7 +193,10 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"slo": "{produce.p98: <20ms}"},
-            'w.yaml:6: slo.produce.p98: produce.p98 is no metric; did you mean "produce.p99"?',
+            (
+                'w.yaml:6: slo.produce.p98: produce.p98 is no metric; did you mean "produce.p99"? '
+                "`highwater bench metrics` lists them all"
+            ),
         ),
         (
             {"slo": "{produce.p99: 20ms}"},
@@ -208,7 +211,10 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"trials": "{stop_when: {ci_halfwidth: 2%, of: e2e.p9}}"},
-            'w.yaml:6: trials.stop_when.of: e2e.p9 is no metric; did you mean "e2e.p99"?',
+            (
+                'w.yaml:6: trials.stop_when.of: e2e.p9 is no metric; did you mean "e2e.p99"? '
+                "`highwater bench metrics` lists them all"
+            ),
         ),
         (
             {"trials": "{n: 4, stop_when: {ci_halfwidth: 2%, min: 5}}"},
