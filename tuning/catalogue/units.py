@@ -64,10 +64,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         recommend=formulas.of_unit(threads),
         observe=formulas.of_property("TasksMax", formulas.as_tasks, formulas.default_tasks),
         reason="At the limit no thread can be started: a broker fails in the middle of its work.",
-        detail="systemd's default is 15 % of the process numbers that the kernel has, which is 4915 of 32768. Threads "
-        "of network, disks, replication and of a Java runtime come to some hundred on a big host.",
+        detail="systemd's default is 15 % of the tasks that the kernel can have, which memory bounds too: 3474 of 23160 "
+        "with 3 GB. Threads of network, disks, replication and of a Java runtime come to some hundred on a big host.",
         authorities=(
-            Authority("systemd default", "15 % of kernel.pid_max", sources.SYSTEMD_RESOURCES),
+            Authority(
+                "systemd default",
+                "15 % of the smaller of kernel.pid_max and kernel.threads-max",
+                sources.SYSTEMD_RESOURCES,
+            ),
             Authority("Elasticsearch", "4096", sources.ELASTIC_THREADS),
         ),
         sources=(sources.SYSTEMD_RESOURCES, sources.ELASTIC_THREADS),

@@ -162,7 +162,9 @@ def as_memory(facts: Facts, text: str) -> Value | None:
 def as_tasks(facts: Facts, text: str) -> Value | None:
     """As `as_size`, or a percentage of the processes that the kernel can have."""
     percent = text.removesuffix("%")
-    return int(percent) * _pid_max(facts) // 100 if text.endswith("%") and percent.isdecimal() else as_size(facts, text)
+    if text.endswith("%") and percent.isdecimal():
+        return int(percent) * _most_tasks(facts) // 100
+    return as_size(facts, text)
 
 
 def as_number(_facts: Facts, text: str) -> Value | None:
@@ -181,12 +183,12 @@ def by_default(value: Value) -> Default:
 
 
 def default_tasks(facts: Facts) -> Value:
-    return _DEFAULT_TASKS_PERCENT * _pid_max(facts) // 100
+    return _DEFAULT_TASKS_PERCENT * _most_tasks(facts) // 100
 
 
 def default_processes(facts: Facts) -> Value | None:
     """Half of the threads that the kernel can have, as it gives to the first process (fork_init)."""
-    threads = parse_whole(facts.files.read("/proc/sys/kernel/threads-max").text or "")
+    threads = _threads_max(facts)
     return None if threads is None else threads // 2
 
 
@@ -213,5 +215,11 @@ def _node_of(interface: NetworkInterface, facts: Facts) -> tuple[int, ...] | Non
     return None
 
 
-def _pid_max(facts: Facts) -> int:
-    return parse_whole(facts.files.read("/proc/sys/kernel/pid_max").text or "") or _PID_MAX
+def _most_tasks(facts: Facts) -> int:
+    """What systemd takes percentages of (its system_tasks_max): pid_max, or threads-max, which follows the memory."""
+    pid_max = parse_whole(facts.files.read("/proc/sys/kernel/pid_max").text or "") or _PID_MAX
+    return min(pid_max, _threads_max(facts) or pid_max)
+
+
+def _threads_max(facts: Facts) -> int | None:
+    return parse_whole(facts.files.read("/proc/sys/kernel/threads-max").text or "")

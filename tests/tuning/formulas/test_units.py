@@ -24,7 +24,7 @@ NODES = (NumaNode(0, (0, 1, 2, 3), GIB), NumaNode(1, (4, 5, 8), GIB))
 def test_what_nothing_says_is_systemd_s_default(facts: Facts) -> None:
     observed = _observe(facts, "unit.limit_nofile")
     assert observed == (1024, "1024 (default)")
-    assert _observe(facts, "unit.tasks_max")[0] == 15 * 4194304 // 100
+    assert _observe(facts, "unit.tasks_max")[0] == 15 * 513000 // 100
     assert _observe(facts, "unit.limit_nproc")[0] == 513000 // 2
     assert _observe(facts, "unit.memory_high") == ("infinity", "infinity (default)")
     assert _observe(facts, "unit.limit_memlock") == (8 * 2**20, "8 MiB (default)")
@@ -39,7 +39,7 @@ def test_what_nothing_says_is_systemd_s_default(facts: Facts) -> None:
         ("unit.limit_nofile", "LimitNOFILE=many", None),
         ("unit.memory_high", "MemoryHigh=1.5G", 3 * 2**29),
         ("unit.memory_high", "MemoryHigh=25%", 16 * GIB),
-        ("unit.tasks_max", "TasksMax=50%", 2_097_152),
+        ("unit.tasks_max", "TasksMax=50%", 256_500),
         ("unit.tasks_max", "TasksMax=infinity", "infinity"),
         ("unit.oom_score_adjust", "OOMScoreAdjust=-500", -500),
         ("unit.oom_score_adjust", "OOMScoreAdjust=least", None),
@@ -178,3 +178,13 @@ def _interface(name: str, *, speed_gbit_per_s: int, node: int | None) -> Network
         irqs=(),
         numa_node=node,
     )
+
+
+@pytest.mark.parametrize(("pid_max", "threads_max", "most"), [("4194304", "23160", 23160), ("32768", "513000", 32768)])
+def test_the_tasks_that_systemd_takes_percentages_of_are_bounded_by_memory_too(
+    tmp_path: Path, pid_max: str, threads_max: str, most: int
+) -> None:
+    root = make_host(tmp_path)
+    write(root, "/proc/sys/kernel/pid_max", pid_max)
+    write(root, "/proc/sys/kernel/threads-max", threads_max)
+    assert _observe(collect(root), "unit.tasks_max")[0] == 15 * most // 100
