@@ -207,7 +207,7 @@ def injector(*faults: dict[str, Any], nodes: Sequence[Node], measure_s: int = 10
 
 def at(elapsed_s: float, phase: Literal["warmup", "measure"] = "measure") -> Progress:
     """Of a measured phase of 100 s that starts 10 s after T0."""
-    zeros = dict.fromkeys(("offered", "sent", "acked", "received", "failed"), 0)
+    zeros: dict[str, Any] = dict.fromkeys(("offered", "sent", "acked", "received", "failed"), 0)
     return Progress(
         phase=phase,
         elapsed_s=elapsed_s,
