@@ -285,6 +285,21 @@ def test_the_next_fault_waits_for_the_broker_of_the_one_before() -> None:
     assert "SIGKILL" not in node.done
 
 
+def test_a_fault_whose_end_could_not_be_seen_is_not_made() -> None:
+    """It would seem that the load never came back from it."""
+    node = Node(ends=10**6)
+    faults = injector({"at": "5s", "do": "restart"}, {"at": "8s", "do": "kill", "for": "5s"}, nodes=[node])
+    for elapsed_s, expected in (
+        (16.0, None),
+        (102.0, None),
+        (103.5, "it is too late for the fault at 8 s of the measured phase: broker 1 was not back from the one before"),
+    ):
+        faults.hear(at(elapsed_s))
+        faults.turn()
+        assert faults.problem == expected
+    assert "SIGKILL" not in node.done
+
+
 def test_one_that_never_comes_back_is_not_waited_for() -> None:
     nodes = [Node(), Node(), Node()]
     faults = injector({"at": "5s", "do": "pause"}, nodes=nodes)
