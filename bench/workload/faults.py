@@ -92,10 +92,3 @@ def _check_node(workload: Workload, number: int, fault: Fault, gone: set[int | s
         raise KeyFaultError("faults", number, "node", text=text)
     if fault.node in gone:
         raise KeyFaultError("faults", number, "node", text=f"{fault.node} is gone since an earlier fault")
-    if fault.node == "controller" and system.kind == "apache-kafka" and system.version != "3.9":
-        raise KeyFaultError(
-            "faults",
-            number,
-            "node",
-            text='controller: with KRaft no broker tells it; name a number, or system.version: "3.9"',
-        )

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError
 
+from spark_loadgen.errors import LoadSetupError
 from spark_loadgen.wire.batch import BatchBuffer
 from spark_loadgen.wire.lanes import Batch, Lane
 from spark_loadgen.wire.protocol import (
@@ -116,6 +117,17 @@ class Connection:
         self.socket.close()
 
 
+def addresses_of(bootstrap_servers: str) -> list[tuple[str, int]]:
+    """Raises LoadSetupError."""
+    addresses = []
+    for server in bootstrap_servers.split(","):
+        host, colon, port = server.strip().rpartition(":")
+        if not (colon and host and port.isdigit()):
+            raise LoadSetupError(f"{server.strip()!r} is no HOST:PORT of a broker")
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
+
+
 def fetch_cluster(addresses: Sequence[tuple[str, int]], client_id: str, topics: Sequence[str]) -> Cluster:
     """Ask one broker after the other for the leaders of `topics`; blocks. Raises OSError when none answers.
 
@@ -124,9 +136,9 @@ def fetch_cluster(addresses: Sequence[tuple[str, int]], client_id: str, topics: 
 
     def ask(connection: socket.socket) -> Cluster:
         _check_spoken(connection, client_id, ((PRODUCE, PRODUCE_VERSION), (METADATA, METADATA_VERSION)))
-        return parse_metadata(_exchange(connection, metadata_request(2, client_id, topics)))
+        return parse_metadata(exchange(connection, metadata_request(2, client_id, topics)))
 
-    return _first_to_answer(addresses, ask)
+    return first_to_answer(addresses, ask)
 
 
 def fetch_producer_id(addresses: Sequence[tuple[str, int]], client_id: str) -> int:
@@ -134,11 +146,11 @@ def fetch_producer_id(addresses: Sequence[tuple[str, int]], client_id: str) -> i
 
     def ask(connection: socket.socket) -> tuple[int, int]:
         _check_spoken(connection, client_id, ((INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION),))
-        return parse_init_producer_id(_exchange(connection, init_producer_id_request(2, client_id)))
+        return parse_init_producer_id(exchange(connection, init_producer_id_request(2, client_id)))
 
     give_up_s = time.monotonic() + _PRODUCER_ID_WITHIN_S
     while True:
-        error, producer_id = _first_to_answer(addresses, ask)
+        error, producer_id = first_to_answer(addresses, ask)
         if not error:
             return producer_id
         if time.monotonic() > give_up_s:
@@ -149,7 +161,8 @@ def fetch_producer_id(addresses: Sequence[tuple[str, int]], client_id: str) -> i
 _Answer = TypeVar("_Answer")
 
 
-def _first_to_answer(addresses: Sequence[tuple[str, int]], ask: Callable[[socket.socket], _Answer]) -> _Answer:
+def first_to_answer(addresses: Sequence[tuple[str, int]], ask: Callable[[socket.socket], _Answer]) -> _Answer:
+    """Ask one broker after the other, until one answers. Raises OSError when none does."""
     problem = OSError("no broker is named")
     for address in addresses:
         try:
@@ -161,14 +174,15 @@ def _first_to_answer(addresses: Sequence[tuple[str, int]], ask: Callable[[socket
 
 
 def _check_spoken(connection: socket.socket, client_id: str, needed: Sequence[tuple[int, int]]) -> None:
-    spoken = parse_api_versions(_exchange(connection, api_versions_request(1, client_id)))
+    spoken = parse_api_versions(exchange(connection, api_versions_request(1, client_id)))
     for api, version in needed:
         low, high = spoken.get(api, (0, -1))
         if not low <= version <= high:
             raise MalformedAnswerError("a protocol older than that of Kafka 2.1")
 
 
-def _exchange(connection: socket.socket, frame: bytes) -> bytes:
+def exchange(connection: socket.socket, frame: bytes) -> bytes:
+    """Send a whole frame and wait for the answer, which is given without its length."""
     connection.sendall(frame)
     size = LENGTH.unpack(_exactly(connection, LENGTH.size))[0]
     if not LENGTH.size <= size <= _ANSWER_BYTES_MAX:

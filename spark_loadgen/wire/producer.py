@@ -30,7 +30,7 @@ from spark_loadgen.stamp import STAMP_BYTES
 from spark_loadgen.windows import SECOND_NS
 from spark_loadgen.wire.batch import HEADER_BYTES, NO_PLACE, BatchBuffer, BodyPool, Place, encode_headers
 from spark_loadgen.wire.compression import compression_of
-from spark_loadgen.wire.connection import Connection, fetch_cluster, fetch_producer_id
+from spark_loadgen.wire.connection import Connection, addresses_of, fetch_cluster, fetch_producer_id
 from spark_loadgen.wire.departures import ClosedDepartures, Departure, Departures, ScheduledDepartures
 from spark_loadgen.wire.lanes import Batch, Lane
 from spark_loadgen.wire.protocol import (
@@ -77,7 +77,7 @@ class WireProducer:
         self._departures = _departures(plan, worker, first_buffer.records_max, settings.linger_ns)
         self._stride = sampling_stride(plan)
         self._ledger = Ledger(plan)
-        self._bootstrap = _addresses(plan.bootstrap_servers)
+        self._bootstrap = addresses_of(plan.bootstrap_servers)
         self._cluster = Cluster({}, {}, {})
         self._producer_id = -1
         self._connections: dict[int, Connection] = {}
@@ -403,17 +403,6 @@ def partitions_of_producer(plan: LoadPlan, worker: int) -> list[tuple[str, int]]
     """The partitions that a worker sends to: a share of its own; with fewer partitions than workers some share one."""
     members = min(plan.producers, plan.partitions * len(plan.topics))
     return partitions_of(plan.topics, plan.partitions, members, worker % members)
-
-
-def _addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
-    """Raises LoadSetupError."""
-    addresses = []
-    for server in bootstrap_servers.split(","):
-        host, colon, port = server.strip().rpartition(":")
-        if not (colon and host and port.isdigit()):
-            raise LoadSetupError(f"{server.strip()!r} is no HOST:PORT of a broker")
-        addresses.append((host.strip("[]"), int(port)))
-    return addresses
 
 
 def _buffers(

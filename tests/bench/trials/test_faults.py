@@ -142,10 +142,6 @@ def faulty(faults: str, system: str = "{nodes: 3}") -> dict[str, str]:
             faulty("[{at: 5s, do: kill, for: 3s}]", "{kind: external, bootstrap_servers: 'h:1'}"),
             "faults: need a system that this run starts; an external one is not ours to break",
         ),
-        (
-            faulty("[{at: 5s, do: kill, node: controller}]", "{kind: apache-kafka, nodes: 3}"),
-            "faults[0].node: controller: with KRaft no broker tells it",
-        ),
     ],
 )
 def test_a_fault_that_cannot_be_made_is_one_line(sections: dict[str, str], expected: str) -> None:
