@@ -27,7 +27,10 @@ _CALLBACK: Final = 4
 
 
 class Block:
-    """Consecutive records. `columns` are the arguments of Producer.produce, one list each; columns[1] holds values."""
+    """Consecutive records. `columns` are the arguments of Producer.produce, one list each; columns[1] holds values.
+
+    The values hold until the next block is made.
+    """
 
     __slots__ = ("columns", "first", "intended_ns")
 
@@ -46,7 +49,7 @@ class Block:
         return self.first + bisect_right(self.intended_ns, elapsed_ns, start - self.first)
 
     def value_bytes(self, sequence: int) -> int:
-        return len(self.columns[1][sequence - self.first])
+        return memoryview(self.columns[1][sequence - self.first]).nbytes
 
     def hand_over(self, produce: Callable[..., None], start: int, end: int) -> tuple[int, Exception | None]:
         """Produce records `start` to `end` − 1. Returns where it ended, and why if before `end`.
@@ -78,10 +81,10 @@ class Blocks:
     def __init__(self, plan: LoadPlan, worker: int, magic: int, content: Content, schedule: Schedule | None) -> None:
         self._worker = worker
         self._content = content
-        self._values = Values(content, worker, magic)
         self._schedule = schedule
         most = _BLOCK_RECORDS_MAX if schedule else _CLOSED_LOOP_BLOCK_RECORDS
         self._records = max(1, min(most, int(_BLOCK_BYTES / content.mean_value_bytes)))
+        self._values = Values(content, worker, magic, self._records)
         if plan.pairs:
             places = partitions_of(plan.topics, plan.partitions, plan.producers, worker)
             self._topics, self._partitions = [topic for topic, _ in places], [partition for _, partition in places]
@@ -105,7 +108,7 @@ class Blocks:
         values = self._values.of_row(first, intended_ns)
         return Block(first, intended_ns.tolist(), self._columns(first, values, sequences))
 
-    def _columns(self, first: int, values: list[bytes], sequences: np.ndarray[Any, Any]) -> list[list[Any]]:
+    def _columns(self, first: int, values: list[Any], sequences: np.ndarray[Any, Any]) -> list[list[Any]]:
         count = len(values)
         columns: list[list[Any]] = [_in_turn(self._topics, first, count), values]
         if self._keyed or self._partitioned or self._content.headers:

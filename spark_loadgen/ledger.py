@@ -52,6 +52,15 @@ class Totals(NamedTuple):
     aborted: int = 0
 
 
+@dataclass(slots=True)
+class _Timed:
+    """Timed records that were acknowledged since this was last told."""
+
+    records: int = 0
+    service_sum_ns: int = 0
+    service_max_ns: int = 0
+
+
 class Ledger:
     """`start` at T0, then `account` and `turn` a few hundred times a second."""
 
@@ -66,6 +75,7 @@ class Ledger:
         self._send_delay = HistogramSeries()
         self._commit = HistogramSeries() if plan.transactions else None
         self._first_send_delay_ns: int | None = None
+        self._timed = _Timed()
         self.errors: Counter[str] = Counter()
 
     def start(self) -> None:
@@ -105,7 +115,11 @@ class Ledger:
             intended_ns = sent_ns
         seconds = intended_ns // SECOND_NS
         self._response.record(acked_ns - intended_ns, seconds)
-        self._service.record(acked_ns - sent_ns, seconds)
+        service_ns = acked_ns - sent_ns
+        self._service.record(service_ns, seconds)
+        self._timed.records += len(service_ns)
+        self._timed.service_sum_ns += int(service_ns.sum())
+        self._timed.service_max_ns = max(self._timed.service_max_ns, int(service_ns.max()))
 
     def record_commit(self, started_ns: int, ended_ns: int) -> None:
         assert self._commit is not None, "a plan without transactions"
@@ -114,11 +128,16 @@ class Ledger:
     def progress(self) -> dict[str, Any]:
         """For the driver, about the second that is just over."""
         last = self._meter.second - 1
+        timed, self._timed = self._timed, _Timed()
         return {
             "kind": "progress",
             "second": last,
             "sent": self._windows.at("sent", last),
             "acked": self._windows.at("acked", last),
+            "acked_bytes": self._windows.at("acked_bytes", last),
+            "timed": timed.records,
+            "service_sum_ns": timed.service_sum_ns,
+            "service_max_ns": timed.service_max_ns,
             "totals": self._filed._asdict(),
             "cpu_ratio": self._meter.cpu_ratio[-1],
             "p50_ns": self._response.percentile(last, 50),

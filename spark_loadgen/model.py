@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -30,6 +30,7 @@ __all__ = [
     "Phase",
     "Progress",
     "Role",
+    "Second",
     "SteadyReport",
     "SteadyWarmup",
     "TaskDetails",
@@ -200,12 +201,33 @@ class LoadPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Second:
+    """A whole second that every running task has reported. Percentiles are the largest of any task's.
+
+    timed, service_sum_ns, service_max_ns: of the timed records that were acknowledged in it.
+    """
+
+    sent: int
+    acked: int
+    acked_bytes: int
+    received: int
+    cpu_ratio_max: float | None
+    produce_p50_ns: int | None
+    produce_p99_ns: int | None
+    e2e_p99_ns: int | None
+    timed: int
+    service_sum_ns: int
+    service_max_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """Where a running load stands, about once a second.
 
     offered, sent, acked, received: in the latest whole second that every task has reported. failed: since T0.
     The percentiles are the largest of any task's, for records intended in that second. lag: records acknowledged and
-    not yet received, summed over groups. outstanding: records sent whose fate is not known yet.
+    not yet received, summed over groups. outstanding: records sent whose fate is not known yet. measured: the whole
+    seconds of the measured phase so far.
     """
 
     phase: Phase
@@ -222,6 +244,7 @@ class Progress:
     produce_p50_ns: int | None = None
     lag: int = 0
     outstanding: int = 0
+    measured: Sequence[Second] = ()
 
 
 @dataclass(frozen=True, slots=True)

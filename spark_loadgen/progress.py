@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_loadgen.model import LoadPlan, Phase, Progress
+from spark_loadgen.model import LoadPlan, Phase, Progress, Second
 from spark_loadgen.windows import SECOND_NS
 
 _NEVER: Final = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class Second:
-    """A whole second that every running task has reported. Percentiles are the largest of any task's."""
-
-    sent: int
-    acked: int
-    received: int
-    cpu_ratio_max: float | None
-    produce_p50_ns: int | None
-    produce_p99_ns: int | None
-    e2e_p99_ns: int | None
 
 
 class ProgressTracker:
@@ -98,6 +84,7 @@ class ProgressTracker:
             e2e_p99_ns=latest.e2e_p99_ns,
             lag=max(0, self._plan.groups * (acked - self._total("aborted")) - self._total("received")),
             outstanding=max(0, self._total("sent") - acked - failed),
+            measured=self.history[self.measure_start_s : end_s],
         )
 
     def _offered(self, second: int, latest: Second) -> int:
@@ -121,11 +108,15 @@ def _second(reports: list[dict[str, Any]]) -> Second:
     return Second(
         sent=sum(report["sent"] for report in produced),
         acked=sum(report["acked"] for report in produced),
+        acked_bytes=sum(report["acked_bytes"] for report in produced),
         received=sum(report["received"] for report in consumed),
         cpu_ratio_max=max((report["cpu_ratio"] for report in reports), default=None),
         produce_p50_ns=_largest(report["p50_ns"] for report in produced),
         produce_p99_ns=_largest(report["p99_ns"] for report in produced),
         e2e_p99_ns=_largest(report["p99_ns"] for report in consumed),
+        timed=sum(report["timed"] for report in produced),
+        service_sum_ns=sum(report["service_sum_ns"] for report in produced),
+        service_max_ns=max((report["service_max_ns"] for report in produced), default=0),
     )
 
 

@@ -63,7 +63,7 @@ class NullBroker:
     def records(self) -> int:
         return self._next_offset.total()
 
-    def error_for(self, topic: str, partition: int) -> int:
+    def error_for(self, topic: str, partition: int, batch_header: bytes) -> int:
         """The error code of the next answer; a broker that is less kind overrides it."""
         return 0
 
@@ -144,12 +144,15 @@ class NullBroker:
             name = bytes(head[name_at + 2 : name_at + 2 + name_bytes])
             at = name_at + 2 + name_bytes
             partitions, partition, _ = struct.unpack_from(">iii", head, at)
-            count: int = _LENGTH.unpack_from(head, at + 12 + _COUNT_AT)[0]
+            batch_at = at + 12
+            count: int = _LENGTH.unpack_from(head, batch_at + _COUNT_AT)[0]
         except struct.error:
             return len(head) + 1
         if (topics, partitions) != (1, 1):
             raise _ProtocolError
-        offset, error = self._next_offset[name, partition], self.error_for(name.decode(), partition)
+        needed: int = batch_at + _BATCH_HEADER_BYTES
+        error = self.error_for(name.decode(), partition, bytes(head[batch_at:needed]))
+        offset = self._next_offset[name, partition]
         self._next_offset[name, partition] += 0 if error else count
         peer.answer = b""
         if acks:
@@ -163,7 +166,6 @@ class NullBroker:
                     bytes(4),
                 )
             )
-        needed: int = at + 12 + _BATCH_HEADER_BYTES
         return needed
 
     def _answer(self, api: int, version: int, correlation: int, body: bytes) -> bytes:

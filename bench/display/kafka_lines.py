@@ -2,7 +2,8 @@
 
 The format strings are those of `Stats.printWindow` and `Stats.printTotal` in Kafka's ProducerPerformance.java. As
 there, latency is that of the send (our service latency, not the headline), MB are MiB, and percentiles are whole ms.
-Windows are 5 s of the measured phase; the warm-up is left out, as with Kafka's --warmup-records.
+Windows are 5 s of the measured phase; the warm-up is left out, as with Kafka's --warmup-records. A window is printed
+when it is over and contains what was acknowledged in it; the total follows when the trial has ended, from its files.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from bench.results import TrialPlan, TrialResult, TrialSummary, Window
 from bench.results.histogram_log import mean_of, read_histogram
 from bench.trials.plan import Plan
 from bench.trials.progress import Observer, outcome
+from spark_loadgen import Progress, Second
 
 WINDOW_S: Final = 5
 _MIB: Final = 1 << 20
@@ -24,31 +26,50 @@ _PERCENTILES: Final = (50, 95, 99, 99.9)
 
 
 class KafkaLines(Observer):
-    """Prints on standard output when a trial has ended; what is wrong with a trial goes to standard error."""
+    """Prints on standard output; what is wrong with a trial goes to standard error."""
 
     def __init__(self, stream: TextIO | None = None, complaints: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
         self._complaints = complaints or sys.stderr
         self._out = Path()
+        self._told_s = 0
 
     def run_started(self, plan: Plan, out: Path, master: str) -> None:
         self._out = out
+
+    def trial_started(self, number: int, trial: TrialPlan) -> None:
+        self._told_s = 0
+
+    def load(self, progress: Progress) -> None:
+        while len(window := progress.measured[self._told_s : self._told_s + WINDOW_S]) == WINDOW_S:
+            self._told_s += WINDOW_S
+            self._say(_live_line(window))
 
     def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
         if summary is None or summary.verdict.state != "valid":
             print(f"{trial.trial_id}: {'; '.join(outcome(trial, summary))}", file=self._complaints, flush=True)
         if summary is not None:
-            for line in lines_of(TrialResult(self._out / "trials" / trial.trial_id, summary)):
-                print(line, file=self._stream, flush=True)
+            for line in lines_of(TrialResult(self._out / "trials" / trial.trial_id, summary), self._told_s):
+                self._say(line)
+
+    def _say(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
 
 
-def lines_of(trial: TrialResult) -> Iterator[str]:
-    """A line for each window of the measured phase, and the total."""
+def _live_line(seconds: Sequence[Second]) -> str:
+    timed = sum(second.timed for second in seconds)
+    mean_ns = sum(second.service_sum_ns for second in seconds) / max(1, timed)
+    max_ns = max(second.service_max_ns for second in seconds)
+    return _window_line(seconds, mean_ns / _NS_PER_MS, max_ns / _NS_PER_MS)
+
+
+def lines_of(trial: TrialResult, told_s: int = 0) -> Iterator[str]:
+    """A line for each window of the measured phase that was not told meanwhile, and the total."""
     measured = [window for window in trial.windows() if window.phase == "measure"]
-    for start in range(0, len(measured), WINDOW_S):
+    for start in range(told_s, len(measured), WINDOW_S):
         part = measured[start : start + WINDOW_S]
         mean_ms, max_ms, _ = _service_ms(trial, part)
-        yield f"{_sent(part, '.1f')}, {mean_ms:.1f} ms avg latency, {max_ms:.1f} ms max latency."
+        yield _window_line(part, mean_ms, max_ms)
     mean_ms, max_ms, percentiles_ms = _service_ms(trial, measured)
     p50, p95, p99, p999 = (int(value) for value in percentiles_ms)
     yield (
@@ -57,7 +78,11 @@ def lines_of(trial: TrialResult) -> Iterator[str]:
     )
 
 
-def _sent(windows: Sequence[Window], rate_format: str) -> str:
+def _window_line(seconds: Sequence[Window | Second], mean_ms: float, max_ms: float) -> str:
+    return f"{_sent(seconds, '.1f')}, {mean_ms:.1f} ms avg latency, {max_ms:.1f} ms max latency."
+
+
+def _sent(windows: Sequence[Window | Second], rate_format: str) -> str:
     records, value_bytes = sum(w.acked for w in windows), sum(w.acked_bytes for w in windows)
     rate, mib_per_s = records / len(windows), value_bytes / len(windows) / _MIB
     return f"{records} records sent, {rate:{rate_format}} records/sec ({mib_per_s:.2f} MB/sec)"

@@ -19,7 +19,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from bench.errors import TrialError, UsageError
+from bench.systems.kraft import active_controller
 from bench.workload.client_properties import as_text
+from spark_loadgen.wire.protocol import MalformedAnswerError
 
 _TIMEOUT_S: Final = 10.0
 # An external cluster may take a while to elect leaders for a new topic.
@@ -143,9 +145,17 @@ class BrokerClient:
     def controller(self) -> int:
         """The number of the broker that is it. Raises TrialError when the cluster tells none."""
         try:
-            number: int = self._admin.list_topics(timeout=_TIMEOUT_S).controller_id
+            number = active_controller(self._bootstrap_servers)
+            if number is None:
+                number = self._admin.list_topics(timeout=_TIMEOUT_S).controller_id
         except KafkaException as error:
             raise TrialError(f"the cluster does not tell its controller: {_text(error)}") from None
+        except OSError as error:
+            raise TrialError(f"the cluster does not tell its controller: {error.strerror or error}") from None
+        except MalformedAnswerError as error:
+            raise TrialError(f"the cluster does not tell its controller: {error}") from None
+        if number < 0:
+            raise TrialError("the cluster does not tell its controller: it has none just now")
         return number
 
     def delete_topic(self, name: str) -> None:

@@ -26,6 +26,8 @@ from spark_loadgen import Progress
 # supervisor would.
 _AGAIN_AFTER_S: Final = 1.0
 _SERVES_WITHIN_S: Final = 120.0
+# What is due at the last moment at which its end can be seen is made all the same, though turns come late.
+_TURNS_LATE_S: Final = 1.0
 _DONE: Final = {"kill": "killed", "stop": "asked to end", "pause": "paused", "restart": "asked to end"}
 
 _State = Literal["down", "starting", "back"]
@@ -88,11 +90,21 @@ class FaultInjector:
         try:
             for struck in self._struck:
                 self._bring_back(struck)
-            due = self._pending and time.monotonic() >= self._measure_start_s + self._pending[0].at_s
-            if due and not self._awaited:
-                self._strike(self._pending.pop(0))
+            elapsed_s = time.monotonic() - self._measure_start_s
+            if self._pending and elapsed_s >= self._pending[0].at_s:
+                self._check_in_time(self._pending[0], elapsed_s)
+                if not self._awaited:
+                    self._strike(self._pending.pop(0))
         except (TrialError, UsageError) as error:
             self.problem = str(error)
+
+    def _check_in_time(self, fault: Fault, elapsed_s: float) -> None:
+        """Raises TrialError when too little is left to see how the fault ends: it would seem never to."""
+        if elapsed_s > fault.latest_s(self._measure_s) + _TURNS_LATE_S:
+            raise TrialError(f"it is too late for the fault at {fault.at_s} s of the measured phase{self._why_late()}")
+
+    def _why_late(self) -> str:
+        return f": broker {self._struck[-1].node} was not back from the one before" if self._awaited else ""
 
     @property
     def _awaited(self) -> bool:
@@ -104,15 +116,13 @@ class FaultInjector:
 
         Raises TrialError when one does not, or a fault was not made in time.
         """
-        unmade, self._pending = self._pending, []
+        if self.problem is None and self._pending:
+            at_s, why = self._pending[0].at_s, self._why_late()
+            self.problem = f"the load ended before the fault at {at_s} s of the measured phase was made{why}"
         while self.problem is None and self._awaited:
             checkpoint()
             self.turn()
             time.sleep(0.05)
-        if self.problem is None and unmade:
-            self.problem = f"the load ended before the fault at {unmade[0].at_s} s of the measured phase was made"
-            if self._struck:
-                self.problem += f": broker {self._struck[-1].node} was not back from the one before"
         if self.problem is not None:
             raise TrialError(self.problem)
 

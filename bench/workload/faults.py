@@ -53,6 +53,10 @@ class Fault(Part):
     def for_good(self) -> bool:
         return self.for_s is None and self.do != "restart"
 
+    def latest_s(self, measure_s: int) -> int:
+        """When it can be made at the latest, for its end to be seen in a measured phase of this length."""
+        return measure_s - QUIET_S - (self.for_s or 0)
+
 
 def check_faults(workload: Workload) -> None:
     """Raises KeyFaultError for faults that this run cannot make, or could not see the end of."""
@@ -69,7 +73,7 @@ def check_faults(workload: Workload) -> None:
             why = "recovery is held against what was before" if number == 0 else "one fault at a time, and what follows"
             raise KeyFaultError("faults", number, "at", text=f"must be {earliest} or later: {why}")
         ready_s = fault.at_s + (fault.for_s or 0) + QUIET_S
-        if ready_s > measure_s:
+        if fault.at_s > fault.latest_s(measure_s):
             key = "for" if fault.for_s and fault.at_s + QUIET_S <= measure_s else "at"
             text = f"leaves no {QUIET_S} s of the measured phase ({units.format_duration_s(measure_s)}) to come back in"
             raise KeyFaultError("faults", number, key, text=text)
@@ -88,10 +92,3 @@ def _check_node(workload: Workload, number: int, fault: Fault, gone: set[int | s
         raise KeyFaultError("faults", number, "node", text=text)
     if fault.node in gone:
         raise KeyFaultError("faults", number, "node", text=f"{fault.node} is gone since an earlier fault")
-    if fault.node == "controller" and system.kind == "apache-kafka" and system.version != "3.9":
-        raise KeyFaultError(
-            "faults",
-            number,
-            "node",
-            text='controller: with KRaft no broker tells it; name a number, or system.version: "3.9"',
-        )

@@ -145,7 +145,7 @@ def _check_wire(producers: Producers, records: Records) -> None:
             raise KeyFaultError(
                 section,
                 key,
-                text="needs producers.driver: client; wire sends values of one size, without keys",
+                text="needs producers.driver: client; wire sends values of one size, without keys and transactions",
             )
     try:
         WireSettings.of(to_librdkafka("producer", producers.client))

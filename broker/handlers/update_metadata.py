@@ -31,9 +31,12 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     error_code = node.epochs.obey(request.controller_epoch, broker_epoch)
     if not error_code:
         # Kafka's controller learns that a broker is gone by its session, and tells clients of it for so long.
-        for broker in node.cluster.update(request, context.version):
+        gone = node.cluster.update(request, context.version)
+        for broker in gone:
             timeout_ms = node.config.integer("zookeeper.session.timeout.ms")
             node.scheduler.call_later(timeout_ms, partial(node.cluster.forget, broker))
+        if gone and node.replicas is not None:
+            node.replicas.brokers_are_gone()
         if not node.cluster.is_complete:
             if any(node.log_directories.keys()):
                 node.scheduler.call_later(_PARTITIONS_FOLLOW_WITHIN_MS, node.cluster.complete)

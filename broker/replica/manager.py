@@ -136,6 +136,11 @@ class ReplicaManager:
     def may_be_in_sync(self, broker_id: int) -> bool:
         return self._node.cluster.broker(broker_id) is not None
 
+    def brokers_are_gone(self) -> None:
+        """Who was about to come in sync is so no more, and nothing waits for it."""
+        for partition in self._replicas():
+            partition.look_at_high_watermark()
+
     def submit(self, partition: ReplicatedPartition, change: InSyncChange) -> None:
         if not self._in_sync_changes.submit(change, partial(self._in_sync_answered, partition, change)):
             self._in_sync_answered(partition, change, ErrorCode.operation_not_attempted)

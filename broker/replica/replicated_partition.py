@@ -327,6 +327,14 @@ class ReplicatedPartition(Partition):
         if self._when_low:
             self._look_at_low_watermark()
 
+    def look_at_high_watermark(self) -> None:
+        """Who held it back may count no longer: it is gone, or was not heard of for too long.
+
+        Its absence is no fetch that would show it, and producers that wait for their answer send nothing more.
+        """
+        if self.is_leader:
+            self._advance_as_leader()
+
     def waiters(self, *, for_followers: bool) -> set[FetchWaiter]:
         return self.replica_waiters if for_followers else self.fetch_waiters
 
@@ -341,6 +349,7 @@ class ReplicatedPartition(Partition):
         followers, replication = self.followers, self._replication
         if followers is None:
             return
+        self.look_at_high_watermark()
         if self._when_low:
             self._look_at_low_watermark()
         if followers.proposed is not None:
@@ -371,6 +380,7 @@ class ReplicatedPartition(Partition):
         if isinstance(answer, ErrorCode):
             if answer in _DID_NOT_HAPPEN:
                 followers.withdraw()
+                self._advance_as_leader()
             elif answer not in _LEADER_AND_ISR_WILL_TELL:
                 self._replication.submit(self, change)
             return

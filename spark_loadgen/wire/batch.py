@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spark_loadgen.errors import LoadSetupError
 from spark_loadgen.stamp import STAMP, STAMP_BYTES
+from spark_loadgen.wire.compression import Compression
 
 HEADER_BYTES: Final = 61
 # base offset, length, leader epoch, magic, CRC | attributes, last offset delta, base and max timestamp, producer id,
@@ -34,6 +35,17 @@ _STRETCH_STARTS: Final = (0, 64, 8192, 1 << 20)
 _NO_KEY: Final = b"\x01"
 
 Checksum = Callable[[memoryview], int]
+
+
+class Place(NamedTuple):
+    """Of a batch among those of one idempotent producer in one partition."""
+
+    producer_id: int
+    epoch: int
+    base_sequence: int
+
+
+NO_PLACE: Final = Place(-1, -1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +102,34 @@ class BodyPool:
 
 
 class BatchBuffer:
-    """Memory for one batch at a time, with room for a request's header before it."""
+    """Memory for one batch at a time, with room for a request's header before it.
+
+    Compressed records go to other memory, so that what never changes stays as it was written.
+    """
 
     def __init__(
-        self, worker: int, magic: int, pool: BodyPool, headers: bytes, batch_bytes: int, records_max: int, room: int
+        self,
+        worker: int,
+        magic: int,
+        pool: BodyPool,
+        headers: bytes,
+        batch_bytes: int,
+        records_max: int,
+        room: int,
+        compression: Compression | None = None,
     ) -> None:
         """Room for as many records as fit `batch_bytes`, at least one and at most `records_max`."""
         self._pool = pool
         self._checksum = _checksum()
+        self._compression = compression
         self._room = room
         self._stretches: list[_Stretch] = []
         plans = list(_stretch_plans(pool.body_bytes + STAMP_BYTES, len(headers), batch_bytes, records_max))
         self.records_max = plans[-1][1]
         self._data = bytearray(room + HEADER_BYTES + sum((end - first) * size for first, end, size in plans))
-        self._view = memoryview(self._data)
+        self._packed = bytearray(len(self._data) if compression else 0)
+        self._filled = memoryview(self._data)
+        """Room for a request's header, and the batch that was filled last."""
         at = room + HEADER_BYTES
         for first, end, record_bytes in plans:
             self._stretches.append(self._stretch(at, first, end, record_bytes, worker, magic, headers))
@@ -137,9 +163,10 @@ class BatchBuffer:
             bodies = np.ndarray(count, body_type, self._data, at + len(head) + STAMP_BYTES, (record_bytes,))
         return _Stretch(first, end, at, record_bytes, column("sequence"), column("intended_ns"), bodies)
 
-    def bytes_of(self, count: int) -> int:
-        """Size of a batch of the first `count` records."""
-        return self._end_of(count) - self._room
+    @property
+    def batch_bytes(self) -> int:
+        """Size of the batch that was filled last."""
+        return len(self._filled) - self._room
 
     def _end_of(self, count: int) -> int:
         for stretch in self._stretches:
@@ -147,7 +174,7 @@ class BatchBuffer:
                 return stretch.start_byte + (count - stretch.first) * stretch.record_bytes
         raise ValueError(f"{count} records do not fit; {self.records_max} do")
 
-    def fill(self, first: int, count: int, intended_ns: NDArray[np.int64]) -> None:
+    def fill(self, first: int, count: int, intended_ns: NDArray[np.int64], place: Place = NO_PLACE) -> None:
         """Write the batch of records `first` to `first + count − 1`, as created now."""
         for stretch in self._stretches:
             n = min(count, stretch.end) - stretch.first
@@ -158,16 +185,31 @@ class BatchBuffer:
             stretch.intended_ns[:n] = intended_ns[stretch.first : stretch.first + n]
             if stretch.bodies is not None:
                 stretch.bodies[:n] = self._pool.at(start, n)
-        now_ms, at, end = time.time_ns() // 1_000_000, self._room, self._end_of(count)
-        _BEFORE_CRC.pack_into(self._data, at, 0, end - at - _LENGTH_COUNTS_FROM, -1, 2, 0)
-        _AFTER_CRC.pack_into(self._data, at + _BEFORE_CRC.size, 0, count - 1, now_ms, now_ms, -1, -1, -1, count)
-        _CRC.pack_into(self._data, at + _CRC_AT, self._checksum(self._view[at + _BEFORE_CRC.size : end]))
+        self._filled, codec = self._finish(self._end_of(count))
+        now_ms, at, batch = time.time_ns() // 1_000_000, self._room, self._filled
+        _BEFORE_CRC.pack_into(batch, at, 0, self.batch_bytes - _LENGTH_COUNTS_FROM, -1, 2, 0)
+        _AFTER_CRC.pack_into(batch, at + _BEFORE_CRC.size, codec, count - 1, now_ms, now_ms, *place, count)
+        _CRC.pack_into(batch, at + _CRC_AT, self._checksum(batch[at + _BEFORE_CRC.size :]))
 
-    def frame(self, prefix: bytes, count: int) -> memoryview:
-        """`prefix` and the batch of `count` records, in one row of memory that the next `fill` overwrites."""
+    def _finish(self, end: int) -> tuple[memoryview, int]:
+        """Where the batch is that ends at `end` before it is compressed, and its codec's number.
+
+        Records that do not become smaller go as they are, which librdkafka does too.
+        """
+        plain, start = memoryview(self._data)[:end], self._room + HEADER_BYTES
+        if self._compression is None:
+            return plain, 0
+        records = self._compression.compress(plain[start:])
+        if start + len(records) >= end:
+            return plain, 0
+        self._packed[start : start + len(records)] = records
+        return memoryview(self._packed)[: start + len(records)], self._compression.number
+
+    def frame(self, prefix: bytes) -> memoryview:
+        """`prefix` and the batch that was filled last, in one row of memory that the next `fill` overwrites."""
         start = self._room - len(prefix)
-        self._data[start : self._room] = prefix
-        return self._view[start : self._end_of(count)]
+        self._filled[start : self._room] = prefix
+        return self._filled[start:]
 
 
 def _checksum() -> Checksum:

@@ -6,13 +6,19 @@ import errno
 import os
 import select
 import socket
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
 
+from confluent_kafka import KafkaError
+
+from spark_loadgen.errors import LoadSetupError
 from spark_loadgen.wire.batch import BatchBuffer
 from spark_loadgen.wire.lanes import Batch, Lane
 from spark_loadgen.wire.protocol import (
+    INIT_PRODUCER_ID,
+    INIT_PRODUCER_ID_VERSION,
     LENGTH,
     METADATA,
     METADATA_VERSION,
@@ -22,14 +28,18 @@ from spark_loadgen.wire.protocol import (
     MalformedAnswerError,
     api_versions_request,
     correlation_of,
+    init_producer_id_request,
     metadata_request,
     parse_api_versions,
+    parse_init_producer_id,
     parse_metadata,
 )
 
 _CONNECT_TIMEOUT_S: Final = 10.0
 _READ_BYTES: Final = 1 << 16
 _ANSWER_BYTES_MAX: Final = 100 << 20
+_PRODUCER_ID_WITHIN_S: Final = 30.0
+_PRODUCER_ID_AGAIN_S: Final = 0.1
 _NOTHING: Final = memoryview(b"")
 
 
@@ -107,27 +117,72 @@ class Connection:
         self.socket.close()
 
 
+def addresses_of(bootstrap_servers: str) -> list[tuple[str, int]]:
+    """Raises LoadSetupError."""
+    addresses = []
+    for server in bootstrap_servers.split(","):
+        host, colon, port = server.strip().rpartition(":")
+        if not (colon and host and port.isdigit()):
+            raise LoadSetupError(f"{server.strip()!r} is no HOST:PORT of a broker")
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
+
+
 def fetch_cluster(addresses: Sequence[tuple[str, int]], client_id: str, topics: Sequence[str]) -> Cluster:
     """Ask one broker after the other for the leaders of `topics`; blocks. Raises OSError when none answers.
 
     Raises MalformedAnswerError when the first that does speaks an older protocol.
     """
+
+    def ask(connection: socket.socket) -> Cluster:
+        _check_spoken(connection, client_id, ((PRODUCE, PRODUCE_VERSION), (METADATA, METADATA_VERSION)))
+        return parse_metadata(exchange(connection, metadata_request(2, client_id, topics)))
+
+    return first_to_answer(addresses, ask)
+
+
+def fetch_producer_id(addresses: Sequence[tuple[str, int]], client_id: str) -> int:
+    """Ask for the identity of an idempotent producer, for a while if need be; otherwise as `fetch_cluster`."""
+
+    def ask(connection: socket.socket) -> tuple[int, int]:
+        _check_spoken(connection, client_id, ((INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION),))
+        return parse_init_producer_id(exchange(connection, init_producer_id_request(2, client_id)))
+
+    give_up_s = time.monotonic() + _PRODUCER_ID_WITHIN_S
+    while True:
+        error, producer_id = first_to_answer(addresses, ask)
+        if not error:
+            return producer_id
+        if time.monotonic() > give_up_s:
+            raise OSError(f"no producer id is given: {KafkaError(error).str()}")
+        time.sleep(_PRODUCER_ID_AGAIN_S)
+
+
+_Answer = TypeVar("_Answer")
+
+
+def first_to_answer(addresses: Sequence[tuple[str, int]], ask: Callable[[socket.socket], _Answer]) -> _Answer:
+    """Ask one broker after the other, until one answers. Raises OSError when none does."""
     problem = OSError("no broker is named")
     for address in addresses:
         try:
             with socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S) as connection:
-                spoken = parse_api_versions(_exchange(connection, api_versions_request(1, client_id)))
-                for api, version in ((PRODUCE, PRODUCE_VERSION), (METADATA, METADATA_VERSION)):
-                    low, high = spoken.get(api, (0, -1))
-                    if not low <= version <= high:
-                        raise MalformedAnswerError("a protocol older than that of Kafka 2.1")
-                return parse_metadata(_exchange(connection, metadata_request(2, client_id, topics)))
+                return ask(connection)
         except OSError as error:
             problem = error
     raise problem
 
 
-def _exchange(connection: socket.socket, frame: bytes) -> bytes:
+def _check_spoken(connection: socket.socket, client_id: str, needed: Sequence[tuple[int, int]]) -> None:
+    spoken = parse_api_versions(exchange(connection, api_versions_request(1, client_id)))
+    for api, version in needed:
+        low, high = spoken.get(api, (0, -1))
+        if not low <= version <= high:
+            raise MalformedAnswerError("a protocol older than that of Kafka 2.1")
+
+
+def exchange(connection: socket.socket, frame: bytes) -> bytes:
+    """Send a whole frame and wait for the answer, which is given without its length."""
     connection.sendall(frame)
     size = LENGTH.unpack(_exactly(connection, LENGTH.size))[0]
     if not LENGTH.size <= size <= _ANSWER_BYTES_MAX:

@@ -28,11 +28,14 @@ from spark_loadgen.payload import pool_start
 from spark_loadgen.sampling import sampling_stride
 from spark_loadgen.stamp import STAMP_BYTES
 from spark_loadgen.windows import SECOND_NS
-from spark_loadgen.wire.batch import HEADER_BYTES, BatchBuffer, BodyPool, encode_headers
-from spark_loadgen.wire.connection import Connection, fetch_cluster
+from spark_loadgen.wire.batch import HEADER_BYTES, NO_PLACE, BatchBuffer, BodyPool, Place, encode_headers
+from spark_loadgen.wire.compression import compression_of
+from spark_loadgen.wire.connection import Connection, addresses_of, fetch_cluster, fetch_producer_id
 from spark_loadgen.wire.departures import ClosedDepartures, Departure, Departures, ScheduledDepartures
 from spark_loadgen.wire.lanes import Batch, Lane
 from spark_loadgen.wire.protocol import (
+    DUPLICATE_SEQUENCE,
+    OUT_OF_SEQUENCE,
     RETRIABLE,
     STALE_METADATA,
     Cluster,
@@ -74,8 +77,9 @@ class WireProducer:
         self._departures = _departures(plan, worker, first_buffer.records_max, settings.linger_ns)
         self._stride = sampling_stride(plan)
         self._ledger = Ledger(plan)
-        self._bootstrap = _addresses(plan.bootstrap_servers)
+        self._bootstrap = addresses_of(plan.bootstrap_servers)
         self._cluster = Cluster({}, {}, {})
+        self._producer_id = -1
         self._connections: dict[int, Connection] = {}
         self._next_lane = 0
         self._sent = 0
@@ -94,6 +98,8 @@ class WireProducer:
         """Find the leaders and connect to them. Raises LoadSetupError."""
         try:
             self._take(fetch_cluster(self._bootstrap, self._settings.client_id, self._plan.topics))
+            if self._settings.idempotence:
+                self._producer_id = fetch_producer_id(self._bootstrap, self._settings.client_id)
         except OSError as error:
             raise LoadSetupError(
                 f"no broker answers at {self._plan.bootstrap_servers}: {error.strerror or error}"
@@ -242,13 +248,19 @@ class WireProducer:
     def _send(self, lane: Lane, batch: Batch, intended_ns: NDArray[np.int64]) -> None:
         connection, departure = self._connections[lane.leader], batch.departure
         buffer = connection.buffer
-        buffer.fill(departure.first, departure.count, intended_ns)
+        buffer.fill(departure.first, departure.count, intended_ns, self._place_of(lane, batch))
         correlation = connection.next_correlation()
-        prefix = self._prefixes[lane.topic, lane.partition].encode(correlation, buffer.bytes_of(departure.count))
+        prefix = self._prefixes[lane.topic, lane.partition].encode(correlation, buffer.batch_bytes)
         lane.in_flight += 1
         connection.in_flight.append((correlation, lane, batch, self._elapsed_ns()))
-        connection.start(buffer.frame(prefix, departure.count))
+        connection.start(buffer.frame(prefix))
         self._guarded(lane.leader, connection, self._push)
+
+    def _place_of(self, lane: Lane, batch: Batch) -> Place:
+        if not self._settings.idempotence:
+            return NO_PLACE
+        lane.number(batch)
+        return Place(self._producer_id, batch.epoch, batch.base_sequence)
 
     def _push(self, connection: Connection) -> None:
         if connection.push() and not self._settings.acks:
@@ -273,8 +285,11 @@ class WireProducer:
             if throttle_ms > 0:
                 connection.quiet_until_ns = acked_ns + throttle_ms * 1_000_000
                 self._ledger.errors["throttled by the broker"] += 1
-            if not error:
+            if not error or error == DUPLICATE_SEQUENCE:
                 self._acknowledge(batch, acked_ns)
+            elif error in OUT_OF_SEQUENCE and self._settings.idempotence:
+                self._ledger.errors[KafkaError(error).str()] += 1
+                lane.out_of_sequence(batch, acked_ns)
             elif error in RETRIABLE:
                 self._ledger.errors[KafkaError(error).str()] += 1
                 lane.failed(batch, acked_ns)
@@ -317,7 +332,7 @@ class WireProducer:
             self._lose(broker, connection, str(error))
 
     def _lose(self, broker: int, connection: Connection, reason: str) -> None:
-        """What was on its way has an unknown fate: it is sent again, and may then be there twice."""
+        """What was on its way has an unknown fate: sent again, it may be there twice without idempotence."""
         if self._connections.get(broker) is not connection:
             return
         del self._connections[broker]
@@ -390,17 +405,6 @@ def partitions_of_producer(plan: LoadPlan, worker: int) -> list[tuple[str, int]]
     return partitions_of(plan.topics, plan.partitions, members, worker % members)
 
 
-def _addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
-    """Raises LoadSetupError."""
-    addresses = []
-    for server in bootstrap_servers.split(","):
-        host, colon, port = server.strip().rpartition(":")
-        if not (colon and host and port.isdigit()):
-            raise LoadSetupError(f"{server.strip()!r} is no HOST:PORT of a broker")
-        addresses.append((host.strip("[]"), int(port)))
-    return addresses
-
-
 def _buffers(
     plan: LoadPlan,
     worker: int,
@@ -414,9 +418,10 @@ def _buffers(
     pool = BodyPool(content.pool, pool_start(worker, plan.producers, content.pool), records_max)
     headers, room = encode_headers(content.headers), max(prefix.size_bytes for prefix in prefixes)
     batch_bytes = max(settings.batch_bytes, HEADER_BYTES)
+    compression = compression_of(settings.codec, settings.compression_level)
 
     def make() -> BatchBuffer:
-        return BatchBuffer(worker, magic, pool, headers, batch_bytes, records_max, room)
+        return BatchBuffer(worker, magic, pool, headers, batch_bytes, records_max, room, compression)
 
     return make
 

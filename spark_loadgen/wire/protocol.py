@@ -1,7 +1,7 @@
-"""The three requests that the wire driver speaks, as bytes; none of their versions is a flexible one. Pure.
+"""The requests that the wire driver speaks, as bytes; none of their versions is a flexible one. Pure.
 
-ApiVersions 0, Metadata 5 (Kafka 1.0), Produce 7 (Kafka 2.1): https://kafka.apache.org/protocol. Every request and every
-answer is framed by its length as an int32.
+ApiVersions 0, Metadata 5 (Kafka 1.0), InitProducerId 1 (Kafka 2.0), Produce 7 (Kafka 2.1):
+https://kafka.apache.org/protocol. Every request and every answer is framed by its length as an int32.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Final, NamedTuple
 PRODUCE: Final = 0
 METADATA: Final = 3
 API_VERSIONS: Final = 18
+INIT_PRODUCER_ID: Final = 22
 PRODUCE_VERSION: Final = 7
 METADATA_VERSION: Final = 5
+INIT_PRODUCER_ID_VERSION: Final = 1
 LENGTH: Final = struct.Struct(">i")
 
 # Errors after which the same batch may be sent again.
@@ -23,7 +25,13 @@ RETRIABLE: Final = frozenset({2, 3, 5, 6, 7, 9, 13, 19, 20, 56, 74, 75})
 # … and those of them that say that somebody else leads the partition by now.
 STALE_METADATA: Final = frozenset({3, 5, 6, 9, 13, 56, 74, 75})
 
+# What an idempotent producer may hear: there is a gap before a batch (the second is how brokers before Kafka 2.5 say it
+# when they remember nothing of the producer); and that they have the batch.
+OUT_OF_SEQUENCE: Final = frozenset({45, 59})
+DUPLICATE_SEQUENCE: Final = 46
+
 _HEADER: Final = struct.Struct(">hhi")
+_GIVEN_PRODUCER: Final = struct.Struct(">ihqh")
 _ANSWERED_PARTITION: Final = struct.Struct(">ihqqq")
 
 
@@ -59,6 +67,11 @@ def metadata_request(correlation: int, client_id: str, topics: Sequence[str]) ->
     """Never makes a topic."""
     body = LENGTH.pack(len(topics)) + b"".join(map(_string, topics)) + b"\x00"
     return request(METADATA, METADATA_VERSION, correlation, client_id, body)
+
+
+def init_producer_id_request(correlation: int, client_id: str) -> bytes:
+    """Of a producer without transactions, to which the timeout means nothing."""
+    return request(INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION, correlation, client_id, struct.pack(">hi", -1, 60_000))
 
 
 class ProducePrefix:
@@ -119,6 +132,12 @@ def parse_metadata(answer: bytes) -> Cluster:
                 reader.skip(LENGTH.size * reader.int32())
             leaders[topic, partition] = leader
     return Cluster(brokers, leaders, {topic: error for topic, error in errors.items() if error})
+
+
+def parse_init_producer_id(answer: bytes) -> tuple[int, int]:
+    """Error and producer id; the epoch of a new producer is 0. Raises MalformedAnswerError."""
+    _, error, producer_id, _ = _Reader(answer).unpack(_GIVEN_PRODUCER)
+    return error, producer_id
 
 
 def parse_produce(answer: bytes) -> ProduceAnswer:

@@ -8,21 +8,22 @@ from typing import Any, Final
 
 from spark_loadgen.errors import LoadSetupError
 from spark_loadgen.records import FixedSize, Keys, Sizes
+from spark_loadgen.wire.compression import CODECS, DEFAULT_LEVEL, Codec
 
 _ACKS: Final = {"0": 0, "1": 1, "-1": -1, "all": -1}
 _BATCH_BYTES_MAX: Final = 1 << 30
 # What must be as it is, since the driver knows nothing else.
-_FIXED: Final = {
-    "compression.type": "none",
-    "compression.codec": "none",
-    "enable.idempotence": "false",
-    "security.protocol": "plaintext",
-}
+_FIXED: Final = {"security.protocol": "plaintext"}
+# Of how many batches a broker remembers where they went.
+_IN_FLIGHT_MAX_IDEMPOTENT: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class WireSettings:
-    """acks: -1 for all. A batch leaves when it is full or `linger_ns` after its first record was due."""
+    """acks: -1 for all. A batch leaves when it is full or `linger_ns` after its first record was due.
+
+    Sizes are those before compression.
+    """
 
     acks: int = -1
     batch_size_bytes: int = 1_000_000
@@ -34,6 +35,9 @@ class WireSettings:
     delivery_timeout_ms: int = 300_000
     send_buffer_bytes: int = 0
     client_id: str = "highwater-producer"
+    codec: Codec = "none"
+    compression_level: int = DEFAULT_LEVEL
+    idempotence: bool = False
 
     @property
     def batch_bytes(self) -> int:
@@ -58,7 +62,15 @@ class WireSettings:
                     f"{name} means nothing to the wire driver, which knows {', '.join([*_KNOWN, *_FIXED])}; "
                     "leave it out or use the client driver"
                 )
-        return cls(**known)
+        settings = cls(**known)
+        if settings.idempotence and settings.acks != -1:
+            raise LoadSetupError("enable.idempotence needs acks: all")
+        if settings.idempotence and settings.in_flight_max > _IN_FLIGHT_MAX_IDEMPOTENT:
+            raise LoadSetupError(
+                f"enable.idempotence needs max.in.flight of at most {_IN_FLIGHT_MAX_IDEMPOTENT}, "
+                f"not {settings.in_flight_max}"
+            )
+        return settings
 
 
 def check_wire(sizes: Sizes | None, keys: Keys | None, *, transactional: bool) -> None:
@@ -90,6 +102,19 @@ def _acks(name: str, value: str) -> int:
     return _ACKS[value]
 
 
+def _codec(name: str, value: str) -> Codec:
+    if value not in CODECS:
+        raise LoadSetupError(f"{name} is {value!r}; it must be one of {', '.join(CODECS)}")
+    return value
+
+
+def _truth(name: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise LoadSetupError(f"{name} is {value!r}; it must be true or false")
+    return value.lower() == "true"
+
+
+_CODEC: Final = ("codec", _codec)
 _IN_FLIGHT: Final = ("in_flight_max", _whole(1, 1_000_000))
 _LINGER: Final = ("linger_ns", _whole(0, 900_000, scale=1_000_000))
 _DELIVERY: Final = ("delivery_timeout_ms", _whole(1, 1 << 31))
@@ -108,4 +133,8 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str, str], int | str]]]] = {
     "message.timeout.ms": _DELIVERY,
     "socket.send.buffer.bytes": ("send_buffer_bytes", _whole(0, 100_000_000)),
     "client.id": ("client_id", lambda _, value: value),
+    "compression.type": _CODEC,
+    "compression.codec": _CODEC,
+    "compression.level": ("compression_level", _whole(-1, 12)),
+    "enable.idempotence": ("idempotence", _truth),
 }

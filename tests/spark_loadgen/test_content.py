@@ -51,9 +51,12 @@ def plan_of(**changes: Any) -> LoadPlan:
 
 def blocks_of(plan: LoadPlan, content: Content, worker: int, count: int) -> list[Block]:
     blocks = Blocks(plan, worker, MAGIC, content, plan.arrivals)
-    made = [blocks.after(None, None, 0)]
-    while made[-1].end < count:
-        made.append(blocks.after(made[-1], None, 0))
+    made: list[Block] = []
+    while not made or made[-1].end < count:
+        made.append(blocks.after(made[-1] if made else None, None, 0))
+        sizes = [made[-1].value_bytes(sequence) for sequence in range(made[-1].first, made[-1].end)]
+        made[-1].columns[1] = list(map(bytes, made[-1].columns[1]))  # which hold until the next block
+        assert sizes == list(map(len, made[-1].columns[1]))
     return made
 
 
@@ -65,6 +68,8 @@ def values_of(blocks: list[Block]) -> list[bytes]:
     ("sizes", "payload", "count"),
     [
         (FixedSize(100), GeneratedPayload(), 70_000),  # round the pool and more
+        (FixedSize(1024), GeneratedPayload(), 10_000),
+        (FixedSize(1024), b"a text that is shorter than a block of records", 5_000),
         (FixedSize(STAMP_BYTES), GeneratedPayload(), 100),
         (WeightedSizes(((50, 3), (1000, 1))), GeneratedPayload(), 20_000),
         (UniformSizes(24, 2000), b"some text, " * 100, 10_000),

@@ -58,8 +58,9 @@ def at(coordinator: Coordinator, elapsed_s: float) -> int:
 
 def produced(second: int, acked: int = 1000, total_bytes: int = 0, p50_ns: int | None = 1_000_000) -> dict[str, Any]:
     totals = {"sent": acked, "acked": acked * (second + 1), "acked_bytes": total_bytes, "failed": 0, "aborted": 0}
-    counts = {"second": second, "sent": acked, "acked": acked, "totals": totals}
-    return {"kind": "progress", **counts, "cpu_ratio": 0.1, "p50_ns": p50_ns, "p99_ns": p50_ns}
+    counts = {"second": second, "sent": acked, "acked": acked, "acked_bytes": total_bytes, "totals": totals}
+    service = {"timed": 1, "service_sum_ns": 1, "service_max_ns": 1}
+    return {"kind": "progress", **counts, **service, "cpu_ratio": 0.1, "p50_ns": p50_ns, "p99_ns": p50_ns}
 
 
 def consumed(second: int, received: int = 1000) -> dict[str, Any]:

@@ -14,6 +14,10 @@ def produced(second: int, sent: int, p99_ns: int) -> dict[str, object]:
         "second": second,
         "sent": sent,
         "acked": sent - 1,
+        "acked_bytes": 100 * (sent - 1),
+        "timed": 2,
+        "service_sum_ns": 2 * p99_ns,
+        "service_max_ns": p99_ns,
         "totals": {"sent": sent, "acked": sent - 1, "failed": 1},
         "cpu_ratio": sent / 1000,
         "p50_ns": p99_ns // 2,
@@ -53,6 +57,19 @@ def test_a_second_is_told_once_everybody_has_reported_it() -> None:
     assert (progress.failed, progress.produce_p50_ns, progress.produce_p99_ns, progress.e2e_p99_ns) == (2, 4, 9, None)
     assert (progress.lag, progress.outstanding) == (599 + 399 - 880, 0)
     assert progress.generator_cpu_ratio_max == 0.5
+    assert progress.measured == [], "that was the warm-up"
+
+
+def test_whole_seconds_of_the_measured_phase_are_kept() -> None:
+    tracker = ProgressTracker(PLAN)
+    tracker.t0_ns = time.monotonic_ns() - 2_500_000_000
+    for second in range(2):
+        tracker.take(0, produced(second, 500, 7))
+        tracker.take(1, produced(second, 400, 9))
+        tracker.take(2, consumed(second, 880))
+    (told,) = tracker.progress().measured
+    assert (told.acked, told.acked_bytes) == (898, 89_800)
+    assert (told.timed, told.service_sum_ns, told.service_max_ns) == (4, 32, 9)
 
 
 def test_producers_that_have_finished_are_not_waited_for() -> None:

@@ -142,10 +142,6 @@ def faulty(faults: str, system: str = "{nodes: 3}") -> dict[str, str]:
             faulty("[{at: 5s, do: kill, for: 3s}]", "{kind: external, bootstrap_servers: 'h:1'}"),
             "faults: need a system that this run starts; an external one is not ours to break",
         ),
-        (
-            faulty("[{at: 5s, do: kill, node: controller}]", "{kind: apache-kafka, nodes: 3}"),
-            "faults[0].node: controller: with KRaft no broker tells it",
-        ),
     ],
 )
 def test_a_fault_that_cannot_be_made_is_one_line(sections: dict[str, str], expected: str) -> None:
@@ -207,7 +203,7 @@ def injector(*faults: dict[str, Any], nodes: Sequence[Node], measure_s: int = 10
 
 def at(elapsed_s: float, phase: Literal["warmup", "measure"] = "measure") -> Progress:
     """Of a measured phase of 100 s that starts 10 s after T0."""
-    zeros = dict.fromkeys(("offered", "sent", "acked", "received", "failed"), 0)
+    zeros: dict[str, Any] = dict.fromkeys(("offered", "sent", "acked", "received", "failed"), 0)
     return Progress(
         phase=phase,
         elapsed_s=elapsed_s,
@@ -282,6 +278,21 @@ def test_the_next_fault_waits_for_the_broker_of_the_one_before() -> None:
     node.ends = 0
     with pytest.raises(TrialError, match="was made: broker 1 was not back from the one before"):
         faults.finish(lambda: None)
+    assert "SIGKILL" not in node.done
+
+
+def test_a_fault_whose_end_could_not_be_seen_is_not_made() -> None:
+    """It would seem that the load never came back from it."""
+    node = Node(ends=10**6)
+    faults = injector({"at": "5s", "do": "restart"}, {"at": "8s", "do": "kill", "for": "5s"}, nodes=[node])
+    for elapsed_s, expected in (
+        (16.0, None),
+        (102.0, None),
+        (103.5, "it is too late for the fault at 8 s of the measured phase: broker 1 was not back from the one before"),
+    ):
+        faults.hear(at(elapsed_s))
+        faults.turn()
+        assert faults.problem == expected
     assert "SIGKILL" not in node.done
 
 

@@ -139,15 +139,18 @@ from tests.bench.workload.test_specification import complaint, document, read
             ),
         ),
         (
-            {"producers": "{driver: wire, client: {compression.type: lz4}}"},
+            {"producers": "{driver: wire, client: {security.protocol: ssl}}"},
             (
-                "w.yaml:6: producers.client: compression.type is 'lz4': the wire driver has only 'none'; "
+                "w.yaml:6: producers.client: security.protocol is 'ssl': the wire driver has only 'plaintext'; "
                 "use the client driver"
             ),
         ),
         (
             {"producers": "{driver: wire}", "records": "{size: 1KiB, keys: {round_robin: 3}}"},
-            "w.yaml:3: records.keys: needs producers.driver: client; wire sends values of one size, without keys",
+            (
+                "w.yaml:3: records.keys: needs producers.driver: client; "
+                "wire sends values of one size, without keys and transactions"
+            ),
         ),
         (
             {"topics": "{replication: 3}"},

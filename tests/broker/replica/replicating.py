@@ -115,6 +115,21 @@ class ReplicaHarness(NodeHarness):
             for broker_id in broker_ids
         }
 
+    def update_metadata(self, live: Sequence[int]) -> ErrorCode:
+        """The controller tells which brokers live."""
+        endpoint = {"host": "h", "security_protocol": 0, "listener": "PLAINTEXT"}
+        answer = self.ask(
+            "update_metadata",
+            8,
+            controller_id=2,
+            type=0,
+            controller_epoch=1,
+            broker_epoch=BROKER_EPOCH,
+            topic_states=[],
+            live_brokers=[{"id": id_, "endpoints": [endpoint | {"port": id_}], "rack": None} for id_ in live],
+        )
+        return ErrorCode(answer.error_code)
+
     def pass_time(self, duration_ms: int) -> None:
         self.clock.advance_ms(duration_ms)
         self.scheduler.run(duration_ms)

@@ -167,6 +167,41 @@ class TestInSync:
         broker.fetch_as(1, 0)
         assert broker.proposals.made == []
 
+    def test_nothing_waits_for_one_that_is_gone_before_it_came_in(self, make: Make) -> None:
+        """A broker that shuts down is out of sync, fetches until it ends, and the other followers have all by then."""
+        broker = make()
+        broker.tell(leader=0, leader_epoch=0, in_sync=[0, 1])
+        broker.fetch_as(2, 0)
+        _, then = broker.proposals.take()
+        produced = broker.produce("t", b"x", acks=-1)
+        broker.fetch_as(1, 1)
+        then(ErrorCode.ineligible_replica)
+        assert produced.waits, "it lives and has caught up"
+        assert broker.update_metadata(live=[0, 1]) is ErrorCode.none
+        assert outcome(produced) is ErrorCode.none
+
+    def test_nothing_waits_for_one_that_was_about_to_come_in_and_may_not(self, make: Make) -> None:
+        broker = make()
+        broker.tell(leader=0, leader_epoch=0, in_sync=[0, 1])
+        broker.fetch_as(2, 0)
+        _, then = broker.proposals.take()
+        produced = broker.produce("t", b"x", acks=-1)
+        broker.fetch_as(1, 1)
+        broker.live(0, 1)
+        then(ErrorCode.ineligible_replica)
+        assert outcome(produced) is ErrorCode.none
+
+    def test_nothing_waits_for_one_that_was_not_heard_of_for_too_long(self, make: Make) -> None:
+        broker = make()
+        broker.tell(leader=0, leader_epoch=0, in_sync=[0, 1])
+        broker.fetch_as(2, 0)
+        _, then = broker.proposals.take()
+        produced = broker.produce("t", b"x", acks=-1)
+        broker.fetch_as(1, 1)
+        then(ErrorCode.ineligible_replica)
+        broker.pass_time(2 * LAG_MS)
+        assert outcome(produced) is ErrorCode.none
+
     @pytest.mark.parametrize("error", [ErrorCode.invalid_update_version, ErrorCode.fenced_leader_epoch])
     def test_what_may_have_happened_counts_until_the_controller_tells(self, make: Make, error: ErrorCode) -> None:
         """testIsrNotExpandedIfUpdateFails, testRetryShrinkIsr..."""

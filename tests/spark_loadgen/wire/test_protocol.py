@@ -7,10 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 import kio.schema.api_versions.v0.response as api_versions
+import kio.schema.init_producer_id.v1.response as given
 import kio.schema.metadata.v5.response as metadata
 import kio.schema.produce.v7.response as produced
 import pytest
 from kio.schema.errors import ErrorCode
+from kio.schema.init_producer_id.v1.request import InitProducerIdRequest
 from kio.schema.metadata.v5.request import MetadataRequest
 from kio.schema.produce.v7.request import ProduceRequest
 from kio.schema.request_header.v1.header import RequestHeader
@@ -22,8 +24,10 @@ from spark_loadgen.wire.protocol import (
     ProduceAnswer,
     ProducePrefix,
     correlation_of,
+    init_producer_id_request,
     metadata_request,
     parse_api_versions,
+    parse_init_producer_id,
     parse_metadata,
     parse_produce,
 )
@@ -61,6 +65,22 @@ def test_a_metadata_request_makes_no_topic() -> None:
     _, body = read(metadata_request(1, "client", ["a", "b"]), MetadataRequest)
     assert [topic.name for topic in body.topics] == ["a", "b"]
     assert body.allow_auto_topic_creation is False
+
+
+def test_a_producer_id_is_asked_for_without_a_transaction() -> None:
+    header, body = read(init_producer_id_request(4, "client"), InitProducerIdRequest)
+    assert (header.request_api_key, header.request_api_version, header.correlation_id) == (22, 1, 4)
+    assert body.transactional_id is None
+    response: Any = given.InitProducerIdResponse
+    encoded = answer(
+        response(
+            throttle_time=timedelta(),
+            error_code=ErrorCode.coordinator_not_available,
+            producer_id=1 << 40,
+            producer_epoch=0,
+        )
+    )
+    assert parse_init_producer_id(encoded) == (15, 1 << 40)
 
 
 def test_answers_are_read_as_the_schema_has_them() -> None:

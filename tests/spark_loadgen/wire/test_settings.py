@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pytest
+
+from spark_loadgen import LoadSetupError
 from spark_loadgen.wire.settings import WireSettings
 
 
@@ -12,11 +15,33 @@ def test_properties_are_read_under_librdkafkas_names() -> None:
             "max.in.flight": "3",
             "message.timeout.ms": "1000",
             "client.id": "me",
-            "compression.type": "none",
+            "compression.type": "zstd",
+            "compression.level": "6",
+            "enable.idempotence": "false",
+            "security.protocol": "plaintext",
         }
     )
     assert (settings.acks, settings.batch_bytes, settings.linger_ns) == (1, 65536, 500_000)
     assert (settings.in_flight_max, settings.delivery_timeout_ms, settings.client_id) == (3, 1000, "me")
+    assert (settings.codec, settings.compression_level, settings.idempotence) == ("zstd", 6, False)
+
+
+@pytest.mark.parametrize(
+    ("properties", "text"),
+    [
+        ({"compression.type": "brotli"}, "compression.type is 'brotli'; it must be one of none, gzip, snappy"),
+        ({"compression.level": "13"}, "compression.level is '13'; the wire driver takes -1 to 12"),
+        ({"enable.idempotence": "yes"}, "enable.idempotence is 'yes'; it must be true or false"),
+        ({"enable.idempotence": "true", "acks": "1"}, "enable.idempotence needs acks: all"),
+        ({"enable.idempotence": "true", "max.in.flight": "6"}, "enable.idempotence needs max.in.flight of at most 5"),
+        ({"security.protocol": "ssl"}, "security.protocol is 'ssl': the wire driver has only 'plaintext'; use"),
+        ({"ssl.ca.location": "ca.pem"}, "ssl.ca.location means nothing to the wire driver"),
+    ],
+)
+def test_what_cannot_be_is_named(properties: dict[str, str], text: str) -> None:
+    with pytest.raises(LoadSetupError) as refusal:
+        WireSettings.of(properties)
+    assert text in str(refusal.value)
 
 
 def test_a_batch_is_no_larger_than_either_limit() -> None:
