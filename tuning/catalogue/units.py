@@ -65,7 +65,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         observe=formulas.of_property("TasksMax", formulas.as_tasks, formulas.default_tasks),
         reason="At the limit no thread can be started: a broker fails in the middle of its work.",
         detail="systemd's default is 15 % of the tasks that the kernel can have, which memory bounds too: 3474 of "
-        "23160 with 3 GB. Threads of network, disks, replication and of a Java runtime come to some hundred on a big host.",
+        "23160 with 3 GB. Threads of network, disks, replication and of a Java runtime come to some hundred on a big "
+        "host.",
         authorities=(
             Authority(
                 "systemd default",
