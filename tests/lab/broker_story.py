@@ -1,21 +1,23 @@
-"""Brokers on hosts: rolled to another release under load, stopped half-way and gone on with, one added, one removed.
+"""Brokers on hosts: rolled to another release under load, stopped half-way and gone on with, one added, one removed,
+one that died replaced.
 
 Run by `python -m tests.lab test`, as root, on a lab of its own; `make test` does not collect it.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.lab import inventory, making
+from tests.lab import disks, hosts, inventory, making
 from tests.lab.__main__ import tell
 from tests.lab.ledger import Ledger
 from tests.lab.operating import Operator, Played, differing
-from tests.lab.record import Node, Store
+from tests.lab.record import DISKS, Node, Store
 from tests.playbooks.modules import TREE, load
 
 NAME = "broker"
@@ -36,11 +38,24 @@ def lab() -> Iterator[Operator]:
     making.down(store)
 
 
-def inventory_of(lab: Operator, directory: Path, brokers: int) -> Path:
-    """The lab's, with this many of its hosts as brokers and nothing but ZooKeeper beside them."""
-    groups = {"zookeeper": None, "brokers": [node.name for node in lab.record.nodes[:brokers]]}
-    made = directory / f"brokers-{brokers}"
+def inventory_of(lab: Operator, directory: Path, brokers: list[Node]) -> Path:
+    """The lab's, with these of its hosts as brokers and nothing but ZooKeeper beside them."""
+    names = [node.name for node in brokers]
+    groups = {"zookeeper": None, "brokers": names}
+    made = directory / "-".join(names)
     return inventory.write_narrowed(lab.store, made, groups, variables={"brokers": f"---{VARIABLES}"})
+
+
+def replace_by_a_bare_one(lab: Operator, node: Node) -> None:
+    """As if the host had died, and another of its name and address stood in its place."""
+    hosts.remove(node)
+    layer = lab.store.of_node(node) / "upper"
+    shutil.rmtree(layer)
+    layer.mkdir(mode=0o755)
+    for disk in DISKS:
+        os.truncate(lab.store.disk_image(node, disk), 0)
+        os.truncate(lab.store.disk_image(node, disk), disks.SIZE_BYTES)
+    making.up(lab.store, len(lab.record.nodes), tell)
 
 
 def newer_tree(directory: Path, mark: str) -> Path:
@@ -67,7 +82,7 @@ def started(lab: Operator, node: Node) -> str:
 
 def test_a_cluster_of_brokers_over_its_life(lab: Operator, tmp_path: Path) -> None:
     nodes = list(lab.record.nodes)
-    three, four = inventory_of(lab, tmp_path, 3), inventory_of(lab, tmp_path, 4)
+    three, four, last_three = (inventory_of(lab, tmp_path, some) for some in (nodes[:3], nodes, nodes[1:]))
 
     def play(playbook: str, *arguments: str, of: Path = three, status: int = 0) -> Played:
         return lab.play(playbook, "-i", str(of), *arguments, status=status)
@@ -131,6 +146,14 @@ def test_a_cluster_of_brokers_over_its_life(lab: Operator, tmp_path: Path) -> No
     # What add_broker.yml has tuned is rollback.yml's to take away.
     left = lab.run(nodes[0], "find /etc/systemd/system -path '*highwater*' -type f ! -name 90-highwater.conf")
     assert left == ""
+
+    # One dies, with its part of ZooKeeper, and a bare one takes its place.
+    with ledger.producing():
+        replace_by_a_bare_one(lab, nodes[2])
+        everything = ("-e", "storage_allow_format=true", "-e", "broker_sync_timeout_seconds=86400")
+        play("site.yml", *everything, of=last_three)
+    assert ledger.faults() == []
+    assert play("site.yml", of=last_three).changed == 0
 
 
 def replicas(lab: Operator, node: Node) -> str:
