@@ -8,19 +8,25 @@ from typing import Any
 _DEFAULT_CLUSTER = "main"
 _OURS = "broker_instances"
 _DEFAULT_PORTS = {_OURS: 9092, "reference_kafka_instances": 19092}
+_ADDRESSES = {_OURS: "broker_address", "reference_kafka_instances": "reference_kafka_address"}
 _ZOOKEEPER_PORT = 2181
 
 
-def address_of(host: str, hostvars: Mapping[str, Mapping[str, Any]]) -> str:
-    """`'node1' | highwater_address(hostvars)`: where other hosts find it, as the roles have it by default."""
-    variables = hostvars[host]
-    return str(variables.get("highwater_address") or variables.get("ansible_host") or host)
+def address_of(host: str, hostvars: Mapping[str, Mapping[str, Any]], own: str) -> str:
+    """`'node1' | highwater_address(hostvars, 'broker_address')`: where others find it, by a role's own variable first.
+
+    Without one as all roles have it by default.
+    """
+    names = (own, "highwater_address", "ansible_host")
+    return str(next(filter(None, map(hostvars[host].get, names)), host))
 
 
 def zookeeper_connect(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
     """`groups['zookeeper'] | highwater_zookeeper_connect(hostvars)`: host:port of each, without a chroot."""
     return ",".join(
-        f"{address_of(host, hostvars)}:{hostvars[host].get('zookeeper_client_port', _ZOOKEEPER_PORT)}" for host in hosts
+        f"{address_of(host, hostvars, 'zookeeper_address')}:"
+        f"{hostvars[host].get('zookeeper_client_port', _ZOOKEEPER_PORT)}"
+        for host in hosts
     )
 
 
@@ -41,7 +47,7 @@ def clusters(
                     "host": host,
                     "name": instance.get("name", "main"),
                     "broker_id": instance.get("broker_id", variables.get("broker_id")),
-                    "address": address_of(host, hostvars),
+                    "address": address_of(host, hostvars, _ADDRESSES[variable]),
                     "port": int(instance.get("port") or _DEFAULT_PORTS[variable]),
                     "log_dirs": list(instance.get("log_dirs") or []),
                 }

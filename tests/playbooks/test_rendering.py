@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from broker.config import BrokerConfig, read_properties_file
 from broker.server.broker import check
@@ -26,10 +27,49 @@ MOST_EXPOSED = {
 }
 
 
+# Hosts that have names alone, and roles that are told other things than the example has.
+NAMED = {
+    "all": {
+        "vars": {"bench_run": "smoke", "storage_disks": [{"mount_point": "/data/ssd1"}]},
+        "hosts": {
+            "a.example.net": {"broker_id": 1, "zookeeper_id": 1},
+            "b.example.net": {"broker_id": 2, "zookeeper_id": 2},
+            "c.example.net": {"broker_id": 3, "zookeeper_id": 3, "zookeeper_address": "fd00::3"},
+        },
+        "children": {
+            "zookeeper": {"hosts": dict.fromkeys(("a.example.net", "b.example.net", "c.example.net"))},
+            "brokers": {"hosts": {"a.example.net": None}},
+            "spark_master": {
+                "hosts": {"b.example.net": None},
+                "vars": {
+                    "spark_address": "10.0.0.2",
+                    "spark_master_port": 7099,
+                    "spark_authentication_secret": "of-all",
+                },
+            },
+            "spark_workers": {"hosts": {"a.example.net": None}},
+            "bench": {"hosts": {"a.example.net": None}},
+        },
+    }
+}
+
+
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of one of its hosts."""
-    directory = tmp_path_factory.mktemp("rendered")
+    """Files of one of the example's hosts."""
+    return render(tmp_path_factory.mktemp("rendered"), "inventories/example", HOST)
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of the first host of NAMED."""
+    directory = tmp_path_factory.mktemp("named")
+    inventory = directory / "hosts.yml"
+    inventory.write_text(yaml.safe_dump(NAMED), "utf-8")
+    return render(directory, inventory, "a.example.net")
+
+
+def render(directory: Path, inventory: str | Path, host: str) -> Path:
     tree = directory / "tree"
     # The directory of a playbook is that of its roles and filters.
     tree.mkdir()
@@ -37,9 +77,9 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (tree / path.name).symlink_to(path)
     (tree / "rendering.yml").write_text(Path(__file__).with_name("rendering.yml").read_text("utf-8"), "utf-8")
     (directory / "bench").symlink_to(TREE.parent / "bench")
-    options = ("-i", "inventories/example", "--limit", HOST, "--tags", "render")
+    options = ("-i", inventory, "--limit", host, "--tags", "render")
     succeeded(play(directory, *options, "rendering.yml", directory=tree, rendered=str(directory)))
-    return directory / HOST
+    return directory / host
 
 
 def test_every_template_is_rendered() -> None:
@@ -88,6 +128,11 @@ def test_apache_kafka_is_told_who_it_is_and_where(rendered: Path) -> None:
     assert told["zookeeper.connect"].endswith("/reference/hdd")
     assert (told["default.replication.factor"], told["min.insync.replicas"]) == ("3", "2")
     assert [name for name, value in told.items() if not value] == []
+
+
+def test_the_bench_finds_spark_where_the_masters_host_says(named: Path) -> None:
+    assert "--master spark://10.0.0.2:7099 " in (named / "highwater-bench@.service").read_text("utf-8")
+    assert "spark.authenticate.secret of-all" in (named / "bench-spark-defaults.conf").read_text("utf-8")
 
 
 def test_the_ensemble_has_its_members_and_its_words(rendered: Path) -> None:
