@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -21,10 +22,27 @@ def address_of(host: str, hostvars: Mapping[str, Mapping[str, Any]], own: str) -
     return str(next(filter(None, map(hostvars[host].get, names)), host))
 
 
+def in_url(address: str) -> str:
+    """`address | highwater_in_url`: as it stands before a colon and a port."""
+    return f"[{address}]" if ":" in address else address
+
+
+def listened(address: str) -> str:
+    """`address | highwater_listened`: what to listen on for others to come to an address; empty for every interface.
+
+    That is for names: Debian often has a host's own name at 127.0.1.1.
+    """
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return ""
+    return in_url(address)
+
+
 def zookeeper_connect(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
     """`groups['zookeeper'] | highwater_zookeeper_connect(hostvars)`: host:port of each, without a chroot."""
     return ",".join(
-        f"{address_of(host, hostvars, 'zookeeper_address')}:"
+        f"{in_url(address_of(host, hostvars, 'zookeeper_address'))}:"
         f"{hostvars[host].get('zookeeper_client_port', _ZOOKEEPER_PORT)}"
         for host in hosts
     )
@@ -54,7 +72,7 @@ def clusters(
             )
     return {
         name: {
-            "bootstrap_servers": ",".join(f"{each['address']}:{each['port']}" for each in brokers),
+            "bootstrap_servers": ",".join(f"{in_url(each['address'])}:{each['port']}" for each in brokers),
             "brokers": brokers,
         }
         for name, brokers in found.items()
@@ -133,6 +151,8 @@ class FilterModule:
             "highwater_address": address_of,
             "highwater_cluster_faults": cluster_faults,
             "highwater_clusters": clusters,
+            "highwater_in_url": in_url,
+            "highwater_listened": listened,
             "highwater_properties": properties_text,
             "highwater_zookeeper_connect": zookeeper_connect,
         }

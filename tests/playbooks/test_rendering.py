@@ -130,6 +130,26 @@ def test_apache_kafka_is_told_who_it_is_and_where(rendered: Path) -> None:
     assert [name for name, value in told.items() if not value] == []
 
 
+def test_on_a_host_with_a_name_alone_nothing_listens_where_that_name_leads_to(named: Path, tmp_path: Path) -> None:
+    """Debian's installer has it at 127.0.1.1."""
+    told = BrokerConfig(read_properties_file(named / "highwater-main-broker.properties"))
+    check(told)
+    assert told.string("listeners") == "PLAINTEXT://:9092"
+    assert properties(named / "zoo.cfg")["quorumListenOnAllIPs"] == "true"
+    assert "spark.driver.bindAddress 0.0.0.0" in (named / "bench-spark-defaults.conf").read_text("utf-8")
+    socket = named / "highwater-sampler.socket"
+    assert "ListenStream=9180\n" in socket.read_text("utf-8")
+    units.lay_out(tmp_path, {path.name: path for path in (socket, named / "highwater-sampler@.service")})
+    assert units.complaints(tmp_path, socket.name) == ""
+
+
+def test_an_ipv6_address_has_brackets_before_its_port(named: Path) -> None:
+    assert properties(named / "zoo.cfg")["server.3"] == "[fd00::3]:2888:3888"
+    told = BrokerConfig(read_properties_file(named / "highwater-main-broker.properties"))
+    check(told)
+    assert (told.string("zookeeper.connect") or "").endswith(",[fd00::3]:2181/highwater/main")
+
+
 def test_the_bench_finds_spark_where_the_masters_host_says(named: Path) -> None:
     assert "--master spark://10.0.0.2:7099 " in (named / "highwater-bench@.service").read_text("utf-8")
     assert "spark.authenticate.secret of-all" in (named / "bench-spark-defaults.conf").read_text("utf-8")
@@ -142,6 +162,7 @@ def test_the_ensemble_has_its_members_and_its_words(rendered: Path) -> None:
         "who is in the ensemble"
     )
     assert "mntr" in told["4lw.commands.whitelist"].split(",")
+    assert "quorumListenOnAllIPs" not in told, "an address is listened on"
     assert int(told["autopurge.purgeInterval"]) > 0
 
 

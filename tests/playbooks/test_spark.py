@@ -1,0 +1,44 @@
+"""What role spark refuses before it changes anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from tests.playbooks.modules import TREE
+from tests.playbooks.playing import play
+
+PLAYBOOK = [
+    {
+        "name": "Judge",
+        "hosts": "all",
+        "gather_facts": True,
+        "gather_subset": ["min", "hardware"],
+        "tasks": [{"name": "Judge", "ansible.builtin.include_role": {"name": "spark", "tasks_from": "assert"}}],
+    }
+]
+
+
+def test_an_address_at_which_no_other_host_finds_spark_is_refused(tmp_path: Path) -> None:
+    """That of a name which the host itself has at 127.0.1.1, as Debian's installer writes it."""
+    addresses = {"good": "10.0.0.1", "loopback": "127.0.1.1", "six": "fd00::1"}
+    inventory = {
+        "all": {
+            "vars": {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"},
+            "hosts": {name: {"spark_address": address} for name, address in addresses.items()},
+            "children": {
+                "spark_master": {"hosts": {"good": None}},
+                "spark_workers": {"hosts": dict.fromkeys(addresses)},
+            },
+        }
+    }
+    for name, content in (("hosts.yml", inventory), ("judge.yml", PLAYBOOK)):
+        (tmp_path / name).write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
+    for name in ("roles", "filter_plugins"):
+        (tmp_path / name).symlink_to(TREE / name)
+    done = play(tmp_path, "-i", "hosts.yml", "judge.yml", directory=tmp_path, spark_worker_memory_mib=512)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "good: spark_address" not in said
+    assert "loopback: spark_address is 127.0.1.1, which the host itself has at 127.0.1.1, where no other host" in said
+    assert "six: spark_address is fd00::1, which the host itself has at no IPv4 address" in said
