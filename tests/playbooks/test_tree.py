@@ -168,6 +168,23 @@ def every_task(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return tasks + (every_task(inner) if inner else [])
 
 
+@pytest.mark.parametrize("role", ROLES, ids=lambda path: path.name)
+def test_numbers_are_reckoned_with_as_numbers(role: Path) -> None:
+    """`-e name=value` makes strings of them."""
+    numbers = "|".join(name for name, option in options_of(role).items() if option.get("type") == "int")
+    reckoned = re.compile(
+        rf"\b({numbers}) *(//|[-+*<>])|(//|[+*<>]) *({numbers})\b(?! *[|] *int)" if numbers else r"(?!)"
+    )
+    found = [
+        f"{path.name}: {line.strip()}"
+        for part in ("defaults", "tasks", "templates", "vars")
+        for path in sorted(role.glob(f"{part}/*"))
+        for line in path.read_text("utf-8").splitlines()
+        if not line.startswith("#") and reckoned.search(line)
+    ]
+    assert found == []
+
+
 def test_no_two_filters_have_one_name() -> None:
     """Ansible would take either, and say nothing."""
     owners: dict[str, list[str]] = {}
