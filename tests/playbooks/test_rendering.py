@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -37,7 +38,17 @@ NAMED = {
             "c.example.net": {"broker_id": 3, "zookeeper_id": 3, "zookeeper_address": "fd00::3"},
         },
         "children": {
-            "zookeeper": {"hosts": dict.fromkeys(("a.example.net", "b.example.net", "c.example.net"))},
+            "zookeeper": {
+                "hosts": dict.fromkeys(("a.example.net", "b.example.net", "c.example.net")),
+                "vars": {"zookeeper_properties": {"ssl.quorum.keyStore.password": "hush"}},
+            },
+            "reference_kafka": {
+                "hosts": {"a.example.net": None},
+                "vars": {
+                    "reference_kafka_instances": [{"name": "main", "port": 19092, "log_dirs": ["/data/ssd1/kafka"]}],
+                    "reference_kafka_properties": {"ssl.keystore.password": "hush"},
+                },
+            },
             "brokers": {"hosts": {"a.example.net": None}},
             "spark_master": {
                 "hosts": {"b.example.net": None},
@@ -141,6 +152,12 @@ def test_on_a_host_with_a_name_alone_nothing_listens_where_that_name_leads_to(na
     assert "ListenStream=9180\n" in socket.read_text("utf-8")
     units.lay_out(tmp_path, {path.name: path for path in (socket, named / "highwater-sampler@.service")})
     assert units.complaints(tmp_path, socket.name) == ""
+
+
+def test_files_with_secrets_are_known(rendered: Path, named: Path) -> None:
+    for folder, has_secrets in ((rendered, False), (named, True)):
+        told = json.loads((folder / "secrets.json").read_text("utf-8"))
+        assert told == {"zoo.cfg": has_secrets, "server.properties": has_secrets}
 
 
 def test_an_ipv6_address_has_brackets_before_its_port(named: Path) -> None:

@@ -5,42 +5,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import yaml
-
-from tests.playbooks.modules import TREE
-from tests.playbooks.playing import play
+from tests.playbooks.playing import play_part
 
 # As `-e name=value` gives them.
 NUMBERS = {"spark_worker_memory_mib": "512", "spark_daemon_memory_mib": "64"}
-PLAYBOOK = [
-    {
-        "name": "Judge",
-        "hosts": "all",
-        "gather_facts": True,
-        "gather_subset": ["min", "hardware"],
-        "tasks": [{"name": "Judge", "ansible.builtin.include_role": {"name": "spark", "tasks_from": "assert"}}],
-    }
-]
 
 
 def test_an_address_at_which_no_other_host_finds_spark_is_refused(tmp_path: Path) -> None:
     """That of a name which the host itself has at 127.0.1.1, as Debian's installer writes it."""
     addresses = {"good": "10.0.0.1", "loopback": "127.0.1.1", "six": "fd00::1"}
     inventory = {
-        "all": {
-            "vars": {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"},
-            "hosts": {name: {"spark_address": address} for name, address in addresses.items()},
-            "children": {
-                "spark_master": {"hosts": {"good": None}},
-                "spark_workers": {"hosts": dict.fromkeys(addresses)},
-            },
-        }
+        "hosts": {name: {"spark_address": address} for name, address in addresses.items()},
+        "children": {"spark_master": {"hosts": {"good": None}}, "spark_workers": {"hosts": dict.fromkeys(addresses)}},
     }
-    for name, content in (("hosts.yml", inventory), ("judge.yml", PLAYBOOK)):
-        (tmp_path / name).write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
-    for name in ("roles", "filter_plugins"):
-        (tmp_path / name).symlink_to(TREE / name)
-    done = play(tmp_path, "-i", "hosts.yml", "judge.yml", directory=tmp_path, **NUMBERS)
+    done = play_part(tmp_path, "spark", "assert", inventory, **NUMBERS)
     said = " ".join((done.stdout + done.stderr).split())
     assert re.search("good : ok=.* failed=0 ", said)
     assert "loopback: spark_address is 127.0.1.1, which the host itself has at 127.0.1.1, where no other host" in said

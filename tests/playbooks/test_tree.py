@@ -162,6 +162,17 @@ def test_a_unit_of_ours_is_read_anew_before_it_starts(role: Path) -> None:
     assert [each["name"] for each in reading if each.get("daemon_reload") is not True] == []
 
 
+@pytest.mark.parametrize(
+    ("role", "template"),
+    [("broker", "broker.properties.j2"), ("reference_kafka", "server.properties.j2"), ("zookeeper", "zoo.cfg.j2")],
+)
+def test_a_file_with_secrets_is_its_services_alone_and_is_not_shown(role: str, template: str) -> None:
+    tasks = load(TREE / f"roles/{role}/tasks/configure.yml")
+    (task,) = [each for each in tasks if each.get("ansible.builtin.template", {}).get("src") == template]
+    assert task["ansible.builtin.template"]["mode"] == "0640"
+    assert task["no_log"] == f"{{{{ __{role}_has_secrets }}}}"
+
+
 def every_task(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those in blocks too."""
     inner = [each for task in tasks for part in ("block", "rescue", "always") for each in task.get(part, [])]
