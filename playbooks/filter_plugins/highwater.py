@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _DEFAULT_CLUSTER = "main"
 _OURS = "broker_instances"
 _DEFAULT_PORTS = {_OURS: 9092, "reference_kafka_instances": 19092}
+_ADDRESSES = {_OURS: "broker_address", "reference_kafka_instances": "reference_kafka_address"}
 _ZOOKEEPER_PORT = 2181
 
 
-def address_of(host: str, hostvars: Mapping[str, Mapping[str, Any]]) -> str:
-    """`'node1' | highwater_address(hostvars)`: where other hosts find it, as the roles have it by default."""
-    variables = hostvars[host]
-    return str(variables.get("highwater_address") or variables.get("ansible_host") or host)
+def address_of(host: str, hostvars: Mapping[str, Mapping[str, Any]], own: str) -> str:
+    """`'node1' | highwater_address(hostvars, 'broker_address')`: where others find it, by a role's own variable first.
+
+    Without one as all roles have it by default.
+    """
+    names = (own, "highwater_address", "ansible_host")
+    return str(next(filter(None, map(hostvars[host].get, names)), host))
+
+
+def in_url(address: str) -> str:
+    """`address | highwater_in_url`: as it stands before a colon and a port."""
+    return f"[{address}]" if ":" in address else address
+
+
+def listened(address: str) -> str:
+    """`address | highwater_listened`: what to listen on for others to come to an address; empty for every interface.
+
+    That is for names: Debian often has a host's own name at 127.0.1.1.
+    """
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return ""
+    return in_url(address)
 
 
 def zookeeper_connect(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
     """`groups['zookeeper'] | highwater_zookeeper_connect(hostvars)`: host:port of each, without a chroot."""
     return ",".join(
-        f"{address_of(host, hostvars)}:{hostvars[host].get('zookeeper_client_port', _ZOOKEEPER_PORT)}" for host in hosts
+        f"{in_url(address_of(host, hostvars, 'zookeeper_address'))}:"
+        f"{hostvars[host].get('zookeeper_client_port', _ZOOKEEPER_PORT)}"
+        for host in hosts
     )
 
 
@@ -41,14 +65,14 @@ def clusters(
                     "host": host,
                     "name": instance.get("name", "main"),
                     "broker_id": instance.get("broker_id", variables.get("broker_id")),
-                    "address": address_of(host, hostvars),
+                    "address": address_of(host, hostvars, _ADDRESSES[variable]),
                     "port": int(instance.get("port") or _DEFAULT_PORTS[variable]),
                     "log_dirs": list(instance.get("log_dirs") or []),
                 }
             )
     return {
         name: {
-            "bootstrap_servers": ",".join(f"{each['address']}:{each['port']}" for each in brokers),
+            "bootstrap_servers": ",".join(f"{in_url(each['address'])}:{each['port']}" for each in brokers),
             "brokers": brokers,
         }
         for name, brokers in found.items()
@@ -127,6 +151,8 @@ class FilterModule:
             "highwater_address": address_of,
             "highwater_cluster_faults": cluster_faults,
             "highwater_clusters": clusters,
+            "highwater_in_url": in_url,
+            "highwater_listened": listened,
             "highwater_properties": properties_text,
             "highwater_zookeeper_connect": zookeeper_connect,
         }

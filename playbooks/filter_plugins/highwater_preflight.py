@@ -64,7 +64,7 @@ def inventory_faults(
         for each in found["brokers"]
     ]
     return [
-        *_faults_of_groups(groups, _zookeeper_group(hostvars)),
+        *_faults_of_groups(groups),
         *_faults_of_addresses(hostvars),
         *_faults_of_zookeeper(hostvars, groups),
         *_faults_of_ids(brokers),
@@ -207,13 +207,13 @@ def _lenient(option: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in option.items() if key not in ("description", "version_added")}
 
 
-def _faults_of_groups(groups: Mapping[str, list[str]], ensemble: str) -> Iterator[str]:
+def _faults_of_groups(groups: Mapping[str, list[str]]) -> Iterator[str]:
     for group in groups:
         near = difflib.get_close_matches(group, _GROUPS, 1, _ALIKE)
         if group not in _GROUPS and near and near[0] not in groups:
             yield f"group {group} is read by no playbook; did you mean {near[0]}?"
-    if groups.get("brokers") and not groups.get(ensemble):
-        yield f"group {ensemble} is empty and brokers need one; name 1, 3 or 5 hosts in it"
+    if groups.get("brokers") and not groups.get("zookeeper"):
+        yield "group zookeeper is empty and brokers need one; name 1, 3 or 5 hosts in it"
     for group in ("spark_master", "bench"):
         hosts = groups.get(group, [])
         if len(hosts) > 1:
@@ -235,7 +235,7 @@ def _faults_of_addresses(hostvars: Mapping[str, Variables]) -> Iterator[str]:
 
 
 def _faults_of_zookeeper(hostvars: Mapping[str, Variables], groups: Mapping[str, list[str]]) -> Iterator[str]:
-    members = groups.get(_zookeeper_group(hostvars), [])
+    members = groups.get("zookeeper", [])
     if members and len(members) not in _ENSEMBLES:
         yield (
             f"group zookeeper has {len(members)} hosts; name 1, 3 or 5: an even number bears no more failures than one "
@@ -253,13 +253,6 @@ def _faults_of_zookeeper(hostvars: Mapping[str, Variables], groups: Mapping[str,
     for number, hosts in hosts_of.items():
         if len(hosts) > 1:
             yield f"{_names(hosts)}: zookeeper_id {number} is that of {len(hosts)} hosts; give each its own"
-
-
-def _zookeeper_group(hostvars: Mapping[str, Variables]) -> str:
-    return next(
-        (str(hostvars[host]["zookeeper_group"]) for host in hostvars if "zookeeper_group" in hostvars[host]),
-        "zookeeper",
-    )
 
 
 def _faults_of_ids(brokers: list[tuple[str, str, Mapping[str, Any]]]) -> Iterator[str]:

@@ -27,16 +27,18 @@ def members(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]) -> 
     for name in hosts:
         variables = hostvars[name]
         member_id = int(variables.get("zookeeper_id") or 0)
-        host = variables.get("zookeeper_address") or variables.get("highwater_address") or variables.get("ansible_host")
+        address = variables.get("zookeeper_address") or variables.get("highwater_address")
+        host = str(address or variables.get("ansible_host") or name)
+        in_url = f"[{host}]" if ":" in host else host
         quorum_port = int(variables.get("zookeeper_quorum_port") or _QUORUM_PORT)
         election_port = int(variables.get("zookeeper_election_port") or _ELECTION_PORT)
         found.append(
             {
                 "name": str(name),
                 "id": member_id,
-                "host": str(host or name),
+                "host": host,
                 "port": int(variables.get("zookeeper_client_port") or _CLIENT_PORT),
-                "server_line": f"{member_id}={host or name}:{quorum_port}:{election_port}",
+                "server_line": f"{member_id}={in_url}:{quorum_port}:{election_port}",
             }
         )
     return found

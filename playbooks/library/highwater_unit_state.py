@@ -39,12 +39,10 @@ options:
         type: list
         elements: str
         required: true
-      wanted:
-        description: Texts that some of these files will have, by path; the others are wanted as they are.
-        type: dict
-        default: {}
       digests:
-        description: The same for texts that are secret, as the SHA-256 of each.
+        description: >-
+          Texts that some of these files will have, as the SHA-256 of each, by path; the others are wanted as they are.
+          The journal of a host keeps what modules are told, and a text may hold secrets.
         type: dict
         default: {}
 attributes:
@@ -91,7 +89,6 @@ def main() -> None:
                     "unit": {"type": "str", "required": True},
                     "record": {"type": "path", "required": True},
                     "files": {"type": "list", "elements": "str", "required": True},
-                    "wanted": {"type": "dict", "default": {}},
                     "digests": {"type": "dict", "default": {}},
                 },
             }
@@ -104,7 +101,6 @@ def main() -> None:
 def judge(unit: dict[str, Any]) -> dict[str, Any]:
     properties = show(unit["unit"])
     state = properties.get("ActiveState", "inactive")
-    wanted = {path: digest(str(text).encode()) for path, text in unit["wanted"].items()} | unit["digests"]
     is_running = state in ("active", "reloading")
     # One that waits to be started again has failed for now.
     is_starting = state == "activating" and properties.get("SubState") != "auto-restart"
@@ -115,7 +111,7 @@ def judge(unit: dict[str, Any]) -> dict[str, Any]:
         "is_starting": is_starting,
         "main_pid": int(properties.get("MainPID") or 0),
         "restarts": int(properties.get("NRestarts") or 0),
-        "stale": stale_files(Path(unit["record"]), unit["files"], wanted) if is_running or is_starting else [],
+        "stale": stale_files(Path(unit["record"]), unit["files"], unit["digests"]) if is_running or is_starting else [],
     }
 
 

@@ -310,7 +310,7 @@ def zookeeper_rows(address: str, members: int) -> Iterator[Row]:
 def four_letters(address: str, word: str) -> str:
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=_ANSWER_TIMEOUT_SECONDS) as connection:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_TIMEOUT_SECONDS) as connection:
             connection.sendall(word.encode())
             chunks = list(iter(lambda: connection.recv(4096), b""))
     except OSError as error:

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import yaml
+
 from tests.playbooks.modules import TREE
 
 _TIMEOUT_S = 150
@@ -20,6 +22,22 @@ def play(folder: Path, *arguments: str | Path, directory: Path = TREE, **variabl
     """`ansible-playbook` with these arguments and extra variables, run in `directory`."""
     extra = ("-e", json.dumps(variables)) if variables else ()
     return run(folder, "ansible-playbook", *arguments, *extra, directory=directory)
+
+
+def play_part(folder: Path, role: str, part: str, inventory: dict[str, Any], *options: str, **variables: Any) -> Played:
+    """A part of a role alone, as tasks/assert.yml, on hosts of an inventory that all are this machine."""
+    local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    hosts = {"all": {"vars": local, **inventory}}
+    tasks = [{"name": "Play it", "ansible.builtin.include_role": {"name": role, "tasks_from": part}}]
+    facts = {"gather_facts": True, "gather_subset": ["min", "hardware"]}
+    plays = [{"name": "Play a part", "hosts": "all", **facts, "tasks": tasks}]
+    for name, content in (("hosts.yml", hosts), ("part.yml", plays)):
+        (folder / name).write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
+    # Roles, modules and filters are found beside a playbook.
+    for path in TREE.iterdir():
+        if path.is_dir():
+            (folder / path.name).symlink_to(path)
+    return play(folder, "-i", "hosts.yml", "part.yml", *options, directory=folder, **variables)
 
 
 def run(folder: Path, program: str, *arguments: str | Path, directory: Path = TREE) -> Played:

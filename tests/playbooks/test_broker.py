@@ -14,7 +14,7 @@ import pytest
 from broker.config import BrokerConfig, read_properties_file
 from broker.server.broker import check
 from tests.playbooks.modules import TREE, call, load
-from tests.playbooks.playing import play, succeeded
+from tests.playbooks.playing import play, play_part, succeeded
 
 unit_state = load("library/highwater_unit_state.py")
 
@@ -172,6 +172,17 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     message = call("highwater_log_dirs", instances=instances)["msg"]
     assert "/one" in message
     assert "/two" in message
+
+
+def test_secrets_of_properties_are_told_to_no_module_of_a_host(tmp_path: Path) -> None:
+    """Whose journal keeps what modules are told."""
+    properties = {"ssl.keystore.password": "hush"}
+    instance = {"name": "main", "log_dirs": [f"{tmp_path}/log"], "properties": properties}
+    host = {"broker_id": 1, "broker_instances": [instance], "broker_properties": properties}
+    inventory = {"children": {group: {"hosts": {"one": host}} for group in ("zookeeper", "brokers")}}
+    done = succeeded(play_part(tmp_path, "broker", "assert", inventory, "-vvv", broker_allow_root_filesystem=True))
+    assert "module_args" in done.stdout
+    assert "hush" not in done.stdout
 
 
 def test_digests_of_secrets_do_for_their_texts(tmp_path: Path) -> None:

@@ -44,6 +44,34 @@ def test_two_clusters_over_the_same_hosts() -> None:
     assert filters.clusters(hosts, hosts, "reference_kafka_instances") == {}, "nobody has one by default"
 
 
+def test_what_a_role_says_of_its_address_is_what_others_are_told() -> None:
+    variables = {"highwater_address": "10.0.0.1", "ansible_host": "192.0.2.1"}
+    own = {"broker_address": "10.0.0.2", "reference_kafka_address": "10.0.0.3", "zookeeper_address": "10.0.0.4"}
+    reference = {"reference_kafka_instances": [{"name": "main", "port": 19092}]}
+    hosts = {"a": {**variables, **own, **reference}}
+    assert filters.clusters(hosts, hosts)["main"]["bootstrap_servers"] == "10.0.0.2:9092"
+    found = filters.clusters(hosts, hosts, "reference_kafka_instances")
+    assert found["main"]["bootstrap_servers"] == "10.0.0.3:19092"
+    assert filters.zookeeper_connect(hosts, hosts) == "10.0.0.4:2181"
+    assert filters.address_of("a", hosts, "spark_address") == "10.0.0.1"
+
+
+def test_an_ipv6_address_has_brackets_before_a_port() -> None:
+    hosts = {"a": {"broker_id": 1, "ansible_host": "fd00::1"}}
+    found = filters.clusters(hosts, hosts)["main"]
+    assert (found["bootstrap_servers"], found["brokers"][0]["address"]) == ("[fd00::1]:9092", "fd00::1")
+    assert filters.zookeeper_connect(hosts, hosts) == "[fd00::1]:2181"
+
+
+def test_an_address_is_listened_on_and_of_a_name_every_interface() -> None:
+    assert [filters.listened(address) for address in ("10.0.0.1", "fd00::1", "a.example.net", "10")] == [
+        "10.0.0.1",
+        "[fd00::1]",
+        "",
+        "",
+    ]
+
+
 def test_the_ensemble_is_told_with_its_port() -> None:
     hosts = {"a": {}, "b": {"ansible_host": "10.0.0.2", "zookeeper_client_port": 2281}}
     assert filters.zookeeper_connect(hosts, hosts) == "a:2181,10.0.0.2:2281"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from broker.config import BrokerConfig, read_properties_file
 from broker.server.broker import check
@@ -26,10 +28,59 @@ MOST_EXPOSED = {
 }
 
 
+# Hosts that have names alone, and roles that are told other things than the example has.
+NAMED = {
+    "all": {
+        "vars": {"bench_run": "smoke", "storage_disks": [{"mount_point": "/data/ssd1"}]},
+        "hosts": {
+            "a.example.net": {"broker_id": 1, "zookeeper_id": 1},
+            "b.example.net": {"broker_id": 2, "zookeeper_id": 2},
+            "c.example.net": {"broker_id": 3, "zookeeper_id": 3, "zookeeper_address": "fd00::3"},
+        },
+        "children": {
+            "zookeeper": {
+                "hosts": dict.fromkeys(("a.example.net", "b.example.net", "c.example.net")),
+                "vars": {"zookeeper_properties": {"ssl.quorum.keyStore.password": "hush"}},
+            },
+            "reference_kafka": {
+                "hosts": {"a.example.net": None},
+                "vars": {
+                    "reference_kafka_instances": [{"name": "main", "port": 19092, "log_dirs": ["/data/ssd1/kafka"]}],
+                    "reference_kafka_properties": {"ssl.keystore.password": "hush"},
+                },
+            },
+            "brokers": {"hosts": {"a.example.net": None}},
+            "spark_master": {
+                "hosts": {"b.example.net": None},
+                "vars": {
+                    "spark_address": "10.0.0.2",
+                    "spark_master_port": 7099,
+                    "spark_authentication_secret": "of-all",
+                },
+            },
+            "spark_workers": {"hosts": {"a.example.net": None}},
+            "bench": {"hosts": {"a.example.net": None}},
+        },
+    }
+}
+
+
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of one of its hosts."""
-    directory = tmp_path_factory.mktemp("rendered")
+    """Files of one of the example's hosts."""
+    return render(tmp_path_factory.mktemp("rendered"), "inventories/example", HOST)
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of the first host of NAMED."""
+    directory = tmp_path_factory.mktemp("named")
+    inventory = directory / "hosts.yml"
+    inventory.write_text(yaml.safe_dump(NAMED), "utf-8")
+    return render(directory, inventory, "a.example.net")
+
+
+def render(directory: Path, inventory: str | Path, host: str) -> Path:
     tree = directory / "tree"
     # The directory of a playbook is that of its roles and filters.
     tree.mkdir()
@@ -37,9 +88,9 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (tree / path.name).symlink_to(path)
     (tree / "rendering.yml").write_text(Path(__file__).with_name("rendering.yml").read_text("utf-8"), "utf-8")
     (directory / "bench").symlink_to(TREE.parent / "bench")
-    options = ("-i", "inventories/example", "--limit", HOST, "--tags", "render")
+    options = ("-i", inventory, "--limit", host, "--tags", "render")
     succeeded(play(directory, *options, "rendering.yml", directory=tree, rendered=str(directory)))
-    return directory / HOST
+    return directory / host
 
 
 def test_every_template_is_rendered() -> None:
@@ -90,6 +141,37 @@ def test_apache_kafka_is_told_who_it_is_and_where(rendered: Path) -> None:
     assert [name for name, value in told.items() if not value] == []
 
 
+def test_on_a_host_with_a_name_alone_nothing_listens_where_that_name_leads_to(named: Path, tmp_path: Path) -> None:
+    """Debian's installer has it at 127.0.1.1."""
+    told = BrokerConfig(read_properties_file(named / "highwater-main-broker.properties"))
+    check(told)
+    assert told.string("listeners") == "PLAINTEXT://:9092"
+    assert properties(named / "zoo.cfg")["quorumListenOnAllIPs"] == "true"
+    assert "spark.driver.bindAddress 0.0.0.0" in (named / "bench-spark-defaults.conf").read_text("utf-8")
+    socket = named / "highwater-sampler.socket"
+    assert "ListenStream=9180\n" in socket.read_text("utf-8")
+    units.lay_out(tmp_path, {path.name: path for path in (socket, named / "highwater-sampler@.service")})
+    assert units.complaints(tmp_path, socket.name) == ""
+
+
+def test_files_with_secrets_are_known(rendered: Path, named: Path) -> None:
+    for folder, has_secrets in ((rendered, False), (named, True)):
+        told = json.loads((folder / "secrets.json").read_text("utf-8"))
+        assert told == {"zoo.cfg": has_secrets, "server.properties": has_secrets}
+
+
+def test_an_ipv6_address_has_brackets_before_its_port(named: Path) -> None:
+    assert properties(named / "zoo.cfg")["server.3"] == "[fd00::3]:2888:3888"
+    told = BrokerConfig(read_properties_file(named / "highwater-main-broker.properties"))
+    check(told)
+    assert (told.string("zookeeper.connect") or "").endswith(",[fd00::3]:2181/highwater/main")
+
+
+def test_the_bench_finds_spark_where_the_masters_host_says(named: Path) -> None:
+    assert "--master spark://10.0.0.2:7099 " in (named / "highwater-bench@.service").read_text("utf-8")
+    assert "spark.authenticate.secret of-all" in (named / "bench-spark-defaults.conf").read_text("utf-8")
+
+
 def test_the_ensemble_has_its_members_and_its_words(rendered: Path) -> None:
     told = properties(rendered / "zoo.cfg")
     members = {name: value for name, value in told.items() if name.startswith("server.")}
@@ -97,6 +179,7 @@ def test_the_ensemble_has_its_members_and_its_words(rendered: Path) -> None:
         "who is in the ensemble"
     )
     assert "mntr" in told["4lw.commands.whitelist"].split(",")
+    assert "quorumListenOnAllIPs" not in told, "an address is listened on"
     assert int(told["autopurge.purgeInterval"]) > 0
 
 

@@ -148,6 +148,54 @@ def test_a_template_says_whose_it_is(template: Path) -> None:
     assert "{{ ansible_managed | comment" in template.read_text("utf-8").splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    "role", [path for path in ROLES if [*path.glob("templates/*.service.j2")]], ids=lambda path: path.name
+)
+def test_a_unit_of_ours_is_read_anew_before_it_starts(role: Path) -> None:
+    """Whatever this run has changed: one that ended between the unit and its start had changed it before."""
+    tasks = [task for path in sorted(role.glob("tasks/*.yml")) for task in every_task(load(path))]
+    services = [task["ansible.builtin.systemd_service"] for task in tasks if "ansible.builtin.systemd_service" in task]
+    reading = [each for each in services if each.get("enabled")] or [
+        each for each in services if each.get("state") == "started"
+    ]
+    assert reading
+    assert [each["name"] for each in reading if each.get("daemon_reload") is not True] == []
+
+
+@pytest.mark.parametrize(
+    ("role", "template"),
+    [("broker", "broker.properties.j2"), ("reference_kafka", "server.properties.j2"), ("zookeeper", "zoo.cfg.j2")],
+)
+def test_a_file_with_secrets_is_its_services_alone_and_is_not_shown(role: str, template: str) -> None:
+    tasks = load(TREE / f"roles/{role}/tasks/configure.yml")
+    (task,) = [each for each in tasks if each.get("ansible.builtin.template", {}).get("src") == template]
+    assert task["ansible.builtin.template"]["mode"] == "0640"
+    assert task["no_log"] == f"{{{{ __{role}_has_secrets }}}}"
+
+
+def every_task(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those in blocks too."""
+    inner = [each for task in tasks for part in ("block", "rescue", "always") for each in task.get(part, [])]
+    return tasks + (every_task(inner) if inner else [])
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda path: path.name)
+def test_numbers_are_reckoned_with_as_numbers(role: Path) -> None:
+    """`-e name=value` makes strings of them."""
+    numbers = "|".join(name for name, option in options_of(role).items() if option.get("type") == "int")
+    reckoned = re.compile(
+        rf"\b({numbers}) *(//|[-+*<>])|(//|[+*<>]) *({numbers})\b(?! *[|] *int)" if numbers else r"(?!)"
+    )
+    found = [
+        f"{path.name}: {line.strip()}"
+        for part in ("defaults", "tasks", "templates", "vars")
+        for path in sorted(role.glob(f"{part}/*"))
+        for line in path.read_text("utf-8").splitlines()
+        if not line.startswith("#") and reckoned.search(line)
+    ]
+    assert found == []
+
+
 def test_no_two_filters_have_one_name() -> None:
     """Ansible would take either, and say nothing."""
     owners: dict[str, list[str]] = {}

@@ -19,7 +19,6 @@ _STARTS: Final = {
 # What check mode cannot look at, as it belongs to what is not there yet; and the change by which that was announced.
 _FOLLOWS: Final = {
     "package : Bring the wheels that the host lacks": "package : Install the release",
-    "broker : Have the brokers start with the host": "broker : Write the unit of all brokers",
     "reference_kafka : Make its directory": "reference_kafka : Put the release in its place",
     "reference_kafka : Unpack": "reference_kafka : Put the release in its place",
     "reference_kafka : Start the brokers at boot": "reference_kafka : Write the unit",
