@@ -181,8 +181,10 @@ def test_secrets_of_properties_are_told_to_no_module_of_a_host(tmp_path: Path) -
     host = {"broker_id": 1, "broker_instances": [instance], "broker_properties": properties}
     inventory = {"children": {group: {"hosts": {"one": host}} for group in ("zookeeper", "brokers")}}
     done = succeeded(play_part(tmp_path, "broker", "assert", inventory, "-vvv", broker_allow_root_filesystem=True))
-    assert "module_args" in done.stdout
-    assert "hush" not in done.stdout
+    # Other tasks act on the controller alone, and their loops show there what they go over.
+    (told,) = (part for part in done.stdout.split("TASK [") if part.startswith("broker : See whose"))
+    assert "module_args" in told
+    assert "hush" not in told
 
 
 def test_digests_of_secrets_do_for_their_texts(tmp_path: Path) -> None:
