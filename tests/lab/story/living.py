@@ -91,11 +91,12 @@ def one_more(scene: Scene) -> str:
 
 
 def one_less(scene: Scene) -> str:
-    """And goes again: its copies move first."""
+    """And goes again: its copies move first, then its records go, and with them the user that they belonged to."""
     assert scene.spare is not None
     scene.write_inventory([*scene.hosts, scene.spare], [])
     with scene.load():
-        scene.play("remove_broker.yml", "-e", f"broker_remove_hosts={scene.spare.name}")
+        given = {"broker_remove_hosts": scene.spare.name, "teardown_remove_data": True}
+        scene.play("remove_broker.yml", "-e", json.dumps(given))
         scene.write_inventory(scene.hosts, [scene.spare])
         scene.wait_until_whole({host.number for host in scene.hosts})
     held = {cluster: _partitions_on(scene, cluster, scene.spare.number) for cluster in OURS}
