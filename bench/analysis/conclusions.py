@@ -108,7 +108,8 @@ def noise_between(pairs: Sequence[AaPair], cells: Collection[str]) -> list[float
 
     One noisy cell must not widen what counts as no change in the others. Simulated gates over three cells, 14 blocks,
     one cell scattering by 15 % and two by 2 %: a quiet cell made 10 % slower is found 49 times in 100 by the noise of
-    all, always by its own; false alarms stay below 1 in 100 either way. With cells alike it costs 3 in 100 at most.
+    all, always by its own; false alarms stay below 1 in 100 either way. With cells alike, where fewer pairs tell less,
+    it costs 3 in 100 at a floor of 5 %, and up to 12 in 100 without one (reports and plain comparisons).
     """
     own = [pair.ratio for pair in pairs if pair.cell in cells]
     return own if len(own) >= LEAST_FOR_NOISE else [pair.ratio for pair in pairs]

@@ -146,6 +146,11 @@ def test_a_cluster_of_brokers_over_its_life(lab: Operator, tmp_path: Path) -> No
     # What add_broker.yml has tuned is rollback.yml's to take away.
     left = lab.run(nodes[0], "find /etc/systemd/system -path '*highwater*' -type f ! -name 90-highwater.conf")
     assert left == ""
+    # Its records stayed, and the user that they belong to; both go when that is asked for, be it afterwards.
+    kept = "getent passwd highwater || true; getent group highwater || true; ls -d /data/ssd1/highwater || true"
+    assert len(lab.run(nodes[0], kept).splitlines()) == 3
+    play("remove_broker.yml", "-e", '{"broker_remove_hosts": "node1", "teardown_remove_data": true}', of=four)
+    assert "highwater" not in lab.run(nodes[0], kept)
 
     # One dies, with its part of ZooKeeper, and a bare one takes its place.
     with ledger.producing():
