@@ -32,7 +32,6 @@ from bench.user_cache import cache_directory
 from bench.workload.yaml_document import Document
 
 _HERE: Final = Path(__file__).parent
-_OUTCOMES: Final = "outcomes.jsonl"
 _WORKLOAD: Final = _HERE / "workload.yaml"
 _NOISE_TRIALS: Final = 24
 _LAUNCHER: Final = LauncherChoice(LauncherKind.PROCESS)
@@ -41,9 +40,9 @@ _LAUNCHER: Final = LauncherChoice(LauncherKind.PROCESS)
 def main(
     slowdowns: Annotated[str, typer.Option(metavar="PERCENT,…", help="How much slower head is made.")] = "0,3,5,10,20",
     gates: Annotated[int, typer.Option(min=1, help="Gates of each slowdown.")] = 30,
-    directory: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where outcomes are kept between calls; in the cache by default.")
-    ] = None,
+    path: Annotated[
+        Path, typer.Option("--outcomes", metavar="FILE", help="Where outcomes are kept, a line for each gate.")
+    ] = Path("docs/results/gate-proof.jsonl"),
     to: Annotated[Path, typer.Option("--report", metavar="FILE", help="Where the rates are written.")] = Path(
         "docs/results/gate-proof.md"
     ),
@@ -51,10 +50,10 @@ def main(
 ) -> None:
     """Run gates until there are so many of each slowdown, in mixed order, and write how often they were right."""
     with one_line_errors():
-        kept = directory or cache_directory() / "gate-proof"
-        kept.mkdir(parents=True, exist_ok=True)
         wanted = [float(text) for text in slowdowns.split(",")]
-        path, rules = kept / _OUTCOMES, rules_digest()
+        rules = rules_digest()
+        kept = cache_directory() / "gate-proof" / rules
+        kept.mkdir(parents=True, exist_ok=True)
         deadline_s = None if minutes is None else time.monotonic() + 60 * minutes
         for slower, number in _order(wanted, gates):
             if any((outcome.slower_percent, outcome.number) == (slower, number) for outcome in read(path, rules)):
@@ -66,7 +65,7 @@ def main(
             if earlier and earlier[-1].environment != outcome.environment:
                 raise NotComparableError(
                     f"{path} was made in environment {earlier[-1].environment}, and this is {outcome.environment}: "
-                    "the two cannot be one proof; name another --directory"
+                    "the two cannot be one proof; name other --outcomes"
                 )
             if outcome.state == "interrupted":
                 raise KeyboardInterrupt
