@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import yaml
+
+from tests.playbooks.modules import TREE
 from tests.playbooks.shipped import shipped
 
 FILTERS = shipped("filter_plugins/highwater_reference_kafka.py")
@@ -135,3 +138,12 @@ def test_where_log_directories_are() -> None:
         {"path": "/data/ssd10/kafka", "found": "/data", "wanted": "/data/ssd10"},
         {"path": "/var/kafka", "found": "/", "wanted": "/"},
     ]
+
+
+def test_what_the_controller_caches_is_no_change_of_a_host() -> None:
+    """Or a first run changes what check mode, which fetches nothing, could not announce."""
+    tasks = yaml.safe_load((TREE / "roles/reference_kafka/tasks/fetch.yml").read_text("utf-8"))
+    assert tasks
+    assert [
+        task["name"] for task in tasks if task["delegate_to"] != "localhost" or task.get("changed_when") is not False
+    ] == []
