@@ -195,6 +195,25 @@ def test_digests_of_secrets_do_for_their_texts(tmp_path: Path) -> None:
     assert unit_state.stale_files(record, [str(secret)], {str(secret): unit_state.digest(b"password")}) == []
 
 
+@pytest.mark.parametrize("names", [["ssd"], ["hdd", "ssd"], ["new"], []])
+def test_a_broker_that_is_set_up_and_named_no_more_is_refused(tmp_path: Path, names: list[str]) -> None:
+    configuration = tmp_path / "highwater"
+    configuration.mkdir()
+    (configuration / "broker-ssd.properties").touch()
+    (configuration / "tuning.yml").touch()
+    instances = [{"name": name, "log_dirs": [f"/data/{name}"]} for name in names]
+    hosts = {"brokers": {"hosts": {"node1": {"broker_id": 1, "broker_instances": instances}}}}
+    given = {"__broker_configuration": str(configuration)}
+    played = play_part(tmp_path, "broker", "strangers", {"children": hosts}, **given)
+    if "ssd" in names:
+        succeeded(played)
+    else:
+        told = " ".join(played.stdout.split())
+        assert played.returncode == 2
+        assert "node1: the broker ssd is set up here, and broker_instances does not name it" in told
+        assert f"rm {configuration}/broker-ssd.properties" in told
+
+
 def test_a_unit_that_nobody_knows_does_not_run() -> None:
     unit = {"unit": "highwater-broker@nobody.service", "record": "/nowhere", "files": []}
     (state,) = call("highwater_unit_state", units=[unit])["units"]
