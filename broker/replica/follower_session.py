@@ -47,11 +47,13 @@ class FollowerSession:
         self._forgotten.pop(key, None)
 
     def forget(self, key: Key) -> None:
-        """The leader shall send nothing of this partition any more."""
+        """The leader shall send nothing of this partition any more.
+
+        While a session begins, it names what the request under way did.
+        """
         if key in self._named:
             self._named.discard(key)
-            if not self.is_new:
-                self._forgotten[key] = None
+            self._forgotten[key] = None
 
     def next(self) -> tuple[int, int, list[tuple[str | UUID, int]]]:
         """(id, epoch, forgotten partitions) of the next request."""

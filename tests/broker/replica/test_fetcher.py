@@ -429,6 +429,29 @@ def test_nothing_is_appended_to_what_was_removed(scene: Scene) -> None:
     assert scene.fetch().forgotten == [(TOPIC_ID, 0)]
 
 
+def test_what_is_removed_while_a_session_begins_is_forgotten_with_the_next_fetch(scene: Scene) -> None:
+    """Or the leader of a topic that was deleted meanwhile answers every fetch at once, with an error, for ever."""
+    replica = Replica(0)
+    scene.add(replica, Replica(1))
+    assert set(scene.asked()) == {0, 1}
+    scene.fetchers.remove([replica])
+    scene.answer(refused(ErrorCode.unknown_topic_id, 0), records("5", 1))
+    assert (scene.fetch().session_epoch, scene.fetch().forgotten) == (1, [(TOPIC_ID, 0)])
+    scene.answer()
+    assert scene.fetch().forgotten == []
+
+
+@pytest.mark.parametrize("session_id", [0, SESSION])
+def test_what_is_added_again_while_a_session_begins_is_not_forgotten(scene: Scene, session_id: int) -> None:
+    replica = Replica(0)
+    scene.add(replica, Replica(1))
+    scene.fetchers.remove([replica])
+    scene.add(replica)
+    scene.answer(session_id=session_id)
+    assert 0 in scene.asked()
+    assert scene.fetch().forgotten == []
+
+
 def test_an_answer_to_the_epoch_before_is_not_taken_for_one_to_this(scene: Scene) -> None:
     replica = Replica(0)
     scene.add(replica, Replica(1))
