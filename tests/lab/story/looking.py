@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from typing import Final
 
 from confluent_kafka.admin import AdminClient
@@ -18,6 +19,7 @@ _OPEN_FILES: Final = 100_000
 _ZOOKEEPER_PORT: Final = 2181
 _RECORDS: Final = 200
 _WITHIN_S: Final = 60.0
+_POLL_S: Final = 0.5
 _TOPIC: Final = "story-looked-at"
 
 
@@ -49,6 +51,14 @@ def settings(scene: Scene, node: Node) -> str:
     return f"{len(lines)} sysctls"
 
 
+def _require_listening(scene: Scene, node: Node, unit: str, port: int, process: str) -> None:
+    """A unit may be active before it listens: Spark's say nothing to systemd."""
+    deadline_s = time.monotonic() + _WITHIN_S
+    while re.search(rf":{port} .*pid={process},", scene.run(node, "ss -Hltnp")) is None:
+        assert time.monotonic() < deadline_s, f"{node.name}: {unit} does not listen on {port}"
+        time.sleep(_POLL_S)
+
+
 def services(scene: Scene, node: Node) -> str:
     """systemctl, ss and /proc: each service runs, starts at boot, has its ports, its limits and its user."""
     wanted = {
@@ -59,13 +69,12 @@ def services(scene: Scene, node: Node) -> str:
     }
     if node == scene.hosts[0]:
         wanted["spark-master.service"] = (7077, "spark")
-    listening = scene.run(node, "ss -Hltnp")
     most = int(scene.run(node, "awk '/Max open files/ {print $5}' /proc/1/limits"))
     for unit, (port, user) in wanted.items():
         state = scene.run(node, f"systemctl is-active {unit}; systemctl is-enabled {unit}").split()
         assert state == ["active", "enabled"], f"{node.name}: {unit} is {' and '.join(state)}"
         process = scene.run(node, f"systemctl show -p MainPID --value {unit}")
-        assert re.search(rf":{port} .*pid={process},", listening), f"{node.name}: {unit} does not listen on {port}"
+        _require_listening(scene, node, unit, port, process)
         owner = scene.run(node, f"stat -c %U /proc/{process}")
         assert owner == user, f"{node.name}: {unit} runs as {owner}"
         if unit.startswith(("highwater-broker@", "reference-kafka@")):
