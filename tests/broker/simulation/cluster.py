@@ -11,11 +11,16 @@ from broker.cluster import znodes
 from broker.cluster.peers import Endpoint
 from broker.cluster.state import LeaderAndIsr, ReplicaAssignment
 from broker.log.checkpoint import TopicPartition
+from broker.protocol.apis import FETCH
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.checker import Checker, Violation
 from tests.broker.simulation.network import Network
 from tests.broker.simulation.world import Process, World
 from tests.broker.simulation.zookeeper import Ensemble
+
+_QUIET_MS: Final = 5_000
+_QUIET_FETCHES: Final = 40
+"""Of one follower from one leader: four times what replica.fetch.wait.max.ms makes it."""
 
 PROPERTIES: Final = {
     "min.insync.replicas": "2",
@@ -210,6 +215,14 @@ class Cluster:
                 assert partition is not None
                 replicas.append((broker_id, partition))
             self.checker.converged(key, replicas)
+
+    def check_quiet(self) -> None:
+        """While nobody writes, followers ask for what may come, and are not told at once that there is nothing."""
+        before = self.network.requests.copy()
+        self.world.run(_QUIET_MS)
+        for (client, server, api), count in (self.network.requests - before).items():
+            if api == FETCH and "fetcher" in client and count > _QUIET_FETCHES:
+                raise Violation(f"{client} fetched {count} times from {server} in {_QUIET_MS} ms, though nothing came")
 
     def describe(self) -> list[str]:
         """How it stands, for whoever looks for why."""

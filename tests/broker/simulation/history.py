@@ -176,6 +176,7 @@ class History:
             raise Violation(f"not whole again; still sending: {busy}; " + "; ".join(cluster.describe()))
         self._read_to_the_end()
         cluster.check_convergence()
+        cluster.check_quiet()
 
     def _start_clients(self) -> None:
         rng = self.rng

@@ -7,7 +7,7 @@ cannot know what that was.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import Protocol
 
 from broker.cluster.peers import Endpoint, PeerFailure
@@ -42,6 +42,8 @@ class ConnectionUser(Protocol):
 class Network:
     def __init__(self, world: World) -> None:
         self.world = world
+        self.requests: Counter[tuple[str, str, int]] = Counter()
+        """That were sent, by client id, host of the server and API."""
         self.min_delay_ms = 1
         self.max_delay_ms = 1
         self.slow_rate = 0.0

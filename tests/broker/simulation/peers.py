@@ -66,6 +66,7 @@ class SimulatedPeer:
 
     def send(self, api_key: int, version: int, body: Parts, then: Then, *, timeout_ms: int) -> None:
         assert not self._is_closed, "a request on a closed connection"
+        self._network.requests[self._client_id.decode(), self._endpoint.host, api_key] += 1
         self._correlation_id += 1
         is_flexible = api_of(api_key).is_flexible(version)
         head = _REQUEST_HEADER.pack(api_key, version, self._correlation_id, len(self._client_id)) + self._client_id

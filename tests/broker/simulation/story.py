@@ -140,6 +140,7 @@ class Story:
         self.cluster.heal()
         self.wait(lambda: self.cluster.is_whole, at_most_ms=60_000)
         self.cluster.check_convergence()
+        self.cluster.check_quiet()
 
 
 @contextmanager

@@ -152,3 +152,18 @@ def test_a_deleted_topic_goes_everywhere_once_all_are_back() -> None:
     story[4].start()
     story.wait(lambda: story.cluster.ensemble.data(znodes.topic_path(TOPIC)) is None)
     assert not any(holds(story, broker_id) for broker_id in story.cluster.brokers)
+
+
+def test_of_a_topic_that_goes_as_soon_as_it_came_nobody_goes_on_asking() -> None:
+    """Its followers, which follow more of that leader, may not even have had the answer to their first fetch."""
+    replicas = (2, 3, 1)
+    story = Story(replicas)
+    for number, brief_ms in enumerate((0, 50, 200, 450, 1000)):
+        name = f"brief-{number}"
+        story.cluster.create_topic(name, [replicas], is_used=False)
+        story.wait(lambda: story.cluster.is_whole)
+        story.let_pass(brief_ms)
+        story.cluster.deleted.add(name)
+        story.cluster.ensemble.make(znodes.delete_topic_path(name))
+        story.wait(lambda: story.cluster.is_whole)
+        story.heal()
