@@ -144,6 +144,7 @@ class Operator:
                 "systemctl list-units --type=service --state=running --no-legend --plain | awk '{print $1}' "
                 "| { grep -v '^user@' || true; } | sort",
             ),
+            "failed": self.run(node, "systemctl list-units --failed --plain --no-legend | awk '{print $1}' | sort"),
             "users": self.run(node, "getent passwd | sort; getent group | sort"),
             "packages": self.run(node, "dpkg-query --show --showformat='${Package} ${Status}\\n' | sort"),
             "mounts": self.run(node, "findmnt --real --raw --noheadings --output TARGET,SOURCE,FSTYPE,OPTIONS | sort"),
