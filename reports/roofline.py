@@ -62,8 +62,8 @@ _FULL_SHARE: Final = Level("ceiling", 100.0)
 _NOTE: Final = (
     "A mark is a trial, the line their median. Storage is what fio could append in order past the page cache, beside "
     "what the broker appended to its log: a trial shorter than the page cache's patience can lie above it. The "
-    "generator's ceiling is what its load tasks reach against a broker that does nothing; the network's is TCP over "
-    "loopback, beside the values that went in and out."
+    "generator's ceiling is what its producers reach against a broker that does nothing, the consumers' what they "
+    "reach when all is there to read; the network's is TCP over loopback, beside the values that went in and out."
 )
 
 
@@ -90,6 +90,7 @@ def _ceilings(probes: StorageProbes | None, calibration: Calibration | None) -> 
         _Ceiling("storage", device_share, device_text),
         _Ceiling("generator", _generator_share, _generator_text),
         _Ceiling("network", network_share, lambda _: f"{bytes_text(loopback)}/s" if loopback else None),
+        _Ceiling("consumers", _consumers_share, _consumers_text),
     ]
 
 
@@ -100,6 +101,17 @@ def _generator_share(summary: TrialSummary) -> float | None:
 
 def _generator_text(summary: TrialSummary) -> str | None:
     bound = summary.generator.ceiling_per_s
+    return f"{whole(bound)} records/s" if bound else None
+
+
+def _consumers_share(summary: TrialSummary) -> float | None:
+    bound = summary.generator.consumer_ceiling_per_s
+    drained_per_s = summary.backlog.drain_records_per_s if summary.backlog else None
+    return max(summary.consumed_per_s, drained_per_s or 0.0) / bound if bound else None
+
+
+def _consumers_text(summary: TrialSummary) -> str | None:
+    bound = summary.generator.consumer_ceiling_per_s
     return f"{whole(bound)} records/s" if bound else None
 
 

@@ -10,48 +10,28 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.calibrate.ceiling import Trial, at_full_speed, ceiling_of
+from bench.calibrate.generator import measure_ceilings
 from bench.calibrate.loopback import measure_loopback
-from bench.results import (
-    Calibration,
-    Comparison,
-    GeneratorCeiling,
-    Noise,
-    ResultWriter,
-    RunResult,
-    Sink,
-    TargetProbe,
-)
+from bench.results import Calibration, Comparison, Noise, ResultWriter, RunResult, TargetProbe
 from bench.runs.execution import LauncherChoice, run_plan
 from bench.runs.launchers import LauncherKind
 from bench.storage import describe_target, target_paths
 from bench.storage.probe import probe_target
-from bench.trials.given_calibration import host_facts, shape_of
-from bench.trials.load_plan import load_plan_of
+from bench.trials.given_calibration import host_facts
 from bench.trials.plan import PlannedTrial, make_plan
 from bench.trials.progress import Observer
 from bench.trials.trial import Launcher, now_utc
 from bench.workload.model import TEMPORARY_TARGET
 from bench.workload.specification import Cell, Specification
-from spark_loadgen import (
-    FixedSize,
-    GeneratedPayload,
-    LoadFailed,
-    LoadPlan,
-    LoadSetupError,
-    OpenSchedule,
-    ProcessLauncher,
-    SparkLauncher,
-)
+from spark_loadgen import LoadSetupError, ProcessLauncher, SparkLauncher
 from tuning.facts import Facts, collect
 
 PAIRS: Final = "pairs"
 _LAUNCHER: Final = "launcher"
-_SIZES_WITHOUT_A_WORKLOAD: Final = (100, 1024)
 _SEED: Final = 1
 
 
@@ -85,7 +65,8 @@ def calibrate(
             environment = host_facts(facts, launcher.versions())
             tell("loopback")
             loopback = measure_loopback()
-            ceilings = _ceilings(specification, launcher, wanted.repeats, tell, notes)
+            found = measure_ceilings(specification, launcher, wanted.repeats, tell)
+            notes += found.notes
             tell("storage")
             storage = [*_storage(specification, facts)]
         noise, launchers, exit_code = _pairs(specification, out, wanted, observer, notes)
@@ -96,7 +77,8 @@ def calibrate(
             workload=specification.workload.name if specification else None,
             workload_sha256=specification.sha256 if specification else None,
             environment=environment,
-            ceilings=ceilings,
+            ceilings=found.producers,
+            consumer_ceilings=found.consumers,
             loopback=loopback,
             storage=storage,
             noise=noise,
@@ -108,86 +90,6 @@ def calibrate(
     finally:
         writer.remove_if_empty()
     return calibration, exit_code
-
-
-# --- the generator ---------------------------------------------------------------------------------------------------
-
-
-def _ceilings(
-    specification: Specification | None,
-    launcher: Launcher,
-    repeats: int,
-    tell: Callable[[str], None],
-    notes: list[str],
-) -> list[GeneratorCeiling]:
-    """In rounds, each of which runs every pair of producers and sink once, so that drift falls on all alike."""
-    wanted: list[tuple[LoadPlan, Sink]] = []
-    for plan in _plans(specification, notes):
-        sinks: tuple[Sink, ...] = ("null_broker",) if plan.driver == "wire" else ("null_broker", "librdkafka_mock")
-        wanted += [(plan, sink) for sink in sinks]
-    trials: list[list[Trial]] = [[] for _ in wanted]
-    refused: set[int] = set()
-    for number in range(repeats):
-        for at, (plan, sink) in enumerate(wanted):
-            if at in refused:
-                continue
-            name = f"{shape_of(plan).text}, against {sink.replace('_', ' ')}"
-            tell(f"ceiling {number + 1}/{repeats} of {name}")
-            try:
-                trials[at].append(at_full_speed(plan, sink, launcher))
-            except (LoadSetupError, LoadFailed) as error:
-                refused.add(at)
-                notes.append(f"no ceiling of {name}: {error}")
-    found = zip(wanted, trials, strict=True)
-    return [ceiling_of(plan, sink, taken) for at, ((plan, sink), taken) in enumerate(found) if at not in refused]
-
-
-def _plans(specification: Specification | None, notes: list[str]) -> list[LoadPlan]:
-    """Every shape that the workload's cells have, and one producer of either driver with the first cell's records."""
-    if specification is None:
-        plans = [_plain(FixedSize(size)) for size in _SIZES_WITHOUT_A_WORKLOAD]
-    else:
-        plans = [_plan_of(specification, cell) for cell in specification.cells]
-        if any(plan.transactions is not None for plan in plans):
-            notes.append("no ceiling of transactional producers: no sink here knows transactions")
-            plans = [plan for plan in plans if plan.transactions is None] or [_plain(plans[0].sizes)]
-    plans += [replace(plan, producers=1) for plan in (plans if specification is None else plans[:1])]
-    plans += [wire for plan in list(plans) if (wire := _by_wire(plan)) is not None]
-    distinct = {shape_of(plan).model_dump_json(): plan for plan in plans}
-    return list(distinct.values())
-
-
-def _plain(sizes: object) -> LoadPlan:
-    return LoadPlan(
-        bootstrap_servers="",
-        topics=("calibration",),
-        partitions=4,
-        producers=1,
-        groups=0,
-        consumers_per_group=0,
-        schedule=OpenSchedule.constant(1.0),
-        warmup=0,
-        measure_s=1,
-        drain_max_s=10,
-        sizes=sizes if isinstance(sizes, FixedSize) else FixedSize(1024),
-        payload=GeneratedPayload(),
-        seed=_SEED,
-    )
-
-
-def _plan_of(specification: Specification, cell: Cell) -> LoadPlan:
-    """What the cell's producers would be given."""
-    topics = tuple(f"calibration-{number}" for number in range(cell.workload.topics.count))
-    payload_file = specification.payload_file(cell.workload)
-    return load_plan_of(cell.workload, bootstrap_servers="", topics=topics, payload_file=payload_file, seed=_SEED)
-
-
-def _by_wire(plan: LoadPlan) -> LoadPlan | None:
-    """One wire producer with the same records; None where the wire driver cannot send them."""
-    try:
-        return replace(plan, driver="wire", producers=1, producer_config={})
-    except LoadSetupError:
-        return None
 
 
 # --- the storage -----------------------------------------------------------------------------------------------------

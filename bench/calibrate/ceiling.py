@@ -1,28 +1,37 @@
-"""The ceiling of the load generator: a workload's producers, as fast as they go, against a broker that keeps nothing.
+"""The ceilings of the load generator: a workload's producers, and its consumers, as fast as they go.
 
-The producers are the very tasks of a trial, in a closed loop. The sink shares the host with them, as the system under
-test does in a run on one host; so a ceiling holds for such a run, and is low for producers on hosts of their own.
+They are the very tasks of a trial. Producers run in a closed loop against a broker that keeps nothing; consumers read
+what those producers sent out of the memory of one that keeps it, when all is there. Either broker shares the host with
+them, as the system under test does in a run on one host; so a ceiling holds for such a run, and is low for tasks on
+hosts of their own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
+import psutil
+
+from bench.calibrate.keeping_broker import keeping_broker
 from bench.calibrate.mock_broker import PARTITIONS as MOCK_PARTITIONS
 from bench.calibrate.mock_broker import make_topic, mock_broker
 from bench.calibrate.null_broker import null_broker
-from bench.results import GeneratorCeiling, Sink
-from bench.trials.given_calibration import shape_of
+from bench.results import ConsumerCeiling, GeneratorCeiling, Sink
+from bench.trials.given_calibration import consumer_shape_of, shape_of
 from bench.trials.trial import Launcher
-from spark_loadgen import LoadFailed, LoadPlan
+from spark_loadgen import LoadFailed, LoadPlan, LoadResult, OpenSchedule
 
 WARMUP_S: Final = 1
 MEASURE_S: Final = 2
 TOPIC: Final = "calibration"
+# What is kept for consumers: about a second of reading, and no more than a quarter of the memory that is free.
+KEPT_RECORDS_MAX: Final = 1_000_000
+KEPT_BYTES_MAX: Final = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +44,61 @@ class Trial:
     cpu_ns_per_record: float
 
 
+@dataclass(frozen=True, slots=True)
+class ReadTrial:
+    """One run of consumers at full speed; of all groups together."""
+
+    records_per_s: float
+    bytes_per_s: float
+    cpu_ns_per_record: float
+
+
 def at_full_speed(plan: LoadPlan, sink: Sink, launcher: Launcher) -> Trial:
     """Run the producers of `plan` once against a sink of their own. Raises LoadSetupError and LoadFailed."""
     measured = slice(WARMUP_S, WARMUP_S + MEASURE_S)
     with _SINKS[sink](plan) as alone:
         result = launcher.run(alone)
-    if result.delivery.failed:
-        raise LoadFailed(f"{result.delivery.failed} records failed: {next(iter(result.errors), 'no reason given')}")
+    _require_delivered(result)
     return Trial(
         records_per_s=sum(result.acked[measured]) / MEASURE_S,
         bytes_per_s=sum(result.acked_bytes[measured]) / MEASURE_S,
         cpu_ratio_max=result.generator.cpu_ratio_max,
         cpu_ns_per_record=result.generator.producer_cpu_ns_per_record,
+    )
+
+
+def reading_at_full_speed(plan: LoadPlan, producers: Trial, launcher: Launcher) -> ReadTrial:
+    """Let the consumers of `plan` read once what its producers sent before. Raises LoadSetupError and LoadFailed.
+
+    producers: at full speed, which tells how long the records are and how fast they can come.
+    """
+    partitions = plan.partitions * len(plan.topics)
+    with keeping_broker({TOPIC: partitions}) as broker:
+        result = launcher.run(read_after_load(plan, producers, broker.address, partitions))
+    _require_delivered(result)
+    backlog = result.backlog
+    if backlog is None or backlog.drain_records_per_s is None or backlog.drain_bytes_per_s is None:
+        raise LoadFailed(f"consumers left {result.delivery.unread} records: {next(iter(result.errors), 'too slow')}")
+    return ReadTrial(
+        records_per_s=backlog.drain_records_per_s,
+        bytes_per_s=backlog.drain_bytes_per_s,
+        cpu_ns_per_record=result.generator.consumer_cpu_ns_per_record,
+    )
+
+
+def _require_delivered(result: LoadResult) -> None:
+    if result.delivery.failed:
+        raise LoadFailed(f"{result.delivery.failed} records failed: {next(iter(result.errors), 'no reason given')}")
+
+
+def consumer_ceiling_of(plan: LoadPlan, trials: Sequence[ReadTrial]) -> ConsumerCeiling:
+    """`trials`: at least one."""
+    return ConsumerCeiling(
+        shape=consumer_shape_of(plan),
+        ceiling_per_s=median(trial.records_per_s for trial in trials),
+        ceiling_bytes_per_s=median(trial.bytes_per_s for trial in trials),
+        values_per_s=[trial.records_per_s for trial in trials],
+        cpu_ns_per_record=median(trial.cpu_ns_per_record for trial in trials),
     )
 
 
@@ -79,6 +131,26 @@ def unbounded(plan: LoadPlan, bootstrap_servers: str, partitions: int) -> LoadPl
         start_after_backlog_bytes=None,
         start_after_load=False,
         pairs=False,
+    )
+
+
+def read_after_load(plan: LoadPlan, producers: Trial, bootstrap_servers: str, partitions: int) -> LoadPlan:
+    """A plan whose consumers read as much as is kept for them, once it has been sent."""
+    value_bytes = max(1.0, producers.bytes_per_s / max(1.0, producers.records_per_s))
+    kept_bytes = min(KEPT_BYTES_MAX, psutil.virtual_memory().available // 4)
+    records = max(1, min(KEPT_RECORDS_MAX, int(kept_bytes / value_bytes)))
+    measure_s = max(1, math.ceil(records / max(1.0, producers.records_per_s)))
+    return replace(
+        plan,
+        bootstrap_servers=bootstrap_servers,
+        topics=(TOPIC,),
+        partitions=partitions,
+        schedule=OpenSchedule.constant(records / measure_s),
+        warmup=0,
+        measure_s=measure_s,
+        drain_max_s=60,
+        start_after_backlog_bytes=None,
+        start_after_load=True,
     )
 
 

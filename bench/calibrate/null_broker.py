@@ -18,24 +18,34 @@ import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final, NamedTuple
 
-_PRODUCE, _METADATA, _API_VERSIONS, _INIT_PRODUCER_ID = 0, 3, 18, 22
-# Fetch is named because librdkafka takes a broker without it for one that knows no record batches.
-_SPOKEN: Final = ((_PRODUCE, 3, 7), (1, 4, 4), (_METADATA, 5, 5), (_API_VERSIONS, 0, 3), (_INIT_PRODUCER_ID, 0, 1))
-_LENGTH: Final = struct.Struct(">i")
-_HEADER: Final = struct.Struct(">hhi")
+PRODUCE: Final = 0
+FETCH: Final = 1
+_METADATA, _API_VERSIONS, _INIT_PRODUCER_ID = 3, 18, 22
+LEADER: Final = 1
+LENGTH: Final = struct.Struct(">i")
+HEADER: Final = struct.Struct(">hhi")
 _HEAD_BYTES: Final = 4096
 _DISCARD_BYTES: Final = 1 << 22
 _BATCH_HEADER_BYTES: Final = 61
 _COUNT_AT: Final = 57
-_LEADER: Final = 1
 
 
-class _ProtocolError(Exception):
+class ProtocolError(Exception):
     """A peer asks for what this broker does not know."""
+
+
+class ProduceHead(NamedTuple):
+    """What a Produce request says before its records."""
+
+    acks: int
+    topic: bytes
+    partition: int
+    records_bytes: int
+    records_at: int
 
 
 @dataclass(slots=True)
@@ -50,6 +60,15 @@ class _Peer:
 
 class NullBroker:
     """Serves until `control` has something to read; one thread."""
+
+    # Fetch is named because librdkafka takes a broker without it for one that knows no record batches.
+    spoken: ClassVar[tuple[tuple[int, int, int], ...]] = (
+        (PRODUCE, 3, 7),
+        (FETCH, 4, 4),
+        (_METADATA, 5, 5),
+        (_API_VERSIONS, 0, 3),
+        (_INIT_PRODUCER_ID, 0, 1),
+    )
 
     def __init__(self, topics: dict[str, int]) -> None:
         """topics: name -> partitions, as told to whoever asks for all; others that are asked for by name have 1."""
@@ -101,29 +120,29 @@ class NullBroker:
             peer.head += data
             while self._take_request(peer):
                 pass
-        except (OSError, _ProtocolError, struct.error):
+        except (OSError, ProtocolError, struct.error):
             return False
         return bool(data)
 
     def _reply(self, peer: _Peer) -> None:
         if peer.answer:
-            peer.socket.sendall(_LENGTH.pack(len(peer.answer)) + peer.answer)
+            peer.socket.sendall(LENGTH.pack(len(peer.answer)) + peer.answer)
 
     def _take_request(self, peer: _Peer) -> bool:
         """Answer the request at the front of `head`, or begin to throw it away; False when there is none to go on."""
         head = peer.head
-        if peer.discard_bytes or len(head) < _LENGTH.size + _HEADER.size:
+        if peer.discard_bytes or len(head) < LENGTH.size + HEADER.size:
             return False
-        end = _LENGTH.size + _LENGTH.unpack_from(head)[0]
-        api, version, correlation = _HEADER.unpack_from(head, _LENGTH.size)
-        if api == _PRODUCE:
+        end = LENGTH.size + LENGTH.unpack_from(head)[0]
+        api, version, correlation = HEADER.unpack_from(head, LENGTH.size)
+        if api == PRODUCE:
             needed = self._produce_answer(peer, correlation, version)
             if len(head) < min(needed, end):
                 return False
         elif len(head) < end:
             return False
         else:
-            peer.answer = self._answer(api, version, correlation, bytes(head[_LENGTH.size + _HEADER.size : end]))
+            peer.answer = self.answer(api, version, correlation, bytes(head[LENGTH.size + HEADER.size : end]))
         if len(head) < end:
             peer.discard_bytes = end - len(head)
             head.clear()
@@ -134,83 +153,87 @@ class NullBroker:
 
     def _produce_answer(self, peer: _Peer, correlation: int, version: int) -> int:
         """Prepare the answer once all that it needs is there; the number of bytes that takes."""
-        head, at = peer.head, _LENGTH.size + _HEADER.size
-        try:
-            for _ in range(2):  # client id, transactional id
-                at += 2 + max(0, struct.unpack_from(">h", head, at)[0])
-            acks, _, topics = struct.unpack_from(">hii", head, at)
-            name_at = at + 10
-            (name_bytes,) = struct.unpack_from(">h", head, name_at)
-            name = bytes(head[name_at + 2 : name_at + 2 + name_bytes])
-            at = name_at + 2 + name_bytes
-            partitions, partition, _ = struct.unpack_from(">iii", head, at)
-            batch_at = at + 12
-            count: int = _LENGTH.unpack_from(head, batch_at + _COUNT_AT)[0]
-        except struct.error:
+        head = peer.head
+        found = produce_head(head, LENGTH.size + HEADER.size)
+        if found is None or len(head) < found.records_at + _BATCH_HEADER_BYTES:
             return len(head) + 1
-        if (topics, partitions) != (1, 1):
-            raise _ProtocolError
-        needed: int = batch_at + _BATCH_HEADER_BYTES
-        error = self.error_for(name.decode(), partition, bytes(head[batch_at:needed]))
-        offset = self._next_offset[name, partition]
-        self._next_offset[name, partition] += 0 if error else count
-        peer.answer = b""
-        if acks:
-            start_offset = b"" if version < 5 else bytes(8)
-            peer.answer = b"".join(
-                (
-                    struct.pack(">iih", correlation, 1, name_bytes),
-                    name,
-                    struct.pack(">iihqq", 1, partition, error, offset, -1),
-                    start_offset,
-                    bytes(4),
-                )
-            )
+        needed = found.records_at + _BATCH_HEADER_BYTES
+        peer.answer = self.acknowledge(found, bytes(head[found.records_at : needed]), correlation, version)
         return needed
 
-    def _answer(self, api: int, version: int, correlation: int, body: bytes) -> bytes:
+    def acknowledge(self, found: ProduceHead, batch_header: bytes, correlation: int, version: int) -> bytes:
+        """Count the records; the answer, empty where nobody waits for it."""
+        error = self.error_for(found.topic.decode(), found.partition, batch_header)
+        key = found.topic, found.partition
+        offset = self._next_offset[key]
+        self._next_offset[key] += 0 if error else LENGTH.unpack_from(batch_header, _COUNT_AT)[0]
+        if not found.acks:
+            return b""
+        start_offset = b"" if version < 5 else bytes(8)
+        topic = struct.pack(">h", len(found.topic)) + found.topic
+        partition = struct.pack(">iihqq", 1, found.partition, error, offset, -1)
+        return b"".join((struct.pack(">ii", correlation, 1), topic, partition, start_offset, bytes(4)))
+
+    def answer(self, api: int, version: int, correlation: int, body: bytes) -> bytes:
+        """To all but Produce; `body` begins with the client id. Raises ProtocolError."""
         after_client_id = 2 + max(0, struct.unpack_from(">h", body)[0])
-        body = body[after_client_id:]
-        prefix = _LENGTH.pack(correlation)
+        return LENGTH.pack(correlation) + self.answer_to(api, version, body[after_client_id:])
+
+    def answer_to(self, api: int, version: int, body: bytes) -> bytes:
+        """The answer's body. Raises ProtocolError."""
         if api == _API_VERSIONS:
-            return prefix + _api_versions(version)
+            return self._api_versions(version)
         if (api, version) == (_METADATA, 5):
-            return prefix + self._metadata(body)
+            return self._metadata(body)
         if api == _INIT_PRODUCER_ID and version <= 1:
-            return prefix + struct.pack(">ihqh", 0, 0, 1, 0)
-        raise _ProtocolError
+            return struct.pack(">ihqh", 0, 0, 1, 0)
+        raise ProtocolError
+
+    def _api_versions(self, version: int) -> bytes:
+        if version < 3:
+            throttle = bytes(4) if version else b""
+            rows = b"".join(struct.pack(">hhh", *row) for row in self.spoken)
+            return struct.pack(">hi", 0, len(self.spoken)) + rows + throttle
+        rows = b"".join(struct.pack(">hhhb", *row, 0) for row in self.spoken)
+        return struct.pack(">hB", 0, len(self.spoken) + 1) + rows + bytes(5)
 
     def _metadata(self, body: bytes) -> bytes:
-        (count,) = _LENGTH.unpack_from(body)
-        names = list(self._topics) if count < 0 else list(_strings(body, count))
+        (count,) = LENGTH.unpack_from(body)
+        names = list(self._topics) if count < 0 else list(strings(body, count))
         host, port = self.address
-        parts = [struct.pack(">iii", 0, 1, _LEADER), _string(host), struct.pack(">ihhi", port, -1, -1, _LEADER)]
-        parts.append(_LENGTH.pack(len(names)))
+        parts = [struct.pack(">iii", 0, 1, LEADER), string(host), struct.pack(">ihhi", port, -1, -1, LEADER)]
+        parts.append(LENGTH.pack(len(names)))
         for name in names:
             partitions = self._topics.get(name, 1)
-            parts += [struct.pack(">h", 0), _string(name), struct.pack(">bi", 0, partitions)]
+            parts += [struct.pack(">h", 0), string(name), struct.pack(">bi", 0, partitions)]
             parts += [
-                struct.pack(">hiiiiiii", 0, partition, _LEADER, 1, _LEADER, 1, _LEADER, 0)
+                struct.pack(">hiiiiiii", 0, partition, LEADER, 1, LEADER, 1, LEADER, 0)
                 for partition in range(partitions)
             ]
         return b"".join(parts)
 
 
-def _api_versions(version: int) -> bytes:
-    if version < 3:
-        throttle = bytes(4) if version else b""
-        rows = b"".join(struct.pack(">hhh", *row) for row in _SPOKEN)
-        return struct.pack(">hi", 0, len(_SPOKEN)) + rows + throttle
-    rows = b"".join(struct.pack(">hhhb", *row, 0) for row in _SPOKEN)
-    return struct.pack(">hB", 0, len(_SPOKEN) + 1) + rows + bytes(5)
+def produce_head(request: bytes | bytearray, at: int) -> ProduceHead | None:
+    """Of a request whose body begins `at`; None while not enough of it is there. Raises ProtocolError."""
+    try:
+        for _ in range(2):  # client id, transactional id
+            at += 2 + max(0, struct.unpack_from(">h", request, at)[0])
+        acks, _, topics, name_bytes = struct.unpack_from(">hiih", request, at)
+        name_end = at + 12 + name_bytes
+        partitions, partition, records_bytes = struct.unpack_from(">iii", request, name_end)
+    except struct.error:
+        return None
+    if (topics, partitions) != (1, 1):
+        raise ProtocolError
+    return ProduceHead(acks, bytes(request[at + 12 : name_end]), partition, records_bytes, name_end + 12)
 
 
-def _string(text: str) -> bytes:
+def string(text: str) -> bytes:
     return struct.pack(">h", len(text)) + text.encode()
 
 
-def _strings(body: bytes, count: int) -> Iterator[str]:
-    at = _LENGTH.size
+def strings(body: bytes, count: int) -> Iterator[str]:
+    at = LENGTH.size
     for _ in range(count):
         (size,) = struct.unpack_from(">h", body, at)
         yield body[at + 2 : at + 2 + size].decode()
@@ -227,9 +250,9 @@ class NullBrokerProcess:
 
 
 @contextlib.contextmanager
-def null_broker(topics: dict[str, int]) -> Iterator[NullBrokerProcess]:
-    """topics: name -> number of partitions."""
-    command = [sys.executable, "-m", "bench.calibrate.null_broker", json.dumps(topics)]
+def broker_process(module: str, topics: dict[str, int]) -> Iterator[NullBrokerProcess]:
+    """A broker whose `module` runs as this one does. topics: name -> number of partitions."""
+    command = [sys.executable, "-m", module, json.dumps(topics)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         running = NullBrokerProcess(process, process.stdout.readline().strip())
@@ -240,8 +263,14 @@ def null_broker(topics: dict[str, int]) -> Iterator[NullBrokerProcess]:
             running.records = int(rest or 0)
 
 
-def _main() -> None:
-    broker = NullBroker(json.loads(sys.argv[1]))
+def null_broker(topics: dict[str, int]) -> contextlib.AbstractContextManager[NullBrokerProcess]:
+    """topics: name -> number of partitions."""
+    return broker_process("bench.calibrate.null_broker", topics)
+
+
+def serve(make: Callable[[dict[str, int]], NullBroker]) -> None:
+    """The body of such a process."""
+    broker = make(json.loads(sys.argv[1]))
     host, port = broker.address
     sys.stdout.write(f"{host}:{port}\n")
     sys.stdout.flush()
@@ -250,4 +279,4 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
-    _main()
+    serve(NullBroker)

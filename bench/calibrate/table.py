@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bench.analysis.conclusions import HEADLINES
-from bench.results import Calibration, GeneratorCeiling
+from bench.results import Calibration, ConsumerCeiling, GeneratorCeiling
 from bench.units import human_bytes, human_ns, human_rate
 
 
@@ -18,6 +18,10 @@ def print_calibration(calibration: Calibration, out: Path) -> None:
     console.print("[bold]load generator[/], with nothing behind it")
     for ceiling in calibration.ceilings:
         console.print(_ceiling(ceiling), soft_wrap=True)
+    if calibration.consumer_ceilings:
+        console.print("\n[bold]consumers[/], with all there to read")
+    for read in calibration.consumer_ceilings:
+        console.print(_figures(read, read.shape.text), soft_wrap=True)
     loopback = calibration.loopback
     console.print(
         f"\n[bold]loopback[/] {human_bytes(loopback.bytes_per_s)}/s, round trip p50 "
@@ -43,12 +47,15 @@ def print_calibration(calibration: Calibration, out: Path) -> None:
 
 
 def _ceiling(ceiling: GeneratorCeiling) -> str:
+    return _figures(ceiling, f"{ceiling.shape.text}, against {ceiling.sink.replace('_', ' ')}")
+
+
+def _figures(ceiling: GeneratorCeiling | ConsumerCeiling, of: str) -> str:
     lowest, highest = min(ceiling.values_per_s), max(ceiling.values_per_s)
     spread = f"{human_rate(lowest)}–{human_rate(highest)} in {len(ceiling.values_per_s)} trials"
     return (
         f"{human_rate(ceiling.ceiling_per_s):>13} ({spread}), {human_bytes(ceiling.ceiling_bytes_per_s)}/s, "
-        f"{human_ns(round(ceiling.cpu_ns_per_record))} of CPU a record: {escape(ceiling.shape.text)}, "
-        f"against {ceiling.sink.replace('_', ' ')}"
+        f"{human_ns(round(ceiling.cpu_ns_per_record))} of CPU a record: {escape(of)}"
     )
 
 

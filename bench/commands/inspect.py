@@ -13,7 +13,10 @@ from bench.commands.common import AsJson, one_line_errors
 
 def schema(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="workload, manifest, summary, analysis or gate-policy.")
+        str,
+        typer.Argument(
+            metavar="NAME", help="workload, manifest, summary, analysis, probes, calibration or gate-policy."
+        ),
     ] = "workload",
 ) -> None:
     """Print the JSON Schema of workload files, for editors, or of another kind of file."""

@@ -48,6 +48,33 @@ class GeneratorCeiling(Model):
     cpu_ns_per_record: float = Field(description="of the producers; median of the trials")
 
 
+class ConsumerShape(Model):
+    """What a ceiling of consumers depends on: who reads, and who made the batches that are read."""
+
+    groups: int
+    consumers_per_group: int
+    client: dict[str, str] = Field(description="the consumers' properties")
+    checked: bool = Field(description="every record is held to what was sent (checks.delivery)")
+    records: GeneratorShape
+
+    @property
+    def text(self) -> str:
+        client = " ".join(f"{name}={value}" for name, value in sorted(self.client.items()))
+        consumers = f"{self.consumers_per_group} consumer{'s' if self.consumers_per_group > 1 else ''}"
+        groups = f" in each of {self.groups} groups" if self.groups > 1 else ""
+        return f"{consumers}{groups}" + (f", {client}" if client else "") + f", of: {self.records.text}"
+
+
+class ConsumerCeiling(Model):
+    """What consumers of one shape reach when all that they read is there, in a broker's memory; all groups together."""
+
+    shape: ConsumerShape
+    ceiling_per_s: float = Field(description="records read per second, median of the trials")
+    ceiling_bytes_per_s: float = Field(description="value bytes of those records")
+    values_per_s: list[float] = Field(description="of each trial")
+    cpu_ns_per_record: float = Field(description="of the consumers; median of the trials")
+
+
 class Loopback(Model):
     """TCP over 127.0.0.1 between two processes."""
 
@@ -66,6 +93,7 @@ class Calibration(Model):
         description="the facts of the host that decide over figures; elsewhere this calibration holds for nothing"
     )
     ceilings: list[GeneratorCeiling]
+    consumer_ceilings: list[ConsumerCeiling] = Field(default=[])
     loopback: Loopback
     storage: list[TargetProbe]
     noise: list[Noise] = Field(description="A/A pairs of the workload; empty when none were run")
@@ -77,3 +105,7 @@ class Calibration(Model):
         """What was measured for exactly this shape, against the null broker."""
         found = (ceiling for ceiling in self.ceilings if ceiling.sink == "null_broker" and ceiling.shape == shape)
         return next(found, None)
+
+    def consumer_ceiling_of(self, shape: ConsumerShape) -> ConsumerCeiling | None:
+        """What was measured for exactly this shape."""
+        return next((ceiling for ceiling in self.consumer_ceilings if ceiling.shape == shape), None)

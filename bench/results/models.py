@@ -87,6 +87,9 @@ class Generator(Model):
     ceiling_per_s: float | None = Field(
         default=None, description="what these producers reach with nothing behind them (bench calibrate); None: unknown"
     )
+    consumer_ceiling_per_s: float | None = Field(
+        default=None, description="what these consumers, all groups together, reach when all is there to read; likewise"
+    )
 
 
 class Reason(Model):

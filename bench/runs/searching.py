@@ -181,7 +181,7 @@ def failed_limit(
 
     if (reason := found("delivery.", "loss.")) is not None:
         return reason.check, reason.text
-    if (reason := found("generator.cpu", "generator.ceiling", "load.")) is not None:
+    if (reason := found("generator.cpu", "generator.ceiling", "generator.consumer_ceiling", "load.")) is not None:
         return reason.check, reason.text
     for result in summary.slo:
         if not result.met:

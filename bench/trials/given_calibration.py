@@ -1,4 +1,4 @@
-"""A calibration in use: read back, held against the host, asked for the ceiling of a load's producers."""
+"""A calibration in use: read back, held against the host, asked for the ceilings of a load's tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.environment import describe_environment
 from bench.environment_key import environment_key
 from bench.errors import NotComparableError, UsageError
-from bench.results import CALIBRATION_FILE, Calibration, GeneratorShape, ResultDirectoryError
+from bench.results import CALIBRATION_FILE, Calibration, ConsumerShape, GeneratorShape, ResultDirectoryError
 from bench.results.files import parse
 from bench.units import format_size
 from spark_loadgen import FixedSize, LoadPlan
@@ -62,7 +62,24 @@ def shape_of(plan: LoadPlan) -> GeneratorShape:
     )
 
 
-def ceiling_per_s(calibration: Calibration, plan: LoadPlan) -> float | None:
+def consumer_shape_of(plan: LoadPlan) -> ConsumerShape:
+    """What the ceiling of a plan's consumers depends on."""
+    return ConsumerShape(
+        groups=plan.groups,
+        consumers_per_group=plan.consumers_per_group,
+        client=dict(plan.consumer_config),
+        checked=plan.check_delivery,
+        records=shape_of(plan),
+    )
+
+
+def ceiling_per_s(calibration: Calibration | None, plan: LoadPlan) -> float | None:
     """What the producers of a plan reach with nothing behind them; None when this shape was not calibrated."""
-    found = calibration.ceiling_of(shape_of(plan))
+    found = calibration.ceiling_of(shape_of(plan)) if calibration else None
+    return found.ceiling_per_s if found is not None else None
+
+
+def consumer_ceiling_per_s(calibration: Calibration | None, plan: LoadPlan) -> float | None:
+    """What the consumers of a plan, all groups together, reach when all is there; None when that was not calibrated."""
+    found = calibration.consumer_ceiling_of(consumer_shape_of(plan)) if calibration else None
     return found.ceiling_per_s if found is not None else None

@@ -85,6 +85,8 @@ class TrialRecord:
     """What was found before the trial that its verdict must know."""
     ceiling_per_s: float | None = None
     """What the trial's producers reach with nothing behind them, by calibration; None when that is not known."""
+    consumer_ceiling_per_s: float | None = None
+    """What its consumers reach when all is there to read; likewise."""
     faults: Sequence[FaultMark] = ()
     cluster_hosts: Sequence[ClusterHostUse] = ()
     """Hosts that carry an external cluster."""
@@ -109,7 +111,7 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
     phases, measure = record.phases, record.phases[1]
     produce, e2e = produce_of(trial_directory, phases), end_to_end_of(result, trial_directory, phases)
     delivery = delivery_of(result, record.in_log)
-    generator = generator_of(result, record.launcher, record.ceiling_per_s)
+    generator = generator_of(record)
     host = host_use(record.host_samples, measure.start_s, measure.end_s).model_copy(
         update={"system_cpu_s_per_gib": cpu_s_per_gib(record)}
     )
@@ -401,10 +403,10 @@ def transactions_of(result: LoadResult, trial_directory: Path, phases: Sequence[
     return Transactions(committed=report.committed, aborted=report.aborted, failed=report.failed, commit_ns=commit_ns)
 
 
-def generator_of(result: LoadResult, launcher: str, ceiling_per_s: float | None) -> Generator:
-    generator = result.generator
+def generator_of(record: TrialRecord) -> Generator:
+    generator = record.result.generator
     return Generator(
-        launcher=launcher,
+        launcher=record.launcher,
         producers=generator.producers,
         consumers=generator.consumers,
         slots=generator.slots,
@@ -416,7 +418,8 @@ def generator_of(result: LoadResult, launcher: str, ceiling_per_s: float | None)
         clock_spread_ns=generator.clock_spread_ns,
         clock_error_ns=generator.clock_error_ns,
         clock_drift_ns=generator.clock_drift_ns,
-        ceiling_per_s=ceiling_per_s,
+        ceiling_per_s=record.ceiling_per_s,
+        consumer_ceiling_per_s=record.consumer_ceiling_per_s,
     )
 
 
@@ -424,6 +427,11 @@ def client_errors(errors: dict[str, int]) -> list[str]:
     """The commonest errors of the clients, with their counts."""
     commonest = sorted(errors.items(), key=lambda item: -item[1])[:_MOST_ERRORS_SHOWN]
     return [f"{text} ×{count}" for text, count in commonest]
+
+
+def _drained_per_s(result: LoadResult) -> float:
+    """How fast consumers that had to wait caught up; 0 when there are none, or they did not."""
+    return (result.backlog.drain_records_per_s or 0.0) if result.backlog is not None else 0.0
 
 
 def evidence_of(
@@ -448,6 +456,7 @@ def evidence_of(
         steady=steady_of(result),
         offered_per_s=None if result.closed_loop else mean_in(result.offered, measure),
         achieved_per_s=mean_in(result.acked, measure),
+        consumed_per_s=max(mean_in(result.received, measure), _drained_per_s(result)),
         delivery=delivery,
         produce=produce,
         e2e=e2e,

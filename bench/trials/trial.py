@@ -21,7 +21,7 @@ from bench.storage.trial_storage import TrialStorage, log_directories
 from bench.systems import StartSystem, System
 from bench.systems.broker_client import BrokerClient
 from bench.trials.faults import FaultInjector
-from bench.trials.given_calibration import ceiling_per_s
+from bench.trials.given_calibration import ceiling_per_s, consumer_ceiling_per_s
 from bench.trials.host_profile import AppliedProfile, applied_profile
 from bench.trials.load_plan import load_plan_of
 from bench.trials.plan import PlannedTrial
@@ -255,7 +255,8 @@ class TrialRunner:
             tuning_fingerprint=ran.profile.fingerprint,
             durability_trades=[*ran.profile.durability_trades, *_trades_of(cluster)],
             doubts=ran.doubts,
-            ceiling_per_s=ceiling_per_s(self.calibration, ran.load_plan) if self.calibration else None,
+            ceiling_per_s=ceiling_per_s(self.calibration, ran.load_plan),
+            consumer_ceiling_per_s=consumer_ceiling_per_s(self.calibration, ran.load_plan),
             faults=ran.injector.marks(result.t0_unix_ns),
             cluster_hosts=[
                 cluster_host_use(name, host.described, cluster_samples[name], phases[1], host.problem)

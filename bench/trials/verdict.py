@@ -36,6 +36,8 @@ class Evidence:
     offered_per_s: float | None
     """None in a closed loop."""
     achieved_per_s: float
+    consumed_per_s: float
+    """Of all groups together, in the measured phase or while they caught up, whichever was faster."""
     delivery: Delivery
     produce: Produce
     e2e: EndToEnd | None
@@ -76,7 +78,7 @@ def judge(evidence: Evidence, limits: Validity) -> Verdict:
     ]
     doubtful = [
         *_oversubscribed(evidence),
-        *_ceiling(evidence, limits),
+        *_ceilings(evidence, limits),
         *_host(evidence, limits),
         *_steal(evidence, limits),
         *evidence.canary,
@@ -234,21 +236,41 @@ def _oversubscribed(evidence: Evidence) -> list[Reason]:
     ]
 
 
-def _ceiling(evidence: Evidence, limits: Validity) -> list[Reason]:
-    ceiling_per_s = evidence.generator.ceiling_per_s
-    if not ceiling_per_s:
-        return []
-    ratio = evidence.achieved_per_s / ceiling_per_s
-    if ratio <= limits.generator_ceiling_ratio_max:
+def _ceilings(evidence: Evidence, limits: Validity) -> list[Reason]:
+    """Of the load generator's tasks, where they were calibrated."""
+    generator = evidence.generator
+    return [
+        *_ceiling(
+            "generator.ceiling_ratio",
+            evidence.achieved_per_s,
+            generator.ceiling_per_s,
+            limits.generator_ceiling_ratio_max,
+            reach="these producers reach with nothing behind them",
+            remedy="use more producers on more cores, or lower load.rate",
+        ),
+        *_ceiling(
+            "generator.consumer_ceiling_ratio",
+            evidence.consumed_per_s,
+            generator.consumer_ceiling_per_s,
+            limits.generator_ceiling_ratio_max,
+            reach="these consumers reach when all is there to read",
+            remedy="use more consumers on more cores (consumers.per_group)",
+        ),
+    ]
+
+
+def _ceiling(
+    check: str, per_s: float, ceiling_per_s: float | None, limit: float, *, reach: str, remedy: str
+) -> list[Reason]:
+    if not ceiling_per_s or (ratio := per_s / ceiling_per_s) <= limit:
         return []
     return [
         Reason(
-            check="generator.ceiling_ratio",
+            check=check,
             value=round(ratio, 3),
-            limit=limits.generator_ceiling_ratio_max,
-            text=f"{human_rate(evidence.achieved_per_s)} are {ratio:.0%} of what these producers reach with nothing "
-            f"behind them ({human_rate(ceiling_per_s)} calibrated, limit {limits.generator_ceiling_ratio_max:.0%}): "
-            "the system may be faster than the generator; use more producers on more cores, or lower load.rate",
+            limit=limit,
+            text=f"{human_rate(per_s)} are {ratio:.0%} of what {reach} ({human_rate(ceiling_per_s)} calibrated, limit "
+            f"{limit:.0%}): the system may be faster than the generator; {remedy}",
         )
     ]
 
@@ -331,6 +353,9 @@ def _notes(evidence: Evidence, limits: Validity) -> list[str]:
     if ceiling_per_s := evidence.generator.ceiling_per_s:
         share = evidence.achieved_per_s / ceiling_per_s
         notes.append(f"{share:.0%} of the generator's own ceiling, {human_rate(ceiling_per_s)} by calibration")
+    if consumer_ceiling_per_s := evidence.generator.consumer_ceiling_per_s:
+        share = evidence.consumed_per_s / consumer_ceiling_per_s
+        notes.append(f"{share:.0%} of its consumers' own ceiling, {human_rate(consumer_ceiling_per_s)} by calibration")
     if evidence.e2e and evidence.e2e.clock != "same_host_monotonic":
         error, drift = human_ns(evidence.generator.clock_error_ns), human_ns(evidence.generator.clock_drift_ns)
         notes.append(

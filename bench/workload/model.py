@@ -394,7 +394,10 @@ class Validity(Part):
         default=2.0, gt=1, description="median latency, last third over first third of the measured phase, or inverse"
     )
     generator_ceiling_ratio_max: float = Field(
-        default=0.9, gt=0, le=1, description="achieved over what these producers reach on their own (bench calibrate)"
+        default=0.9,
+        gt=0,
+        le=1,
+        description="achieved over what these producers or consumers reach on their own (calibrate)",
     )
     canary_ratio_max: float = Field(
         default=2.0, gt=1, description="time of a canary at the start of a block over its median in the blocks before"

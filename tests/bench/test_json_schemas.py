@@ -92,3 +92,8 @@ def test_what_does_not_load_is_refused(sections: dict[str, Any]) -> None:
 def test_a_file_that_includes_another_need_not_have_everything() -> None:
     assert faults("workload", {"name": "t"})
     assert faults("workload", {"include": "base.yaml", "name": "t"}) == []
+
+
+def test_the_help_names_every_schema() -> None:
+    told = " ".join(CliRunner().invoke(app, ["schema", "--help"]).output.split())
+    assert [name for name in SCHEMAS if name not in told] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,19 @@ def test_the_roofline_is_a_share_of_what_fio_and_the_generator_reach(tmp_path: P
     ]
     achieved = run.cells[0].trials[0].summary.achieved_per_s
     assert rows[1][3] == f"{100 * achieved / 310_000:.2f} %"
+
+
+def test_consumers_that_caught_up_are_held_to_their_own_ceiling(tmp_path: Path) -> None:
+    directory = write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=1))
+    path = next(directory.glob("trials/*/summary.json"))
+    summary = json.loads(path.read_text())
+    summary["generator"]["consumer_ceiling_per_s"] = 4 * summary["consumed_per_s"]
+    summary["backlog"] = {"bytes": 1, "records": 1, "built_at_s": 1.0, "caught_up_at_s": 2.0, "drain_bytes_per_s": 1.0}
+    summary["backlog"]["drain_records_per_s"] = 2 * summary["consumed_per_s"]
+    path.write_text(json.dumps(summary))
+    (figure,) = roofline_figures(Run.of(RunResult(directory)))
+    (row,) = ([field.text for field in row.fields] for row in figure.table.rows)
+    assert (row[1], row[3]) == ("consumers", "50.00 %")
 
 
 def test_without_probes_and_ceiling_there_is_no_roofline(tmp_path: Path) -> None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from bench.calibrate import calibration as module
-from bench.calibrate import ceiling
+from bench.calibrate import ceiling, generator
 from bench.calibrate.calibration import Wanted, by_launcher, calibrate
 from bench.calibrate.loopback import measure_loopback
 from bench.cli import app
 from bench.errors import NotComparableError, UsageError
 from bench.gate.policy import load_policy, noise_from
 from bench.results import Noise
-from bench.trials.given_calibration import ceiling_per_s, check_host, host_facts, load_calibration, shape_of
+from bench.trials.given_calibration import (
+    ceiling_per_s,
+    check_host,
+    consumer_ceiling_per_s,
+    host_facts,
+    load_calibration,
+    shape_of,
+)
 from bench.trials.plan import make_plan
 from bench.trials.progress import Observer
 from bench.workload.specification import load_specification
@@ -27,6 +35,7 @@ WORKLOAD = """
 schema: bench.workload/1
 name: tiny
 producers: {count: 1, driver: wire, client: {linger.ms: 1}}
+consumers: {groups: 2, per_group: 1, client: {fetch.wait.max.ms: 50}}
 records: {size: 100B}
 load: {rate: 1k/s}
 phases: {measure: 5s}
@@ -46,6 +55,7 @@ def workload(tmp_path: Path) -> Path:
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ceiling, "WARMUP_S", 0)
     monkeypatch.setattr(ceiling, "MEASURE_S", 1)
+    monkeypatch.setattr(ceiling, "KEPT_RECORDS_MAX", 50_000)
     monkeypatch.setattr(module, "measure_loopback", lambda: measure_loopback(0.05))
 
 
@@ -87,6 +97,17 @@ def test_a_calibration_has_a_ceiling_for_every_shape_of_the_workload(workload: P
         assert found > 10_000
     assert ceiling_per_s(made, plan(300, **{"linger.ms": "1"})) is None
     assert ceiling_per_s(made, plan(100, **{"linger.ms": "2"})) is None
+    for size_bytes in (100, 200):
+        reading = replace(
+            plan(size_bytes, **{"linger.ms": "1"}),
+            groups=2,
+            consumers_per_group=1,
+            consumer_config={"fetch.wait.max.ms": "50"},
+        )
+        found = consumer_ceiling_per_s(made, reading)
+        assert found is not None, [item.shape for item in made.consumer_ceilings]
+        assert found > 10_000
+        assert consumer_ceiling_per_s(made, replace(reading, groups=1)) is None
     assert made.loopback.bytes_per_s > 0
     assert made.loopback.round_trip_p50_ns <= made.loopback.round_trip_p99_ns
     assert any(text.startswith("ceiling 1/1 of wire, 1 producer, 100B") for text in told)
@@ -98,11 +119,27 @@ def test_a_shape_is_of_the_producers_and_of_nothing_else() -> None:
     assert shape_of(one) != shape_of(plan(101))
 
 
+def test_what_consumers_do_not_come_to_the_end_of_is_a_note(
+    workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> ceiling.ReadTrial:
+        raise LoadFailed("they slept")
+
+    monkeypatch.setattr(generator, "reading_at_full_speed", broken)
+    made, _ = calibrate(
+        load_specification(workload), tmp_path / "out", Wanted(repeats=2, pairs=0, spark=None), Observer(), _silent
+    )
+    assert made.consumer_ceilings == []
+    assert made.ceilings
+    assert made.notes[0].startswith("no ceiling of 1 consumer in each of 2 groups, fetch.wait.max.ms=50, of: wire, ")
+    assert len(made.notes) == 2
+
+
 def test_what_fails_against_a_sink_is_a_note(workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> ceiling.Trial:
         raise LoadFailed("it broke")
 
-    monkeypatch.setattr(module, "at_full_speed", broken)
+    monkeypatch.setattr(generator, "at_full_speed", broken)
     made, _ = calibrate(
         load_specification(workload), tmp_path / "out", Wanted(repeats=2, pairs=0, spark=None), Observer(), _silent
     )
@@ -113,7 +150,7 @@ def test_what_fails_against_a_sink_is_a_note(workload: Path, tmp_path: Path, mon
 def test_a_calibration_of_another_host_is_refused(
     workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_ceilings", lambda *_: [])
+    monkeypatch.setattr(module, "measure_ceilings", lambda *_: generator.Ceilings([], [], []))
     made, _ = calibrate(
         load_specification(workload), tmp_path / "out", Wanted(repeats=1, pairs=0, spark=None), Observer(), _silent
     )
@@ -141,7 +178,7 @@ def test_one_launcher_alone_is_paired_with_itself(workload: Path) -> None:
 def test_the_gate_takes_its_noise_from_a_calibration(
     workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_ceilings", lambda *_: [])
+    monkeypatch.setattr(module, "measure_ceilings", lambda *_: generator.Ceilings([], [], []))
     noise = [Noise(metric="e2e.p99", n_pairs=2, ratios=[1.0, 1.1], bound95_ratio=None, method="")]
     monkeypatch.setattr(module, "_pairs", lambda *_: (noise, [], 0))
     calibrate(load_specification(workload), tmp_path / "c", Wanted(repeats=1, pairs=2, spark=None), Observer(), _silent)

@@ -21,6 +21,7 @@ HEALTHY = Evidence(
     drain_max_s=30,
     offered_per_s=1000,
     achieved_per_s=1000,
+    consumed_per_s=2000,
     delivery=Delivery(
         sent=9000, acked=9000, failed=0, received=9000, lost=0, duplicated=0, reordered=0, corrupt=0, in_log=9000
     ),
@@ -90,6 +91,7 @@ def test_a_healthy_trial_is_valid_and_says_nothing() -> None:
             False,
         ),
         ({"generator__ceiling_per_s": 1100.0}, "inconclusive", "generator.ceiling_ratio", False),
+        ({"generator__consumer_ceiling_per_s": 2200.0}, "inconclusive", "generator.consumer_ceiling_ratio", False),
         ({"steal_ratio": 0.06}, "inconclusive", "host.steal_ratio", False),
         (
             {"canary": [Reason(check="canary.cpu", value=3.0, limit=2.0, text="slow")]},
@@ -160,9 +162,11 @@ def test_what_does_not(changes: dict[str, Any]) -> None:
 
 
 def test_the_share_of_the_generators_ceiling_is_said() -> None:
-    verdict = judge(evidence(generator__ceiling_per_s=4000.0), Validity())
+    calibrated = evidence(generator__ceiling_per_s=4000.0, generator__consumer_ceiling_per_s=4000.0)
+    verdict = judge(calibrated, Validity())
     assert verdict.state == "valid"
     assert verdict.notes[0].startswith("25% of the generator's own ceiling, 4")
+    assert verdict.notes[1].startswith("50% of its consumers' own ceiling, 4")
 
 
 def test_the_limits_are_the_workloads_own() -> None:

@@ -1,0 +1,149 @@
+"""Which ceilings of the load generator a calibration measures, in rounds; and what is said of those that it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, TypeVar
+
+from bench.calibrate.ceiling import (
+    ReadTrial,
+    Trial,
+    at_full_speed,
+    ceiling_of,
+    consumer_ceiling_of,
+    reading_at_full_speed,
+)
+from bench.results import ConsumerCeiling, GeneratorCeiling, Sink
+from bench.trials.given_calibration import consumer_shape_of, shape_of
+from bench.trials.load_plan import load_plan_of
+from bench.trials.trial import Launcher
+from bench.workload.specification import Cell, Specification
+from spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, LoadPlan, LoadSetupError, OpenSchedule
+
+_SIZES_WITHOUT_A_WORKLOAD: Final = (100, 1024)
+_SEED: Final = 1
+_Result = TypeVar("_Result", Trial, ReadTrial)
+
+
+@dataclass(slots=True)
+class Ceilings:
+    """What was measured, and why some was not."""
+
+    producers: list[GeneratorCeiling]
+    consumers: list[ConsumerCeiling]
+    notes: list[str]
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """Trials of several kinds, told one by one. A kind that cannot be measured is not tried again."""
+
+    tell: Callable[[str], None]
+    notes: list[str] = field(default_factory=list)
+    _refused: set[str] = field(default_factory=set)
+
+    def add(self, name: str, round_text: str, taken: list[_Result], run: Callable[[], _Result]) -> _Result | None:
+        if name in self._refused:
+            return None
+        self.tell(f"ceiling {round_text} of {name}")
+        try:
+            taken.append(run())
+        except (LoadSetupError, LoadFailed) as error:
+            self._refused.add(name)
+            taken.clear()
+            self.notes.append(f"no ceiling of {name}: {error}")
+            return None
+        return taken[-1]
+
+
+def measure_ceilings(
+    specification: Specification | None, launcher: Launcher, repeats: int, tell: Callable[[str], None]
+) -> Ceilings:
+    """In rounds, each of which runs every pair of tasks and sink once, so that drift falls on all alike."""
+    attempts = _Attempts(tell)
+    loads = _loads(specification, attempts.notes)
+    sending: list[tuple[LoadPlan, Sink, list[Trial]]] = []
+    for plan in _sending(loads, specification):
+        sinks: tuple[Sink, ...] = ("null_broker",) if plan.driver == "wire" else ("null_broker", "librdkafka_mock")
+        sending += [(plan, sink, []) for sink in sinks]
+    reading: list[tuple[LoadPlan, list[ReadTrial]]] = [(plan, []) for plan in _reading(loads)]
+    for number in range(1, repeats + 1):
+        round_text = f"{number}/{repeats}"
+        sent: dict[str, Trial] = {}
+        for plan, sink, taken in sending:
+            name = f"{shape_of(plan).text}, against {sink.replace('_', ' ')}"
+            trial = attempts.add(name, round_text, taken, partial(at_full_speed, plan, sink, launcher))
+            if trial is not None and sink == "null_broker":
+                sent[_key(plan)] = trial
+        for plan, read in reading:
+            # Where the producers have no ceiling, a note says why; then there is nothing to read either.
+            if (producers := sent.get(_key(plan))) is not None:
+                run = partial(reading_at_full_speed, plan, producers, launcher)
+                attempts.add(consumer_shape_of(plan).text, round_text, read, run)
+    return Ceilings(
+        producers=[ceiling_of(plan, sink, taken) for plan, sink, taken in sending if taken],
+        consumers=[consumer_ceiling_of(plan, read) for plan, read in reading if read],
+        notes=attempts.notes,
+    )
+
+
+def _key(plan: LoadPlan) -> str:
+    return shape_of(plan).model_dump_json()
+
+
+def _reading(loads: list[LoadPlan]) -> list[LoadPlan]:
+    """Every shape that consumers of these loads have."""
+    return list({consumer_shape_of(plan).model_dump_json(): plan for plan in loads if plan.consumers}.values())
+
+
+def _loads(specification: Specification | None, notes: list[str]) -> list[LoadPlan]:
+    """What the workload's cells would have; without a workload a producer and a consumer, for each of some sizes."""
+    if specification is None:
+        return [_plain(FixedSize(size)) for size in _SIZES_WITHOUT_A_WORKLOAD]
+    plans = [_plan_of(specification, cell) for cell in specification.cells]
+    if any(plan.transactions is not None for plan in plans):
+        notes.append("no ceiling of transactional producers: no sink here knows transactions")
+        plans = [plan for plan in plans if plan.transactions is None] or [_plain(plans[0].sizes)]
+    return plans
+
+
+def _sending(loads: list[LoadPlan], specification: Specification | None) -> list[LoadPlan]:
+    """Every shape that producers of these loads have, and one producer of either driver."""
+    plans = loads + [replace(plan, producers=1) for plan in (loads if specification is None else loads[:1])]
+    plans += [wire for plan in list(plans) if (wire := _by_wire(plan)) is not None]
+    return list({_key(plan): plan for plan in plans}.values())
+
+
+def _plain(sizes: object) -> LoadPlan:
+    return LoadPlan(
+        bootstrap_servers="",
+        topics=("calibration",),
+        partitions=4,
+        producers=1,
+        groups=1,
+        consumers_per_group=1,
+        schedule=OpenSchedule.constant(1.0),
+        warmup=0,
+        measure_s=1,
+        drain_max_s=10,
+        sizes=sizes if isinstance(sizes, FixedSize) else FixedSize(1024),
+        payload=GeneratedPayload(),
+        seed=_SEED,
+    )
+
+
+def _plan_of(specification: Specification, cell: Cell) -> LoadPlan:
+    """What the cell's producers would be given."""
+    topics = tuple(f"calibration-{number}" for number in range(cell.workload.topics.count))
+    payload_file = specification.payload_file(cell.workload)
+    return load_plan_of(cell.workload, bootstrap_servers="", topics=topics, payload_file=payload_file, seed=_SEED)
+
+
+def _by_wire(plan: LoadPlan) -> LoadPlan | None:
+    """One wire producer with the same records; None where the wire driver cannot send them."""
+    try:
+        return replace(plan, driver="wire", producers=1, producer_config={})
+    except LoadSetupError:
+        return None
