@@ -88,7 +88,7 @@ def test_consumers_that_caught_up_are_held_to_their_own_ceiling(tmp_path: Path) 
     path.write_text(json.dumps(summary))
     (figure,) = roofline_figures(Run.of(RunResult(directory)))
     (row,) = ([field.text for field in row.fields] for row in figure.table.rows)
-    assert (row[1], row[3]) == ("consumers", "50.00 %")
+    assert (row[1], row[3]) == ("consumers", "50.0 %")
 
 
 def test_without_probes_and_ceiling_there_is_no_roofline(tmp_path: Path) -> None:

@@ -42,11 +42,12 @@ def test_what_was_sent_is_read_in_its_order_by_everybody(properties: dict[str, o
         for number in range(20_000):
             producer.produce("t", b"%d" % number, partition=number % 2)
         assert producer.flush(DEADLINE_S) == 0
-        ends = AdminClient({"bootstrap.servers": broker.address, "log_level": 0}).list_offsets(
+        admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+        ends = admin.list_offsets(
             {TopicPartition("t", partition): OffsetSpec.latest() for partition in range(3)}  # type: ignore[no-untyped-call]
         )
         assert {asked.partition: end.result().offset for asked, end in ends.items()} == {0: 10_000, 1: 10_000, 2: 0}
-        for fetched in ({}, {"fetch.message.max.bytes": 1000, "fetch.max.bytes": 1000}):
+        for fetched in ({}, {"fetch.message.max.bytes": 1000, "fetch.max.bytes": 2000, "message.max.bytes": 1000}):
             found = read(broker.address, {0: 10_000, 1: 10_000}, log_level=0, **fetched)
             for partition in (0, 1):
                 assert found[partition] == [(offset, b"%d" % (2 * offset + partition)) for offset in range(10_000)]
