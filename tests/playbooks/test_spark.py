@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -46,7 +47,8 @@ def test_workers_find_the_master_at_the_port_that_is_set_for_it(
     ]
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"vars": here, "children": groups}}))
     (tmp_path / "part.yml").write_text(yaml.safe_dump([{"hosts": "all", "tasks": tasks}]))
+    files = ("-i", tmp_path / "hosts.yml", tmp_path / "part.yml")
     given = {**NUMBERS, "spark_address": "10.0.0.1", "spark_master_address": "10.0.0.1"}
-    succeeded(play(tmp_path, "-i", tmp_path / "hosts.yml", tmp_path / "part.yml", **given))
+    succeeded(play(tmp_path, *files, "-e", json.dumps(given)))
     for host in ("m", "w"):
         assert f"spark://10.0.0.1:{port}" in (tmp_path / host).read_text()
