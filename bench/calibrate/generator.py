@@ -111,7 +111,9 @@ def _loads(specification: Specification | None, notes: list[str]) -> list[LoadPl
 
 def _sending(loads: list[LoadPlan], specification: Specification | None) -> list[LoadPlan]:
     """Every shape that producers of these loads have, and one producer of either driver."""
-    plans = loads + [replace(plan, producers=1) for plan in (loads if specification is None else loads[:1])]
+    # Without consumers: of those a pair needs one for each producer.
+    alone = [replace(plan, groups=0, consumers_per_group=0, pairs=False) for plan in loads]
+    plans = alone + [replace(plan, producers=1) for plan in (alone if specification is None else alone[:1])]
     plans += [wire for plan in list(plans) if (wire := _by_wire(plan)) is not None]
     return list({_key(plan): plan for plan in plans}.values())
 

@@ -119,6 +119,22 @@ def test_a_shape_is_of_the_producers_and_of_nothing_else() -> None:
     assert shape_of(one) != shape_of(plan(101))
 
 
+def test_pairs_of_producers_and_consumers_have_both_ceilings(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.yaml"
+    path.write_text(
+        WORKLOAD.replace("count: 1", "count: 2")
+        .replace("groups: 2, per_group: 1", "per_group: 2, pairing: pairs")
+        .replace("[100B, 200B]", "[100B]")
+        + "topics: {partitions: 2}\n"
+    )
+    made, _ = calibrate(
+        load_specification(path), tmp_path / "out", Wanted(repeats=1, pairs=0, spark=None), Observer(), _silent
+    )
+    assert {item.shape.producers for item in made.ceilings} == {1, 2}
+    assert [item.shape.consumers_per_group for item in made.consumer_ceilings] == [2]
+    assert made.notes == []
+
+
 def test_what_consumers_do_not_come_to_the_end_of_is_a_note(
     workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
