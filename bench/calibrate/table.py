@@ -52,7 +52,8 @@ def _ceiling(ceiling: GeneratorCeiling) -> str:
 
 def _figures(ceiling: GeneratorCeiling | ConsumerCeiling, of: str) -> str:
     lowest, highest = min(ceiling.values_per_s), max(ceiling.values_per_s)
-    spread = f"{human_rate(lowest)}–{human_rate(highest)} in {len(ceiling.values_per_s)} trials"
+    trials = len(ceiling.values_per_s)
+    spread = f"{human_rate(lowest)}–{human_rate(highest)} in {trials} trials" if trials > 1 else "1 trial"
     return (
         f"{human_rate(ceiling.ceiling_per_s):>13} ({spread}), {human_bytes(ceiling.ceiling_bytes_per_s)}/s, "
         f"{human_ns(round(ceiling.cpu_ns_per_record))} of CPU a record: {escape(of)}"
