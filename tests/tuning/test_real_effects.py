@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.this_machine import settings_alone
 from tests.tuning.test_real_host import RealHost, needs_this_host, options_of, run, seen, small_ext4
 from tuning import engine, probes
 from tuning.catalogue import find_knob
@@ -28,10 +29,11 @@ PAIRS = ("vm.dirty_bytes", "vm.dirty_ratio", "vm.dirty_background_bytes", "vm.di
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> RealHost:
+def host(tmp_path: Path) -> Iterator[RealHost]:
     needs_this_host()
     (tmp_path / "var/lib").mkdir(parents=True)
-    return RealHost(tmp_path)
+    with settings_alone():
+        yield RealHost(tmp_path)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.this_machine import settings_alone
 from tuning import engine
 from tuning.errors import TuningError
 from tuning.facts import collect
@@ -56,12 +57,13 @@ def host(tmp_path: Path) -> Iterator[RealHost]:
     """Whatever a test does to this machine's settings, they are as they were after it."""
     needs_this_host()
     (tmp_path / "var/lib").mkdir(parents=True)
-    before = [seen(key) for key in (*SYSCTLS, "vm.dirty_background_ratio")]
-    yield RealHost(tmp_path)
-    after = [seen(key) for key in (*SYSCTLS, "vm.dirty_background_ratio")]
-    for key, text in zip((*SYSCTLS, "vm.dirty_background_ratio"), before, strict=True):
-        if seen(key) != text and text != "0":
-            run("sysctl", "-q", "-w", f"{key}={text}")
+    with settings_alone():
+        before = [seen(key) for key in (*SYSCTLS, "vm.dirty_background_ratio")]
+        yield RealHost(tmp_path)
+        after = [seen(key) for key in (*SYSCTLS, "vm.dirty_background_ratio")]
+        for key, text in zip((*SYSCTLS, "vm.dirty_background_ratio"), before, strict=True):
+            if seen(key) != text and text != "0":
+                run("sysctl", "-q", "-w", f"{key}={text}")
     assert after == before
     assert list((tmp_path / "var/lib").iterdir()) == []
 
@@ -141,6 +143,7 @@ def test_a_process_that_is_killed_half_way(host: RealHost) -> None:
     script = f"""
 import os, signal
 from pathlib import Path
+from tests.this_machine import settings_alone
 from tests.tuning.test_real_host import RealHost, apply, setting
 host = RealHost(Path({str(host.elsewhere)!r}))
 write = host.write_setting

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import psutil
 import pytest
 
 from tests.bench.test_real_broker import TINY
+from tests.this_machine import settings_alone
 
 pytestmark = pytest.mark.clients
 
@@ -29,9 +29,7 @@ def before() -> Iterator[str]:
         pytest.skip(
             f"a proof writes to {SETTING}, and here that is not permitted (not root, or /proc/sys is read-only)"
         )
-    with SETTING.open() as file:
-        # Two of this test at once on one host would take each other's value for the host's own.
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with settings_alone():
         text = SETTING.read_text().strip()
         yield text
         if SETTING.read_text().strip() != text:

@@ -1,0 +1,19 @@
+"""The settings of this machine's kernel, for one test at a time: pytest runs a process for each core."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_LOCK: Final = Path("/proc/sys/vm/dirty_writeback_centisecs")
+
+
+@contextmanager
+def settings_alone() -> Iterator[None]:
+    """Two tests at once would take each other's values for the machine's own, also those of another checkout."""
+    with _LOCK.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
