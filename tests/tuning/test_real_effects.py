@@ -91,7 +91,7 @@ def test_the_kernel_goes_by_the_dirty_limits_that_it_was_given(host: RealHost) -
         counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
         assert int(counters["nr_dirty_threshold"]) * os.sysconf("SC_PAGE_SIZE") == wanted["vm.dirty_bytes"]
         found = effects_of(host, knobs, Workload())
-        assert {effect.state for effect in found.values()} == {"effective"}
+        assert [effect for effect in found.values() if effect.state != "effective"] == []
         assert found["vm.dirty_bytes"].seen_by == "/proc/vmstat nr_dirty_threshold"
         assert found["vm.dirty_bytes"].at_boot.startswith("/etc/sysctl.d/90-highwater.conf:")
         assert plan_of(host, knobs, Workload()).steps == ()

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import re
+from statistics import median
 from typing import Final
 
 from .model import ControlGroup, Memory
 from .reading import Reader, parse_kibibytes
 
 _PAGE_SIZES_BYTES: Final = (4096, 16384, 65536)
+# The same memory in /proc/vmstat's pages and in /proc/meminfo's kB; on kernels of ten years.
+_IN_PAGES_AND_KIBIBYTES: Final = (
+    ("nr_free_pages", "MemFree"),
+    ("nr_mapped", "Mapped"),
+    ("nr_page_table_pages", "PageTables"),
+    ("nr_slab_reclaimable", "SReclaimable"),
+    ("nr_slab_unreclaimable", "SUnreclaim"),
+    ("nr_active_file", "Active(file)"),
+    ("nr_inactive_file", "Inactive(file)"),
+)
 
 
 def read_memory(reader: Reader, group: ControlGroup) -> Memory:
@@ -26,10 +37,18 @@ def _meminfo(reader: Reader, fact: str, key: str) -> int | None:
 
 
 def _page_bytes(reader: Reader) -> int | None:
-    """No file tells the page size; the same free memory in pages and in bytes does, however it moves in between."""
-    pages = re.search(r"^nr_free_pages ([0-9]{1,20})$", reader.optional("/proc/vmstat") or "", re.MULTILINE)
-    free_bytes = parse_kibibytes(reader.optional("/proc/meminfo") or "", "MemFree")
-    if pages is None or not int(pages[1]) or not free_bytes:
+    """No file tells the page size; the same memory in pages and in bytes does, however it moves in between.
+
+    By the median of several: with memory that was plugged in, MemFree may count what nr_free_pages does not.
+    """
+    counters, sizes = reader.optional("/proc/vmstat") or "", reader.optional("/proc/meminfo") or ""
+    ratios: list[float] = []
+    for counter, key in _IN_PAGES_AND_KIBIBYTES:
+        pages = re.search(rf"^{counter} ([0-9]{{1,20}})$", counters, re.MULTILINE)
+        size_bytes = parse_kibibytes(sizes, key)
+        if pages is not None and int(pages[1]) and size_bytes:
+            ratios.append(size_bytes / int(pages[1]))
+    if not ratios:
         return None
-    ratio = free_bytes / int(pages[1])
+    ratio = median(ratios)
     return min(_PAGE_SIZES_BYTES, key=lambda size: max(size / ratio, ratio / size))

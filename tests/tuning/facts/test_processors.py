@@ -57,3 +57,12 @@ def test_the_page_size_follows_from_the_same_free_memory_in_two_units(tmp_path: 
     a_moment_later = free_bytes // page_bytes * 9 // 10
     write(tmp_path, "/proc/vmstat", f"nr_free_pages {a_moment_later}\nnr_dirty 7\n")
     assert collect(tmp_path).memory.page_bytes == page_bytes
+
+
+def test_the_page_size_where_free_memory_that_was_plugged_in_is_no_free_page(tmp_path: Path) -> None:
+    """As seen on a virtual machine of 24 GiB: half of MemFree is in no zone, and every other pair agrees."""
+    sizes = {"MemTotal": 24684092, "MemFree": 23573464, "Mapped": 15872, "PageTables": 1720, "Active(file)": 14756}
+    counters = {"nr_free_pages": 2722249, "nr_mapped": 3968, "nr_page_table_pages": 430, "nr_active_file": 3689}
+    write(tmp_path, "/proc/meminfo", "".join(f"{key}: {kibibytes} kB\n" for key, kibibytes in sizes.items()))
+    write(tmp_path, "/proc/vmstat", "".join(f"{counter} {pages}\n" for counter, pages in counters.items()))
+    assert collect(tmp_path).memory.page_bytes == 4096
