@@ -52,7 +52,8 @@ class Proxy:
         self._listening.close()
         with self._lock:
             for connection in self._open:
-                connection.shutdown(socket.SHUT_RDWR)
+                with suppress(OSError):  # its peer may have reset it
+                    connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(DEADLINE_S)
 
