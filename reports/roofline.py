@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from bench.results import Calibration, StorageProbes, TrialSummary
+from bench.results import Calibration, StorageProbes, TrialSummary, fastest_read_per_s
 from reports import axes
 from reports.blocks import Figure, LegendItem, Panel, View, table
 from reports.cells import Cell, Run, Spread
@@ -106,8 +106,7 @@ def _generator_text(summary: TrialSummary) -> str | None:
 
 def _consumers_share(summary: TrialSummary) -> float | None:
     bound = summary.generator.consumer_ceiling_per_s
-    drained_per_s = summary.backlog.drain_records_per_s if summary.backlog else None
-    return max(summary.consumed_per_s, drained_per_s or 0.0) / bound if bound else None
+    return fastest_read_per_s(summary.consumed_per_s, summary.backlog) / bound if bound else None
 
 
 def _consumers_text(summary: TrialSummary) -> str | None:

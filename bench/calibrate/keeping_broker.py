@@ -1,4 +1,4 @@
-"""A null broker that keeps what it is sent and gives it to whoever fetches: what consumers reach is their own ceiling.
+"""A broker that keeps what it is sent and gives it to whoever fetches: what consumers reach is their own ceiling.
 
 Batches stay in memory as they came and leave it as they are, but for the offsets that they got. Beside what producers
 need it speaks what consumers need that join no group: Fetch 4, ListOffsets 2, FindCoordinator 0. A thread for each
@@ -17,18 +17,16 @@ from collections import defaultdict
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
-from bench.calibrate.null_broker import (
+from bench.calibrate.broker_process import BrokerProcess, broker_process, serve
+from bench.calibrate.dialect import (
     FETCH,
     HEADER,
     LEADER,
     LENGTH,
     PRODUCE,
-    NullBroker,
-    NullBrokerProcess,
+    Dialect,
     ProtocolError,
-    broker_process,
     produce_head,
-    serve,
     string,
 )
 
@@ -71,10 +69,10 @@ class KeptPartition:
         return self._batches[first:end]
 
 
-class KeepingBroker(NullBroker):
-    """Serves until `control` has something to read."""
+class KeepingBroker(Dialect):
+    """A thread for each connection."""
 
-    spoken = (*NullBroker.spoken, (_LIST_OFFSETS, 2, 2), (_FIND_COORDINATOR, 0, 0))
+    spoken = (*Dialect.spoken, (_LIST_OFFSETS, 2, 2), (_FIND_COORDINATOR, 0, 0))
 
     def __init__(self, topics: dict[str, int]) -> None:
         super().__init__(topics)
@@ -82,12 +80,13 @@ class KeepingBroker(NullBroker):
         self._lock = threading.Lock()
 
     def serve(self, control: int) -> None:
+        """Until `control` has something to read."""
         threading.Thread(target=self._accept, daemon=True).start()
         select.select([control], [], [])
 
     def _accept(self) -> None:
         while True:
-            connection, _ = self._listener.accept()
+            connection, _ = self.listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
 
@@ -180,7 +179,7 @@ def _receive(connection: socket.socket, size: int) -> bytearray:
     return received
 
 
-def keeping_broker(topics: dict[str, int]) -> AbstractContextManager[NullBrokerProcess]:
+def keeping_broker(topics: dict[str, int]) -> AbstractContextManager[BrokerProcess]:
     """In a process of its own. topics: name -> number of partitions."""
     return broker_process("bench.calibrate.keeping_broker", topics)
 

@@ -89,6 +89,7 @@ from bench.results.models import (
     Verdict,
     VerdictState,
     Window,
+    fastest_read_per_s,
 )
 from bench.results.reader import (
     RunResult,
@@ -196,6 +197,7 @@ __all__ = [
     "VerdictState",
     "Window",
     "WritebackUse",
+    "fastest_read_per_s",
     "histogram_path",
     "measured_latency",
 ]

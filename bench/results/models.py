@@ -149,6 +149,11 @@ class Backlog(Model):
     drain_bytes_per_s: float | None
 
 
+def fastest_read_per_s(consumed_per_s: float, backlog: Backlog | None) -> float:
+    """What consumers are held to: their rate in the measured phase or, where they had to wait, while they caught up."""
+    return max(consumed_per_s, (backlog.drain_records_per_s or 0.0) if backlog is not None else 0.0)
+
+
 class Transactions(Model):
     committed: int
     aborted: int

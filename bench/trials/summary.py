@@ -39,6 +39,7 @@ from bench.results import (
     Transactions,
     TrialSummary,
     Window,
+    fastest_read_per_s,
     histogram_path,
     measured_latency,
 )
@@ -429,11 +430,6 @@ def client_errors(errors: dict[str, int]) -> list[str]:
     return [f"{text} ×{count}" for text, count in commonest]
 
 
-def _drained_per_s(result: LoadResult) -> float:
-    """How fast consumers that had to wait caught up; 0 when there are none, or they did not."""
-    return (result.backlog.drain_records_per_s or 0.0) if result.backlog is not None else 0.0
-
-
 def evidence_of(
     record: TrialRecord,
     produce: Produce,
@@ -456,7 +452,7 @@ def evidence_of(
         steady=steady_of(result),
         offered_per_s=None if result.closed_loop else mean_in(result.offered, measure),
         achieved_per_s=mean_in(result.acked, measure),
-        consumed_per_s=max(mean_in(result.received, measure), _drained_per_s(result)),
+        consumed_per_s=fastest_read_per_s(mean_in(result.received, measure), backlog_of(result)),
         delivery=delivery,
         produce=produce,
         e2e=e2e,
