@@ -66,7 +66,7 @@ def test_from_a_bare_host_over_a_reboot_to_the_originals(lab: Operator, node: No
     assert lab.play("tune.yml").changed == 0
     lab.play("zookeeper.yml")
     lab.play("broker.yml")
-    ledger = Ledger(f"{node.address}:9092", "kept")
+    ledger = Ledger(f"{node.address}:9092", "kept", lab.patience)
     ledger.create_topic(partitions=3, copies=1)
 
     # Producers wait for a broker that boots; what it acknowledged before is still there.

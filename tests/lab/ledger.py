@@ -23,7 +23,9 @@ _WITHIN_S: Final = 120.0
 class Ledger:
     """What was sent to one topic and what became of it."""
 
-    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+    def __init__(self, bootstrap_servers: str, topic: str, patience: int = 1) -> None:
+        """patience: how many times slower than hosts usually are these may be."""
+        self._within_s = patience * _WITHIN_S
         self.bootstrap_servers = bootstrap_servers
         self.topic = topic
         self.acknowledged: set[int] = set()
@@ -33,7 +35,7 @@ class Ledger:
     def create_topic(self, partitions: int, copies: int) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         (made,) = admin.create_topics([NewTopic(self.topic, partitions, copies)]).values()
-        made.result(_WITHIN_S)
+        made.result(self._within_s)
 
     @contextmanager
     def producing(self) -> Iterator[None]:
@@ -54,7 +56,7 @@ class Ledger:
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 5,
-                "delivery.timeout.ms": int(_WITHIN_S * 1000),
+                "delivery.timeout.ms": int(self._within_s * 1000),
             }
         )
 
@@ -69,7 +71,7 @@ class Ledger:
             self.sent += 1
             producer.poll(0)
             time.sleep(_PAUSE_S)
-        producer.flush(_WITHIN_S)
+        producer.flush(self._within_s)
 
     def consumed(self) -> Counter[int]:
         """How often each number is in the topic, read from its begin to its end."""
@@ -82,11 +84,11 @@ class Ledger:
             }
         )
         try:
-            partitions = consumer.list_topics(self.topic, _WITHIN_S).topics[self.topic].partitions
+            partitions = consumer.list_topics(self.topic, self._within_s).topics[self.topic].partitions
             consumer.assign([TopicPartition(self.topic, partition, 0) for partition in partitions])
             found: Counter[int] = Counter()
             at_their_end: set[int] = set()
-            deadline_s = time.monotonic() + _WITHIN_S
+            deadline_s = time.monotonic() + self._within_s
             while len(at_their_end) < len(partitions):
                 assert time.monotonic() < deadline_s, f"the ends of {self.topic} do not come"
                 message = consumer.poll(1.0)
