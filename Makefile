@@ -82,7 +82,7 @@ bench-micro: setup-dev ## Time steps of the broker's hot path and compare with t
 	@$(BIN)/python -m pyperf compare_to --table bench/micro/baseline.json results/micro.json
 
 .PHONY: gate-proof
-gate-proof: setup-dev ## How often the gate notices a slower broker, and calls one that is not (4 hours on a quiet host; goes on where it was stopped)
+gate-proof: setup-dev ## How often the gate notices a slower broker, and calls one that is not (8 hours on a quiet host; goes on where it was stopped)
 	@$(BIN)/python -m bench.gate_proof $(ARGS)
 
 .PHONY: clean

@@ -27,6 +27,9 @@ HEAD: Final = "head"
 Place = tuple[str, str]
 """Cell and metric."""
 
+# A load generator can fail once, and it may be head's trial that it fails in.
+_HEAD_FAILURES: Final = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
@@ -107,7 +110,10 @@ def is_decided(evaluation: Evaluation, policy: Policy) -> bool:
 
 
 def faults(summaries: Iterable[TrialSummary], plans: Iterable[TrialPlan], variant: str) -> list[str]:
-    """What a variant broke its promise by: records lost or damaged, or a broker that failed."""
+    """What a variant broke its promise by: records lost or damaged, or a broker that failed.
+
+    A trial in which the load generator broke says nothing of the variant: it is a pair less.
+    """
     lost = [
         f"{summary.trial_id}: {reason.text}"
         for summary in summaries
@@ -118,7 +124,7 @@ def faults(summaries: Iterable[TrialSummary], plans: Iterable[TrialPlan], varian
     failed = [
         f"{plan.trial_id}: {plan.error}"
         for plan in plans
-        if plan.status == "failed" and plan.factors.get(VARIANT) == variant
+        if plan.status == "failed" and not plan.generator_failed and plan.factors.get(VARIANT) == variant
     ]
     return lost + failed
 
@@ -165,6 +171,11 @@ def settle(first: Evaluation, confirmations: Sequence[Evaluation], policy: Polic
         return Outcome("regression", EXIT_REGRESSION, f"{'; '.join(describe_all(first, standing))} ({word})", confirmed)
     if first.undecided:
         return _inconclusive(first, strict)
+    unseen = [name for name in policy.gate if not any(item.metric == name for item in first.gated)]
+    if unseen:
+        code = EXIT_INCONCLUSIVE if strict else EXIT_OK
+        text = f"{', '.join(unseen)}: gated, and not measured by these trials; gate what this workload measures"
+        return Outcome("inconclusive", code, text)
     better = [item for item in first.gated if item.verdict == "better"]
     if better:
         return Outcome("pass", EXIT_OK, "; ".join(describe(item) for item in better))
@@ -216,7 +227,7 @@ def _reason_to_stop(summaries: Sequence[TrialSummary], policy: Policy, evaluatio
     if faults(summaries, (), HEAD):
         return "head lost records"
     blocks = {summary.block for summary in summaries if summary.factors[VARIANT] == BASE}
-    if blocks - {summary.block for summary in summaries if summary.factors[VARIANT] == HEAD}:
+    if len(blocks - {summary.block for summary in summaries if summary.factors[VARIANT] == HEAD}) >= _HEAD_FAILURES:
         return "head failed"
     if is_decided(evaluation, policy):
         return f"decided by {evaluation.pairs_valid} pairs"
@@ -227,7 +238,7 @@ def _reason_to_stop(summaries: Sequence[TrialSummary], policy: Policy, evaluatio
 
 
 def _not_confirmed(confirmation: Evaluation, text: str, strict: bool) -> Outcome:
-    if confirmation.undecided:
+    if confirmation.undecided or not confirmation.gated:
         code = EXIT_INCONCLUSIVE if strict else EXIT_OK
         return Outcome("inconclusive", code, f"{text}, nor refuted", False)
     return Outcome("pass", EXIT_OK, text, False)

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-import dataclasses
+import fcntl
 import random
 import shlex
-import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Final
 
 import typer
 
-from bench import environment_key
 from bench.commands.common import one_line_errors
 from bench.environment import git_state
-from bench.errors import NotComparableError
-from bench.gate.policy import Policy, load_policy, noise_from
+from bench.environment_key import environment_key
+from bench.errors import NotComparableError, TrialError, UsageError
+from bench.gate.policy import Policy, load_policy
 from bench.gate.run import Rules, gate_specification, run_gate
 from bench.gate.sides import Measured
 from bench.gate_proof import slow_broker
-from bench.gate_proof.outcomes import Outcome, append, outcome_of, read, report, rules_digest
-from bench.results import AaPair, Manifest, RunResult
+from bench.gate_proof.outcomes import (
+    ABORTED,
+    POLICY,
+    WORKLOAD,
+    Outcome,
+    append,
+    outcome_of,
+    read,
+    report,
+    rules_digest,
+    trial_line,
+)
+from bench.results import GitState, Manifest, RunResult
 from bench.runs.agenda import FinishedCells
 from bench.runs.execution import LauncherChoice, run_plan
 from bench.runs.launchers import LauncherKind
@@ -31,10 +45,18 @@ from bench.trials.plan import Plan, make_plan
 from bench.user_cache import cache_directory
 from bench.workload.yaml_document import Document
 
-_HERE: Final = Path(__file__).parent
-_WORKLOAD: Final = _HERE / "workload.yaml"
-_NOISE_TRIALS: Final = 24
 _LAUNCHER: Final = LauncherChoice(LauncherKind.PROCESS)
+# A gate that is aborted is told of like any other; so many in a row, and something is amiss that will not pass.
+_MOST_ABORTED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """What is the same of all its gates."""
+
+    policy: Policy
+    rules: str
+    git: GitState | None
 
 
 def main(
@@ -51,30 +73,53 @@ def main(
     """Run gates until there are so many of each slowdown, in mixed order, and write how often they were right."""
     with one_line_errors():
         wanted = [float(text) for text in slowdowns.split(",")]
-        rules = rules_digest()
-        kept = cache_directory() / "gate-proof" / rules
-        kept.mkdir(parents=True, exist_ok=True)
+        proof = _Proof(load_policy(POLICY), rules_digest(), git_state(Path(__file__).parent))
         deadline_s = None if minutes is None else time.monotonic() + 60 * minutes
-        for slower, number in _order(wanted, gates):
-            if any((outcome.slower_percent, outcome.number) == (slower, number) for outcome in read(path, rules)):
-                continue
-            if deadline_s is not None and time.monotonic() > deadline_s:
-                break
-            outcome = _one(kept, slower, number, rules)
-            earlier = read(path, rules)
-            if earlier and earlier[-1].environment != outcome.environment:
-                raise NotComparableError(
-                    f"{path} was made in environment {earlier[-1].environment}, and this is {outcome.environment}: "
-                    "the two cannot be one proof; name other --outcomes"
-                )
-            if outcome.state == "interrupted":
-                raise KeyboardInterrupt
-            append(path, outcome)
-            typer.echo(f"{slower:g} % gate {number}: {outcome.state} in {outcome.wall_s:.0f} s; {outcome.text}")
-        found = [outcome for outcome in read(path, rules) if outcome.slower_percent in wanted]
+        with _alone(path):
+            _go_on(proof, _order(wanted, gates), path, deadline_s)
+            found = read(path, proof.rules)
         if found:
-            to.write_text(report(found, f"python -m bench.gate_proof --slowdowns {slowdowns} --gates {gates}"), "utf-8")
+            command = f"python -m bench.gate_proof --slowdowns {slowdowns} --gates {gates}"
+            to.write_text(report(found, proof.policy, command), "utf-8")
             typer.echo(f"{len(found)} gates: {to}")
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Two at once would be each other's noise."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{path} is being added to by another proof: wait for it, or end it") from None
+        yield
+
+
+def _go_on(proof: _Proof, order: list[tuple[float, int]], path: Path, deadline_s: float | None) -> None:
+    """Make the gates that are not there yet. Raises NotComparableError when another host, or other rules, come in."""
+    done = read(path, proof.rules)
+    known = {(outcome.slower_percent, outcome.number) for outcome in done}
+    environment = next((outcome.environment for outcome in done if outcome.environment), None)
+    aborted = 0
+    for slower, number in order:
+        if (slower, number) in known:
+            continue
+        if deadline_s is not None and time.monotonic() > deadline_s:
+            return
+        outcome = _one(proof, slower, number)
+        if rules_digest() != proof.rules:
+            raise NotComparableError("the rules of the gate were changed while it ran: give a proof its own checkout")
+        environment = environment or outcome.environment
+        if outcome.environment not in (None, environment):
+            raise NotComparableError(
+                f"{path} was made in environment {environment}, and this is {outcome.environment}: "
+                "the two cannot be one proof; name other --outcomes"
+            )
+        append(path, outcome)
+        typer.echo(f"{slower:g} % gate {number}: {outcome.state} in {outcome.wall_s:.0f} s; {outcome.text}")
+        aborted = aborted + 1 if outcome.state == ABORTED else 0
+        if aborted == _MOST_ABORTED:
+            raise UsageError(f"{aborted} gates in a row were aborted, the last by: {outcome.text}")
 
 
 def _order(slowdowns: list[float], gates: int) -> list[tuple[float, int]]:
@@ -88,45 +133,49 @@ def _order(slowdowns: list[float], gates: int) -> list[tuple[float, int]]:
     return order
 
 
-def _one(kept: Path, slower: float, number: int, rules: str) -> Outcome:
+def _one(proof: _Proof, slower: float, number: int) -> Outcome:
+    """Raises KeyboardInterrupt when somebody asked for an end."""
     started_utc, started_s = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
-    policy = load_policy(_HERE / "policy.yaml")
-    held_to = Rules(policy, noise=_noise(kept, policy))
     base, head = _side(0), _side(slower)
-    plan = make_plan(gate_specification(_WORKLOAD, base, head, policy))
-    scratch = kept / "gate"
-    shutil.rmtree(scratch, ignore_errors=True)
-    gate = run_gate(base, head, plan, held_to, scratch, _execute)
-    state = git_state(_HERE)
-    outcome = outcome_of(
-        gate,
-        slower_percent=slower,
-        number=number,
-        started_utc=started_utc,
-        wall_s=time.monotonic() - started_s,
-        environment=environment_key.key_of(RunResult(scratch)).name,
-        rules=rules,
-        commit=state.commit if state else None,
-    )
-    shutil.rmtree(scratch)
-    return outcome
-
-
-def _noise(kept: Path, policy: Policy) -> dict[str, list[AaPair]]:
-    """What pairs of the same broker differ by; measured once, before the first gate."""
-    directory = kept / policy.noise.source
-    if not (directory / "analysis.json").is_file():
-        shutil.rmtree(directory, ignore_errors=True)
-        typer.echo("measuring what pairs of the same broker differ by")
-        many = policy.model_copy(update={"pairs": policy.pairs.model_copy(update={"max": _NOISE_TRIALS})})
-        specification = gate_specification(_WORKLOAD, _side(0), _side(0), many)
-        # Successive trials of one cell are A/A pairs as they are.
-        alone = dataclasses.replace(specification, cells=specification.cells[:1])
-        manifest = run_plan(make_plan(alone), directory, launcher=_LAUNCHER)
-        if manifest.status == "interrupted":
-            shutil.rmtree(directory)
-            raise KeyboardInterrupt
-    return noise_from(policy, kept)
+    with TemporaryDirectory(prefix="gate-proof-", dir=cache_directory()) as scratch:
+        out = Path(scratch) / "gate"
+        try:
+            plan = make_plan(gate_specification(WORKLOAD, base, head, proof.policy))
+            gate = run_gate(base, head, plan, Rules(proof.policy), out, _execute)
+            if gate.state == "interrupted":
+                raise KeyboardInterrupt
+            results = [RunResult(out / (done.directory or ".")) for done in gate.rounds]
+        except (UsageError, TrialError, OSError) as error:
+            return Outcome(
+                slower_percent=slower,
+                number=number,
+                started_utc=started_utc,
+                wall_s=round(time.monotonic() - started_s, 1),
+                environment=None,
+                rules=proof.rules,
+                commit=proof.git.commit if proof.git else None,
+                dirty=proof.git.dirty if proof.git else False,
+                state=ABORTED,
+                exit_code=None,
+                text=str(error),
+            )
+        return outcome_of(
+            gate,
+            [
+                trial_line(trial.summary, stage, proof.policy)
+                for stage, result in enumerate(results)
+                for trial in result.trials
+            ],
+            slower_percent=slower,
+            number=number,
+            started_utc=started_utc,
+            wall_s=time.monotonic() - started_s,
+            # Without storage targets, which a gate has only by the trials that it brought to an end.
+            environment=environment_key(results[0].environment, []).name,
+            rules=proof.rules,
+            commit=proof.git.commit if proof.git else None,
+            dirty=proof.git.dirty if proof.git else False,
+        )
 
 
 def _side(slower: float) -> Measured:

@@ -7,26 +7,49 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Final
 
 from pydantic import Field
 
-from bench.compare import change_for_the_worse
-from bench.results import Gate
+from bench.exit_codes import EXIT_REGRESSION, EXIT_TARGET
+from bench.gate.policy import Policy, metrics_of
+from bench.gate.reasoning import BASE, HEAD, VARIANT
+from bench.metrics import values_of
+from bench.results import Gate, GateRound, TrialRole, TrialSummary, VerdictState
 from bench.results.base import Model
 
-_Z_95 = 1.959964
-_HERE = Path(__file__).parent
-_BENCH = _HERE.parent
-_RULES = (
+_Z_95: Final = 1.959964
+_HERE: Final = Path(__file__).parent
+_BENCH: Final = _HERE.parent
+# As CI gates our broker (.ci/gate): what is proved is that gate and no other.
+WORKLOAD: Final = _BENCH.parent / "workloads" / "gate.yaml"
+POLICY: Final = _BENCH / "policies" / "broker-gate.yaml"
+_RULES: Final = (
     *sorted((_BENCH / "analysis").glob("*.py")),
     _BENCH / "compare.py",
     *(_BENCH / "gate" / f"{name}.py" for name in ("policy", "reasoning", "run")),
     _BENCH / "trials" / "verdict.py",
     _HERE / "slow_broker.py",
-    _HERE / "policy.yaml",
-    _HERE / "workload.yaml",
-    _BENCH.parent / "workloads" / "gate.yaml",
+    POLICY,
+    WORKLOAD,
 )
+ABORTED: Final = "aborted"
+# States in which a gate said something of head, if only that it cannot tell.
+_VERDICTS: Final = frozenset({"pass", "regression", "inconclusive", "target_failed"})
+_SIGNIFICANT: Final = 6
+
+
+class TrialLine(Model):
+    """One trial of a gate, so that every gate can be judged again, by other rules too."""
+
+    stage: int = Field(default=0, description="0: the first round; then the confirmations")
+    block: int
+    order: int = Field(description="in its block")
+    side: str = Field(description="base or head")
+    role: TrialRole = "measure"
+    state: VerdictState = "valid"
+    checks: list[str] = Field(default=[], description="of validity, that did not hold")
+    values: dict[str, float] = Field(description="of the metrics that the policy names")
 
 
 class Outcome(Model):
@@ -36,20 +59,49 @@ class Outcome(Model):
     number: int = Field(description="of the gates with this slowdown, from 1")
     started_utc: str
     wall_s: float
-    environment: str = Field(description="environment key")
-    rules: str = Field(default="", description="`rules_digest` of the gate; empty of one before this was kept")
+    environment: str | None = Field(description="environment key; None when the gate ended before it was known")
+    rules: str = Field(description="`rules_digest` of the gate")
     commit: str | None
-    state: str
-    exit_code: int
-    first_worse: bool = Field(description="the first round, before any confirmation, called it worse")
-    pairs: int = Field(description="valid ones, of all rounds")
-    measured_ratio: float | None = Field(description="by how much head was worse in the first round: 0.05 is 5 %")
-    delta_ratio: float | None
-    text: str
+    dirty: bool = Field(default=False, description="the work tree had changes that the commit has not")
+    state: str = Field(description="the gate's, or `aborted`")
+    exit_code: int | None = Field(description="None when it was aborted")
+    text: str = Field(description="the outcome in a sentence, or the error that ended it")
+    rounds: list[GateRound] = Field(default=[], description="with the gated metrics alone")
+    notes: list[str] = Field(default=[])
+    trials: list[TrialLine] = Field(default=[])
+
+    @property
+    def has_verdict(self) -> bool:
+        return self.state in _VERDICTS
+
+    @property
+    def held_back(self) -> bool:
+        """Whoever made head would be told that it is at fault: slower, or failing."""
+        return self.exit_code in (EXIT_REGRESSION, EXIT_TARGET)
+
+    @property
+    def first_worse(self) -> bool:
+        """The first round, before any confirmation, called it worse."""
+        return bool(self.rounds) and any(item.verdict == "worse" for item in self.rounds[0].metrics)
+
+    @property
+    def pairs(self) -> int:
+        """Valid ones, of all rounds."""
+        return sum(done.pairs_valid for done in self.rounds)
+
+    def cost_ratios(self, metric: str, most: int) -> list[float]:
+        """Head ÷ base of the first `most` valid pairs: those that every gate has, whenever it stopped."""
+        valid = [line for line in self.trials if (line.stage, line.role) == (0, "measure") and line.state != "invalid"]
+        base, head = (
+            {line.block: line.values[metric] for line in valid if line.side == side and line.values.get(metric)}
+            for side in (BASE, HEAD)
+        )
+        return [head[block] / base[block] for block in sorted(base.keys() & head.keys())[:most]]
 
 
 def outcome_of(
     gate: Gate,
+    trials: Sequence[TrialLine],
     *,
     slower_percent: float,
     number: int,
@@ -58,10 +110,9 @@ def outcome_of(
     environment: str,
     rules: str,
     commit: str | None,
+    dirty: bool,
 ) -> Outcome:
     """A gate that has ended, in a line."""
-    gated = [item for item in gate.rounds[0].metrics if item.gated] if gate.rounds else []
-    first = gated[0] if gated else None
     return Outcome(
         slower_percent=slower_percent,
         number=number,
@@ -70,13 +121,29 @@ def outcome_of(
         environment=environment,
         rules=rules,
         commit=commit,
+        dirty=dirty,
         state=gate.state,
         exit_code=gate.exit_code,
-        first_worse=any(item.verdict == "worse" for item in gated),
-        pairs=sum(done.pairs_valid for done in gate.rounds),
-        measured_ratio=change_for_the_worse(first) if first else None,
-        delta_ratio=first.delta_ratio if first else None,
         text=gate.text,
+        rounds=[
+            done.model_copy(update={"metrics": [item for item in done.metrics if item.gated]}) for done in gate.rounds
+        ],
+        notes=gate.notes,
+        trials=list(trials),
+    )
+
+
+def trial_line(summary: TrialSummary, stage: int, policy: Policy) -> TrialLine:
+    values = values_of(summary)
+    return TrialLine(
+        stage=stage,
+        block=summary.block,
+        order=summary.order_in_block,
+        side=str(summary.factors[VARIANT]),
+        role=summary.role,
+        state=summary.verdict.state,
+        checks=[reason.check for reason in summary.verdict.reasons],
+        values={name: float(f"{values[name]:.{_SIGNIFICANT}g}") for name in metrics_of(policy) if name in values},
     )
 
 
@@ -101,7 +168,7 @@ def append(path: Path, outcome: Outcome) -> None:
     with path.open("a", encoding="utf-8") as file:
         if text and not text.endswith("\n"):
             file.truncate(len(text[: text.rfind("\n") + 1].encode()))
-        file.write(outcome.model_dump_json() + "\n")
+        file.write(outcome.model_dump_json(exclude_defaults=True) + "\n")
 
 
 def wilson_interval(hits: int, n: int) -> tuple[float, float]:
@@ -116,59 +183,61 @@ _HEAD = """# How often the gate is right
 
 Base is our broker; head is the same broker whose event loop takes so much more CPU time, on the produce and the fetch
 path (`bench/gate_proof/slow_broker.py`: it spins, so that it costs what slower code would cost). Each gate is a whole
-one: interleaved pairs, early stop, a confirmation with fresh processes before exit code 10. A gate that calls 0 % a
-regression is a false alarm.
+one, as CI makes it (`workloads/gate.yaml`, `bench/policies/broker-gate.yaml`): interleaved pairs with A/A twins, early
+stop, a confirmation with fresh processes before head is held back. Holding back a broker that is 0 % slower is a false
+alarm.
 
-| slower by | gates | called a regression | 95 % | first round | inconclusive | invalid | measured | pairs | time |
-|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+| slower | gates | held back | 95 % | first round | inconclusive | no verdict | cost more | counts from | pairs | time |
+|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
 """
 _LEGEND = """
-`95 %`: interval of the rate, after Wilson. `first round`: how often it alone, without confirmation, would have called a
-regression. `invalid`: too few valid pairs, or the broker failed. `measured`: median of what head cost more per GiB.
-`pairs`: median of valid pairs, confirmations included. `time`: median wall time of a gate.
+`held back`: called a regression (exit code 10) or failing (3), of the gates that had a verdict; `95 %`: interval of
+that rate, after Wilson. `first round`: how often it alone, without confirmation, would have called a regression. `no
+verdict`: too few valid pairs, or the gate was aborted. `cost more`: median of {metric}, head to base,
+over the first {least} valid pairs of every gate: a broker that is busy longer handles more at once, and so costs less
+more than it was made slower by. `counts from`: median of the change that had to be exceeded, the policy's floor or what
+A/A pairs differ by; a slowdown that costs less than that is not to be called. `pairs`: median of valid pairs,
+confirmations included. `time`: median wall time of a gate.
+
+Every gate is a line of `gate-proof.jsonl` with the figures of every trial, to be judged again.
 """
 
 
-def report(outcomes: Sequence[Outcome], command: str) -> str:
+def report(outcomes: Sequence[Outcome], policy: Policy, command: str) -> str:
     """The proof as Markdown."""
     slowdowns = sorted({outcome.slower_percent for outcome in outcomes})
-    rows = [_row(slower, [item for item in outcomes if item.slower_percent == slower]) for slower in slowdowns]
-    environments = ", ".join(sorted({outcome.environment for outcome in outcomes}))
-    commits = ", ".join(sorted({(outcome.commit or "unknown")[:12] for outcome in outcomes}))
+    rows = [_row(slower, [o for o in outcomes if o.slower_percent == slower], policy) for slower in slowdowns]
+    environments = ", ".join(sorted({outcome.environment for outcome in outcomes if outcome.environment}))
+    commits = ", ".join(sorted({(o.commit or "unknown")[:12] + (" with changes" if o.dirty else "") for o in outcomes}))
     days = sorted(outcome.started_utc[:10] for outcome in outcomes)
-    deltas = _deltas(outcomes)
-    counted = (
-        f"A change counted from {median(deltas):.1%} up: the policy's floor, or the A/A noise.\n" if deltas else ""
-    )
     return (
         _HEAD
         + "\n".join(rows)
         + "\n"
-        + _LEGEND
-        + f"\n{counted}Measured {days[0]} to {days[-1]} in environment {environments}, broker of commit {commits}.\n"
+        + _LEGEND.format(metric=f"`{next(iter(policy.gate))}`", least=policy.pairs.min)
+        + f"\nMeasured {days[0]} to {days[-1]} in environment {environments}, broker of commit {commits}.\n"
         + f"\nAgain:\n\n```\n{command}\n```\n"
     )
 
 
-def _deltas(outcomes: Iterable[Outcome]) -> list[float]:
-    return [outcome.delta_ratio for outcome in outcomes if outcome.delta_ratio is not None]
-
-
-def _row(slower: float, found: Sequence[Outcome]) -> str:
-    n = len(found)
-    called = sum(outcome.exit_code == 10 for outcome in found)
-    low, high = wilson_interval(called, n)
-    measured = [outcome.measured_ratio for outcome in found if outcome.measured_ratio is not None]
+def _row(slower: float, found: Sequence[Outcome], policy: Policy) -> str:
+    told = [outcome for outcome in found if outcome.has_verdict]
+    held = sum(outcome.held_back for outcome in told)
+    low, high = wilson_interval(held, len(told)) if told else (0.0, 1.0)
+    metric = next(iter(policy.gate))
+    ratios = [ratio for outcome in found for ratio in outcome.cost_ratios(metric, policy.pairs.min)]
+    deltas = [outcome.rounds[0].metrics[0].delta_ratio for outcome in told if outcome.rounds[0].metrics]
     cells = [
         f"{slower:g} %",
-        str(n),
-        f"{called} ({called / n:.0%})",
+        str(len(found)),
+        f"{held} ({held / len(told):.0%})" if told else "–",
         f"{low:.0%} to {high:.0%}",
-        str(sum(outcome.first_worse for outcome in found)),
-        str(sum(outcome.state == "inconclusive" for outcome in found)),
-        str(sum(outcome.exit_code in (3, 4) for outcome in found)),
-        f"{median(measured):+.1%}" if measured else "–",
-        f"{median(outcome.pairs for outcome in found):g}",
+        str(sum(outcome.first_worse for outcome in told)),
+        str(sum(outcome.state == "inconclusive" for outcome in told)),
+        str(len(found) - len(told)),
+        f"{median(ratios) - 1:+.1%}" if ratios else "–",
+        f"{median(deltas):.1%}" if deltas else "–",
+        f"{median(outcome.pairs for outcome in told):g}" if told else "–",
         f"{median(outcome.wall_s for outcome in found):.0f} s",
     ]
     return "| " + " | ".join(cells) + " |"

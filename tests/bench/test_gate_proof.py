@@ -7,11 +7,38 @@ from time import thread_time_ns
 
 import pytest
 
-from bench.gate_proof.outcomes import Outcome, append, read, report, rules_digest, wilson_interval
+from bench.gate.policy import load_policy
+from bench.gate_proof.outcomes import (
+    ABORTED,
+    POLICY,
+    WORKLOAD,
+    Outcome,
+    TrialLine,
+    append,
+    read,
+    report,
+    rules_digest,
+    trial_line,
+    wilson_interval,
+)
 from bench.gate_proof.slow_broker import Spin
+from bench.results import GateRound
+from tests.bench.summaries import LATE, summary
+
+COST = "system.cpu_s_per_gib"
 
 
-def outcome(slower: float, number: int, exit_code: int = 0, rules: str = "these") -> Outcome:
+def line(block: int, side: str, cost: float, **more: object) -> TrialLine:
+    return TrialLine.model_validate({"block": block, "order": 1, "side": side, "values": {COST: cost}, **more})
+
+
+def outcome(
+    slower: float, number: int, state: str = "pass", rules: str = "these", trials: list[TrialLine] | None = None
+) -> Outcome:
+    codes = {"regression": 10, "target_failed": 3, "invalid": 4, ABORTED: None}
+    first = GateRound(
+        stage="first", directory=None, seed=None, pairs=6, pairs_valid=6, a_a_pairs=6, metrics=[], text="6 of 6"
+    )
     return Outcome(
         slower_percent=slower,
         number=number,
@@ -20,13 +47,11 @@ def outcome(slower: float, number: int, exit_code: int = 0, rules: str = "these"
         environment="abc",
         rules=rules,
         commit="0123456789abcdef",
-        state="regression" if exit_code == 10 else "pass",
-        exit_code=exit_code,
-        first_worse=exit_code == 10,
-        pairs=10,
-        measured_ratio=slower / 100,
-        delta_ratio=0.05,
+        state=state,
+        exit_code=codes.get(state, 0),
         text="",
+        rounds=[] if state == ABORTED else [first],
+        trials=trials or [],
     )
 
 
@@ -38,14 +63,12 @@ def test_what_was_appended_comes_back_though_a_line_was_cut_short(tmp_path: Path
         file.write('{"slower_percent": 3')
     assert [item.number for item in read(path, "these")] == [1]
     append(path, outcome(3, 1))
-    assert [(item.slower_percent, item.number) for item in read(path, "these")] == [(0, 1), (3, 1)]
+    assert read(path, "these") == [outcome(0, 1), outcome(3, 1)]
 
 
 def test_an_outcome_of_other_rules_is_none_of_this_proof(tmp_path: Path) -> None:
     path = tmp_path / "outcomes.jsonl"
     append(path, outcome(0, 1, rules="those"))
-    with path.open("a") as file:
-        file.write(outcome(3, 1).model_dump_json(exclude={"rules"}) + "\n")  # as written before rules were kept
     assert read(path, "these") == []
     append(path, outcome(0, 1))
     assert [item.rules for item in read(path, "these")] == ["these"]
@@ -69,11 +92,47 @@ def test_wilsons_interval_as_tables_have_it(hits: int, n: int, low: float, high:
 
 
 def test_the_report_counts_what_it_shows() -> None:
-    found = [outcome(0, 1), outcome(0, 2, exit_code=10), outcome(20, 1, exit_code=10)]
-    text = report(found, "python -m bench.gate_proof")
-    assert "| 0 % | 2 | 1 (50%) |" in text
+    found = [
+        *(outcome(0, number) for number in range(1, 4)),
+        outcome(0, 4, "regression"),
+        outcome(0, 5, "target_failed"),
+        outcome(0, 6, "invalid"),
+        outcome(0, 7, ABORTED),
+        outcome(20, 1, "regression", trials=[line(1, "base", 10.0), line(1, "head", 11.3)]),
+    ]
+    text = report(found, load_policy(POLICY), "python -m bench.gate_proof")
+    assert "| 0 % | 7 | 2 (40%) | 12% to 77% | 0 | 0 | 2 | – |" in text
     assert "| 20 % | 1 | 1 (100%) |" in text
-    assert "broker of commit 0123456789ab" in text
+    assert "| +13.0% |" in text
+    assert "broker of commit 0123456789ab." in text
+
+
+def test_what_a_slowdown_costs_is_told_by_pairs_that_every_gate_has() -> None:
+    trials = [
+        *(line(block, "base", 10.0) for block in range(1, 6)),
+        *(line(block, "head", 10.0 + block) for block in range(1, 6)),
+        line(1, "base", 99.0, role="a_a"),
+        line(1, "head", 99.0, stage=1),
+        line(6, "base", 10.0, state="invalid", checks=["generator.lateness"]),
+        line(6, "head", 16.0),
+    ]
+    found = outcome(10, 1, trials=trials)
+    assert found.cost_ratios(COST, most=3) == pytest.approx([1.1, 1.2, 1.3])
+    assert len(found.cost_ratios(COST, most=9)) == 5
+
+
+def test_a_trial_is_kept_with_what_the_policy_names() -> None:
+    kept = trial_line(summary(3, {"variant": "head"}, reason=LATE), 1, load_policy(POLICY))
+    assert (kept.stage, kept.block, kept.side, kept.state) == (1, 3, "head", "invalid")
+    assert kept.checks == [LATE.check]
+    assert "produce.achieved_per_s" in kept.values
+    assert kept.values.keys() <= {COST, *load_policy(POLICY).track}
+
+
+def test_the_gate_that_is_proved_is_the_one_of_ci() -> None:
+    top = WORKLOAD.parents[1]
+    script = (top / ".ci/gate").read_text("utf-8")
+    assert f"--workload {WORKLOAD.relative_to(top)} --policy {POLICY.relative_to(top)}" in script
 
 
 def test_a_thread_is_made_slower_by_its_share_of_cpu_time_in_calls_and_between_them() -> None:

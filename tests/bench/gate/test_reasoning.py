@@ -74,6 +74,20 @@ def test_no_change_says_what_would_have_been_seen() -> None:
     assert outcome.text.startswith("no change; smallest detectable change: produce.achieved_per_s ")
 
 
+def test_what_is_gated_and_not_measured_is_no_pass() -> None:
+    policy = Policy.model_validate(
+        POLICY.as_document()
+        | {"gate": {"produce.achieved_per_s": {"floor": "5%"}, "recovery.no_ack_s": {"floor": "5%"}}}
+    )
+    unseen = reasoning.settle(evaluate(run(1.0, 8), policy), [], policy, strict=True)
+    assert (unseen.state, unseen.exit_code) == ("inconclusive", 11)
+    assert unseen.text.startswith("recovery.no_ack_s: gated, and not measured by these trials")
+    first, again = evaluate(run(0.85, 6), policy), evaluate(run(0.85, 6, seed=2), policy)
+    assert reasoning.settle(first, [again], policy, strict=False).exit_code == 10
+    nothing = evaluate(run(0.85, 6, seed=2), policy, only=frozenset())
+    assert reasoning.settle(first, [nothing], policy, strict=True).state == "inconclusive"
+
+
 def test_an_improvement_passes_and_is_told() -> None:
     outcome = reasoning.settle(evaluate(run(1.3, 6)), [], POLICY, strict=True)
     assert (outcome.state, outcome.exit_code) == ("pass", 0)
@@ -116,7 +130,9 @@ def test_decided_stops_and_undecided_goes_on() -> None:
 
 def test_what_cannot_be_decided_any_more_stops() -> None:
     finished = reasoning.early_stop(POLICY, {}, seed=3)
-    assert finished([*run(1.0, 2), summary(3, {"variant": "base"})])["variant=base"] == "head failed"
+    failed_once = [*run(1.0, 2), summary(3, {"variant": "base"})]
+    assert finished(failed_once) == {}, "a load generator can break in head's trial as in another"
+    assert finished([*failed_once, summary(4, {"variant": "base"})])["variant=base"] == "head failed"
     late = [summary(block, {"variant": v}, reason=LATE) for block in range(1, 8) for v in ("base", "head")]
     assert not finished(late)
     late += [summary(8, {"variant": v}, reason=LATE) for v in ("base", "head")]
@@ -147,6 +163,8 @@ def test_a_broker_that_fails_is_a_fault() -> None:
     )
     assert reasoning.faults([], [plan], "head") == ["001: the broker was killed by SIGSEGV"]
     assert reasoning.faults([], [plan], "base") == []
+    no_fault_of_it = plan.model_copy(update={"generator_failed": True, "error": "a load task died"})
+    assert reasoning.faults([], [no_fault_of_it], "head") == []
 
 
 def test_every_cell_of_a_matrix_is_gated_and_confirmed_by_itself() -> None:
