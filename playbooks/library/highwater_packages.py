@@ -388,8 +388,8 @@ def take_away(apt: Apt, owner: str, ledger_file: Path, *, check_mode: bool) -> O
     apt.finish_interrupted()
     apt.mark("auto", released)
     if removable:
-        with services_held_back():
-            apt.change(f"{' '.join(removable)} cannot be removed", "purge", *removable)
+        # With services free to stop: one that ran on would keep its user, and go on without its files.
+        apt.change(f"{' '.join(removable)} cannot be removed", "purge", *removable)
     left.brought -= set(removable)
     left.made_manual -= set(released)
     if not left.brought:

@@ -229,6 +229,15 @@ def test_services_are_held_back_while_packages_are_installed(system: System) -> 
     assert subprocess.run(["sh", policy], check=False).returncode == 0, "it means nothing when its process is gone"
 
 
+def test_services_stop_when_their_packages_go(system: System) -> None:
+    """Debian's prerm asks the policy before it stops one; told no, the service runs on without its files."""
+    system.bring("zookeeper", "tool")
+    policy = system.root.parent / "policy-then"
+    policy.unlink()
+    assert system.take_away("zookeeper").removed
+    assert not policy.exists()
+
+
 def test_a_policy_of_the_host_stays_as_it_is(system: System) -> None:
     system.policy.write_text("#!/bin/sh\nexit 0\n")
     done = system.bring("zookeeper", "tool")
