@@ -67,7 +67,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...] | None:
 
 def parse_kibibytes(text: str, key: str) -> int | None:
     """Bytes of a line such as `MemTotal:  1024 kB`, anywhere in `text`."""
-    match = re.search(rf"(?<!\w){re.escape(key)}:\s+([0-9]{{1,20}}) kB", text)
+    match = re.search(rf"\b{re.escape(key)}:\s+([0-9]{{1,20}}) kB", text)
     return int(match[1]) * 1024 if match else None
 
 
