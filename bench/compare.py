@@ -297,7 +297,8 @@ def _warnings(base: RunResult, head: RunResult, cells: Sequence[Trials], *, pair
                 yield f"{name}: {count} of {len(measured)} trials are {state}: {meaning}"
         if result.manifest.status != "done":
             yield f"{name}: the run is {result.manifest.status}"
-        yield from (f"{name}: {note}" for note in [*result.emulation_notes(), *result.durability_notes()])
+        notes = [*result.emulation_notes(), *result.durability_notes(), *result.sharing_notes()]
+        yield from (f"{name}: {note}" for note in notes)
     for trials in cells:
         if min(len(trials.base), len(trials.head)) < LEAST_FOR_INTERVAL:
             yield (

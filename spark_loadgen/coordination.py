@@ -5,6 +5,7 @@
                                            role (its number), once all are there
     ready (what is wrong, clock reading)
                                            start (T0 on the task's own clock, or what is wrong with whom), once all are
+                                           and whoever holds the load back lets it go
     progress, once a second
                                            measure (from which second), when the load has become steady
                                            consume, when the backlog is built, or the load is over
@@ -68,10 +69,11 @@ class Course:
 class Coordinator:
     """`take` every message, and call `turn` at least a few times a second."""
 
-    def __init__(self, plan: LoadPlan, driver_clock: str) -> None:
-        """`driver_clock`: clock_name() of the driver."""
+    def __init__(self, plan: LoadPlan, driver_clock: str, *, held: bool = False) -> None:
+        """`driver_clock`: clock_name() of the driver. held: tasks that are ready wait for `start`."""
         self._plan = plan
         self._driver_clock = driver_clock
+        self._held = held
         self._hellos: dict[int, dict[str, Any]] = {}
         self._numbers: dict[int, int] = {}
         self._readies: dict[int, dict[str, Any]] = {}
@@ -86,6 +88,11 @@ class Coordinator:
         self.course = Course(measure_start_s=plan.warmup_max_s, steady=_not_yet_steady(plan.warmup))
 
     @property
+    def is_held(self) -> bool:
+        """All are ready, and wait for `start`."""
+        return self._held and not self.missing and not self.started and not self.problems
+
+    @property
     def missing(self) -> int:
         """How many tasks have not reported ready."""
         return self._plan.tasks - len(self._readies)
@@ -98,7 +105,7 @@ class Coordinator:
                 return self._deal() if len(self._hellos) == self._plan.tasks else []
             case "ready":
                 self._readies[task] = message
-                return self._start(now_ns) if not self.missing else []
+                return self.start(now_ns) if not self.missing and not self._held else []
             case _:
                 self.tracker.take(self._numbers[task], message)
                 return self.turn(now_ns)
@@ -129,7 +136,8 @@ class Coordinator:
         self._numbers = dict(zip(tasks, numbers, strict=True))
         return [(task, {"kind": "role", "number": number}) for task, number in self._numbers.items()]
 
-    def _start(self, now_ns: int) -> list[Order]:
+    def start(self, now_ns: int) -> list[Order]:
+        """Name T0, or what is wrong; once all are ready."""
         self.problems = list(
             dict.fromkeys([*self.problems, *(r["problem"] for r in self._readies.values() if r["problem"])])
         )

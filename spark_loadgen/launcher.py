@@ -255,8 +255,11 @@ class SparkLauncher:
         *,
         on_progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
+        may_start: Callable[[], bool] | None = None,
     ) -> LoadResult:
         """Run one load. Blocks; `on_progress` is called about once a second.
+
+        may_start: asked when all tasks are ready, again and again until it says yes, which is when the load begins.
 
         When `should_stop` turns true, or at the first Ctrl-C, the tasks end in order and the result so far comes back
         with `interrupted`; a second Ctrl-C gives up. Raises LoadSetupError when the load cannot start as asked and
@@ -280,6 +283,7 @@ class SparkLauncher:
             slots,
             on_progress,
             should_stop,
+            may_start,
         )
 
 

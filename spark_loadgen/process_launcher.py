@@ -79,12 +79,20 @@ class ProcessLauncher:
         *,
         on_progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
+        may_start: Callable[[], bool] | None = None,
     ) -> LoadResult:
         """Run one load. Blocks; as SparkLauncher.run, with the same errors."""
         self._start_workers(plan.tasks)
         try:
             return conduct(
-                plan, (_LOOPBACK, _LOOPBACK), self._run_tasks, self._kill_workers, plan.tasks, on_progress, should_stop
+                plan,
+                (_LOOPBACK, _LOOPBACK),
+                self._run_tasks,
+                self._kill_workers,
+                plan.tasks,
+                on_progress,
+                should_stop,
+                may_start,
             )
         except BaseException:
             self._kill_workers()  # some may be in the middle of the load

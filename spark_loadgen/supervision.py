@@ -18,6 +18,8 @@ from spark_loadgen.task import START_TIMEOUT_S, Job, Outcome
 
 _GRACE_S: Final = 30
 _POLL_S: Final = 0.1
+# What is held back is let go by another thread, and shall not lose the race by a tenth of a second.
+_HELD_POLL_S: Final = 0.005
 
 T = TypeVar("T")
 
@@ -58,16 +60,18 @@ def conduct(
     slots: int,
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    may_start: Callable[[], bool] | None = None,
 ) -> LoadResult:
     """Run one load on tasks that `launch` starts and waits for, and `cancel` kills.
 
-    address: where the driver listens, and the name tasks know that by. Raises LoadSetupError and LoadFailed.
+    address: where the driver listens, and the name tasks know that by. may_start: asked when all tasks are ready, again
+    and again until it says yes, which is when the load begins. Raises LoadSetupError and LoadFailed.
     """
     payload = read_payload_file(plan.payload.path) if isinstance(plan.payload, FilePayload) else plan.payload
     with DriverChannel(*address) as channel:
         job = Job(plan, secrets.randbits(32), payload, channel.address, channel.token)
         running = Background(lambda: launch(job), channel.woken)
-        supervision = Supervision(plan, channel, running, cancel, on_progress, should_stop)
+        supervision = Supervision(plan, channel, running, cancel, on_progress, should_stop, may_start)
         interrupted = supervision.wait()
         outcomes = running.result()
     coordinator = supervision.coordinator
@@ -91,14 +95,16 @@ class Supervision:
         cancel: Callable[[], None],
         on_progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
+        may_start: Callable[[], bool] | None = None,
     ) -> None:
-        self.coordinator = Coordinator(plan, clock_name())
+        self.coordinator = Coordinator(plan, clock_name(), held=may_start is not None)
         self._plan = plan
         self._channel = channel
         self._running = running
         self._cancel = cancel
         self._on_progress = on_progress
         self._should_stop = should_stop
+        self._may_start = may_start
         self._stopping = False
         self._next_progress_s = 0.0
         self._start_deadline_s = time.monotonic() + START_TIMEOUT_S
@@ -113,7 +119,7 @@ class Supervision:
         while True:
             try:
                 while not self._running.finished.is_set():
-                    self._channel.woken.wait(_POLL_S)
+                    self._channel.woken.wait(_HELD_POLL_S if self.coordinator.is_held else _POLL_S)
                     self._channel.woken.clear()
                     self._step()
                 return self._stopping
@@ -126,6 +132,8 @@ class Supervision:
     def _step(self) -> None:
         for task, message in self._channel.receive():
             self._tell(self.coordinator.take(task, message, time.monotonic_ns()))
+        if self.coordinator.is_held and self._may_start is not None and self._may_start():
+            self._tell(self.coordinator.start(time.monotonic_ns()))
         self._tell(self.coordinator.turn(time.monotonic_ns()))
         if not self._stopping and self._should_stop is not None and self._should_stop():
             self._stop()

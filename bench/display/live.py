@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.results import TrialPlan, TrialSummary
-from bench.trials.plan import RUN_OVERHEAD_S, Plan, trial_duration_s
+from bench.trials.plan import RUN_OVERHEAD_S, Plan
 from bench.trials.progress import Observer, Skips, headline, label, outcome, progress_line
 from bench.units import human_duration
 from spark_loadgen import Progress
@@ -34,7 +34,7 @@ class LiveObserver(Observer):
 
     def __init__(self, console: Console, plan: Plan) -> None:
         self._console = console
-        self._expected_s = [float(trial_duration_s(trial.cell.workload)) for trial in plan.trials]
+        self._expected_s = [float(duration_s) for duration_s in plan.durations_s]
         self._skips = Skips()
         self._trials = len(plan.trials)
         self._number = 0
@@ -73,7 +73,7 @@ class LiveObserver(Observer):
             self._expected_s[number - 1] = 0.0
             if self._skips.told_before(trial):
                 return
-        elif trial.status == "done":
+        elif trial.status == "done" and number == self._number:  # those that ran beside it add nothing
             took_s = time.monotonic() - self._trial_started_s
             # What a trial costs beside its load is the host's; the first ones teach what to expect of the rest.
             surplus_s = took_s - self._expected_s[number - 1]

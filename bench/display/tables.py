@@ -105,7 +105,7 @@ def print_end(result: RunResult) -> None:
     for target in {trial.summary.storage.name: trial.summary.storage for trial in result.trials}.values():
         if target.emulated:
             console.print(f"storage {_storage(target)}", style="yellow", soft_wrap=True)
-    for line in result.durability_notes():
+    for line in [*result.durability_notes(), *result.sharing_notes()]:
         console.print(line, style="yellow", soft_wrap=True, markup=False)
     analysis = result.analysis()
     for line in analysis_lines(analysis) if analysis else ():
@@ -247,6 +247,7 @@ def results_as_json(result: RunResult) -> dict[str, Any]:
             for cell, trials in result.cells().items()
         },
         "durability_trades": result.durability_notes(),
+        "at_once": result.sharing_notes(),
         "unfinished": [
             {"trial_id": trial.trial_id, "cell": trial.cell, "status": trial.status, "error": trial.error}
             for trial in result.manifest.trials

@@ -219,7 +219,7 @@ def _notes(result: RunResult, found: Evaluation, rules: Rules) -> list[str]:
     notes = _lack_of_noise(found.a_a_pairs, rules.policy) if not rules.noise else []
     if not result.manifest.for_measurement:
         notes.append("the workload says for_measurement: false; its figures are not to be quoted")
-    notes += [*result.emulation_notes(), *result.durability_notes()]
+    notes += [*result.emulation_notes(), *result.durability_notes(), *result.sharing_notes()]
     doubts: dict[str, list[str]] = {}
     for trial in result.trials:
         if trial.summary.verdict.state != "valid":

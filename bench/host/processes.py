@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _PROC: Final = Path("/proc")
+_OTHERS: Final = "others"
 
 
 class Process(NamedTuple):
@@ -22,11 +23,15 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroups:
-    """The roots of each group. A root inside another group is its own group's alone."""
+    """The roots of each group. A root inside another group is its own group's alone.
+
+    others: what is in none of the groups, though its parents are.
+    """
 
     system: tuple[int, ...] = ()
     attendants: tuple[int, ...] = ()
     generator: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
 
 
 class GroupUse(NamedTuple):
@@ -52,6 +57,7 @@ def use_by_group(table: Mapping[int, Process], groups: ProcessGroups) -> dict[st
     roots = {
         pid: name
         for name, pids in (
+            (_OTHERS, groups.others),
             ("generator", groups.generator),
             ("attendants", groups.attendants),
             ("system", groups.system),
@@ -62,7 +68,7 @@ def use_by_group(table: Mapping[int, Process], groups: ProcessGroups) -> dict[st
     owners: dict[int, str | None] = {0: None}
     for pid in table:
         owner = _owner(pid, table, roots, owners)
-        if owner is not None:
+        if owner in members:
             members[owner].append(pid)
     return {
         name: GroupUse(tuple(pids), sum(table[pid].cpu_s for pid in pids) if pids else None)

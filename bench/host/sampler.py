@@ -19,10 +19,15 @@ class Readings:
 
     def __init__(self) -> None:
         self._taken: list[Reading] = []
+        self._first: Reading | None = None
         self._last: Reading | None = None
 
     def take(self, reading: Reading) -> None:
         self._taken.append(reading)
+
+    def begin(self, reading: Reading) -> None:
+        """One at the start of what is measured, for `system_cpu_s`; without it the first of all is."""
+        self._first = reading
 
     def finish(self, reading: Reading) -> None:
         """The last one, at the end of what is measured and not of an interval: no sample comes of it."""
@@ -39,15 +44,15 @@ class Readings:
         return list(samples.values())
 
     def system_cpu_s(self) -> float | None:
-        """CPU seconds of the system under test from the first reading to the last; None where the host does not tell,
-        and when its processes did not stay the same.
+        """CPU seconds of the system under test from the beginning to the last reading; None where the host does not
+        tell, and when its processes did not stay the same.
 
         Exact, while samples lie up to half a second beside the phase whose second they bear.
         """
-        if self._last is None or not self._taken or self._taken[0].epoch != self._last.epoch:
+        begun = self._first or next(iter(self._taken), None)
+        if self._last is None or begun is None or begun.epoch != self._last.epoch:
             return None
-        counters = (self._taken[0].counters, self._last.counters)
-        first, last = (found.get("system_cpu_ratio") for found in counters)
+        first, last = (reading.counters.get("system_cpu_ratio") for reading in (begun, self._last))
         return None if first is None or last is None else last - first
 
 
@@ -74,8 +79,12 @@ class HostSampler:
     def samples(self, t0_monotonic_s: float) -> list[HostSample]:
         return self._readings.samples(t0_monotonic_s)
 
+    def load_begins(self) -> None:
+        """What the system did before, while clients came and agreed, is none of the load's cost."""
+        self._readings.begin(self._reader.read())
+
     def system_cpu_s(self) -> float | None:
-        """Of the system under test from `__enter__` to `__exit__` (`Readings.system_cpu_s`)."""
+        """Of the system under test from `load_begins`, or `__enter__`, to `__exit__` (`Readings.system_cpu_s`)."""
         return self._readings.system_cpu_s()
 
     def regroup(self, groups: ProcessGroups) -> None:

@@ -192,6 +192,13 @@ class SystemFacts(Model):
     copies: int = Field(default=1, description="of each partition")
 
 
+class AtOnce(Model):
+    """What a trial shared a processor with: its figures compare with those of these trials, and with no others."""
+
+    processor: int
+    trials: list[str] = Field(description="ids of the others")
+
+
 class TrialSummary(Model):
     schema_: Literal["bench.summary/1"] = Field(default=SUMMARY_SCHEMA, alias="schema")
     trial_id: str
@@ -231,6 +238,7 @@ class TrialSummary(Model):
     )
     storage: StorageTarget
     system: SystemFacts
+    at_once: AtOnce | None = Field(default=None, description="the trials that ran beside it; None when it ran alone")
     slo: list[SloResult] = Field(default=[])
     verdict: Verdict
 

@@ -173,6 +173,17 @@ class RunResult:
             ),
         )
 
+    def sharing_notes(self) -> list[str]:
+        """A line when trials ran at once: what they share is no more than a processor's part."""
+        return self._notes(
+            "trials ran at once on one processor",
+            lambda summary: (
+                ["compare their CPU time with one another; rates and latencies are those of a busy processor's share"]
+                if summary.at_once
+                else []
+            ),
+        )
+
     def _notes(self, about: str, texts_of: Callable[[TrialSummary], Iterable[str]]) -> list[str]:
         found: dict[str, list[str]] = {}
         measured = {cell: trials for cell, trials in self.cells().items() if trials}

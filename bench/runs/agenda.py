@@ -1,6 +1,7 @@
 """Which trial comes next: the plan's blocks one after the other, less what is done and what is decided.
 
-A run asks its agenda before every trial, so that a search can be one as well (`bench.runs.searching`).
+A run asks its agenda before every trial, with `trials.at_once` before every block; so a search can be one as well
+(`bench.runs.searching`).
 """
 
 from __future__ import annotations
@@ -48,8 +49,11 @@ class Agenda(Protocol):
         """The factors of the trials known so far, with their values."""
         ...
 
-    def next(self, outcomes: Sequence[Outcome]) -> PlannedTrial | Skipped | None:
-        """What to do after all of these; None when the run is over. A trial that has an outcome does not come again."""
+    def next(self, outcomes: Sequence[Outcome]) -> Sequence[PlannedTrial] | Skipped | None:
+        """What to do after all of these: a trial, or several at once; None when the run is over.
+
+        A trial that has an outcome does not come again.
+        """
         ...
 
 
@@ -59,15 +63,17 @@ class BlockAgenda:
     def __init__(self, plan: Plan, finished_cells: FinishedCells | None = None) -> None:
         self.planned: Sequence[PlannedTrial] = plan.trials
         self.axes = plan.specification.axes
+        self._at_once = plan.specification.workload.trials.at_once
         self._finished_cells = finished_cells
         self._finished: Mapping[str, str] = {}
         self._asked_before_block = 1
 
-    def next(self, outcomes: Sequence[Outcome]) -> PlannedTrial | Skipped | None:
+    def next(self, outcomes: Sequence[Outcome]) -> Sequence[PlannedTrial] | Skipped | None:
         ended = {outcome.plan.trial_id for outcome in outcomes}
-        planned = next((trial for trial in self.planned if trial.plan.trial_id not in ended), None)
-        if planned is None:
+        left = [trial for trial in self.planned if trial.plan.trial_id not in ended]
+        if not left:
             return None
+        planned = left[0]
         if self._finished_cells is not None and planned.plan.block > self._asked_before_block:
             self._asked_before_block = planned.plan.block
             self._finished = self._finished_cells(
@@ -79,7 +85,11 @@ class BlockAgenda:
             )
         if (reason := self._finished.get(planned.plan.cell)) is not None:
             return Skipped(planned, reason)
-        return planned
+        if not self._at_once:
+            return [planned]
+        return [
+            trial for trial in left if trial.plan.block == planned.plan.block and trial.plan.cell not in self._finished
+        ]
 
 
 def decided_by(stop_when: StopWhen, seed: int) -> FinishedCells:

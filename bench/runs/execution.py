@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +41,13 @@ class LauncherChoice:
     master: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)
 
+    def check(self, plan: Plan) -> None:
+        """Raises UsageError when it cannot start the load of such a plan."""
+        if plan.lanes > 1 and self.kind is not LauncherKind.PROCESS:
+            raise UsageError(
+                "trials.at_once: Spark's executors cannot be bound to one processor; use --launcher process"
+            )
+
     def open(self) -> AbstractContextManager[Launcher]:
         """Start it; leaving the context ends it. Raises UsageError and LoadSetupError when it cannot start."""
         return make_launcher(self.kind, self.master, self.spark_conf)
@@ -68,6 +75,8 @@ def run_plan(
     NotComparableError when the host is not the one on which `out` was begun, or the calibration made.
     """
     started_s = time.monotonic()
+    choice = launcher or LauncherChoice()
+    choice.check(plan)
     observer = observer or Observer()
     # Until trials run there is nothing to keep: both signals end the run at once, and everything is cleaned up.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -85,7 +94,8 @@ def run_plan(
             typer.echo(f"host profile of a killed run taken back: {setting}", err=True)
         with StorageAreas(keep_data) as areas, observer:
             prepare(plan, areas)
-            with (launcher or LauncherChoice()).open() as started:
+            with ExitStack() as launchers:
+                started, *beside = [launchers.enter_context(choice.open()) for _ in range(plan.lanes)]
                 check_slots(plan, started)
                 calibration = calibration or (RunResult(out).calibration() if resume else None)
                 if calibration is not None:
@@ -102,7 +112,7 @@ def run_plan(
                         areas,
                         observer,
                         stop,
-                        launcher_of=launcher_of,
+                        launcher_of=launcher_of or _by_lane([started, *beside]),
                         finished_cells=finished_cells,
                         earlier=earlier,
                         calibration=calibration,
@@ -112,3 +122,8 @@ def run_plan(
     finally:
         lock.release()
         writer.remove_if_empty()
+
+
+def _by_lane(launchers: Sequence[Launcher]) -> Callable[[PlannedTrial], Launcher]:
+    """Trials that run at the same time have a launcher each; others share one."""
+    return lambda planned: launchers[(planned.plan.order_in_block - 1) % len(launchers)]

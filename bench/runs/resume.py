@@ -6,7 +6,7 @@ not fail would hide that it does. A trial during which the run was interrupted o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,17 @@ def earlier_run(directory: Path, plan: Plan, facts: Facts, *, trials_known: bool
         for trial in result.manifest.trials
         if trial.trial_id in summaries or (trial.status == "failed" and not _ended_the_run(trial, result.manifest))
     ]
+    if plan.specification.workload.trials.at_once:
+        outcomes = _of_whole_blocks(outcomes, result.manifest)
     probes = result.probes()
     return Earlier(result.manifest, outcomes, probes.probes if probes else ())
+
+
+def _of_whole_blocks(outcomes: Sequence[Outcome], manifest: Manifest) -> list[Outcome]:
+    """What ran at once runs again at once, or its trials would not have had the same host."""
+    ended = {outcome.plan.trial_id for outcome in outcomes}
+    broken = {trial.block for trial in manifest.trials if trial.trial_id not in ended}
+    return [outcome for outcome in outcomes if outcome.plan.block not in broken]
 
 
 def _ended(trial: TrialPlan, summary: TrialSummary | None) -> TrialPlan:

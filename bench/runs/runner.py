@@ -6,9 +6,12 @@ whenever a trial changes its state, so a killed run leaves a directory that can 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +42,7 @@ from bench.storage.probe import QUICK_RUNTIME_S, RUNTIME_S, probe_targets
 from bench.storage.trial_storage import log_directories
 from bench.systems import StartSystem, start_system
 from bench.systems.broker_client import BrokerClient
+from bench.trials.company import Company
 from bench.trials.host_profile import check_profile
 from bench.trials.plan import Plan, PlannedTrial
 from bench.trials.progress import Observer
@@ -146,54 +150,98 @@ class Run:
                 self._mark(step.planned, "skipped", step.reason)
                 self._ended(step.planned, None)
                 continue
-            if step.plan.block != block:
+            if step[0].plan.block != block:
                 if block:
                     self._steps.begin("analyse")
                     conclude(self._outcomes, False)
                 self._steps.begin("canary")
-                doubts = self._canary(step)
+                doubts = self._canary(step[0])
                 self._steps.end()
-                block = step.plan.block
+                block = step[0].plan.block
                 self._manifest = self._manifest.model_copy(update={"axes": agenda.axes})
-            if not self._one(step, trials, doubts):
+            if not self._all(step, trials, doubts):
                 return self._end("interrupted", EXIT_INTERRUPTED, conclude)
         self._probe_storage("after")
         return self._end("done", exit_code(self._outcomes), conclude)
 
-    def _one(self, planned: PlannedTrial, trials: TrialRunner, doubts: Sequence[Reason]) -> bool:
-        """Run one trial; False when the user asked to stop."""
-        self.writer.clear_trial(planned.plan.trial_id)
-        self._mark(planned, "running")
-        self.observer.trial_started(len(self._outcomes) + 1, planned.plan)
-        clock = StepClock(self.observer.step)
-        summary: TrialSummary | None = None
-        try:
-            summary = trials.run(planned, clock, doubts)
-        except StoppedError:
-            self._mark(planned, "interrupted", clock=clock)
-            self.observer.trial_ended(len(self._outcomes) + 1, self._planned(planned), None)
-            return False
-        except (TrialError, OSError) as error:
-            self._mark(planned, "failed", str(error), clock, generator_failed=isinstance(error, GeneratorError))
-        except UsageError as error:
-            self._mark(planned, "failed", str(error), clock)
-            self._finish("failed", EXIT_USAGE)
-            if not self._outcomes:
-                self.writer.discard()
-            raise
-        except KeyboardInterrupt:
-            # Measured before its system was stopped, a trial is whole: a run that goes on does not repeat it.
-            whole = self.writer.has_summary(planned.plan.trial_id)
-            self._mark(planned, "done" if whole else "interrupted", clock=clock)
-            raise
-        except BaseException as error:
-            self._mark(planned, "failed", repr(error), clock)
-            self._finish("failed", None)
-            raise
+    def _all(self, step: Sequence[PlannedTrial], trials: TrialRunner, doubts: Sequence[Reason]) -> bool:
+        """Run one trial, or several at once; False when the user asked to stop."""
+        for planned in step:
+            self.writer.clear_trial(planned.plan.trial_id)
+            self._mark(planned, "running")
+        self.observer.trial_started(len(self._outcomes) + 1, step[0].plan)
+        if len(step) == 1:
+            attempts = [_attempt(trials, step[0], StepClock(self.observer.step), doubts)]
         else:
-            self._mark(planned, "done", clock=clock)
-        self._ended(planned, summary)
+            attempts = self._beside_one_another(step, trials, doubts)
+        # Seconds that trials had together are counted once.
+        self._trial_steps.append(attempts[0].clock.rounded())
+        for attempt in attempts:
+            self._write_down(attempt)
+        for attempt in attempts:
+            if isinstance(attempt.error, StoppedError):
+                self.observer.trial_ended(len(self._outcomes) + 1, self._planned(attempt.planned), None)
+                return False
+            self._pass_on(attempt)
+        for attempt in attempts:
+            self._ended(attempt.planned, attempt.summary)
         return True
+
+    def _beside_one_another(
+        self, step: Sequence[PlannedTrial], trials: TrialRunner, doubts: Sequence[Reason]
+    ) -> list[_Attempt]:
+        """A thread for each; the first speaks for all of them while they run."""
+        company = Company([planned.plan.trial_id for planned in step], max(os.sched_getaffinity(0)))
+        quiet = replace(trials, observer=Observer())
+        with ThreadPoolExecutor(len(step), thread_name_prefix="trial") as threads:
+            running = [
+                threads.submit(
+                    _attempt,
+                    quiet if number else trials,
+                    planned,
+                    StepClock(None if number else self.observer.step),
+                    doubts,
+                    company,
+                )
+                for number, planned in enumerate(step)
+            ]
+            # At the second signal too: the first has told them all to end, and nothing of theirs may stay behind.
+            with suppress(KeyboardInterrupt):
+                wait(running)
+        return [attempt.result() for attempt in running]
+
+    def _write_down(self, attempt: _Attempt) -> None:
+        planned, clock, error = attempt.planned, attempt.clock, attempt.error
+        match error:
+            case None:
+                self._mark(planned, "done", clock=clock)
+            case StoppedError():
+                self._mark(planned, "interrupted", clock=clock)
+            case TrialError() | OSError():
+                self._mark(planned, "failed", str(error), clock, generator_failed=isinstance(error, GeneratorError))
+            case UsageError():
+                self._mark(planned, "failed", str(error), clock)
+            case KeyboardInterrupt():
+                # Measured before its system was stopped, a trial is whole: a run that goes on does not repeat it.
+                whole = self.writer.has_summary(planned.plan.trial_id)
+                self._mark(planned, "done" if whole else "interrupted", clock=clock)
+            case _:
+                self._mark(planned, "failed", repr(error), clock)
+
+    def _pass_on(self, attempt: _Attempt) -> None:
+        """Raises what ends the run and not the trial alone."""
+        match attempt.error:
+            case None | TrialError() | OSError():
+                return
+            case UsageError():
+                self._finish("failed", EXIT_USAGE)
+                if not self._outcomes:
+                    self.writer.discard()
+            case KeyboardInterrupt():
+                pass
+            case _:
+                self._finish("failed", None)
+        raise attempt.error
 
     def _ended(self, planned: PlannedTrial, summary: TrialSummary | None) -> None:
         plan = self._planned(planned)
@@ -306,8 +354,6 @@ class Run:
         steps_s = clock.rounded() if clock else {}
         known = {"status": status, "error": error, "steps_s": steps_s, "generator_failed": generator_failed}
         marked = planned.plan.model_copy(update=known)
-        if clock:
-            self._trial_steps.append(steps_s)
         trials = list(self._manifest.trials)
         index = next((n for n, trial in enumerate(trials) if trial.trial_id == marked.trial_id), len(trials))
         trials[index : index + 1] = [marked]
@@ -343,6 +389,29 @@ class Run:
     def _write(self, manifest: Manifest) -> None:
         self._manifest = manifest
         self.writer.write_manifest(manifest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A trial that was tried; `summary` or `error` is None."""
+
+    planned: PlannedTrial
+    clock: StepClock
+    summary: TrialSummary | None
+    error: BaseException | None
+
+
+def _attempt(
+    trials: TrialRunner,
+    planned: PlannedTrial,
+    clock: StepClock,
+    doubts: Sequence[Reason],
+    company: Company | None = None,
+) -> _Attempt:
+    try:
+        return _Attempt(planned, clock, trials.run(planned, clock, doubts, company), None)
+    except BaseException as error:
+        return _Attempt(planned, clock, None, error)
 
 
 def exit_code_of(outcomes: Sequence[Outcome]) -> int:

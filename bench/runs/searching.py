@@ -81,14 +81,14 @@ class SearchAgenda:
         rates = sorted({trial.cell.workload.load.steps[0].rate_per_s for trial in self.planned})
         return {RATE_FACTOR: [format_rate(rate) for rate in rates]}
 
-    def next(self, outcomes: Sequence[Outcome]) -> PlannedTrial | None:
+    def next(self, outcomes: Sequence[Outcome]) -> Sequence[PlannedTrial] | None:
         probe = next_probe(self.wanted, self._history(outcomes))
         if probe is None:
             return None
         number = len(outcomes) + 1
         planned = planned_trial(number, cell_at(self.specification.workload, probe.rate_per_s), block=number, order=1)
         self.planned = [*(trial for trial in self.planned if trial.plan.block < number), planned]
-        return planned
+        return [planned]
 
     def conclude(self, outcomes: Sequence[Outcome], complete: bool) -> None:
         self.writer.write_search(self.answer(outcomes, complete))

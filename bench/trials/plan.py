@@ -3,6 +3,9 @@
 Order: randomised blocks. Every block holds one trial of each cell in an order drawn from the seed, so that drift of the
 host (cache state, disk ageing, neighbours) falls on all cells alike instead of on the one that ran last. With several
 cells, one of them runs twice in every block, right after itself: an A/A pair, which measures nothing but the noise.
+
+With `trials.at_once` the trials of a block run beside one another, each in a *lane* of its own, on one processor: what
+neighbours do to the host falls on all of them within milliseconds (Bulej et al., Duet Benchmarking, ICPE 2020).
 """
 
 from __future__ import annotations
@@ -54,9 +57,26 @@ class Plan:
             for trial in self.trials
             if trial.cell.workload.storage.probe and trial.cell.workload.system.kind != "external"
         }
-        trials_s = sum(trial_duration_s(trial.cell.workload) for trial in self.trials)
+        trials_s = sum(self.durations_s)
         probes_s = PROBES_S if self.specification.workload.for_measurement else QUICK_PROBES_S
         return RUN_OVERHEAD_S + len(probed) * probes_s + trials_s
+
+    @property
+    def durations_s(self) -> list[int]:
+        """What each trial adds to the wall time: of trials that run at once, the first has it all."""
+        durations_s = [trial_duration_s(trial.cell.workload) for trial in self.trials]
+        if not self.specification.workload.trials.at_once:
+            return durations_s
+        longest_s: dict[int, int] = {}
+        for trial, duration_s in zip(self.trials, durations_s, strict=True):
+            longest_s[trial.plan.block] = max(duration_s, longest_s.get(trial.plan.block, 0))
+        return [longest_s.pop(trial.plan.block, 0) for trial in self.trials]
+
+    @property
+    def lanes(self) -> int:
+        """How many trials run at the same time."""
+        at_once = self.specification.workload.trials.at_once
+        return max(trial.plan.order_in_block for trial in self.trials) if at_once else 1
 
     @property
     def tasks(self) -> int:
@@ -64,13 +84,13 @@ class Plan:
         return max(trial.cell.workload.tasks for trial in self.trials)
 
     def log_bytes(self, target: str, *, kept: bool) -> int:
-        """Upper bound of what the system writes to a storage target: of the largest trial, or of all when kept."""
-        sizes = [
-            trial_log_bytes(trial.cell.workload)
-            for trial in self.trials
-            if trial.cell.workload.storage.target == target and trial.cell.workload.system.kind != "external"
-        ]
-        return sum(sizes) if kept else max(sizes, default=0)
+        """Upper bound of what systems write to a storage target: at the same time, or in all the run when kept."""
+        sizes: dict[object, int] = {}
+        for trial in self.trials:
+            if trial.cell.workload.storage.target == target and trial.cell.workload.system.kind != "external":
+                there_with = trial.plan.block if self.lanes > 1 else trial.plan.trial_id
+                sizes[there_with] = sizes.get(there_with, 0) + trial_log_bytes(trial.cell.workload)
+        return sum(sizes.values()) if kept else max(sizes.values(), default=0)
 
 
 @dataclass(frozen=True, slots=True)

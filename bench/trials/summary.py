@@ -16,6 +16,7 @@ from bench.host.use import host_use
 from bench.metrics import metric
 from bench.results import (
     METRICS,
+    AtOnce,
     Backlog,
     CacheDrop,
     CacheUse,
@@ -91,6 +92,7 @@ class TrialRecord:
     faults: Sequence[FaultMark] = ()
     cluster_hosts: Sequence[ClusterHostUse] = ()
     """Hosts that carry an external cluster."""
+    at_once: AtOnce | None = None
 
     @property
     def in_log(self) -> int:
@@ -158,6 +160,7 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         host_profile=record.host_profile,
         tuning_fingerprint=record.tuning_fingerprint,
         durability_trades=list(record.durability_trades),
+        at_once=record.at_once,
         verdict=judge(evidence, workload.validity),
     )
     return summary.model_copy(update={"slo": slo_results(workload, summary)})
@@ -466,4 +469,5 @@ def evidence_of(
         host_profile=record.host_profile_faults,
         canary=record.doubts,
         steal_ratio=steal_ratio(host, record.cluster_hosts),
+        at_once=record.at_once is not None,
     )

@@ -6,6 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
@@ -15,11 +16,12 @@ from bench.host.cluster_sampler import ClusterSampler
 from bench.host.cluster_use import cluster_host_use
 from bench.host.processes import ProcessGroups
 from bench.host.sampler import HostSampler
-from bench.results import Calibration, Phase, Reason, ResultWriter, SystemFacts, TrialSummary
+from bench.results import AtOnce, Calibration, Phase, Reason, ResultWriter, SystemFacts, TrialSummary
 from bench.storage import StorageAreas
 from bench.storage.trial_storage import TrialStorage, log_directories
 from bench.systems import StartSystem, System
 from bench.systems.broker_client import BrokerClient
+from bench.trials.company import Company
 from bench.trials.faults import FaultInjector
 from bench.trials.given_calibration import ceiling_per_s, consumer_ceiling_per_s
 from bench.trials.host_profile import AppliedProfile, applied_profile
@@ -62,6 +64,7 @@ class Launcher(Protocol):
         *,
         on_progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
+        may_start: Callable[[], bool] | None = None,
     ) -> LoadResult: ...
 
 
@@ -81,8 +84,16 @@ class TrialRunner:
     connect: Callable[[str], BrokerClient]
     calibration: Calibration | None = None
 
-    def run(self, planned: PlannedTrial, steps: StepClock, doubts: Sequence[Reason] = ()) -> TrialSummary:
+    def run(
+        self,
+        planned: PlannedTrial,
+        steps: StepClock,
+        doubts: Sequence[Reason] = (),
+        company: Company | None = None,
+    ) -> TrialSummary:
         """Run one trial and write its files. `steps` is told what it spends its time on; `doubts` go to its verdict.
+
+        company: the trials that run at the same time in other threads; None when there are none.
 
         Raises TrialError when the system or the load failed, UsageError when no trial of this kind can run,
         StoppedError when the user asked to stop.
@@ -94,6 +105,7 @@ class TrialRunner:
         try:
             steps.begin("start_system", "starting the system")
             with (
+                company.member(trial_id) if company else nullcontext(),
                 applied_profile(workload.host, self.facts, log_directories(workload, self.areas)) as profile,
                 TrialStorage(workload, trial_id, self.areas, profile.facts) as storage,
                 self.start(workload.system, storage.directories, trial_directory, self.stop.check) as system,
@@ -106,14 +118,19 @@ class TrialRunner:
                 try:
                     self.stop.check()
                     load_plan = self._load_plan(planned, system, topics)
+                    if company:
+                        steps.begin("meet", "waiting for the trials beside it")
+                        company.introduce(trial_id, system)
+                        company.meet(trial_id, "started", self.stop.check)
+                    others = company.other_process_ids(trial_id) if company else ()
                     steps.begin("start_load", "starting the load")
                     with (
                         ClusterSampler(workload.system.external) as cluster,
-                        HostSampler(_process_groups(system), storage.target.device) as sampler,
+                        HostSampler(_process_groups(system, others), storage.target.device) as sampler,
                     ):
 
                         def processes_changed(new_process_ids: Sequence[int]) -> None:
-                            sampler.regroup(_process_groups(system))
+                            sampler.regroup(_process_groups(system, others))
                             storage.take(new_process_ids)
 
                         injector = FaultInjector(
@@ -125,9 +142,19 @@ class TrialRunner:
                             load_plan.seed,
                             processes_changed,
                         )
-                        result = self._load(launcher, load_plan, system, storage, injector, client)
+
+                        def may_start() -> bool:
+                            if company and not company.arrive(trial_id, "ready"):
+                                return False
+                            sampler.load_begins()
+                            return True
+
+                        result = self._load(launcher, load_plan, system, storage, injector, client, may_start)
                     if not result.interrupted:
                         injector.finish(self.stop.check)
+                    if company:
+                        company.meet(trial_id, "loaded", self.stop.check)
+                        doubts = [*doubts, *company.doubts(trial_id)]
                     profile.end()
                     _account(steps, result, phases_of(workload, result))
                     ran = _Ran(
@@ -142,6 +169,7 @@ class TrialRunner:
                         doubts,
                         load_plan,
                         injector,
+                        company.facts(trial_id) if company else None,
                     )
                     return self._finish(ran, result, sampler, cluster, steps)
                 finally:
@@ -181,6 +209,7 @@ class TrialRunner:
         storage: TrialStorage,
         injector: FaultInjector,
         client: BrokerClient,
+        may_start: Callable[[], bool],
     ) -> LoadResult:
         def on_progress(progress: Progress) -> None:
             injector.hear(progress)
@@ -191,7 +220,7 @@ class TrialRunner:
             return self.stop.requested or (injector.problem or system.problem()) is not None
 
         try:
-            result = launcher.run(load_plan, on_progress=on_progress, should_stop=should_stop)
+            result = launcher.run(load_plan, on_progress=on_progress, should_stop=should_stop, may_start=may_start)
         except (LoadFailed, LoadSetupError) as error:
             self.stop.check()
             if (problem := injector.problem or _problem(system, storage)) is not None:
@@ -255,6 +284,7 @@ class TrialRunner:
             tuning_fingerprint=ran.profile.fingerprint,
             durability_trades=[*ran.profile.durability_trades, *_trades_of(cluster)],
             doubts=ran.doubts,
+            at_once=ran.at_once,
             ceiling_per_s=ceiling_per_s(self.calibration, ran.load_plan),
             consumer_ceiling_per_s=consumer_ceiling_per_s(self.calibration, ran.load_plan),
             faults=ran.injector.marks(result.t0_unix_ns),
@@ -287,9 +317,12 @@ def _trades_of(cluster: ClusterSampler) -> list[str]:
     ]
 
 
-def _process_groups(system: System) -> ProcessGroups:
-    """Whatever else descends from this process generates load: Spark's JVM, its workers, the load's own processes."""
-    return ProcessGroups(tuple(system.process_ids), tuple(system.attendant_process_ids), (os.getpid(),))
+def _process_groups(system: System, others: tuple[int, ...]) -> ProcessGroups:
+    """Whatever else descends from this process generates load: Spark's JVM, its workers, the load's own processes.
+
+    others: systems of trials that run beside this one.
+    """
+    return ProcessGroups(tuple(system.process_ids), tuple(system.attendant_process_ids), (os.getpid(),), others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +340,7 @@ class _Ran:
     doubts: Sequence[Reason]
     load_plan: LoadPlan
     injector: FaultInjector
+    at_once: AtOnce | None
 
 
 def _account(steps: StepClock, result: LoadResult, phases: Sequence[Phase]) -> None:

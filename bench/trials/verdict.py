@@ -59,6 +59,8 @@ class Evidence:
     """Whether order within a partition is part of the promise."""
     transactional: bool = False
     constant_rate: bool = True
+    at_once: bool = False
+    """It shared a processor with other trials, and meant to."""
     steady: SteadyState | None = None
     """How a warm-up until steady ended; None when it was of a fixed length."""
 
@@ -223,7 +225,7 @@ def _unsteady(evidence: Evidence) -> list[Reason]:
 
 def _oversubscribed(evidence: Evidence) -> list[Reason]:
     generator = evidence.generator
-    if not generator.oversubscribed:
+    if not generator.oversubscribed or evidence.at_once:
         return []
     return [
         Reason(

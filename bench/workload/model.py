@@ -19,7 +19,7 @@ from bench.workload.client_properties import PropertyError, Role, to_librdkafka
 from bench.workload.clusters import Cluster
 from bench.workload.faults import Fault, check_faults
 from bench.workload.host import Host
-from bench.workload.rules import check_consumers, check_external, check_figures, check_producers
+from bench.workload.rules import check_at_once, check_consumers, check_external, check_figures, check_producers
 from bench.workload.slo import Bound
 from bench.workload.values import (
     NO_PROFILE,
@@ -269,6 +269,11 @@ class Trials(Part):
     seed: int | None = Field(default=None, ge=0, le=2**63 - 1, description="of order and payload; drawn when absent")
     order: Literal["randomized-blocks"] = "randomized-blocks"
     a_a: bool = Field(default=True, description="run the first cell twice in every block, to know the noise")
+    at_once: bool = Field(
+        default=False,
+        description="run the trials of a block at the same time, sharing one processor: what neighbours do to the host "
+        "then falls on all of them",
+    )
     stop_when: StopWhen | None = None
 
 
@@ -476,6 +481,7 @@ class Workload(Part):
                 text=f"{self.topics.replication} copies need as many brokers; system.nodes is {self.system.nodes}",
             )
         check_external(self)
+        check_at_once(self)
         check_consumers(self)
         check_figures(self)
         check_producers(self)

@@ -36,6 +36,20 @@ def check_external(workload: Workload) -> None:
         )
 
 
+def check_at_once(workload: Workload) -> None:
+    """Raises KeyFaultError for trials that cannot share a host, or not one processor of it."""
+    if not workload.trials.at_once:
+        return
+    if workload.system.kind == "external":
+        raise KeyFaultError("trials", "at_once", text="binds systems to one processor, and an external one is not ours")
+    if not workload.host.is_left_alone:
+        raise KeyFaultError("trials", "at_once", text="needs one host for all trials of a block; leave host out")
+    if workload.trials.stop_when is not None:
+        raise KeyFaultError(
+            "trials", "at_once", text="a cell that stops would leave the others alone; leave trials.stop_when out"
+        )
+
+
 def check_consumers(workload: Workload) -> None:
     """Raises KeyFaultError for consumers that could not do what is asked."""
     consumers, partitions = workload.consumers, workload.topics.count * workload.topics.partitions

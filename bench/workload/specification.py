@@ -29,6 +29,8 @@ BASE_CELL: Final = "base"
 VARIANT: Final = "variant"
 # Far more than anybody measures, few enough to check each; counted before exclude.
 MAX_COMBINATIONS: Final = 5_000
+# More systems than this beside one another on one processor, and each has too little of it to be measured.
+MAX_AT_ONCE: Final = 6
 _NOT_IN_A_VARIANT: Final = ("schema", "name", "trials", "include", "variants", "matrix", "exclude")
 _AXIS_SECTIONS: Final = (
     "topics", "producers", "consumers", "records", "load", "phases", "checks", "system", "storage", "host"
@@ -100,6 +102,11 @@ def specify(document: Document, path: Path) -> Specification:
     cells = list(_cells(workload, bases or {BASE_CELL: document.data}, locations, labels, excluded, document))
     if not cells:
         raise UsageError(f"{document.origin(('exclude',))}: exclude leaves no combination of the matrix to run")
+    if workload.trials.at_once and len(cells) > MAX_AT_ONCE:
+        raise UsageError(
+            f"{document.origin(('trials', 'at_once'))}: trials.at_once: {len(cells)} cells would share one processor, "
+            f"and {MAX_AT_ONCE} is the most; leave some out, or at_once"
+        )
     axes: dict[str, list[Scalar]] = {VARIANT: list(bases)} if bases else {}
     axes |= {labels[axis]: list(values) for axis, values in workload.matrix.items()}
     return Specification(path, workload, axes, cells)

@@ -106,8 +106,11 @@ class FakeLauncher:
         *,
         on_progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
+        may_start: Callable[[], bool] | None = None,
     ) -> LoadResult:
         self.plans.append(plan)
+        while may_start is not None and not may_start():
+            time.sleep(0.001)
         return self.outcome(plan)
 
 

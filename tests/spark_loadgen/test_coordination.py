@@ -87,6 +87,21 @@ def test_tasks_of_one_host_get_one_t0() -> None:
     assert (course.e2e_clock, course.clock_error_ns, course.clock_spread_ns) == ("same_host_monotonic", 0, 0)
 
 
+def test_tasks_that_are_held_back_start_when_they_are_let_go() -> None:
+    coordinator = Coordinator(plan_of(), "driver", held=True)
+    coordinator.take(0, hello(), NOW)
+    coordinator.take(1, hello(), NOW)
+    held = []
+    for task in (0, 1):
+        assert coordinator.take(task, ready(), NOW) == []
+        held.append(coordinator.is_held)
+    assert held == [False, True]
+    assert coordinator.turn(NOW) == []
+    starts = coordinator.start(NOW + SECOND_NS)
+    assert starts == [(task, {"kind": "start", "t0_ns": NOW + SECOND_NS + LEAD_NS}) for task in (0, 1)]
+    assert (coordinator.started, coordinator.is_held) == (True, False)
+
+
 def test_hosts_start_together_by_their_own_clocks_and_the_error_is_told() -> None:
     plan = plan_of(producers=2, consumers_per_group=2)
     coordinator = Coordinator(plan, "driver")

@@ -61,6 +61,7 @@ class TellingLauncher(FakeLauncher):
         *,
         on_progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
+        may_start: Callable[[], bool] | None = None,
     ) -> LoadResult:
         assert on_progress is not None
         for count in (0, 4, 5, 5, 6):

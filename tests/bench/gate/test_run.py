@@ -65,11 +65,14 @@ class Runner:
             if isinstance(step, Skipped):
                 outcomes.append(Outcome(step.planned.plan.model_copy(update={"status": "skipped"}), None))
                 continue
-            found = self.measure(step.plan, len(self.directories))
-            status = {"status": "done"} if found else {"status": "failed", "error": "the broker was killed by SIGKILL"}
-            outcomes.append(Outcome(step.plan.model_copy(update=status), found))
-            if found:
-                writer.write_trial(found, [], [])
+            for planned in step:
+                found = self.measure(planned.plan, len(self.directories))
+                status = (
+                    {"status": "done"} if found else {"status": "failed", "error": "the broker was killed by SIGKILL"}
+                )
+                outcomes.append(Outcome(planned.plan.model_copy(update=status), found))
+                if found:
+                    writer.write_trial(found, [], [])
         workload = plan.specification.workload
         manifest = Manifest(
             name=workload.name,

@@ -40,6 +40,15 @@ def test_a_root_inside_another_group_is_its_own_groups_alone() -> None:
     }
 
 
+def test_what_belongs_to_others_is_nobodys_here() -> None:
+    use = use_by_group(TABLE, ProcessGroups(system=(11,), generator=(10,), others=(13, 15)))
+    assert {name: (sorted(group.process_ids), group.cpu_s) for name, group in use.items()} == {
+        "system": ([11, 12], 6.0),
+        "attendants": ([], None),
+        "generator": ([10, 14], 17.0),
+    }
+
+
 def test_a_group_without_processes_has_used_an_unknown_amount() -> None:
     use = use_by_group(TABLE, ProcessGroups(system=(99,)))
     assert use["system"].cpu_s is None

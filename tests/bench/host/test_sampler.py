@@ -61,6 +61,21 @@ def test_samples_of_this_process_are_filed_by_second() -> None:
     assert sampler.samples(time.monotonic() + 60) == []
 
 
+def test_what_the_system_used_before_the_load_is_none_of_the_loads() -> None:
+    def work(cpu_s: float) -> None:
+        until_s = time.process_time() + cpu_s
+        while time.process_time() < until_s:
+            pass
+
+    with HostSampler(ProcessGroups(system=(os.getpid(),)), None) as sampler:
+        work(0.5)
+        sampler.load_begins()
+        work(0.1)
+    used_s = sampler.system_cpu_s()
+    assert used_s is not None
+    assert 0.1 <= used_s < 0.5
+
+
 def test_a_process_that_is_gone_and_a_disk_that_is_not_there_are_unknown() -> None:
     started_s = time.monotonic()
     with HostSampler(ProcessGroups(system=(2**22 + 1,)), "no-such-disk") as sampler:

@@ -47,18 +47,19 @@ class Runner:
             if isinstance(step, Skipped):
                 outcomes.append(Outcome(step.planned.plan.model_copy(update={"status": "skipped"}), None))
                 continue
-            settings = step.cell.workload.host.settings
-            p99_ns = round((6e6 if self.slow in settings else 4e6) * (1 + chance.gauss(0, 0.01)))
-            found = summary(
-                step.plan.block,
-                step.plan.factors,
-                p99_ns=p99_ns,
-                role=step.plan.role,
-                trial_id=step.plan.trial_id,
-                durability_trades=["commit=60 on /data: 60 s"] if settings else [],
-            )
-            outcomes.append(Outcome(step.plan.model_copy(update={"status": "done"}), found))
-            writer.write_trial(found, [], [])
+            for planned in step:
+                settings = planned.cell.workload.host.settings
+                p99_ns = round((6e6 if self.slow in settings else 4e6) * (1 + chance.gauss(0, 0.01)))
+                found = summary(
+                    planned.plan.block,
+                    planned.plan.factors,
+                    p99_ns=p99_ns,
+                    role=planned.plan.role,
+                    trial_id=planned.plan.trial_id,
+                    durability_trades=["commit=60 on /data: 60 s"] if settings else [],
+                )
+                outcomes.append(Outcome(planned.plan.model_copy(update={"status": "done"}), found))
+                writer.write_trial(found, [], [])
         workload = plan.specification.workload
         manifest = Manifest(
             name=workload.name,

@@ -20,13 +20,15 @@ def plan_of(text: str = FILE) -> Plan:
 
 
 def follow(agenda: BlockAgenda, outcomes: list[Outcome]) -> list[PlannedTrial | Skipped]:
-    """Run every trial at once."""
-    steps = []
+    """Every trial ends as soon as it is begun."""
+    steps: list[PlannedTrial | Skipped] = []
     while (step := agenda.next(outcomes)) is not None:
-        steps.append(step)
-        planned = step.planned if isinstance(step, Skipped) else step
-        found = None if isinstance(step, Skipped) else summary(planned.plan.block, dict(planned.plan.factors))
-        outcomes.append(Outcome(planned.plan, found))
+        if isinstance(step, Skipped):
+            outcomes.append(Outcome(step.planned.plan, None))
+            steps.append(step)
+            continue
+        outcomes += [Outcome(trial.plan, summary(trial.plan.block, dict(trial.plan.factors))) for trial in step]
+        steps += step
     return steps
 
 
@@ -67,3 +69,18 @@ def test_a_narrow_interval_decides_a_cell() -> None:
     assert decide(narrow[:4]) == {}
     assert decide([summary(block, {"acks": "1"}, reason=LATE) for block in range(1, 9)]) == {}
     assert decide([summary(block, {"acks": "1"}, role="a_a") for block in range(1, 9)]) == {}
+
+
+def test_the_trials_of_a_block_come_at_once_but_for_those_that_have_ended() -> None:
+    plan = plan_of(FILE.replace("n: 8", "n: 2, at_once: true"))
+    agenda = BlockAgenda(plan)
+    assert agenda.next([]) == plan.trials[:2]
+    assert agenda.next([Outcome(trial.plan, None) for trial in plan.trials[:2]]) == plan.trials[2:]
+    assert agenda.next([Outcome(plan.trials[0].plan, None)]) == [plan.trials[1]]
+    assert agenda.next([Outcome(trial.plan, None) for trial in plan.trials]) is None
+
+
+def test_a_finished_cell_is_not_among_those_of_a_block_either() -> None:
+    plan = plan_of(FILE.replace("n: 8", "n: 3, at_once: true"))
+    steps = follow(BlockAgenda(plan, lambda _: {"acks=1": "known"}), [])
+    assert [step.plan.cell for step in steps[2:] if isinstance(step, PlannedTrial)] == ["acks=all"] * 2

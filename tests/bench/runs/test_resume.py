@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,10 +17,11 @@ from typing import Any
 import pytest
 
 from bench.errors import NotComparableError, TrialError, UsageError
-from bench.results import Manifest, ResultDirectoryError, ResultWriter, RunResult
+from bench.results import Manifest, ResultDirectoryError, ResultWriter, RunResult, TrialSummary
 from bench.results.files import write_atomically
 from bench.results.run_lock import LOCK_NAME, RunLock
 from bench.runs import execution
+from bench.runs.launchers import LauncherKind
 from bench.runs.resume import seed_of
 from bench.runs.runner import Run
 from bench.trials.plan import Plan, make_plan
@@ -39,6 +41,7 @@ class Bench:
     directory: Path
     text: str = TWO_CELLS
     seed: int | None = None
+    kind: LauncherKind = LauncherKind.SPARK
     launcher: FakeLauncher = field(default_factory=FakeLauncher)
     systems: FakeSystems = field(default_factory=FakeSystems)
 
@@ -60,7 +63,8 @@ class Bench:
             run.start, run.connect = self.systems, FakeClient(self.launcher)
             return run.execute()
 
-        return execution.run_plan(self.plan(), self.out, resume=resume, drive=drive)
+        choice = execution.LauncherChoice(self.kind)
+        return execution.run_plan(self.plan(), self.out, launcher=choice, resume=resume, drive=drive)
 
     def run_killed(self, prepare: Callable[[], None]) -> None:
         """Run in a process of its own, which `prepare` sees to it is killed."""
@@ -133,6 +137,19 @@ def after_summary_3(_: Bench) -> None:
     pytest.MonkeyPatch().setattr(ResultWriter, "write_trial", write)
 
 
+def after_one_summary_of_block_2(_: Bench) -> None:
+    write_trial = ResultWriter.write_trial
+    alone = threading.Lock()
+
+    def write(self: ResultWriter, summary: TrialSummary, *arguments: Any) -> None:
+        with alone:
+            write_trial(self, summary, *arguments)
+            if summary.block == 2:
+                die()
+
+    pytest.MonkeyPatch().setattr(ResultWriter, "write_trial", write)
+
+
 @pytest.mark.parametrize(
     ("killed", "kept"),
     [
@@ -166,6 +183,27 @@ def test_a_killed_run_is_gone_on_with(bench: Bench, killed: Callable[[Bench], No
     assert analysis.complete
     assert [cell.n_trials for cell in analysis.cells] == [2, 2]
     assert not (bench.out / LOCK_NAME).exists()
+
+
+def test_what_ran_at_once_runs_again_at_once(bench: Bench) -> None:
+    bench.text = bench.text.replace("seed: 7", "seed: 7, at_once: true")
+    bench.kind = LauncherKind.PROCESS
+    bench.run_killed(lambda: after_one_summary_of_block_2(bench))
+    before = RunResult(bench.out)
+    assert len(before.trials) == 3
+    finished = [bench.files_of(before.manifest, number) for number in range(2)]
+    manifest = bench.run(resume=True)
+    assert [trial.status for trial in manifest.trials] == ["done"] * 4
+    assert [bench.files_of(manifest, number) for number in range(2)] == finished
+    assert len(bench.launcher.plans) == 2
+    assert [trial.summary.verdict.state for trial in RunResult(bench.out).trials] == ["valid"] * 4
+
+
+def test_spark_cannot_run_trials_at_once(bench: Bench) -> None:
+    bench.text = bench.text.replace("seed: 7", "seed: 7, at_once: true")
+    with pytest.raises(UsageError, match=r"trials\.at_once: Spark's executors .*; use --launcher process"):
+        bench.run()
+    assert not bench.out.exists()
 
 
 def test_the_data_of_a_killed_run_is_removed_by_the_next_one(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from bench.errors import TrialError, UsageError
+from bench.exit_codes import EXIT_INTERRUPTED
 from bench.results import CanaryReading, Manifest, ResultWriter, RunResult, TrialSummary
 from bench.runs import runner
 from bench.runs.runner import Run, Surroundings, check_slots, prepare
@@ -440,3 +442,66 @@ def test_each_trial_may_have_a_launcher_of_its_own(bench: Bench) -> None:
     bench.run()
     launchers = {trial.summary.cell: trial.summary.launcher for trial in bench.result().trials}
     assert launchers == {"acks=1": "processes", "acks=all": "spark local[2]"}
+
+
+AT_ONCE = TWO_CELLS.replace("seed: 7", "seed: 7, at_once: true")
+
+
+def test_the_trials_of_a_block_run_at_once(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, AT_ONCE)
+    both_load = threading.Barrier(2, timeout=60)
+
+    def outcome(plan: LoadPlan) -> LoadResult:
+        both_load.wait()
+        return load_result(plan)
+
+    bench.launcher.outcome = outcome
+    manifest = bench.run()
+    assert (manifest.status, manifest.exit_code) == ("done", 0)
+    summaries = {trial.summary.trial_id: trial.summary for trial in bench.result().trials}
+    assert [summary.verdict.state for summary in summaries.values()] == ["valid"] * 4
+    for summary in summaries.values():
+        assert summary.at_once is not None
+        (other,) = summary.at_once.trials
+        assert (summaries[other].block, summaries[other].cell != summary.cell) == (summary.block, True)
+    assert bench.result().sharing_notes() != []
+    bench.assert_nothing_left()
+
+
+def test_a_trial_that_fails_leaves_those_beside_it_in_doubt(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, AT_ONCE)
+    bench.launcher.outcome = at(1, LoadFailed("a load task died"))
+    manifest = bench.run()
+    assert sorted(trial.status for trial in manifest.trials) == ["done"] * 3 + ["failed"]
+    (failed,) = (trial for trial in manifest.trials if trial.status == "failed")
+    for trial in bench.result().trials:
+        left_alone = trial.summary.block == failed.block
+        checks = [reason.check for reason in trial.summary.verdict.reasons]
+        assert checks == (["trials.at_once"] if left_alone else [])
+    bench.assert_nothing_left()
+
+
+@pytest.mark.parametrize("error", [UsageError("the topic's configuration is refused"), ValueError("a bug")])
+def test_what_ends_a_run_ends_it_with_all_trials_of_the_block_written_down(tmp_path: Path, error: Exception) -> None:
+    bench = Bench(tmp_path, AT_ONCE)
+    bench.launcher.outcome = at(3, error)
+    with pytest.raises(type(error), match=str(error)):
+        bench.run()
+    statuses = [trial.status for trial in RunResult(bench.out).manifest.trials]
+    assert statuses[:2] == ["done"] * 2
+    assert sorted(statuses[2:]) == ["done", "failed"]
+    bench.assert_nothing_left()
+
+
+def test_a_stop_ends_all_trials_of_a_block(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, AT_ONCE)
+
+    def outcome(plan: LoadPlan) -> LoadResult:
+        bench.stop.requested = True
+        return load_result(plan, interrupted=True)
+
+    bench.launcher.outcome = outcome
+    manifest = bench.run()
+    assert (manifest.status, manifest.exit_code) == ("interrupted", EXIT_INTERRUPTED)
+    assert [trial.status for trial in manifest.trials] == ["interrupted"] * 2 + ["planned"] * 2
+    bench.assert_nothing_left()

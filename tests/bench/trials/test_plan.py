@@ -77,3 +77,14 @@ def test_one_cell_of_every_block_runs_twice_and_each_cell_has_its_turn() -> None
 def test_the_trials_of_a_single_cell_are_their_own_twins() -> None:
     made = plan(1, MINIMAL.replace("a_a: false", "a_a: true"))
     assert {trial.plan.role for trial in made.trials} == {"measure"}
+
+
+def test_trials_that_run_at_once_take_the_time_of_one_and_the_room_of_all() -> None:
+    text = MINIMAL + "matrix: {producers.client.acks: [1, all]}\n"
+    in_turn, at_once = plan(1, text), plan(1, text.replace("seed: 7", "seed: 7, at_once: true"))
+    assert (in_turn.lanes, at_once.lanes) == (1, 2)
+    assert at_once.durations_s == [in_turn.durations_s[0], 0] * 2
+    assert at_once.duration_s < in_turn.duration_s
+    one = in_turn.log_bytes("temporary", kept=False)
+    assert at_once.log_bytes("temporary", kept=False) == 2 * one
+    assert at_once.log_bytes("temporary", kept=True) == in_turn.log_bytes("temporary", kept=True) == 4 * one

@@ -247,6 +247,18 @@ from tests.bench.workload.test_specification import complaint, document, read
             r"w.yaml:6: purpose: 'two\nlines' does not match ^[^\x00-\x1f\x7f]*$",
         ),
         (
+            {"trials": "{at_once: true}", "host": "{profile: notes}"},
+            "w.yaml:6: trials.at_once: needs one host for all trials of a block; leave host out",
+        ),
+        (
+            {"trials": "{at_once: true}", "system": "{kind: external, bootstrap_servers: 'kafka:9092'}"},
+            "w.yaml:6: trials.at_once: binds systems to one processor, and an external one is not ours",
+        ),
+        (
+            {"trials": "{at_once: true, stop_when: {ci_halfwidth: 2%, of: produce.p99}}"},
+            "w.yaml:6: trials.at_once: a cell that stops would leave the others alone; leave trials.stop_when out",
+        ),
+        (
             {"trials": "{stop_when: {ci_halfwidth: 2}}"},
             "w.yaml:6: trials.stop_when.ci_halfwidth: 2 is not a percentage, for example 0.5%",
         ),

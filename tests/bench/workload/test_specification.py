@@ -255,6 +255,13 @@ def test_axes_that_would_share_a_short_name_keep_their_long_one() -> None:
         ({"matrix": "{load.rate: []}"}, "w.yaml:6: matrix: load.rate has no values"),
         ({"matrix": "{load.rate: 1k/s}"}, "w.yaml:6: matrix.load.rate: '1k/s' is not a list"),
         (
+            {"matrix": "{topics.partitions: [1, 2, 3, 4, 5, 6, 7]}", "trials": "{at_once: true}"},
+            (
+                "w.yaml:7: trials.at_once: 7 cells would share one processor, and 6 is the most; leave some out, "
+                "or at_once"
+            ),
+        ),
+        (
             {"exclude": "[{load.rate: 1k/s}]"},
             "w.yaml:6: exclude: load.rate is no axis of the matrix; there is no matrix",
         ),
