@@ -7,7 +7,7 @@ import random
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,9 +29,9 @@ from bench.gate_proof.outcomes import (
     ABORTED,
     POLICY,
     WORKLOAD,
+    Begun,
     Outcome,
     append,
-    outcome_of,
     read,
     report,
     rules_digest,
@@ -42,7 +42,7 @@ from bench.runs.agenda import FinishedCells
 from bench.runs.execution import LauncherChoice, run_plan
 from bench.runs.launchers import LauncherKind
 from bench.trials.plan import Plan, make_plan
-from bench.user_cache import cache_directory
+from bench.workload.specification import load_specification
 from bench.workload.yaml_document import Document
 
 _LAUNCHER: Final = LauncherChoice(LauncherKind.PROCESS)
@@ -76,7 +76,7 @@ def main(
         proof = _Proof(load_policy(POLICY), rules_digest(), git_state(Path(__file__).parent))
         deadline_s = None if minutes is None else time.monotonic() + 60 * minutes
         with _alone(path):
-            _go_on(proof, _order(wanted, gates), path, deadline_s)
+            _go_on(proof, _order(wanted, gates), path, deadline_s, _one)
             found = read(path, proof.rules)
         if found:
             command = f"python -m bench.gate_proof --slowdowns {slowdowns} --gates {gates}"
@@ -95,7 +95,13 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-def _go_on(proof: _Proof, order: list[tuple[float, int]], path: Path, deadline_s: float | None) -> None:
+def _go_on(
+    proof: _Proof,
+    order: list[tuple[float, int]],
+    path: Path,
+    deadline_s: float | None,
+    make: Callable[[_Proof, float, int], Outcome],
+) -> None:
     """Make the gates that are not there yet. Raises NotComparableError when another host, or other rules, come in."""
     done = read(path, proof.rules)
     known = {(outcome.slower_percent, outcome.number) for outcome in done}
@@ -106,7 +112,7 @@ def _go_on(proof: _Proof, order: list[tuple[float, int]], path: Path, deadline_s
             continue
         if deadline_s is not None and time.monotonic() > deadline_s:
             return
-        outcome = _one(proof, slower, number)
+        outcome = make(proof, slower, number)
         if rules_digest() != proof.rules:
             raise NotComparableError("the rules of the gate were changed while it ran: give a proof its own checkout")
         environment = environment or outcome.environment
@@ -135,9 +141,10 @@ def _order(slowdowns: list[float], gates: int) -> list[tuple[float, int]]:
 
 def _one(proof: _Proof, slower: float, number: int) -> Outcome:
     """Raises KeyboardInterrupt when somebody asked for an end."""
-    started_utc, started_s = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+    now_utc = datetime.now(UTC).isoformat(timespec="seconds")
+    begun = Begun(slower, number, proof.rules, proof.git, now_utc, time.monotonic())
     base, head = _side(0), _side(slower)
-    with TemporaryDirectory(prefix="gate-proof-", dir=cache_directory()) as scratch:
+    with TemporaryDirectory(prefix="highwater-gate-proof-") as scratch:
         out = Path(scratch) / "gate"
         try:
             plan = make_plan(gate_specification(WORKLOAD, base, head, proof.policy))
@@ -146,43 +153,24 @@ def _one(proof: _Proof, slower: float, number: int) -> Outcome:
                 raise KeyboardInterrupt
             results = [RunResult(out / (done.directory or ".")) for done in gate.rounds]
         except (UsageError, TrialError, OSError) as error:
-            return Outcome(
-                slower_percent=slower,
-                number=number,
-                started_utc=started_utc,
-                wall_s=round(time.monotonic() - started_s, 1),
-                environment=None,
-                rules=proof.rules,
-                commit=proof.git.commit if proof.git else None,
-                dirty=proof.git.dirty if proof.git else False,
-                state=ABORTED,
-                exit_code=None,
-                text=str(error),
-            )
-        return outcome_of(
-            gate,
-            [
-                trial_line(trial.summary, stage, proof.policy)
-                for stage, result in enumerate(results)
-                for trial in result.trials
-            ],
-            slower_percent=slower,
-            number=number,
-            started_utc=started_utc,
-            wall_s=time.monotonic() - started_s,
-            # Without storage targets, which a gate has only by the trials that it brought to an end.
-            environment=environment_key(results[0].environment, []).name,
-            rules=proof.rules,
-            commit=proof.git.commit if proof.git else None,
-            dirty=proof.git.dirty if proof.git else False,
-        )
+            return begun.aborted(error)
+        lines = [
+            trial_line(trial.summary, stage, proof.policy)
+            for stage, result in enumerate(results)
+            for trial in result.trials
+        ]
+        # Without storage targets, which a gate has only by the trials that it brought to an end.
+        return begun.ended(gate, lines, environment_key(results[0].environment, []).name)
 
 
 def _side(slower: float) -> Measured:
+    """The delayed broker, with the workload's configuration on its command line."""
     program = shlex.join([sys.executable, "-m", slow_broker.__name__, slow_broker.SLOWER_OPTION, f"{slower:g}"])
     command = f"{program} --port {{port}} --property log.dirs={{data_directory}}"
+    for name, value in load_specification(WORKLOAD).workload.system.config.items():
+        command += f" --property {name}={value}"
     given = f"{slower:g} % slower"
-    return Measured(given, {"system": {"kind": "command", "command": command}}, Document(given, {}))
+    return Measured(given, {"system": {"kind": "command", "command": command, "config": None}}, Document(given, {}))
 
 
 def _execute(plan: Plan, out: Path, finished_cells: FinishedCells) -> Manifest:

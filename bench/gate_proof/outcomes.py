@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -15,7 +17,7 @@ from bench.exit_codes import EXIT_REGRESSION, EXIT_TARGET
 from bench.gate.policy import Policy, metrics_of
 from bench.gate.reasoning import BASE, HEAD, VARIANT
 from bench.metrics import values_of
-from bench.results import Gate, GateRound, TrialRole, TrialSummary, VerdictState
+from bench.results import Gate, GateRound, GitState, TrialRole, TrialSummary, VerdictState
 from bench.results.base import Model
 
 _Z_95: Final = 1.959964
@@ -28,6 +30,7 @@ _RULES: Final = (
     *sorted((_BENCH / "analysis").glob("*.py")),
     _BENCH / "compare.py",
     *(_BENCH / "gate" / f"{name}.py" for name in ("policy", "reasoning", "run")),
+    _BENCH / "trials" / "company.py",
     _BENCH / "trials" / "verdict.py",
     _HERE / "slow_broker.py",
     POLICY,
@@ -99,38 +102,46 @@ class Outcome(Model):
         return [head[block] / base[block] for block in sorted(base.keys() & head.keys())[:most]]
 
 
-def outcome_of(
-    gate: Gate,
-    trials: Sequence[TrialLine],
-    *,
-    slower_percent: float,
-    number: int,
-    started_utc: str,
-    wall_s: float,
-    environment: str,
-    rules: str,
-    commit: str | None,
-    dirty: bool,
-) -> Outcome:
-    """A gate that has ended, in a line."""
-    return Outcome(
-        slower_percent=slower_percent,
-        number=number,
-        started_utc=started_utc,
-        wall_s=round(wall_s, 1),
-        environment=environment,
-        rules=rules,
-        commit=commit,
-        dirty=dirty,
-        state=gate.state,
-        exit_code=gate.exit_code,
-        text=gate.text,
-        rounds=[
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A gate of a proof before anything is known of its end; fields as of `Outcome`."""
+
+    slower_percent: float
+    number: int
+    rules: str
+    git: GitState | None
+    started_utc: str
+    started_s: float
+    """time.monotonic()"""
+
+    def ended(self, gate: Gate, trials: Sequence[TrialLine], environment: str) -> Outcome:
+        rounds = [
             done.model_copy(update={"metrics": [item for item in done.metrics if item.gated]}) for done in gate.rounds
-        ],
-        notes=gate.notes,
-        trials=list(trials),
-    )
+        ]
+        return self._outcome(
+            environment=environment,
+            state=gate.state,
+            exit_code=gate.exit_code,
+            text=gate.text,
+            rounds=rounds,
+            notes=gate.notes,
+            trials=list(trials),
+        )
+
+    def aborted(self, error: Exception) -> Outcome:
+        return self._outcome(environment=None, state=ABORTED, exit_code=None, text=str(error))
+
+    def _outcome(self, **found: Any) -> Outcome:
+        return Outcome(
+            slower_percent=self.slower_percent,
+            number=self.number,
+            started_utc=self.started_utc,
+            wall_s=round(time.monotonic() - self.started_s, 1),
+            rules=self.rules,
+            commit=self.git.commit if self.git else None,
+            dirty=self.git.dirty if self.git else False,
+            **found,
+        )
 
 
 def trial_line(summary: TrialSummary, stage: int, policy: Policy) -> TrialLine:
