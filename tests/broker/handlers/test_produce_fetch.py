@@ -218,6 +218,35 @@ def test_a_waiting_fetch_waits_for_min_bytes_and_takes_a_burst_at_once(node: Nod
     assert offsets(partition_of(pending.answer).records) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("read_committed", [False, True])
+def test_a_fetch_that_a_limit_keeps_below_min_bytes_does_not_wait(node: NodeHarness, read_committed: bool) -> None:
+    node.create_topic("t")
+    size = len(one_batch(b"x" * 100))
+    for _ in range(3):
+        node.produce("t", b"x" * 100)
+    # Two batches are a few bytes more than the partition may give, and one is less than is wanted.
+    limits = {"partition_max_bytes": 2 * size - 1, "min_bytes": size + 1}
+    isolation_level = 1 if read_committed else 0
+    for offset in (0, 1):
+        answer = node.fetch("t", offset, max_wait=10_000, isolation_level=isolation_level, **limits)
+        assert offsets(partition_of(answer).records) == [offset]
+    # Of the last one there is no more to be had, and more may come.
+    pending = node.fetch("t", 2, max_wait=10_000, isolation_level=isolation_level, **limits)
+    assert isinstance(pending, Pending)
+    node.produce("t", b"x" * 100)
+    node.scheduler.run()
+    assert offsets(partition_of(pending.answer).records) == [2]
+
+
+def test_a_fetch_at_the_end_of_a_segment_does_not_wait_for_what_is_in_the_next(node: NodeHarness) -> None:
+    size = len(one_batch(b"x" * 100))
+    node.create_topic("t", segment_bytes=str(2 * size))
+    for _ in range(3):
+        node.produce("t", b"x" * 100)
+    answer = node.fetch("t", 0, max_wait=10_000, min_bytes=3 * size)
+    assert offsets(partition_of(answer).records) == [0, 1]
+
+
 def test_a_fetch_whose_client_went_away_leaves_nothing_behind(node: NodeHarness) -> None:
     topic = node.create_topic("t")
     pending = node.fetch("t", 0, max_wait=10_000)
