@@ -51,7 +51,7 @@ _MOST_ABORTED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Proof:
+class Proof:
     """What is the same of all its gates."""
 
     policy: Policy
@@ -73,10 +73,10 @@ def main(
     """Run gates until there are so many of each slowdown, in mixed order, and write how often they were right."""
     with one_line_errors():
         wanted = [float(text) for text in slowdowns.split(",")]
-        proof = _Proof(load_policy(POLICY), rules_digest(), git_state(Path(__file__).parent))
+        proof = Proof(load_policy(POLICY), rules_digest(), git_state(Path(__file__).parent))
         deadline_s = None if minutes is None else time.monotonic() + 60 * minutes
         with _alone(path):
-            _go_on(proof, _order(wanted, gates), path, deadline_s, _one)
+            go_on(proof, _order(wanted, gates), path, deadline_s, _one)
             found = read(path, proof.rules)
         if found:
             command = f"python -m bench.gate_proof --slowdowns {slowdowns} --gates {gates}"
@@ -95,12 +95,12 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-def _go_on(
-    proof: _Proof,
+def go_on(
+    proof: Proof,
     order: list[tuple[float, int]],
     path: Path,
     deadline_s: float | None,
-    make: Callable[[_Proof, float, int], Outcome],
+    make: Callable[[Proof, float, int], Outcome],
 ) -> None:
     """Make the gates that are not there yet. Raises NotComparableError when another host, or other rules, come in."""
     done = read(path, proof.rules)
@@ -139,7 +139,7 @@ def _order(slowdowns: list[float], gates: int) -> list[tuple[float, int]]:
     return order
 
 
-def _one(proof: _Proof, slower: float, number: int) -> Outcome:
+def _one(proof: Proof, slower: float, number: int) -> Outcome:
     """Raises KeyboardInterrupt when somebody asked for an end."""
     now_utc = datetime.now(UTC).isoformat(timespec="seconds")
     begun = Begun(slower, number, proof.rules, proof.git, now_utc, time.monotonic())

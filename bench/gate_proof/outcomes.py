@@ -194,9 +194,9 @@ _HEAD = """# How often the gate is right
 
 Base is our broker; head is the same broker whose event loop takes so much more CPU time, on the produce and the fetch
 path (`bench/gate_proof/slow_broker.py`: it spins, so that it costs what slower code would cost). Each gate is a whole
-one, as CI makes it (`workloads/gate.yaml`, `bench/policies/broker-gate.yaml`): interleaved pairs with A/A twins, early
-stop, a confirmation with fresh processes before head is held back. Holding back a broker that is 0 % slower is a false
-alarm.
+one, as CI makes it (`workloads/gate.yaml`, `bench/policies/broker-gate.yaml`): base, head and an A/A twin at once on
+one processor, early stop, a confirmation with fresh processes before head is held back. Holding back a broker that is
+0 % slower is a false alarm.
 
 | slower | gates | held back | 95 % | first round | inconclusive | no verdict | cost more | counts from | pairs | time |
 |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
@@ -205,10 +205,9 @@ _LEGEND = """
 `held back`: called a regression (exit code 10) or failing (3), of the gates that had a verdict; `95 %`: interval of
 that rate, after Wilson. `first round`: how often it alone, without confirmation, would have called a regression. `no
 verdict`: too few valid pairs, or the gate was aborted. `cost more`: median of {metric}, head to base,
-over the first {least} valid pairs of every gate: a broker that is busy longer handles more at once, and so costs less
-more than it was made slower by. `counts from`: median of the change that had to be exceeded, the policy's floor or what
-A/A pairs differ by; a slowdown that costs less than that is not to be called. `pairs`: median of valid pairs,
-confirmations included. `time`: median wall time of a gate.
+over the first {least} valid pairs of every gate. `counts from`: median of the change that had to be exceeded, the
+policy's floor or what A/A pairs differ by; a slowdown that costs less than that is not to be called. `pairs`: median of
+valid pairs, confirmations included. `time`: median wall time of a gate.
 
 Every gate is a line of `gate-proof.jsonl` with the figures of every trial, to be judged again.
 """

@@ -7,11 +7,16 @@ from time import thread_time_ns
 
 import pytest
 
+from bench.errors import NotComparableError, UsageError
 from bench.gate.policy import load_policy
+from bench.gate.run import Rules, judge_recorded
+from bench.gate.sides import Recorded
+from bench.gate_proof.__main__ import Proof, go_on
 from bench.gate_proof.outcomes import (
     ABORTED,
     POLICY,
     WORKLOAD,
+    Begun,
     Outcome,
     TrialLine,
     append,
@@ -22,8 +27,9 @@ from bench.gate_proof.outcomes import (
     wilson_interval,
 )
 from bench.gate_proof.slow_broker import Spin
-from bench.results import GateRound
+from bench.results import GateRound, GitState, RunResult
 from tests.bench.summaries import LATE, summary
+from tests.reports.sample_run import write_sample
 
 COST = "system.cpu_s_per_gib"
 
@@ -126,6 +132,85 @@ def test_a_trial_is_kept_with_what_the_policy_names() -> None:
     assert (kept.stage, kept.block, kept.side, kept.state) == (1, 3, "head", "invalid")
     assert kept.checks == [LATE.check]
     assert kept.values.keys() == {COST, "system.rss_bytes"}
+
+
+BEGUN = Begun(5.0, 2, "these", GitState(commit="0123456789abcdef", dirty=True), "2026-01-01T00:00:00+00:00", 0.0)
+
+
+def test_an_aborted_gate_is_an_outcome_without_a_verdict() -> None:
+    found = BEGUN.aborted(UsageError("no room"))
+    assert (found.state, found.exit_code, found.text, found.environment) == (ABORTED, None, "no room", None)
+    assert (found.slower_percent, found.number, found.commit, found.dirty) == (5.0, 2, "0123456789abcdef", True)
+    assert not found.has_verdict
+    assert not found.held_back
+
+
+def test_a_gate_that_ended_keeps_its_trials_and_what_it_gated(tmp_path: Path) -> None:
+    trials = [line(1, "base", 10.0), line(1, "head", 10.5)]
+    gate = judge_recorded(*two_recorded(tmp_path), Rules(load_policy(POLICY)))
+    found = BEGUN.ended(gate, trials, "abc")
+    assert (found.state, found.exit_code, found.text) == (gate.state, gate.exit_code, gate.text)
+    assert (found.trials, found.environment) == (trials, "abc")
+    assert {item.metric for done in found.rounds for item in done.metrics} <= {COST}
+
+
+def two_recorded(tmp_path: Path) -> tuple[Recorded, Recorded]:
+    base, head = (RunResult(write_sample(tmp_path / name)) for name in ("base", "head"))
+    return Recorded("base", base, "acks=all,type=lz4"), Recorded("head", head, "acks=all,type=lz4")
+
+
+class Gates:
+    """Stands in for what makes a gate."""
+
+    def __init__(self, state: str = "pass", environment: str = "abc") -> None:
+        self.made: list[tuple[float, int]] = []
+        self.state = state
+        self.environment = environment
+
+    def __call__(self, proof: Proof, slower: float, number: int) -> Outcome:
+        self.made.append((slower, number))
+        found = outcome(slower, number, self.state, proof.rules)
+        return found.model_copy(update={"environment": None if self.state == ABORTED else self.environment})
+
+
+PROOF = Proof(load_policy(POLICY), rules_digest(), None)
+ORDER = [(0.0, 1), (5.0, 1), (5.0, 2), (0.0, 2), (0.0, 3)]
+
+
+def test_a_proof_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    path, gates = tmp_path / "outcomes.jsonl", Gates()
+    go_on(PROOF, ORDER[:2], path, None, gates)
+    go_on(PROOF, ORDER, path, None, gates)
+    assert gates.made == ORDER
+    assert [(item.slower_percent, item.number) for item in read(path, PROOF.rules)] == ORDER
+
+
+def test_no_gate_begins_after_the_deadline(tmp_path: Path) -> None:
+    gates = Gates()
+    go_on(PROOF, ORDER, tmp_path / "outcomes.jsonl", 0.0, gates)
+    assert gates.made == []
+
+
+def test_another_host_is_no_part_of_the_proof(tmp_path: Path) -> None:
+    path = tmp_path / "outcomes.jsonl"
+    go_on(PROOF, ORDER[:2], path, None, Gates())
+    with pytest.raises(NotComparableError, match="was made in environment abc, and this is def"):
+        go_on(PROOF, ORDER, path, None, Gates(environment="def"))
+    assert len(read(path, PROOF.rules)) == 2
+
+
+def test_three_aborted_gates_in_a_row_end_a_proof_and_are_told(tmp_path: Path) -> None:
+    path, gates = tmp_path / "outcomes.jsonl", Gates(ABORTED)
+    with pytest.raises(UsageError, match="3 gates in a row were aborted"):
+        go_on(PROOF, ORDER, path, None, gates)
+    assert [item.state for item in read(path, PROOF.rules)] == [ABORTED] * 3
+
+
+def test_outcomes_are_of_the_rules_that_the_proof_began_with(tmp_path: Path) -> None:
+    changed = Proof(PROOF.policy, "other rules", None)
+    with pytest.raises(NotComparableError, match="changed while it ran"):
+        go_on(changed, ORDER, tmp_path / "outcomes.jsonl", None, Gates())
+    assert not (tmp_path / "outcomes.jsonl").exists()
 
 
 def test_the_gate_that_is_proved_is_the_one_of_ci() -> None:
