@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from bench.results import TrialPlan, TrialSummary
 from reports.answers import slo_sentence
@@ -17,6 +17,8 @@ from reports.quantity import as_sentence, plural, significant
 from reports.storage import emulated_targets, emulation_text
 
 Tone = Literal["good", "warn", "bad"]
+
+_FIGURE: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,19 @@ def _of_a_search(run: Run, states: Sequence[str]) -> list[str]:
 
 
 def _remarks(summaries: Iterable[TrialSummary]) -> list[str]:
-    counted = Counter(note for summary in summaries for note in summary.verdict.notes)
-    return [f"{note} ({plural(count, 'trial')})" for note, count in counted.items()]
+    """Notes that differ in their figures alone are one, with the range of each."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for note in (note for summary in summaries for note in summary.verdict.notes):
+        alike.setdefault(tuple(_FIGURE.split(note)), []).append(note)
+    return [f"{_ranged(texts, notes)} ({plural(len(notes), 'trial')})" for texts, notes in alike.items()]
+
+
+def _ranged(texts: Sequence[str], notes: Sequence[str]) -> str:
+    ranges = [
+        least if (least := min(figures, key=float)) == (most := max(figures, key=float)) else f"{least} to {most}"
+        for figures in zip(*map(_FIGURE.findall, notes), strict=True)
+    ]
+    return "".join(text + figure for text, figure in zip(texts, [*ranges, ""], strict=True))
 
 
 def _badge(planned: int, states: Sequence[str], status: str) -> tuple[str, Tone]:

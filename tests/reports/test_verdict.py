@@ -73,6 +73,15 @@ def test_run_that_never_ended_says_so(tmp_path: Path) -> None:
     assert "had not ended" in found.notes[0]
 
 
+def test_notes_that_differ_in_their_figures_alone_are_one_with_the_range(tmp_path: Path) -> None:
+    def noted(summary: TrialSummary) -> TrialSummary:
+        note = f"produce p99.9: fewer than 10 of {7 + 4 * summary.trial} samples lie beyond"
+        return summary.model_copy(update={"verdict": Verdict(state="valid", reasons=[], notes=[note])})
+
+    found = verdict_of(tmp_path, Sample(axes={}, trials=3, measure_s=1, change=noted))
+    assert found.remarks == ["produce p99.9: fewer than 10 of 11 to 19 samples lie beyond (3 trials)"]
+
+
 def test_notes_of_trials_are_told_once_with_their_number(tmp_path: Path) -> None:
     found = verdict_of(tmp_path, Sample(axes={}, trials=3, measure_s=1, change=inconclusive))
     assert found.remarks == ["Note. (3 trials)"]
