@@ -74,6 +74,7 @@ class Coordinator:
         self._plan = plan
         self._driver_clock = driver_clock
         self._held = held
+        self._answered = False
         self._hellos: dict[int, dict[str, Any]] = {}
         self._numbers: dict[int, int] = {}
         self._readies: dict[int, dict[str, Any]] = {}
@@ -90,7 +91,7 @@ class Coordinator:
     @property
     def is_held(self) -> bool:
         """All are ready, and wait for `start`."""
-        return self._held and not self.missing and not self.started and not self.problems
+        return self._held and not self.missing and not self._answered
 
     @property
     def missing(self) -> int:
@@ -138,6 +139,7 @@ class Coordinator:
 
     def start(self, now_ns: int) -> list[Order]:
         """Name T0, or what is wrong; once all are ready."""
+        self._answered = True
         self.problems = list(
             dict.fromkeys([*self.problems, *(r["problem"] for r in self._readies.values() if r["problem"])])
         )

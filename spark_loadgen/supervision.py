@@ -144,7 +144,8 @@ class Supervision:
 
     def _watch_deadlines(self) -> None:
         now_s, coordinator = time.monotonic(), self.coordinator
-        late = not coordinator.started and not coordinator.problems and now_s > self._start_deadline_s
+        waited_for = coordinator.started or coordinator.is_held
+        late = not waited_for and not coordinator.problems and now_s > self._start_deadline_s
         if late:
             self._cancel()
             raise LoadFailed(

@@ -87,7 +87,7 @@ def run_task(job: Job, task: int) -> Outcome:
                 "wall_offset_ns": clock.wall_offset_ns,
             }
         )
-        t0_ns: int | None = channel.answer("start", START_TIMEOUT_S)["t0_ns"]
+        t0_ns: int | None = channel.answer("start", 2 * START_TIMEOUT_S)["t0_ns"]
         report = None
         if load is not None:
             if t0_ns is not None:

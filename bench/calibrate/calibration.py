@@ -144,7 +144,7 @@ def by_launcher(specification: Specification, launchers: list[str], pairs: int) 
     """The first cell of a workload once for each launcher. One cell alone is paired with itself, so it runs twice."""
     workload = specification.cells[0].workload
     trials = workload.trials.model_copy(
-        update={"n": pairs if len(launchers) > 1 else 2 * pairs, "a_a": True, "stop_when": None}
+        update={"n": pairs if len(launchers) > 1 else 2 * pairs, "a_a": True, "stop_when": None, "at_once": False}
     )
     # Storage has been probed already.
     storage = workload.storage.model_copy(update={"probe": False})

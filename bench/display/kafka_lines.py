@@ -32,13 +32,14 @@ class KafkaLines(Observer):
         self._stream = stream or sys.stdout
         self._complaints = complaints or sys.stderr
         self._out = Path()
+        self._told = ""
         self._told_s = 0
 
     def run_started(self, plan: Plan, out: Path, master: str) -> None:
         self._out = out
 
     def trial_started(self, number: int, trial: TrialPlan) -> None:
-        self._told_s = 0
+        self._told, self._told_s = trial.trial_id, 0
 
     def load(self, progress: Progress) -> None:
         while len(window := progress.measured[self._told_s : self._told_s + WINDOW_S]) == WINDOW_S:
@@ -49,7 +50,9 @@ class KafkaLines(Observer):
         if summary is None or summary.verdict.state != "valid":
             print(f"{trial.trial_id}: {'; '.join(outcome(trial, summary))}", file=self._complaints, flush=True)
         if summary is not None:
-            for line in lines_of(TrialResult(self._out / "trials" / trial.trial_id, summary), self._told_s):
+            # Of trials that run at once, one tells of itself meanwhile.
+            told_s = self._told_s if trial.trial_id == self._told else 0
+            for line in lines_of(TrialResult(self._out / "trials" / trial.trial_id, summary), told_s):
                 self._say(line)
 
     def _say(self, line: str) -> None:

@@ -28,6 +28,8 @@ from tuning.proofs import Proof, ProvedSetting
 AS_IT_IS: Final = "as-it-is"
 PROVED_STORAGE: Final = "proved"
 MOST_PAIRS: Final = 30
+# Keys of `trials` that a proof decides: its sides differ in the host, of which there is one at a time.
+_OURS: Final = ("stop_when", "at_once")
 
 
 class Execute(Protocol):
@@ -132,7 +134,7 @@ def _round(path: Path, subjects: Sequence[Subject], data_dir: Path | None, pairs
         del variants[AS_IT_IS]
     document.data["variants"] = variants
     trials = document.data.get("trials") or {}
-    kept = {key: value for key, value in trials.items() if key != "stop_when"} if isinstance(trials, dict) else {}
+    kept = {key: value for key, value in trials.items() if key not in _OURS} if isinstance(trials, dict) else {}
     document.data["trials"] = kept | {"n": pairs, "a_a": True}
     if data_dir is not None:
         storage = document.data.setdefault("storage", {})

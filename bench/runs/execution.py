@@ -77,6 +77,8 @@ def run_plan(
     started_s = time.monotonic()
     choice = launcher or LauncherChoice()
     choice.check(plan)
+    if launcher_of is not None and plan.lanes > 1:
+        raise ValueError("trials that run at once need a launcher each")
     observer = observer or Observer()
     # Until trials run there is nothing to keep: both signals end the run at once, and everything is cleaned up.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

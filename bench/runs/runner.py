@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -179,10 +179,11 @@ class Run:
         for attempt in attempts:
             self._write_down(attempt)
         for attempt in attempts:
+            self._pass_on(attempt)
+        for attempt in attempts:
             if isinstance(attempt.error, StoppedError):
                 self.observer.trial_ended(len(self._outcomes) + 1, self._planned(attempt.planned), None)
                 return False
-            self._pass_on(attempt)
         for attempt in attempts:
             self._ended(attempt.planned, attempt.summary)
         return True
@@ -193,21 +194,20 @@ class Run:
         """A thread for each; the first speaks for all of them while they run."""
         company = Company([planned.plan.trial_id for planned in step], max(os.sched_getaffinity(0)))
         quiet = replace(trials, observer=Observer())
+        running: list[Future[_Attempt]] = []
         with ThreadPoolExecutor(len(step), thread_name_prefix="trial") as threads:
-            running = [
-                threads.submit(
-                    _attempt,
-                    quiet if number else trials,
-                    planned,
-                    StepClock(None if number else self.observer.step),
-                    doubts,
-                    company,
-                )
-                for number, planned in enumerate(step)
-            ]
-            # At the second signal too: the first has told them all to end, and nothing of theirs may stay behind.
-            with suppress(KeyboardInterrupt):
-                wait(running)
+            try:
+                for number, planned in enumerate(step):
+                    clock = StepClock(None if number else self.observer.step)
+                    arguments = (quiet if number else trials, planned, clock, doubts, company)
+                    running.append(threads.submit(_attempt, *arguments))
+            finally:
+                for planned in step[len(running) :]:
+                    company.leave(planned.plan.trial_id)
+            while not all(attempt.done() for attempt in running):
+                # The threads hear of every signal by the stop request, and nothing of theirs may stay behind.
+                with suppress(KeyboardInterrupt):
+                    wait(running)
         return [attempt.result() for attempt in running]
 
     def _write_down(self, attempt: _Attempt) -> None:
@@ -231,7 +231,7 @@ class Run:
     def _pass_on(self, attempt: _Attempt) -> None:
         """Raises what ends the run and not the trial alone."""
         match attempt.error:
-            case None | TrialError() | OSError():
+            case None | StoppedError() | TrialError() | OSError():
                 return
             case UsageError():
                 self._finish("failed", EXIT_USAGE)
@@ -410,8 +410,15 @@ def _attempt(
 ) -> _Attempt:
     try:
         return _Attempt(planned, clock, trials.run(planned, clock, doubts, company), None)
-    except BaseException as error:
+    except (TrialError, OSError) as error:
         return _Attempt(planned, clock, None, error)
+    except BaseException as error:
+        if company:
+            trials.stop.requested = True  # it ends the run: the others need not go on
+        return _Attempt(planned, clock, None, error)
+    finally:
+        if company:
+            company.leave(planned.plan.trial_id)
 
 
 def exit_code_of(outcomes: Sequence[Outcome]) -> int:
@@ -448,6 +455,8 @@ def prepare(plan: Plan, areas: StorageAreas) -> None:
     host = emulated_hdd.Host(facts)
     for target, path in storage_targets(plan).items():
         emulated_hdd.require_ready(host, path)
+        if plan.lanes > 1 and emulated_hdd.disk_at(host, path) is not None:
+            raise UsageError(f"trials.at_once: each system would have all of the emulated disk at {path} to itself")
         areas.add(target, path, plan.log_bytes(target, kept=areas.keep_data))
     for cell in {trial.cell.name: trial.cell for trial in plan.trials}.values():
         check_profile(cell.workload.host, facts, log_directories(cell.workload, areas))

@@ -34,17 +34,20 @@ class Company:
         self._changed = threading.Condition()
 
     @contextmanager
-    def member(self, trial_id: str) -> Iterator[None]:
-        """This thread, and every process that it starts, is bound to the processor while it runs the trial."""
+    def one_processor(self) -> Iterator[None]:
+        """This thread, and every process that it starts, is bound to the processor."""
         before = os.sched_getaffinity(0)
         os.sched_setaffinity(0, {self.processor})
         try:
             yield
         finally:
             os.sched_setaffinity(0, before)
-            with self._changed:
-                self._present.discard(trial_id)
-                self._changed.notify_all()
+
+    def leave(self, trial_id: str) -> None:
+        """Whatever became of the trial: nobody waits for it any more."""
+        with self._changed:
+            self._present.discard(trial_id)
+            self._changed.notify_all()
 
     def arrive(self, trial_id: str, stage: Stage) -> bool:
         """Whether everybody who is still there has come as far, too."""

@@ -87,9 +87,12 @@ class Plan:
         """Upper bound of what systems write to a storage target: at the same time, or in all the run when kept."""
         sizes: dict[object, int] = {}
         for trial in self.trials:
-            if trial.cell.workload.storage.target == target and trial.cell.workload.system.kind != "external":
+            workload = trial.cell.workload
+            if workload.storage.target == target and workload.system.kind != "external":
                 there_with = trial.plan.block if self.lanes > 1 else trial.plan.trial_id
-                sizes[there_with] = sizes.get(there_with, 0) + trial_log_bytes(trial.cell.workload)
+                others, size = sizes.get(there_with, 0), trial_log_bytes(workload)
+                # Closed loops that share a processor do not get more out of it than one would.
+                sizes[there_with] = others + size if workload.load.steps else max(others, size)
         return sum(sizes.values()) if kept else max(sizes.values(), default=0)
 
 

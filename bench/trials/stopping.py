@@ -18,6 +18,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.requested = False
+        self.at_once = False
 
     @contextmanager
     def taking_signals(self) -> Iterator[None]:
@@ -34,7 +35,13 @@ class StopRequest:
         if self.requested:
             raise StoppedError
 
+    def check_at_once(self) -> None:
+        """For a thread, which no signal reaches. Raises KeyboardInterrupt when there was a second one."""
+        if self.at_once:
+            raise KeyboardInterrupt
+
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self.requested:
+            self.at_once = True
             raise KeyboardInterrupt
         self.requested = True

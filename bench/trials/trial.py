@@ -105,7 +105,7 @@ class TrialRunner:
         try:
             steps.begin("start_system", "starting the system")
             with (
-                company.member(trial_id) if company else nullcontext(),
+                company.one_processor() if company else nullcontext(),
                 applied_profile(workload.host, self.facts, log_directories(workload, self.areas)) as profile,
                 TrialStorage(workload, trial_id, self.areas, profile.facts) as storage,
                 self.start(workload.system, storage.directories, trial_directory, self.stop.check) as system,
@@ -217,6 +217,7 @@ class TrialRunner:
 
         def should_stop() -> bool:
             injector.turn()
+            self.stop.check_at_once()
             return self.stop.requested or (injector.problem or system.problem()) is not None
 
         try:

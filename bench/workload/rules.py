@@ -44,6 +44,8 @@ def check_at_once(workload: Workload) -> None:
         raise KeyFaultError("trials", "at_once", text="binds systems to one processor, and an external one is not ours")
     if not workload.host.is_left_alone:
         raise KeyFaultError("trials", "at_once", text="needs one host for all trials of a block; leave host out")
+    if workload.faults:
+        raise KeyFaultError("trials", "at_once", text="needs systems that stay as they are; leave faults out")
     if workload.trials.stop_when is not None:
         raise KeyFaultError(
             "trials", "at_once", text="a cell that stops would leave the others alone; leave trials.stop_when out"

@@ -102,6 +102,19 @@ def test_tasks_that_are_held_back_start_when_they_are_let_go() -> None:
     assert (coordinator.started, coordinator.is_held) == (True, False)
 
 
+def test_what_is_wrong_with_tasks_that_are_held_back_is_told_when_they_are_let_go() -> None:
+    plan = plan_of(producers=2, consumers_per_group=2, pairs=True)
+    coordinator = Coordinator(plan, "driver", held=True)
+    for task, clock in enumerate("aaab"):
+        coordinator.take(task, hello(clock, host=f"host-{clock}"), NOW)
+    for task in range(4):
+        coordinator.take(task, ready(), NOW)
+    assert coordinator.is_held
+    assert coordinator.start(NOW) == [(None, {"kind": "start", "t0_ns": None})]
+    assert "host host-a was given 3 of 4 tasks" in coordinator.problems[0]
+    assert not coordinator.is_held
+
+
 def test_hosts_start_together_by_their_own_clocks_and_the_error_is_told() -> None:
     plan = plan_of(producers=2, consumers_per_group=2)
     coordinator = Coordinator(plan, "driver")

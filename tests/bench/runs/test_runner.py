@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import itertools
 import json
+import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,6 +69,13 @@ class Bench:
                 launcher_of=self.launcher_of,
             ).execute()
 
+    def stopped(self) -> bool:
+        """Whether the run is told to stop within a minute."""
+        deadline_s = time.monotonic() + 60
+        while not self.stop.requested and time.monotonic() < deadline_s:
+            time.sleep(0.001)
+        return self.stop.requested
+
     def result(self) -> RunResult:
         """What is on disk, which must be readable and agree with itself whatever happened."""
         result = RunResult(self.out)
@@ -80,15 +92,16 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def at(number: int, fault: BaseException | LoadResult) -> Callable[[LoadPlan], LoadResult]:
-    """Healthy loads but for the n-th."""
-    count = 0
+def at(
+    number: int, fault: BaseException | LoadResult, others: Callable[[LoadPlan], LoadResult] = load_result
+) -> Callable[[LoadPlan], LoadResult]:
+    """Healthy loads but for the n-th; others: those that are begun after it."""
+    numbers = itertools.count(1)
 
     def outcome(plan: LoadPlan) -> LoadResult:
-        nonlocal count
-        count += 1
-        if count != number:
-            return load_result(plan)
+        mine = next(numbers)
+        if mine != number:
+            return load_result(plan) if mine < number else others(plan)
         if isinstance(fault, BaseException):
             raise fault
         return fault
@@ -482,26 +495,56 @@ def test_a_trial_that_fails_leaves_those_beside_it_in_doubt(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("error", [UsageError("the topic's configuration is refused"), ValueError("a bug")])
-def test_what_ends_a_run_ends_it_with_all_trials_of_the_block_written_down(tmp_path: Path, error: Exception) -> None:
+def test_what_ends_a_run_ends_the_trials_beside_it_too(tmp_path: Path, error: Exception) -> None:
     bench = Bench(tmp_path, AT_ONCE)
-    bench.launcher.outcome = at(3, error)
+    bench.launcher.outcome = at(3, error, others=lambda plan: load_result(plan, interrupted=bench.stopped()))
     with pytest.raises(type(error), match=str(error)):
         bench.run()
     statuses = [trial.status for trial in RunResult(bench.out).manifest.trials]
     assert statuses[:2] == ["done"] * 2
-    assert sorted(statuses[2:]) == ["done", "failed"]
+    assert sorted(statuses[2:]) == ["failed", "interrupted"]
     bench.assert_nothing_left()
 
 
-def test_a_stop_ends_all_trials_of_a_block(tmp_path: Path) -> None:
+def test_a_trial_that_cannot_even_begin_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path, AT_ONCE)
+    trial_directory, asked = ResultWriter.trial_directory, set[str]()
+
+    def full(self: ResultWriter, trial_id: str) -> Path:
+        if not asked:
+            asked.add(trial_id)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return trial_directory(self, trial_id)
+
+    monkeypatch.setattr(ResultWriter, "trial_directory", full)
+    manifest = bench.run()
+    assert sorted(trial.status for trial in manifest.trials) == ["done"] * 3 + ["failed"]
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_stop_ends_all_trials_of_a_block(tmp_path: Path, signals: int) -> None:
     bench = Bench(tmp_path, AT_ONCE)
 
+    both_load = threading.Barrier(2, timeout=60)
+    sent = threading.Event()
+
     def outcome(plan: LoadPlan) -> LoadResult:
-        bench.stop.requested = True
+        if both_load.wait() == 0:
+            for _ in range(signals):
+                with contextlib.suppress(KeyboardInterrupt):
+                    bench.stop._on_signal(signal.SIGINT, None)
+            sent.set()
+        assert sent.wait(60)
+        bench.stop.check_at_once()
         return load_result(plan, interrupted=True)
 
     bench.launcher.outcome = outcome
-    manifest = bench.run()
+    if signals == 1:
+        assert bench.run().exit_code == EXIT_INTERRUPTED
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            bench.run()
+    manifest = RunResult(bench.out).manifest
     assert (manifest.status, manifest.exit_code) == ("interrupted", EXIT_INTERRUPTED)
     assert [trial.status for trial in manifest.trials] == ["interrupted"] * 2 + ["planned"] * 2
     bench.assert_nothing_left()

@@ -34,24 +34,21 @@ def test_nobody_goes_on_before_all_have_come_as_far() -> None:
     a_waits = threading.Event()
 
     def a() -> None:
-        with company.member("a"):
-            company.meet("a", "started", lambda: a_waits.set())
-            came.append("a goes on")
+        company.meet("a", "started", a_waits.set)
+        came.append("a goes on")
 
     def b() -> None:
-        with company.member("b"):
-            assert a_waits.wait(WITHIN_S)
-            came.append("b comes")
-            company.meet("b", "started", go_on)
+        assert a_waits.wait(WITHIN_S)
+        came.append("b comes")
+        company.meet("b", "started", go_on)
 
     together(a, b)
     assert came == ["b comes", "a goes on"]
 
 
-def test_a_member_and_what_it_starts_are_bound_to_the_processor_for_as_long_as_it_is_one() -> None:
-    company = Company(["a"], PROCESSOR)
+def test_a_thread_and_what_it_starts_are_bound_to_the_processor_for_a_while() -> None:
     before = os.sched_getaffinity(0)
-    with company.member("a"):
+    with Company(["a"], PROCESSOR).one_processor():
         assert os.sched_getaffinity(0) == {PROCESSOR}
         started: list[set[int]] = []
         thread = threading.Thread(target=lambda: started.append(os.sched_getaffinity(0)))
@@ -61,19 +58,18 @@ def test_a_member_and_what_it_starts_are_bound_to_the_processor_for_as_long_as_i
     assert os.sched_getaffinity(0) == before
 
 
-def test_whoever_fails_keeps_nobody_waiting_and_leaves_a_doubt() -> None:
+def test_whoever_leaves_keeps_nobody_waiting_and_leaves_a_doubt() -> None:
     company = Company(["a", "b", "c"], PROCESSOR)
 
     def whole(name: str) -> None:
-        with company.member(name):
-            company.meet(name, "started", go_on)
-            company.meet(name, "loaded", go_on)
-            (doubt,) = company.doubts(name)
-            assert (doubt.check, doubt.value) == ("trials.at_once", "b")
+        company.meet(name, "started", go_on)
+        company.meet(name, "loaded", go_on)
+        (doubt,) = company.doubts(name)
+        assert (doubt.check, doubt.value) == ("trials.at_once", "b")
 
     def failing() -> None:
-        with company.member("b"):
-            company.meet("b", "started", go_on)
+        company.meet("b", "started", go_on)
+        company.leave("b")
 
     together(lambda: whole("a"), failing, lambda: whole("c"))
 
@@ -82,9 +78,9 @@ def test_with_everybody_there_to_the_end_nothing_is_in_doubt() -> None:
     company = Company(["a", "b"], PROCESSOR)
 
     def whole(name: str) -> None:
-        with company.member(name):
-            company.meet(name, "loaded", go_on)
-            assert company.doubts(name) == []
+        company.meet(name, "loaded", go_on)
+        assert company.doubts(name) == []
+        company.leave(name)
 
     together(lambda: whole("a"), lambda: whole("b"))
     assert company.facts("a").trials == ["b"]
@@ -96,7 +92,7 @@ def test_a_wait_ends_when_the_user_asks_for_an_end() -> None:
     def stop() -> None:
         raise StoppedError
 
-    with pytest.raises(StoppedError), company.member("a"):
+    with pytest.raises(StoppedError):
         company.meet("a", "ready", stop)
 
 

@@ -85,6 +85,8 @@ def test_trials_that_run_at_once_take_the_time_of_one_and_the_room_of_all() -> N
     assert (in_turn.lanes, at_once.lanes) == (1, 2)
     assert at_once.durations_s == [in_turn.durations_s[0], 0] * 2
     assert at_once.duration_s < in_turn.duration_s
+    closed = text.replace("rate: 100/s", "model: closed").replace("seed: 7", "seed: 7, at_once: true")
+    assert plan(1, closed).log_bytes("temporary", kept=False) == (1_000_000 * 3) * (100 + 32)
     one = in_turn.log_bytes("temporary", kept=False)
     assert at_once.log_bytes("temporary", kept=False) == 2 * one
     assert at_once.log_bytes("temporary", kept=True) == in_turn.log_bytes("temporary", kept=True) == 4 * one

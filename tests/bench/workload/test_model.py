@@ -255,6 +255,10 @@ from tests.bench.workload.test_specification import complaint, document, read
             "w.yaml:6: trials.at_once: binds systems to one processor, and an external one is not ours",
         ),
         (
+            {"trials": "{at_once: true}", "faults": "[{at: 1s, do: kill}]"},
+            "w.yaml:6: trials.at_once: needs systems that stay as they are; leave faults out",
+        ),
+        (
             {"trials": "{at_once: true, stop_when: {ci_halfwidth: 2%, of: produce.p99}}"},
             "w.yaml:6: trials.at_once: a cell that stops would leave the others alone; leave trials.stop_when out",
         ),
