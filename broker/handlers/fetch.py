@@ -1,9 +1,9 @@
 """Fetch: v4-v17 (key 1)
 
 Behaviour:
-* Answers at once when min_bytes can be read, when a partition has more than the limits let it be given, when any
-  partition has an error, when max_wait_ms is not positive, or when nothing is asked for; otherwise the fetch is parked
-  on its partitions until they grew enough or its time is up.
+* Answers at once when there are min_bytes (each partition's up to its limit, whole batches or not), when a segment ends
+  after what is read, when any partition has an error, when max_wait_ms is not positive, or when nothing is asked for;
+  otherwise the fetch is parked on its partitions until they grew enough or its time is up.
 * Whole batches only: a fetch offset inside a batch gets that batch from its start. The first partition with data gets
   at least one batch, however small the limits (KIP-74).
 * Above the client's quota the answer has no records and carries a throttle time, and the connection is silent for so
@@ -50,7 +50,7 @@ from broker.protocol.fetch import (
 )
 from broker.protocol.frame import Part
 from broker.quota.replication_throttle import ReplicationThrottle
-from broker.records.batch import Codec, headers
+from broker.records.batch import Codec
 from broker.replica.fetch_sessions import FetchContext, Fetched
 from broker.replica.nearer import NONE_NEARER, nearer_replica
 from broker.replica.partition import Partition
@@ -78,37 +78,41 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
         return _refuse(node, version, session)
     read = _read if request.replica_id < 0 else _read_as_follower
     fetched, byte_count, must_answer = read(node, context, request, session.topics)
-    if (
-        must_answer
-        or byte_count >= request.min_bytes
-        or request.max_wait_ms <= 0
-        or (byte_count and _is_cut_short(node, request, fetched))
-    ):
+    missing_bytes = 0
+    if not must_answer and request.max_wait_ms > 0:
+        missing_bytes = _missing_bytes(node, request, session.topics, byte_count)
+    if missing_bytes <= 0:
         answer = _answer if request.replica_id < 0 else _answer_follower
         return answer(node, context, session, fetched, byte_count)
-    return _park(node, context, request, session, request.min_bytes - byte_count)
+    return _park(node, context, request, session, missing_bytes)
 
 
-def _is_cut_short(node: Node, request: FetchRequest, fetched: Fetched) -> bool:
-    """Whether a partition has more than its records here, so that to wait would bring no more of it.
+def _missing_bytes(node: Node, request: FetchRequest, topics: Sequence[FetchTopic], byte_count: int) -> int:
+    """How much more there must be before the fetch is answered; nothing when it is to be answered now.
 
-    A limit keeps less than a whole batch back, or a segment ends there. Kafka fills the limit with a part of the next
-    batch, which counts, and answers at the end of a segment (DelayedFetch.tryComplete, case F).
+    What counts is what there is, up to each partition's limit, and not the whole batches that the limits let through.
+    Where a segment ends, waiting brings no more. (Kafka: DelayedFetch.tryComplete, cases F and G.)
     """
-    for topic, partitions in fetched:
-        for answer in partitions:
-            if not answer.records or (partition := node.partition(topic, answer.partition)) is None:
+    if not 0 < byte_count < request.min_bytes:
+        return request.min_bytes - byte_count
+    there_bytes = 0
+    throttle = _exceeded_throttle(node) if request.replica_id >= 0 else None
+    for topic, partitions in topics:
+        for wanted in partitions:
+            partition = node.partition(topic, wanted.partition)
+            if partition is None or (throttle and _is_held_back(throttle, partition, request.replica_id)):
                 continue
             if request.replica_id >= 0:
                 end_offset = partition.log.log_end_offset
             elif request.isolation_level == READ_COMMITTED:
-                end_offset = answer.last_stable_offset
+                end_offset = partition.last_stable_offset
             else:
-                end_offset = answer.high_watermark
-            *_, (_, last) = headers(answer.records)
-            if last.next_offset < end_offset:
-                return True
-    return False
+                end_offset = partition.high_watermark
+            readable_bytes = partition.log.readable_bytes(wanted.fetch_offset, end_offset=end_offset)
+            if readable_bytes is None:
+                return 0
+            there_bytes += min(readable_bytes, wanted.partition_max_bytes)
+    return request.min_bytes - there_bytes
 
 
 def _refuse(node: Node, version: int, error_code: ErrorCode) -> Reply:

@@ -340,6 +340,24 @@ class PartitionLog:
             return ErrorCode.kafka_storage_error
         return b""
 
+    def readable_bytes(self, offset: int, *, end_offset: int) -> int | None:
+        """How much there is from the batch that holds `offset` up to `end_offset`; None when a segment ends in between.
+
+        0 as well for what `read` has an error for.
+        """
+        if not self.log_start_offset <= offset < end_offset:
+            return 0
+        slot = bisect_right(self._base_offsets, offset) - 1
+        segment, segment_end_offset = self._segments[slot], self._end_offset_of(slot)
+        if end_offset > segment_end_offset:
+            return None
+        try:
+            found = segment.find(offset)
+            end_position = segment.size_bytes if end_offset == segment_end_offset else segment.position_of(end_offset)
+        except (CorruptBatch, CorruptIndex, OSError):
+            return 0
+        return 0 if found is None else max(0, end_position - found[0])
+
     def aborted_transactions(self, offset: int, size_bytes: int, end_offset: int) -> list[tuple[int, int]] | ErrorCode:
         """(producer id, first offset) of those that reach into what was read: `size_bytes` from `offset` on.
 

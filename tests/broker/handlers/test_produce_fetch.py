@@ -238,6 +238,34 @@ def test_a_fetch_that_a_limit_keeps_below_min_bytes_does_not_wait(node: NodeHarn
     assert offsets(partition_of(pending.answer).records) == [2]
 
 
+def test_what_counts_for_min_bytes_is_what_there_is_in_all_partitions_up_to_their_limits(node: NodeHarness) -> None:
+    node.create_topic("t", 2)
+    size = len(one_batch(b"x" * 100))
+
+    def fetch(offsets: tuple[int, int], partition_max_bytes: int, min_bytes: int, max_bytes: int) -> Any:
+        wanted = [
+            {"partition": index, "fetch_offset": offset, "partition_max_bytes": partition_max_bytes}
+            for index, offset in enumerate(offsets)
+        ]
+        topics = [{"topic": "t", "partitions": wanted}]
+        limits = {"min_bytes": min_bytes, "max_bytes": max_bytes, "max_wait": 10_000}
+        return node.ask("fetch", 11, replica_id=-1, session_epoch=-1, topics=topics, **limits)
+
+    for _ in range(9):
+        node.produce("t", b"x" * 100)
+    # More lies in the first than it may give, and both together are less than is wanted: it waits for the second.
+    pending = fetch((0, 0), 2 * size, 4 * size, 1 << 20)
+    node.produce("t", b"x" * 100, partition=1)
+    node.scheduler.run()
+    assert not pending.answer
+    node.produce("t", b"x" * 100, partition=1)
+    node.scheduler.run()
+    assert [offsets(entry.records) for entry in pending.answer.responses[0].partitions] == [[0, 1], [0, 1]]
+    # There is enough, though the second finds no room for what it has.
+    answer = fetch((8, 0), 2 * size, 2 * size - 1, 2 * size - 1)
+    assert [offsets(entry.records) for entry in answer.responses[0].partitions] == [[8], []]
+
+
 def test_a_fetch_at_the_end_of_a_segment_does_not_wait_for_what_is_in_the_next(node: NodeHarness) -> None:
     size = len(one_batch(b"x" * 100))
     node.create_topic("t", segment_bytes=str(2 * size))
