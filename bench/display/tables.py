@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -14,7 +14,17 @@ from rich.table import Table
 
 from bench.analysis.conclusions import HEADLINES
 from bench.display.comparison_text import HEADER, in_order, row
-from bench.results import Analysis, MetricComparison, RunResult, Search, StorageTarget, TrialPlan, TrialResult
+from bench.metrics import metric
+from bench.results import (
+    Analysis,
+    MetricComparison,
+    RunResult,
+    Search,
+    StorageTarget,
+    TrialPlan,
+    TrialResult,
+    TrialSummary,
+)
 from bench.runs.canary import slow_blocks
 from bench.storage import describe_target, target_paths
 from bench.storage.cluster_storage import cluster_target
@@ -23,6 +33,7 @@ from bench.units import human_bytes, human_change, human_count, human_duration, 
 from bench.workload.clusters import Cluster
 from tuning.facts import collect
 
+_CPU_PER_GIB: Final = "system.cpu_s_per_gib"
 _COMPARED: Final = {"better": "better than with", "worse": "worse than with", "differs": "another than with"}
 
 
@@ -43,8 +54,9 @@ def print_plan(plan: Plan, price: Price | None = None) -> None:
         table.add_row(str(planned.plan.block), *values, took, "A/A" if planned.plan.role == "a_a" else "")
     console.print(table)
     blocks = plan.trials[-1].plan.block
+    at_once = f" of {plan.lanes} at once," if plan.lanes > 1 else ""
     console.print(
-        f"{len(plan.trials)} trials{_twins(plan)}, in {blocks} blocks of random order (seed {plan.seed}), "
+        f"{len(plan.trials)} trials{_twins(plan)}, in {blocks} blocks{at_once} of random order (seed {plan.seed}), "
         f"about {human_duration(plan.duration_s)}; needs {plan.tasks} task slots",
     )
     if price is not None:
@@ -108,7 +120,8 @@ def print_end(result: RunResult) -> None:
     for line in [*result.durability_notes(), *result.sharing_notes()]:
         console.print(line, style="yellow", soft_wrap=True, markup=False)
     analysis = result.analysis()
-    for line in analysis_lines(analysis) if analysis else ():
+    headlines = (_CPU_PER_GIB,) if result.sharing_notes() else HEADLINES
+    for line in analysis_lines(analysis, headlines) if analysis else ():
         console.print(line, soft_wrap=True, markup=False)
     for line in slow_blocks(result.manifest.canaries, result.manifest.workload):
         console.print(f"note: {line}", soft_wrap=True, markup=False)
@@ -118,11 +131,14 @@ def print_end(result: RunResult) -> None:
     console.print(f"report:  highwater report {escape(shlex.quote(str(result.directory)))}", soft_wrap=True)
 
 
-def analysis_lines(analysis: Analysis) -> list[str]:
-    """How noisy the host was, what differs from the first cell, and what a reader must know before quoting."""
+def analysis_lines(analysis: Analysis, headlines: Sequence[str]) -> list[str]:
+    """How noisy the host was, what differs from the first cell, and what a reader must know before quoting.
+
+    headlines: the metrics that are told of.
+    """
     lines = []
     bounds = {noise.metric: noise for noise in analysis.noise if noise.bound95_ratio is not None}
-    known = [f"{name} ±{bounds[name].bound95_ratio:.1%}" for name in HEADLINES if name in bounds]
+    known = [f"{name} ±{bounds[name].bound95_ratio:.1%}" for name in headlines if name in bounds]
     if known:
         pairs = max(noise.n_pairs for noise in bounds.values())
         lines.append(f"noise ({pairs} A/A pairs, 95 %): {', '.join(known)}")
@@ -130,7 +146,7 @@ def analysis_lines(analysis: Analysis) -> list[str]:
         f"{comparison.head}: {comparison.metric} is {_COMPARED[comparison.verdict]} {comparison.base}: "
         f"{human_change(comparison.ratio)}"
         for comparison in analysis.comparisons
-        if comparison.metric in HEADLINES and comparison.verdict in _COMPARED
+        if comparison.metric in headlines and comparison.verdict in _COMPARED
     ]
     return [*lines, *(f"note: {warning}" for warning in analysis.warnings)]
 
@@ -175,22 +191,39 @@ def results_table(result: RunResult) -> Table:
     axes = list(result.manifest.axes)
     if axes:
         table.add_column("\n".join(axes), overflow="fold")
-    for column in ("achieved", "produce p50", "p99", "p99.9"):
+    columns = _columns(result)
+    for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     factors = {planned.cell: planned.factors for planned in result.manifest.trials}
     for cell, trials in result.cells().items():
         shown = [trial for trial in trials if trial.summary.verdict.state != "invalid"] or trials
-        latencies = [trial.summary.produce.response_ns for trial in shown]
         table.add_row(
             *(["\n".join(escape(str(factors[cell][axis])) for axis in axes)] if axes else []),
-            _rates([trial.summary.achieved_per_s for trial in shown]),
-            _durations([latency.p50 for latency in latencies]),
-            _durations([latency.p99 for latency in latencies]),
-            _durations([latency.p999 for latency in latencies]),
+            *(told([trial.summary for trial in shown]) for told in columns.values()),
             _verdicts(trials, [t for t in result.manifest.trials if (t.cell, t.role) == (cell, "measure")]),
         )
     return table
+
+
+_Told = Callable[[Sequence[TrialSummary]], str]
+
+
+def _columns(result: RunResult) -> dict[str, _Told]:
+    """What is told of a cell. Latencies of trials that shared a processor say how they took turns."""
+    achieved: dict[str, _Told] = {"achieved": lambda shown: _rates([summary.achieved_per_s for summary in shown])}
+    if result.sharing_notes():
+        return achieved | {"CPU per GiB": _cpu_per_gib}
+    return achieved | {
+        "produce p50": lambda shown: _durations([summary.produce.response_ns.p50 for summary in shown]),
+        "p99": lambda shown: _durations([summary.produce.response_ns.p99 for summary in shown]),
+        "p99.9": lambda shown: _durations([summary.produce.response_ns.p999 for summary in shown]),
+    }
+
+
+def _cpu_per_gib(shown: Sequence[TrialSummary]) -> str:
+    values = [value for summary in shown if (value := metric(_CPU_PER_GIB).read(summary)) is not None]
+    return f"{median(values):.3g} s" + _below(f"{min(values):.3g}–{max(values):.3g}", values) if values else "–"
 
 
 def _rates(values: Sequence[float]) -> str:
