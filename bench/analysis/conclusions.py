@@ -34,6 +34,8 @@ SIGNIFICANCE: Final = 0.05
 UNSTABLE_COV_RATIO: Final = 0.1
 # Those whose instability is worth a line; a maximum is never stable.
 HEADLINES: Final = ("produce.achieved_per_s", "produce.p50", "produce.p99", "e2e.p50", "e2e.p99")
+# Of trials that shared a processor: the rest says how they took turns.
+HEADLINES_AT_ONCE: Final = ("system.cpu_s_per_gib",)
 
 Values = dict[str, float]
 
@@ -70,7 +72,8 @@ def analyse(
         cells=cells,
         noise=noise,
         comparisons=_comparisons(values, {item.metric: item.pairs for item in noise}, seed),
-        warnings=list(_warnings(cells, noise)),
+        # Blocks of trials that ran at once may differ as they like: it is within a block that these compare.
+        warnings=list(_warnings(cells, noise, () if any(s.at_once for s in summaries) else HEADLINES)),
     )
 
 
@@ -218,7 +221,8 @@ def _verdict(
     return "better" if above == (definition.better == "higher") else "worse"
 
 
-def _warnings(cells: Sequence[CellAnalysis], noise: Sequence[Noise]) -> Iterable[str]:
+def _warnings(cells: Sequence[CellAnalysis], noise: Sequence[Noise], steady: Collection[str]) -> Iterable[str]:
+    """steady: the metrics that ought to be the same from trial to trial."""
     for cell in cells:
         if not cell.n_trials:
             continue
@@ -232,7 +236,7 @@ def _warnings(cells: Sequence[CellAnalysis], noise: Sequence[Noise]) -> Iterable
         unstable = [
             f"{metric.metric} ±{metric.cov_ratio:.0%}"
             for metric in cell.metrics
-            if metric.unstable and metric.metric in HEADLINES and metric.cov_ratio is not None
+            if metric.unstable and metric.metric in steady and metric.cov_ratio is not None
         ]
         if unstable:
             yield f"{cell.cell}: unstable from trial to trial ({', '.join(unstable)}); run more or longer trials"

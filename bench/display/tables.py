@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bench.analysis.conclusions import HEADLINES
+from bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
 from bench.display.comparison_text import HEADER, in_order, row
 from bench.metrics import metric
 from bench.results import (
@@ -120,7 +120,7 @@ def print_end(result: RunResult) -> None:
     for line in [*result.durability_notes(), *result.sharing_notes()]:
         console.print(line, style="yellow", soft_wrap=True, markup=False)
     analysis = result.analysis()
-    headlines = (_CPU_PER_GIB,) if result.sharing_notes() else HEADLINES
+    headlines = HEADLINES_AT_ONCE if result.sharing_notes() else HEADLINES
     for line in analysis_lines(analysis, headlines) if analysis else ():
         console.print(line, soft_wrap=True, markup=False)
     for line in slow_blocks(result.manifest.canaries, result.manifest.workload):

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from bench.analysis.conclusions import analyse, halfwidth_ratio
-from bench.results import Analysis, Comparison, MetricEstimate, Scalar, TrialSummary
+from bench.results import Analysis, AtOnce, Comparison, MetricEstimate, Scalar, TrialSummary
 from tests.bench.summaries import LATE, summary
 
 ONE, TWO, THREE = ({"codec": codec} for codec in ("none", "lz4", "zstd"))
@@ -82,6 +82,15 @@ def test_pairing_by_block_finds_what_the_weather_hides() -> None:
     assert found.verdict == "worse"
     assert comparison_of(analysis, "produce.achieved_per_s").verdict == "no_change"
     assert metric_of(analysis, 0, "produce.p99").unstable
+
+
+def test_blocks_of_trials_at_once_may_differ_as_they_like() -> None:
+    trials = two_cells(8, 1.2)
+    assert any("unstable from trial to trial" in warning for warning in analysis_of(trials).warnings)
+    at_once = AtOnce(processor=1, trials=["other"])
+    shared = analysis_of([trial.model_copy(update={"at_once": at_once}) for trial in trials])
+    assert not any("unstable" in warning for warning in shared.warnings)
+    assert comparison_of(shared, "produce.p99").verdict == "worse"
 
 
 def test_no_change_comes_with_the_change_that_would_have_been_found() -> None:
