@@ -102,10 +102,9 @@ def go_on(
     deadline_s: float | None,
     make: Callable[[Proof, float, int], Outcome],
 ) -> None:
-    """Make the gates that are not there yet. Raises NotComparableError when another host, or other rules, come in."""
+    """Make the gates that are not there yet. Raises NotComparableError when other rules come in."""
     done = read(path, proof.rules)
     known = {(outcome.slower_percent, outcome.number) for outcome in done}
-    environment = next((outcome.environment for outcome in done if outcome.environment), None)
     aborted = 0
     for slower, number in order:
         if (slower, number) in known:
@@ -115,12 +114,6 @@ def go_on(
         outcome = make(proof, slower, number)
         if rules_digest() != proof.rules:
             raise NotComparableError("the rules of the gate were changed while it ran: give a proof its own checkout")
-        environment = environment or outcome.environment
-        if outcome.environment not in (None, environment):
-            raise NotComparableError(
-                f"{path} was made in environment {environment}, and this is {outcome.environment}: "
-                "the two cannot be one proof; name other --outcomes"
-            )
         append(path, outcome)
         typer.echo(f"{slower:g} % gate {number}: {outcome.state} in {outcome.wall_s:.0f} s; {outcome.text}")
         aborted = aborted + 1 if outcome.state == ABORTED else 0

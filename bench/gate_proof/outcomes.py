@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -217,7 +218,7 @@ def report(outcomes: Sequence[Outcome], policy: Policy, command: str) -> str:
     """The proof as Markdown."""
     slowdowns = sorted({outcome.slower_percent for outcome in outcomes})
     rows = [_row(slower, [o for o in outcomes if o.slower_percent == slower], policy) for slower in slowdowns]
-    environments = ", ".join(sorted({outcome.environment for outcome in outcomes if outcome.environment}))
+    environments = Counter(outcome.environment for outcome in outcomes if outcome.environment)
     commits = ", ".join(sorted({(o.commit or "unknown")[:12] + (" with changes" if o.dirty else "") for o in outcomes}))
     days = sorted(outcome.started_utc[:10] for outcome in outcomes)
     return (
@@ -225,9 +226,16 @@ def report(outcomes: Sequence[Outcome], policy: Policy, command: str) -> str:
         + "\n".join(rows)
         + "\n"
         + _LEGEND.format(metric=f"`{next(iter(policy.gate))}`", least=policy.pairs.min)
-        + f"\nMeasured {days[0]} to {days[-1]} in environment {environments}, broker of commit {commits}.\n"
+        + f"\nMeasured {days[0]} to {days[-1]} in {_environments(environments)}, broker of commit {commits}.\n"
         + f"\nAgain:\n\n```\n{command}\n```\n"
     )
+
+
+def _environments(gates: Mapping[str, int]) -> str:
+    """Each gate compares two brokers of one host; the gates of a proof may be of several."""
+    if len(gates) == 1:
+        return f"environment {next(iter(gates))}"
+    return "environments " + ", ".join(f"{name} ({count} gates)" for name, count in gates.items())
 
 
 def _row(slower: float, found: Sequence[Outcome], policy: Policy) -> str:
