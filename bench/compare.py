@@ -249,8 +249,12 @@ def _verdict(comparison: MetricComparison) -> ComparisonVerdict:
         p_value = comparison.p_value if comparison.p_value_holm is None else comparison.p_value_holm
         return "worse" if _p_value(p_value) <= ALPHA else "undecided"
     within = 1 + comparison.floor_ratio
-    shown = not comparison.gated or (1 / within <= low and high <= within)
-    return "no_change" if shown else "undecided"
+    not_lower, not_higher = 1 / within <= low, high <= within
+    if not comparison.gated or (not_lower and not_higher):
+        return "no_change"
+    if (not_higher and comparison.better == "lower") or (not_lower and comparison.better == "higher"):
+        return "not_worse"
+    return "undecided"
 
 
 def _p_value(p_value: float | None) -> float:

@@ -17,6 +17,7 @@ _WORDS: Final[dict[ComparisonVerdict, str]] = {
     "worse": "worse",
     "differs": "differs",
     "no_change": "no change shown",
+    "not_worse": "not worse",
     "undecided": "undecided",
 }
 _SHOWN: Final = tuple(measure.key for measure in (*HEADLINES, PRODUCE_P999, E2E_P999))

@@ -16,6 +16,7 @@ _VERDICTS: Final = {
     "worse": "worse",
     "differs": "differs",
     "no_change": "no change",
+    "not_worse": "not worse",
     "undecided": "undecided",
 }
 _OUTCOMES: Final = {
@@ -93,7 +94,7 @@ def round_title(done: GateRound) -> str:
 
 def how_decided(gate: Gate) -> str:
     interleaved = (
-        "Base and head ran in turn on one host"
+        "Base and head were interleaved on one host"
         if gate.interleaved
         else "Base and head were not interleaved: drift is not excluded"
     )

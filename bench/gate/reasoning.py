@@ -1,8 +1,9 @@
 """The gate's reasoning: trials of base and head in, verdicts out. Pure; what runs trials is `bench.gate.run`.
 
 Base and head are the variants of one run, so every block is a pair. A gated metric is decided when its interval lies
-wholly beyond delta (worse or better) or wholly within the floor (no change). A metric that got worse has to get worse
-again in each confirmation, with processes of its own, before head is held back.
+wholly beyond delta (worse or better), wholly within the floor (no change), or beyond the floor on the better side alone
+(not worse). A metric that got worse has to get worse again in each confirmation, with processes of its own, before head
+is held back.
 """
 
 from __future__ import annotations
@@ -176,9 +177,9 @@ def settle(first: Evaluation, confirmations: Sequence[Evaluation], policy: Polic
         code = EXIT_INCONCLUSIVE if strict else EXIT_OK
         text = f"{', '.join(unseen)}: gated, and not measured by these trials; gate what this workload measures"
         return Outcome("inconclusive", code, text)
-    better = [item for item in first.gated if item.verdict == "better"]
-    if better:
-        return Outcome("pass", EXIT_OK, "; ".join(describe(item) for item in better))
+    not_the_same = [item for item in first.gated if item.verdict in ("better", "not_worse")]
+    if not_the_same:
+        return Outcome("pass", EXIT_OK, "; ".join(describe(item) for item in not_the_same))
     return Outcome("pass", EXIT_OK, f"no change; {_detectable(first.gated)}")
 
 

@@ -13,7 +13,7 @@ ANALYSIS_SCHEMA: Final = "bench.analysis/1"
 SEARCH_SCHEMA: Final = "bench.search/1"
 
 Better = Literal["lower", "higher", "none"]
-ComparisonVerdict = Literal["better", "worse", "differs", "no_change", "undecided"]
+ComparisonVerdict = Literal["better", "worse", "differs", "no_change", "not_worse", "undecided"]
 SearchStage = Literal["ramp", "bisect", "confirm"]
 SearchStatus = Literal["running", "answered", "interrupted"]
 

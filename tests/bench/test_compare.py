@@ -39,7 +39,8 @@ def judged(found: Trials, floor: float = 0.05, noise: Sequence[float] = ()) -> M
 
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize(
-    ("ratio", "verdict"), [(0.80, "worse"), (1.25, "better"), (1.0, "no_change"), (0.95, "undecided")]
+    ("ratio", "verdict"),
+    [(0.80, "worse"), (1.25, "better"), (1.0, "no_change"), (0.95, "undecided"), (1.05, "not_worse")],
 )
 def test_a_change_counts_when_its_interval_lies_beyond_the_floor(ratio: float, verdict: str, paired: bool) -> None:
     found = judged(trials(rates(20_000, 0.02, 10, 1), rates(20_000 * ratio, 0.02, 10, 2), paired=paired))
@@ -49,6 +50,15 @@ def test_a_change_counts_when_its_interval_lies_beyond_the_floor(ratio: float, v
     assert found.ci95[0] <= (found.ratio or 0) <= found.ci95[1]
     assert found.smallest_detectable_ratio
     assert 0.05 < found.smallest_detectable_ratio < 0.12
+
+
+def test_not_worse_goes_by_which_way_is_better() -> None:
+    cheaper = trials(rates(20_000, 0.02, 10, 1), rates(21_000, 0.02, 10, 2))
+    floors, better = {RATE: 0.05}, {RATE: "lower"}
+    (found,) = judge([cheaper], [RATE], Limits(floors=floors, better=better), seed=1)  # type: ignore[arg-type]
+    assert found.verdict == "undecided"
+    (ungated,) = judge([cheaper], [RATE], Limits(), seed=1)
+    assert ungated.verdict in ("better", "no_change")
 
 
 def test_noise_between_trials_of_the_same_thing_widens_what_does_not_count() -> None:

@@ -74,6 +74,15 @@ def test_no_change_says_what_would_have_been_seen() -> None:
     assert outcome.text.startswith("no change; smallest detectable change: produce.achieved_per_s ")
 
 
+def test_what_may_be_better_and_is_not_worse_passes_without_more_pairs() -> None:
+    first = evaluate(run(1.05, 6))
+    assert [item.verdict for item in first.gated] == ["not_worse"]
+    assert reasoning.is_decided(first, POLICY)
+    outcome = reasoning.settle(first, [], POLICY, strict=True)
+    assert (outcome.state, outcome.exit_code) == ("pass", 0)
+    assert outcome.text.startswith("produce.achieved_per_s 5.0% better (95 %: ")
+
+
 def test_what_is_gated_and_not_measured_is_no_pass() -> None:
     policy = Policy.model_validate(
         POLICY.as_document()
