@@ -144,6 +144,7 @@ class ConsumerLoad:
             self._assign()
         self._first_poll_ns = time.monotonic_ns() - t0_ns
         unread = self._read(t0_ns, channel)
+        self._meter.finish()
         self._judge(channel)
         return ConsumerReport(
             group=self._group,

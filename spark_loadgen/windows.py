@@ -96,3 +96,7 @@ class SecondMeter:
         self.cpu_ratio.extend([round(ratio, 4)] * seconds)
         self.second, self._wall_ns, self._process_ns = second, wall_ns, process_ns
         return True
+
+    def finish(self) -> None:
+        """The work is done, and its last second is not: what was used in that counts, too."""
+        self.advance((self.second + 1) * SECOND_NS)

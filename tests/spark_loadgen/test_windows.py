@@ -32,3 +32,15 @@ def test_the_meter_turns_once_per_second_and_covers_seconds_that_passed_unnotice
     assert meter.advance(4 * SECOND_NS)
     assert len(meter.cpu_ns) == len(meter.cpu_ratio) == 4
     assert meter.cpu_ns[0] >= 20_000_000
+
+
+def test_what_is_used_in_the_second_in_which_the_work_ends_counts_too() -> None:
+    meter = SecondMeter()
+    meter.start()
+    meter.advance(SECOND_NS)
+    busy_until = time.process_time_ns() + 20_000_000
+    while time.process_time_ns() < busy_until:
+        pass
+    meter.finish()
+    assert len(meter.cpu_ns) == len(meter.cpu_ratio) == 2
+    assert meter.cpu_ns[1] >= 20_000_000
