@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -149,7 +150,9 @@ class SystemProcess:
     def kill(self) -> None:
         """End it as a crash would, with SIGKILL."""
         for process_id in self.process_ids if self._guard else ():
-            os.kill(process_id, signal.SIGKILL)
+            # With the first one gone, the guard kills the others as well.
+            with suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
         if not self._guard:
             self._process.kill()
         self._process.wait()

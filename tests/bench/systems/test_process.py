@@ -184,6 +184,18 @@ def test_a_guarded_command_can_be_killed(tmp_path: Path) -> None:
         assert "was killed by SIGKILL" in problem_of(system)
 
 
+def test_a_guarded_command_can_be_killed_while_its_guard_kills_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    with start(tmp_path, SCRIPT, READY, "child.wait()", guard=True) as system:
+        processes = system.process_ids
+        monkeypatch.setattr(SystemProcess, "process_ids", [ended.pid, *processes])
+        system.kill()
+        assert all(gone(pid) for pid in processes)
+
+
 @pytest.mark.parametrize("guard", [False, True])
 def test_it_dies_with_a_run_that_is_killed(tmp_path: Path, guard: bool) -> None:
     """kill -9 of the run runs no clean-up of ours; the kernel does it."""
