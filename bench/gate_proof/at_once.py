@@ -22,11 +22,9 @@ from bench.commands.common import one_line_errors
 from bench.environment_key import environment_key
 from bench.errors import UsageError
 from bench.gate.policy import load_policy
-from bench.gate.reasoning import BASE, HEAD, VARIANT
 from bench.gate.run import gate_specification
 from bench.gate.sides import AS_IT_IS, Measured
-from bench.gate_proof.outcomes import POLICY, WORKLOAD
-from bench.metrics import values_of
+from bench.gate_proof.outcomes import POLICY, WORKLOAD, cost_ratios, trial_line
 from bench.results import RunResult
 from bench.runs.execution import LauncherChoice, run_plan
 from bench.runs.launchers import LauncherKind
@@ -77,15 +75,10 @@ def _one_run(found: Found, *, at_once: bool, blocks: int) -> None:
         found.wall_s.append(time.monotonic() - started_s)
         result = RunResult(Path(scratch) / "run")
         found.environment = environment_key(result.environment, []).name
-        costs = {
-            (str(trial.summary.factors[VARIANT]), trial.summary.block): values_of(trial.summary)[metric]
-            for trial in result.trials
-            if trial.summary.role == "measure" and trial.summary.verdict.state != "invalid"
-        }
-    blocks_of_both = [block for side, block in costs if side == BASE and (HEAD, block) in costs]
-    if not blocks_of_both:
+        ratios = cost_ratios([trial_line(trial.summary, 0, policy) for trial in result.trials], metric)
+    if not ratios:
         raise UsageError("no pair of the run is valid: look at one with highwater bench run workloads/gate.yaml")
-    found.ratios += [costs[HEAD, block] / costs[BASE, block] for block in sorted(blocks_of_both)]
+    found.ratios += ratios
 
 
 def scatter(ratios: Sequence[float]) -> float:

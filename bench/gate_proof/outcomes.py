@@ -95,12 +95,17 @@ class Outcome(Model):
 
     def cost_ratios(self, metric: str, most: int) -> list[float]:
         """Head ÷ base of the first `most` valid pairs: those that every gate has, whenever it stopped."""
-        valid = [line for line in self.trials if (line.stage, line.role) == (0, "measure") and line.state != "invalid"]
-        base, head = (
-            {line.block: line.values[metric] for line in valid if line.side == side and line.values.get(metric)}
-            for side in (BASE, HEAD)
-        )
-        return [head[block] / base[block] for block in sorted(base.keys() & head.keys())[:most]]
+        return cost_ratios([line for line in self.trials if line.stage == 0], metric)[:most]
+
+
+def cost_ratios(lines: Iterable[TrialLine], metric: str) -> list[float]:
+    """Head ÷ base of the valid pairs of a run, in the order of its blocks."""
+    valid = [line for line in lines if line.role == "measure" and line.state != "invalid"]
+    base, head = (
+        {line.block: line.values[metric] for line in valid if line.side == side and line.values.get(metric)}
+        for side in (BASE, HEAD)
+    )
+    return [head[block] / base[block] for block in sorted(base.keys() & head.keys())]
 
 
 @dataclass(frozen=True, slots=True)

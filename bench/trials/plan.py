@@ -86,10 +86,11 @@ class Plan:
     def log_bytes(self, target: str, *, kept: bool) -> int:
         """Upper bound of what systems write to a storage target: at the same time, or in all the run when kept."""
         sizes: dict[object, int] = {}
+        at_once = self.specification.workload.trials.at_once
         for trial in self.trials:
             workload = trial.cell.workload
             if workload.storage.target == target and workload.system.kind != "external":
-                there_with = trial.plan.block if self.lanes > 1 else trial.plan.trial_id
+                there_with = trial.plan.block if at_once else trial.plan.trial_id
                 others, size = sizes.get(there_with, 0), trial_log_bytes(workload)
                 # Closed loops that share a processor do not get more out of it than one would.
                 sizes[there_with] = others + size if workload.load.steps else max(others, size)
