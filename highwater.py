@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import signal
 import sys
 from importlib import import_module
 from io import TextIOWrapper
@@ -71,6 +73,8 @@ def _group() -> None:
 
 def main() -> None:
     """Entry point of the console command. A mistake in the call itself gets one line and exit status 2."""
+    # An impatient Ctrl-C while Python takes itself down would kill it, whatever status it was about to give.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show → is no reason to stop half-way
     try:
