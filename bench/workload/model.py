@@ -268,7 +268,9 @@ class Trials(Part):
     n: int = Field(default=3, ge=1, le=1000, description="trials of each cell, one per random block")
     seed: int | None = Field(default=None, ge=0, le=2**63 - 1, description="of order and payload; drawn when absent")
     order: Literal["randomized-blocks"] = "randomized-blocks"
-    a_a: bool = Field(default=True, description="run the first cell twice in every block, to know the noise")
+    a_a: bool = Field(
+        default=True, description="run one cell of each block twice, the cells in turn, to know the noise"
+    )
     at_once: bool = Field(
         default=False,
         description="run the trials of a block at the same time, sharing one processor: what neighbours do to the host "
@@ -448,10 +450,9 @@ class Workload(Part):
         for name, bound in slo.items():
             try:
                 definition = metric(name)
-                bound.check_unit(definition.unit)
+                known[definition.name] = bound.for_unit(definition.unit)
             except (UsageError, ValueError) as error:
                 raise KeyFaultError(name, text=str(error)) from None
-            known[definition.name] = bound
         return known
 
     @field_validator("phases")

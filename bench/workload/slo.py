@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import operator
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from bench import units
 
 Comparison = Literal["<", "<=", ">", ">=", "=="]
-Unit = Literal["ns", "per_s", "bytes_per_s", "bytes", "ratio", ""]
+Unit = Literal["ns", "s", "per_s", "bytes_per_s", "bytes", "ratio", ""]
 
 _COMPARE: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
 # Unit of a metric -> units of bounds on it, an example of one. Ratios may be written as they are.
@@ -24,7 +24,7 @@ _COMPARABLE: Final[dict[str, tuple[tuple[Unit, ...], str]]] = {
     "bytes": (("bytes",), "<1GiB"),
     "ratio": (("ratio", ""), "<=1%"),
     "records": (("",), "==0"),
-    "s": (("",), "<30"),
+    "s": (("ns",), "<30s"),
     "s_per_gib": (("",), "<2.5"),
 }
 BOUND_PATTERN: Final = r"^(<=|>=|==|<|>) ?\d+(\.\d+)? ?(ns|us|ms|s|m|h|[kM]?|[kM]?/s|([KMGT]i|[kMGT])?B(/s)?|%)$"
@@ -44,11 +44,12 @@ class Bound:
         """value: in the unit of the bound."""
         return bool(_COMPARE[self.comparison](value, self.value))
 
-    def check_unit(self, unit: str) -> None:
-        """Raises ValueError when a metric of this unit (`bench.metrics`) cannot be held against it."""
+    def for_unit(self, unit: str) -> Bound:
+        """As it bounds metrics of this unit (`bench.metrics`). Raises ValueError when it cannot."""
         comparable, example = _COMPARABLE[unit]
         if self.unit not in comparable:
             raise ValueError(f"{self.text!r} has another unit than this metric, whose bounds look like {example}")
+        return replace(self, value=self.value / units.DURATION_NS["s"], unit="s") if unit == "s" else self
 
     def __str__(self) -> str:
         return self.text
@@ -79,6 +80,6 @@ def _amount(text: str) -> tuple[float, Unit | None]:
         return units.parse_size_bytes(text[:-2]), "bytes_per_s"
     if re.fullmatch(units.PERCENT_PATTERN, text):
         return units.parse_percent(text), "ratio"
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        return float(text), ""
+    if match := re.fullmatch(units.COUNT_PATTERN, text):
+        return float(match["number"]) * units.COUNT_MULTIPLIERS[match["unit"]], ""
     return 0.0, None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.errors import UsageError
 from bench.metrics import METRICS, MetricDefinition
 from bench.workload.model import AfterBacklog, SteadyWarmup, Transactions, WeightedSizes, Workload, ZipfKeys
 from bench.workload.slo import Bound, parse_bound
@@ -232,7 +233,7 @@ from tests.bench.workload.test_specification import complaint, document, read
             "w.yaml:6: slo.txn.commit.p99: needs producers.transactions",
         ),
         (
-            {"slo": "{recovery.no_ack_s: <2}"},
+            {"slo": "{recovery.no_ack_s: <2s}"},
             "w.yaml:6: slo.recovery.no_ack_s: needs faults",
         ),
         (
@@ -356,9 +357,33 @@ def test_every_metric_can_have_an_objective(definition: MetricDefinition) -> Non
     assert any(_fits(parse_bound(bound), definition.unit) for bound in bounds)
 
 
+@pytest.mark.parametrize(
+    ("name", "bound", "met", "missed"),
+    [
+        ("steady.at_s", "<2s", 1.9, 2.0),
+        ("writeback.flush_s", "<=500ms", 0.5, 0.501),
+        ("lag.max", "<10k", 9_999, 10_000),
+        ("errors", "==0", 0, 1),
+        ("system.cpu_s_per_gib", "<2.5", 2.4, 2.5),
+    ],
+)
+def test_objectives_are_written_with_units_and_held_against_the_metrics_own(
+    name: str, bound: str, met: float, missed: float
+) -> None:
+    workload = read(document(slo=f'{{{name}: "{bound}"}}')).workload
+    again = Workload.model_validate(workload.as_document())
+    for found in (workload.slo[name], again.slo[name]):
+        assert (found.met(met), found.met(missed), str(found)) == (True, False, bound)
+
+
+def test_an_objective_in_seconds_without_a_unit_is_refused() -> None:
+    with pytest.raises(UsageError, match="whose bounds look like <30s"):
+        read(document(slo='{steady.at_s: "<2"}'))
+
+
 def _fits(bound: Bound, unit: str) -> bool:
     try:
-        bound.check_unit(unit)
+        bound.for_unit(unit)
     except ValueError:
         return False
     return True
