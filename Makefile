@@ -64,7 +64,7 @@ simulate: setup-dev ## Seeded histories of a simulated cluster, with kills, cuts
 	$(BIN)/python -m tests.broker.simulation --seeds $(or $(SEEDS),10000) --jobs $(or $(JOBS),2)
 
 .PHONY: lab-up lab-test lab-down
-lab-up: setup-dev ## Boot N=3 Debian hosts with two disks each on this machine (root; the first time two minutes more)
+lab-up: setup-dev ## Boot N=3 Debian hosts with two disks each on this machine (root; the first time a minute or two more)
 	@$(BIN)/python -m tests.lab up --hosts $(or $(N),3)
 lab-test: setup-dev ## The playbooks against real booted hosts, from bare to torn down (root)
 	@$(BIN)/python -m tests.lab test

@@ -6,7 +6,7 @@ from typing import Final
 
 EXIT_OK: Final = 0
 EXIT_USAGE: Final = 2
-"""A mistake in the call, a file or the set-up; nothing was measured."""
+"""A mistake in the call, a file or the set-up; trials finished before it showed are kept."""
 EXIT_TARGET: Final = 3
 """The system under test failed, or lost or damaged records."""
 EXIT_INVALID: Final = 4

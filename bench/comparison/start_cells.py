@@ -94,8 +94,8 @@ class MemoryCell:
     title: str = "Resident memory"
     how: str = (
         "Idle: a fresh process with one topic of 12 partitions, 5 s after the topic was made. Loaded: the most while "
-        "rdkafka_performance produces 1 GiB of 1 KiB records in batches of 16 KiB and reads it back. All processes of "
-        "a system count. Java's heap is 1 GiB."
+        "rdkafka_performance produces 1 GiB times the scale of 1 KiB records in batches of 16 KiB and reads it back. "
+        "All processes of a system count. Java's heap is 1 GiB."
     )
     measures: Sequence[Measure] = (_IDLE, _LOADED)
     aims: Sequence[Aim] = (at_most(_IDLE, 0.2), at_most(_LOADED, 0.2))
@@ -144,12 +144,13 @@ class RestartCell:
     """The start after a crash. The logs are filled once per system and started from again and again."""
 
     name: str = "restart"
-    title: str = "Start after kill -9, 1000 partitions and 10 GiB"
+    title: str = "Start after kill -9, 1000 partitions"
     how: str = (
-        "One topic of 1000 partitions holds 10 GiB (1 KiB records, batches of up to 16 KiB, segments of 1 GiB as they "
-        "come), all of it on disk and in the page cache, when the broker is killed. Measured from the start of the "
-        "process until every partition has its leader, the end offsets tell of every acknowledged record, and one more "
-        "record is acknowledged. Before each further start the checkpoints of the first crash are put back."
+        "One topic of 1000 partitions holds 10 GiB times the scale (1 KiB records, batches of up to 16 KiB, segments "
+        "of 1 GiB as they come), all of it on disk and in the page cache, when the broker is killed. Measured "
+        "from the start of the process until every partition has its leader, the end offsets tell of every "
+        "acknowledged record, and one more record is acknowledged. Before each further start the "
+        "checkpoints of the first crash are put back."
     )
     measures: Sequence[Measure] = (_READY, _START_CPU)
     aims: Sequence[Aim] = (at_most(_READY, 0.5),)
