@@ -21,3 +21,9 @@ class StoppedError(Exception):
 
 class NotComparableError(Exception):
     """Two measurements that would be put together were taken under different conditions. One line; exit code 5."""
+
+
+def text_of(error: OSError) -> str:
+    """One line: which file, and what about it."""
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"

@@ -85,7 +85,7 @@ def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Users' mistakes and a host that does not play along are one line each, with the exit code that fits."""
-    from bench.errors import NotComparableError, StoppedError, UsageError
+    from bench.errors import NotComparableError, StoppedError, UsageError, text_of
     from bench.results import ResultDirectoryError
     from spark_loadgen import LoadSetupError
 
@@ -98,8 +98,7 @@ def one_line_errors() -> Iterator[None]:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(5) from None
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        typer.echo(f"error: {where}{error.strerror or error}", err=True)
+        typer.echo(f"error: {text_of(error)}", err=True)
         raise typer.Exit(2) from None
     except (KeyboardInterrupt, StoppedError):
         typer.echo("interrupted", err=True)

@@ -253,7 +253,9 @@ class TrialPlan(Model):
     role: TrialRole = "measure"
     status: TrialStatus
     error: str | None = Field(default=None, description="why it failed, or why it was skipped")
-    generator_failed: bool = Field(default=False, description="it failed because the load generator broke")
+    generator_failed: bool = Field(
+        default=False, description="it failed because the instrument broke: its load generator or its own files"
+    )
     steps_s: dict[str, float] = Field(default={}, description="wall time by step; `load` is warm-up and measured phase")
 
 

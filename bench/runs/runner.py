@@ -17,7 +17,7 @@ from typing import Literal
 
 from bench.analysis.conclusions import analyse
 from bench.environment import describe_environment, git_state, versions
-from bench.errors import GeneratorError, StoppedError, TrialError, UsageError
+from bench.errors import GeneratorError, StoppedError, TrialError, UsageError, text_of
 from bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_TARGET, EXIT_USAGE
 from bench.host.cluster_sampler import check_samplers
 from bench.results import (
@@ -217,8 +217,11 @@ class Run:
                 self._mark(planned, "done", clock=clock)
             case StoppedError():
                 self._mark(planned, "interrupted", clock=clock)
-            case TrialError() | OSError():
+            case TrialError():
                 self._mark(planned, "failed", str(error), clock, generator_failed=isinstance(error, GeneratorError))
+            case OSError():
+                # Ours: the system is another process, and what it does not answer is a TrialError.
+                self._mark(planned, "failed", text_of(error), clock, generator_failed=True)
             case UsageError():
                 self._mark(planned, "failed", str(error), clock)
             case KeyboardInterrupt():
