@@ -26,7 +26,7 @@ from bench.runs.launchers import LauncherKind
 if TYPE_CHECKING:
     from bench.gate.run import Rules
     from bench.gate.sides import Measured
-    from bench.results import Calibration, Gate, Manifest
+    from bench.results import Gate, Manifest
     from bench.runs.agenda import FinishedCells
     from bench.trials.plan import Plan
 
@@ -73,7 +73,7 @@ def gate(
         from bench.runs.execution import LauncherChoice, run_plan
 
         calibrated = calibration_of(calibration)
-        rules = _rules(policy, calibrated, strict=strict, allow_env_diff=allow_env_diff)
+        rules = _rules(policy, strict=strict, allow_env_diff=allow_env_diff)
         sides = [side_named(text, name, Path.cwd(), Path(scratch)) for text, name in ((base, "BASE"), (head, "HEAD"))]
         recorded = [side for side in sides if isinstance(side, Recorded)]
         if len(recorded) == 1:
@@ -113,15 +113,12 @@ def gate(
         raise typer.Exit(found.exit_code)
 
 
-def _rules(policy: Path | None, calibration: Calibration | None, *, strict: bool, allow_env_diff: bool) -> Rules:
-    """The policy's own source of noise goes before the calibration."""
-    from bench.gate.policy import default_policy, load_policy, noise_from, pairs_of
+def _rules(policy: Path | None, *, strict: bool, allow_env_diff: bool) -> Rules:
+    from bench.gate.policy import default_policy, load_policy, noise_from
     from bench.gate.run import Rules
 
     loaded = default_policy() if policy is None else load_policy(policy)
     noise = {} if policy is None else noise_from(loaded, policy.absolute().parent)
-    if calibration is not None:
-        noise = noise or pairs_of(calibration.noise)
     return Rules(loaded, None if policy is None else str(policy), noise, strict, allow_env_diff)
 
 
