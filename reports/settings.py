@@ -233,7 +233,8 @@ def _generator_text(summary: TrialSummary) -> str:
     g = summary.generator
     driver = {"client": "librdkafka", "wire": "pre-encoded batches on sockets"}[summary.driver]
     counts = (driver, plural(g.producers, "producer"), plural(g.consumers, "consumer"), plural(g.slots, "slot"))
-    return f"{g.launcher}, {', '.join(counts)}"
+    hosts = f", on {', '.join(g.hosts())}" if g.tasks else ""
+    return f"{g.launcher}, {', '.join(counts)}{hosts}"
 
 
 def _generator_cost(summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:

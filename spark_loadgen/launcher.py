@@ -28,7 +28,6 @@ from spark_loadgen.model import LoadPlan, LoadResult, Progress
 from spark_loadgen.spark_errors import reason_of
 from spark_loadgen.supervision import Background, conduct
 from spark_loadgen.task import Job, Outcome, run_task
-from spark_loadgen.versions import task_versions
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -85,6 +84,7 @@ class SparkLauncher:
         self._find_java = java or (lambda scratch: find_java(os.environ, scratch))
         self._cleanup = contextlib.ExitStack()
         self._context: SparkContext | None = None
+        self._task_versions: Mapping[str, str] = {}
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -175,14 +175,16 @@ class SparkLauncher:
         """A throw-away job: it brings up Python on the executors and finds out whether they have what a load needs."""
         context = self._running()
 
-        def probe(_: Iterable[int]) -> Iterator[str]:
+        def probe(_: Iterable[int]) -> Iterator[tuple[str, dict[str, str] | str]]:
             import importlib
+            import socket
 
-            for name in ("numpy", "confluent_kafka", "spark_loadgen.task"):
-                try:
-                    importlib.import_module(name)
-                except ImportError as error:
-                    yield str(error)
+            try:
+                importlib.import_module("spark_loadgen.task")
+                found = importlib.import_module("spark_loadgen.versions").task_versions()
+            except ImportError as error:
+                found = str(error)
+            yield socket.gethostname(), found
 
         partitions = max(1, self.slots if self._in_driver_process else 8)
         job = Background(lambda: context.parallelize(range(partitions), partitions).mapPartitions(probe).collect())
@@ -200,16 +202,12 @@ class SparkLauncher:
                     f"the executors of {self.master} do not come to running a Python task; see its log"
                 )
         try:
-            missing = job.result()
+            told = dict(job.result())
         except Exception as error:
             raise LoadSetupError(
                 f"the executors of {self.master} cannot run Python tasks: {reason_of(error)}"
             ) from error
-        if missing:
-            raise LoadSetupError(
-                f"the executors of {self.master} lack a package: {missing[0]}; install confluent-kafka and numpy "
-                "there, or ship them with spark.archives"
-            )
+        self._task_versions = same_versions(told, self.master)
         if not self._in_driver_process:
             self._wait_until_executors_settle()
 
@@ -237,11 +235,11 @@ class SparkLauncher:
         return int(scala_context.maxNumConcurrentTasks(profile))
 
     def versions(self) -> dict[str, str]:
-        """Of everything that makes the load."""
+        """Of everything that makes the load, where the tasks run."""
         context = self._running()
         java: Any = context._jvm
         return {
-            **task_versions(),
+            **self._task_versions,
             "spark": str(context.version),
             "java": str(java.java.lang.System.getProperty("java.version")),
             "java_source": self._java.source,
@@ -302,6 +300,25 @@ def _barrier_stage(context: SparkContext, job: Job) -> list[Outcome]:
         if reason.startswith(_SETUP_ERROR):
             raise LoadSetupError(reason.removeprefix(_SETUP_ERROR)) from error
         raise LoadFailed(f"a load task died: {reason}") from error
+
+
+def same_versions(told: Mapping[str, Mapping[str, str] | str], master: str) -> dict[str, str]:
+    """What all executors have. told: host to the versions of what a load needs, or to what it lacks."""
+    known: dict[str, tuple[str, str]] = {}
+    for host, versions in told.items():
+        if isinstance(versions, str):
+            raise LoadSetupError(
+                f"the executors of {master} lack a package: {versions} on {host}; install confluent-kafka and numpy "
+                "there, or ship them with spark.archives"
+            )
+        for name, version in versions.items():
+            first_host, first = known.setdefault(name, (host, version))
+            if version != first:
+                raise LoadSetupError(
+                    f"the executors of {master} differ: {name} is {first} on {first_host} and {version} on {host}; "
+                    "a load is made by one version of everything, so install the same on all"
+                )
+    return {name: version for name, (_, version) in known.items()}
 
 
 def _check_master(master: str) -> None:

@@ -69,6 +69,23 @@ class Delivery(Model):
     aborted_received: int = Field(default=0, description="of those, received by a consumer that reads committed only")
 
 
+class LoadTask(Model):
+    """One producer or consumer of the load generator, as evidence."""
+
+    task: int = Field(description="number of the task, producers first")
+    role: Literal["producer", "consumer"]
+    host: str = Field(description="that it ran on")
+    pid: int
+    cpu_count: int = Field(description="processors of that host that it might use")
+    cpu_ratio_max: float = Field(description="of its busiest second in the measured phase: CPU seconds per second")
+    sent: int
+    acked: int
+    failed: int
+    received: int
+    first_send_delay_ns: int | None
+    backpressure: int = Field(description="times that the client's queue was full")
+
+
 class Generator(Model):
     """Evidence that the load generator was healthy."""
 
@@ -90,6 +107,14 @@ class Generator(Model):
     consumer_ceiling_per_s: float | None = Field(
         default=None, description="what these consumers, all groups together, reach when all is there to read; likewise"
     )
+    produce_sampled_one_in: int | None = Field(
+        default=None, description="one produced record in so many has its latency measured; None: an older result"
+    )
+    tasks: list[LoadTask] = Field(default=[], description="every task; none in an older result")
+
+    def hosts(self) -> list[str]:
+        """That tasks ran on."""
+        return sorted({task.host for task in self.tasks})
 
 
 class Reason(Model):

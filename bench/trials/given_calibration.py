@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from bench.errors import NotComparableError, UsageError
 from bench.results import CALIBRATION_FILE, Calibration, ConsumerShape, GeneratorShape, ResultDirectoryError
 from bench.results.files import parse
 from bench.units import format_size
-from spark_loadgen import FixedSize, LoadPlan
+from spark_loadgen import FixedSize, LoadPlan, LoadResult
 from tuning.facts import Facts
 
 
@@ -45,6 +46,14 @@ def check_host(calibration: Calibration, host: Mapping[str, object]) -> None:
             f"the calibration of {calibration.created_utc} was taken elsewhere or before a change: {name} was "
             f"{calibration.environment.get(name)!r} and is {host.get(name)!r}{more}; calibrate anew"
         )
+
+
+def calibration_for(calibration: Calibration | None, result: LoadResult) -> tuple[Calibration | None, list[str]]:
+    """The calibration, if it holds for the hosts of a load's tasks; if not, a note that says so."""
+    elsewhere = sorted({task.executor_host for task in result.generator.tasks} - {socket.gethostname()})
+    if calibration is None or not elsewhere:
+        return calibration, []
+    return None, [f"the calibration is of this host, and load tasks ran on {', '.join(elsewhere)}: no ceiling is known"]
 
 
 def shape_of(plan: LoadPlan) -> GeneratorShape:

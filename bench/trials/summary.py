@@ -28,6 +28,7 @@ from bench.results import (
     HostProfileUse,
     HostSample,
     HostUse,
+    LoadTask,
     PartitionLine,
     Phase,
     Produce,
@@ -39,6 +40,7 @@ from bench.results import (
     SystemFacts,
     Transactions,
     TrialSummary,
+    Verdict,
     Window,
     fastest_read_per_s,
     histogram_path,
@@ -89,6 +91,8 @@ class TrialRecord:
     """What the trial's producers reach with nothing behind them, by calibration; None when that is not known."""
     consumer_ceiling_per_s: float | None = None
     """What its consumers reach when all is there to read; likewise."""
+    calibration_notes: Sequence[str] = ()
+    """Why a calibration that was given says nothing of this trial."""
     faults: Sequence[FaultMark] = ()
     cluster_hosts: Sequence[ClusterHostUse] = ()
     """Hosts that carry an external cluster."""
@@ -161,7 +165,7 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         tuning_fingerprint=record.tuning_fingerprint,
         durability_trades=list(record.durability_trades),
         at_once=record.at_once,
-        verdict=judge(evidence, workload.validity),
+        verdict=_with_notes(judge(evidence, workload.validity), record.calibration_notes),
     )
     return summary.model_copy(update={"slo": slo_results(workload, summary)})
 
@@ -407,6 +411,10 @@ def transactions_of(result: LoadResult, trial_directory: Path, phases: Sequence[
     return Transactions(committed=report.committed, aborted=report.aborted, failed=report.failed, commit_ns=commit_ns)
 
 
+def _with_notes(verdict: Verdict, notes: Sequence[str]) -> Verdict:
+    return verdict.model_copy(update={"notes": [*verdict.notes, *notes]})
+
+
 def generator_of(record: TrialRecord) -> Generator:
     generator = record.result.generator
     return Generator(
@@ -424,6 +432,24 @@ def generator_of(record: TrialRecord) -> Generator:
         clock_drift_ns=generator.clock_drift_ns,
         ceiling_per_s=record.ceiling_per_s,
         consumer_ceiling_per_s=record.consumer_ceiling_per_s,
+        produce_sampled_one_in=generator.produce_sampled_one_in,
+        tasks=[
+            LoadTask(
+                task=task.task,
+                role=task.role,
+                host=task.executor_host,
+                pid=task.pid,
+                cpu_count=task.cpu_count,
+                cpu_ratio_max=task.cpu_ratio_max,
+                sent=task.sent,
+                acked=task.acked,
+                failed=task.failed,
+                received=task.received,
+                first_send_delay_ns=task.first_send_delay_ns,
+                backpressure=task.backpressure,
+            )
+            for task in generator.tasks
+        ],
     )
 
 

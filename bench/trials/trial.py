@@ -23,7 +23,7 @@ from bench.systems import StartSystem, System
 from bench.systems.broker_client import BrokerClient
 from bench.trials.company import Company
 from bench.trials.faults import FaultInjector
-from bench.trials.given_calibration import ceiling_per_s, consumer_ceiling_per_s
+from bench.trials.given_calibration import calibration_for, ceiling_per_s, consumer_ceiling_per_s
 from bench.trials.host_profile import AppliedProfile, applied_profile
 from bench.trials.load_plan import load_plan_of
 from bench.trials.plan import PlannedTrial
@@ -265,6 +265,7 @@ class TrialRunner:
             copies=workload.topics.replication,
         )
         steps.begin("write", "writing the results")
+        calibration, calibration_notes = calibration_for(self.calibration, result)
         write_histogram_logs(result, trial_directory)
         record = TrialRecord(
             planned=ran.planned,
@@ -286,8 +287,9 @@ class TrialRunner:
             durability_trades=[*ran.profile.durability_trades, *_trades_of(cluster)],
             doubts=ran.doubts,
             at_once=ran.at_once,
-            ceiling_per_s=ceiling_per_s(self.calibration, ran.load_plan),
-            consumer_ceiling_per_s=consumer_ceiling_per_s(self.calibration, ran.load_plan),
+            ceiling_per_s=ceiling_per_s(calibration, ran.load_plan),
+            consumer_ceiling_per_s=consumer_ceiling_per_s(calibration, ran.load_plan),
+            calibration_notes=calibration_notes,
             faults=ran.injector.marks(result.t0_unix_ns),
             cluster_hosts=[
                 cluster_host_use(name, host.described, cluster_samples[name], phases[1], host.problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,16 @@ from typing import Any
 
 from bench.systems import SystemProcess
 from bench.workload.model import SystemUnderTest
-from spark_loadgen import Delivery, Generator, Histogram, LoadPlan, LoadResult, PartitionCounts, Progress
+from spark_loadgen import (
+    Delivery,
+    Generator,
+    Histogram,
+    LoadPlan,
+    LoadResult,
+    PartitionCounts,
+    Progress,
+    TaskDetails,
+)
 
 MINIMAL = """\
 schema: bench.workload/1
@@ -23,7 +33,9 @@ trials: {n: 2, seed: 7, a_a: false}
 """
 
 
-def load_result(plan: LoadPlan, *, interrupted: bool = False, errors: dict[str, int] | None = None) -> LoadResult:
+def load_result(
+    plan: LoadPlan, *, interrupted: bool = False, errors: dict[str, int] | None = None, host: str | None = None
+) -> LoadResult:
     """What a healthy load of this plan brings back."""
     assert plan.schedule is not None
     rate, seconds = int(plan.schedule.steps[0].rate_per_s), plan.schedule_s
@@ -73,7 +85,23 @@ def load_result(plan: LoadPlan, *, interrupted: bool = False, errors: dict[str, 
             start_skew_ns=1000,
             clock_spread_ns=10,
             produce_sampled_one_in=1,
-            tasks=[],
+            tasks=[
+                TaskDetails(
+                    task=number,
+                    role="producer" if number < plan.producers else "consumer",
+                    executor_host=host or socket.gethostname(),
+                    pid=100 + number,
+                    cpu_count=2,
+                    cpu_ratio_max=0.2,
+                    sent=0,
+                    acked=0,
+                    failed=0,
+                    received=0,
+                    first_send_delay_ns=None,
+                    backpressure=0,
+                )
+                for number in range(plan.tasks)
+            ],
         ),
         interrupted=interrupted,
         measure_start_s=plan.warmup_max_s,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -164,6 +165,9 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert trial.summary.e2e is not None
     assert trial.summary.e2e.response_ns.count > 0
     assert trial.summary.system.effective_config
+    generator = trial.summary.generator
+    assert (generator.hosts(), generator.produce_sampled_one_in) == ([socket.gethostname()], 1)
+    assert sum(task.acked for task in generator.tasks) == 1500
     cache, writeback, probes = trial.summary.cache, trial.summary.writeback, result.probes()
     assert cache is not None
     assert cache.served_ratio is not None

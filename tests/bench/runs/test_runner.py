@@ -7,17 +7,25 @@ import errno
 import itertools
 import json
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from bench.errors import TrialError, UsageError
 from bench.exit_codes import EXIT_INTERRUPTED
-from bench.results import CanaryReading, Manifest, ResultWriter, RunResult, TrialSummary
+from bench.results import (
+    Calibration,
+    CanaryReading,
+    Manifest,
+    ResultWriter,
+    RunResult,
+    TrialSummary,
+)
 from bench.runs import runner
 from bench.runs.runner import Run, Surroundings, check_slots, prepare
 from bench.storage import StorageAreas
@@ -50,6 +58,7 @@ class Bench:
         self.client = FakeClient(self.launcher)
         self.stop = StopRequest()
         self.launcher_of: Callable[[PlannedTrial], FakeLauncher] | None = None
+        self.calibration: Calibration | None = None
 
     def run(self, keep_data: bool = False) -> Manifest:
         with StorageAreas(keep_data) as areas:
@@ -67,6 +76,7 @@ class Bench:
                 start=self.systems,
                 connect=self.client,
                 launcher_of=self.launcher_of,
+                calibration=self.calibration,
             ).execute()
 
     def stopped(self) -> bool:
@@ -90,6 +100,29 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+class KnowsAll:
+    """A calibration with a ceiling for every shape."""
+
+    ceiling_per_s = 1000.0
+
+    def ceiling_of(self, _: object) -> KnowsAll:
+        return self
+
+    consumer_ceiling_of = ceiling_of
+
+
+@pytest.mark.parametrize(("host", "ceiling"), [(None, 1000.0), ("executor-3", None)])
+def test_a_ceiling_is_of_the_host_it_was_measured_on(bench: Bench, host: str | None, ceiling: float | None) -> None:
+    bench.calibration = cast(Calibration, KnowsAll())
+    bench.launcher.outcome = lambda plan: load_result(plan, host=host)
+    bench.run()
+    for trial in bench.result().trials:
+        generator, notes = trial.summary.generator, trial.summary.verdict.notes
+        assert generator.ceiling_per_s == ceiling
+        assert generator.hosts() == [host or socket.gethostname()]
+        assert [note for note in notes if "executor-3: no ceiling is known" in note] == notes[len(notes) - bool(host) :]
 
 
 def at(
