@@ -13,7 +13,23 @@ from pydantic import BaseModel
 
 from bench.errors import UsageError
 from bench.gate.policy import POLICY_SCHEMA, Policy
-from bench.results import CALIBRATION_SCHEMA, Analysis, Calibration, Manifest, StorageProbes, TrialSummary
+from bench.results import (
+    CALIBRATION_SCHEMA,
+    Analysis,
+    Calibration,
+    Environment,
+    EventLine,
+    Gate,
+    HostSample,
+    Manifest,
+    PartitionLine,
+    ResultComparison,
+    Search,
+    StorageProbes,
+    TrialSummary,
+    Verdict,
+    Window,
+)
 from bench.results.storage import PROBES_SCHEMA
 from bench.workload.layers import INCLUDE
 from bench.workload.model import WORKLOAD_SCHEMA, Workload
@@ -46,6 +62,16 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "analysis": lambda: _of(Analysis, "bench.analysis/1"),
     "probes": lambda: _of(StorageProbes, PROBES_SCHEMA),
     "calibration": lambda: _of(Calibration, CALIBRATION_SCHEMA),
+    "search": lambda: _of(Search, "bench.search/1"),
+    "gate": lambda: _of(Gate, "bench.gate-result/1"),
+    "comparison": lambda: _of(ResultComparison, "bench.comparison/1"),
+    "env": lambda: _of(Environment, "bench.environment/1"),
+    "verdict": lambda: _of(Verdict, "verdict.json of a trial"),
+    # Lines have no room for a version: theirs is that of the manifest beside them.
+    "windows": lambda: _of(Window, "a line of windows.jsonl"),
+    "host": lambda: _of(HostSample, "a line of host.jsonl"),
+    "partitions": lambda: _of(PartitionLine, "a line of partitions.jsonl"),
+    "events": lambda: _of(EventLine, "a line of events.jsonl"),
     "gate-policy": lambda: _of(Policy, POLICY_SCHEMA),
 }
 

@@ -15,7 +15,9 @@ def schema(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="workload, manifest, summary, analysis, probes, calibration or gate-policy."
+            metavar="NAME",
+            help="workload, gate-policy; manifest, env, analysis, probes, calibration, search, gate, comparison; of a "
+            "trial summary, verdict, windows, host, partitions, events.",
         ),
     ] = "workload",
 ) -> None:

@@ -16,8 +16,6 @@ from bench.results import RunResult
 from tests.bench.gate.test_texts import outcome
 from tests.compat.instrument.case import case, highwater, judged_run, printed_by, temporary_directory
 
-# The schema of each document of a result directory; the environment is an open tree and has none.
-SCHEMA_OF: Final = {"manifest": "manifest", "analysis": "analysis", "summary": "summary", "probes": "probes"}
 _STABLE: Final = re.compile(r"not enough samples|seem to be stable|may be unstable|WARNING")
 
 
@@ -74,14 +72,19 @@ def a_junit_reader_reads_the_gate() -> None:
 
 @case
 def jsonschema_accepts_every_document_of_a_run() -> None:
-    """Against the schemas as they are shipped."""
+    """Against the schemas as they are shipped: files, and lines where a file has a document on each."""
     run = judged_run()
     documents = [*run.glob("*.json"), *run.glob("trials/*/*.json")]
-    judged = [file for file in documents if file.stem in SCHEMA_OF]
-    assert {file.stem for file in judged} >= {"manifest", "analysis", "summary"}, documents
-    for name in sorted({file.stem for file in judged}):
-        instances = [word for file in judged if file.stem == name for word in ("-i", str(file))]
-        schema = FOLDER / f"{SCHEMA_OF[name]}.schema.json"
+    for file in run.glob("trials/*/*.jsonl"):
+        lines = file.read_text().splitlines()
+        for number in sorted({0, len(lines) // 2, len(lines) - 1} if lines else set()):
+            documents.append(temporary_directory() / f"{file.stem}.json")
+            documents[-1].write_text(lines[number])
+    of_trials = {"summary", "verdict", "windows", "host", "partitions", "events"}
+    assert {file.stem for file in documents} >= {"manifest", "analysis", "env"} | of_trials, documents
+    for name in sorted({file.stem for file in documents}):
+        instances = [word for file in documents if file.stem == name for word in ("-i", str(file))]
+        schema = FOLDER / f"{name}.schema.json"
         # The command is deprecated for another package's, and works.
         quiet = (sys.executable, "-W", "ignore::DeprecationWarning")
         printed_by(*quiet, "-m", "jsonschema", "-F", "{error.json_path} ", *instances, schema)
