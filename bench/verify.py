@@ -21,7 +21,10 @@ from bench.results import (
     measured_latency,
 )
 from bench.results.files import parse_file
+from bench.trials.evidence import judged_again, workloads_of
 from bench.trials.recovery import FaultMark, recoveries
+from bench.trials.summary import slo_results
+from bench.workload.model import Workload
 
 
 def disagreements(result: RunResult) -> Iterator[str]:
@@ -32,14 +35,16 @@ def disagreements(result: RunResult) -> Iterator[str]:
         finished = any(trial.summary.trial_id == planned.trial_id for trial in result.trials)
         if (planned.status == "done") != finished:
             yield f"{planned.trial_id}: the manifest says {planned.status}, and summary.json is {_there(finished)}"
+    workloads = workloads_of(result.manifest)
     for trial in result.trials:
         yield from _unreadable(trial.host_samples, trial.events)
         yield from _latencies(trial)
         yield from _counts(trial)
         yield from _partitions(trial)
         yield from _recovery(trial)
-        yield from _verdict(trial)
+        yield from _verdict(trial, workloads.get(trial.summary.cell))
     yield from _analysis(result)
+    yield from _confirmations(result)
 
 
 def _there(is_there: bool) -> str:
@@ -119,8 +124,9 @@ def _partitions(trial: TrialResult) -> Iterator[str]:
         yield f"{summary.trial_id}: acked: partitions add up to {sum(acked)}, the summary says {summary.delivery.acked}"
 
 
-def _verdict(trial: TrialResult) -> Iterator[str]:
+def _verdict(trial: TrialResult, workload: Workload | None) -> Iterator[str]:
     summary = trial.summary
+    yield from _judged(trial, workload)
     if summary.verdict.state != "invalid":
         for name in ("lost", "corrupt", "failed"):
             if count := getattr(summary.delivery, name):
@@ -135,6 +141,28 @@ def _verdict(trial: TrialResult) -> Iterator[str]:
         return
     if stored != trial.summary.verdict:
         yield f"{trial.summary.trial_id}: verdict.json says {stored.state}, the summary {trial.summary.verdict.state}"
+
+
+def _judged(trial: TrialResult, workload: Workload | None) -> Iterator[str]:
+    """The verdict and the objectives, by the figures and the rules of the workload that the manifest has."""
+    summary = trial.summary
+    if workload is None or summary.recovery is not None:
+        return
+    try:
+        made = judged_again(summary, trial.windows(), workload)
+    except ResultDirectoryError:
+        return  # told where counts are added up
+    said, found = ((v.state, sorted(reason.check for reason in v.reasons)) for v in (summary.verdict, made))
+    if said != found:
+        yield f"{summary.trial_id}: verdict: says {_verdict_text(*said)}, and the figures give {_verdict_text(*found)}"
+    if (objectives := slo_results(workload, summary)) != summary.slo:
+        either = [*objectives, *summary.slo]
+        wrong = dict.fromkeys(item.metric for item in either if item not in objectives or item not in summary.slo)
+        yield f"{summary.trial_id}: slo: {', '.join(wrong)}: the figures give other results than the summary says"
+
+
+def _verdict_text(state: str, checks: list[str]) -> str:
+    return f"{state} ({', '.join(checks)})" if checks else state
 
 
 def _analysis(result: RunResult) -> Iterator[str]:
@@ -166,6 +194,21 @@ def _figures(analysis: Analysis) -> dict[str, object]:
         for item in analysis.comparisons
     }
     return {**estimates, **noise, **comparisons}
+
+
+def _confirmations(result: RunResult) -> Iterator[str]:
+    """Result directories of their own, within that of a gate."""
+    try:
+        gate = result.gate()
+    except ResultDirectoryError:
+        return  # told where it is read first
+    for done in gate.rounds if gate is not None else []:
+        if done.stage == "confirmation" and done.directory is not None:
+            try:
+                found = list(disagreements(RunResult(result.directory / done.directory)))
+            except ResultDirectoryError as error:
+                found = [str(error)]
+            yield from (f"{done.directory}: {line}" for line in found)
 
 
 def _unreadable(*readers: Callable[[], object]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bench.host.cluster_use import shared_cpu_ratio, steal_ratio, with_cluster
+from bench.host.cluster_use import with_cluster
 from bench.host.use import host_use
 from bench.metrics import metric
 from bench.results import (
@@ -27,7 +27,6 @@ from bench.results import (
     Generator,
     HostProfileUse,
     HostSample,
-    HostUse,
     LoadTask,
     PartitionLine,
     Phase,
@@ -42,17 +41,16 @@ from bench.results import (
     TrialSummary,
     Verdict,
     Window,
-    fastest_read_per_s,
     histogram_path,
     measured_latency,
 )
 from bench.results.histogram_log import histogram_of, write_histograms
 from bench.storage.cache_share import cache_use, stored_ratio, writeback_use
 from bench.storage.log_files import LogState
+from bench.trials.evidence import Beside, evidence_in
 from bench.trials.plan import PlannedTrial
 from bench.trials.recovery import FaultMark, evidence_beside_faults, recoveries, undisturbed
-from bench.trials.verdict import Evidence, judge
-from bench.workload.client_properties import as_text, to_librdkafka
+from bench.trials.verdict import judge
 from bench.workload.model import Workload
 from bench.workload.values import FixedSize
 from spark_loadgen import LoadResult
@@ -123,11 +121,6 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         update={"system_cpu_s_per_gib": cpu_s_per_gib(record)}
     )
     recovery = recovery_of(record, delivery)
-    evidence = evidence_of(record, produce, e2e, delivery, generator, host)
-    offered_per_s = evidence.offered_per_s
-    if recovery is not None:
-        seconds = undisturbed(recovery.faults, measure)
-        evidence = evidence_beside_faults(evidence, result, record.windows, record.host_samples, seconds)
     summary = TrialSummary(
         trial_id=plan.trial_id,
         cell=plan.cell,
@@ -141,7 +134,7 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         started_utc=record.started_utc,
         phases=list(phases),
         steady=steady_of(result),
-        offered_per_s=offered_per_s,
+        offered_per_s=None if result.closed_loop else mean_in(result.offered, measure),
         achieved_per_s=mean_in(result.acked, measure),
         achieved_bytes_per_s=mean_in(result.acked_bytes, measure),
         consumed_per_s=mean_in(result.received, measure),
@@ -165,9 +158,9 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         tuning_fingerprint=record.tuning_fingerprint,
         durability_trades=list(record.durability_trades),
         at_once=record.at_once,
-        verdict=_with_notes(judge(evidence, workload.validity), record.calibration_notes),
+        verdict=Verdict(state="invalid", reasons=[]),  # until it is judged, from here on
     )
-    return summary.model_copy(update={"slo": slo_results(workload, summary)})
+    return summary.model_copy(update={"verdict": _verdict(summary, record), "slo": slo_results(workload, summary)})
 
 
 def cpu_s_per_gib(record: TrialRecord) -> float | None:
@@ -411,8 +404,17 @@ def transactions_of(result: LoadResult, trial_directory: Path, phases: Sequence[
     return Transactions(committed=report.committed, aborted=report.aborted, failed=report.failed, commit_ns=commit_ns)
 
 
-def _with_notes(verdict: Verdict, notes: Sequence[str]) -> Verdict:
-    return verdict.model_copy(update={"notes": [*verdict.notes, *notes]})
+def _verdict(summary: TrialSummary, record: TrialRecord) -> Verdict:
+    disk_full = record.log is not None and record.log.disk_full
+    errors = [*client_errors(record.result.errors), *(["the storage of the log is full"] if disk_full else [])]
+    workload = record.planned.cell.workload
+    beside = Beside(record.host_profile_faults, record.doubts, errors)
+    evidence = evidence_in(summary, record.windows, workload, beside)
+    if summary.recovery is not None:
+        seconds = undisturbed(summary.recovery.faults, record.phases[1])
+        evidence = evidence_beside_faults(evidence, record.result, record.windows, record.host_samples, seconds)
+    verdict = judge(evidence, workload.validity)
+    return verdict.model_copy(update={"notes": [*verdict.notes, *record.calibration_notes]})
 
 
 def generator_of(record: TrialRecord) -> Generator:
@@ -457,43 +459,3 @@ def client_errors(errors: dict[str, int]) -> list[str]:
     """The commonest errors of the clients, with their counts."""
     commonest = sorted(errors.items(), key=lambda item: -item[1])[:_MOST_ERRORS_SHOWN]
     return [f"{text} ×{count}" for text, count in commonest]
-
-
-def evidence_of(
-    record: TrialRecord,
-    produce: Produce,
-    e2e: EndToEnd | None,
-    delivery: Delivery,
-    generator: Generator,
-    host: HostUse,
-) -> Evidence:
-    workload, result = record.planned.cell.workload, record.result
-    client = {name: as_text(value) for name, value in to_librdkafka("producer", workload.producers.client).items()}
-    measure = record.phases[1]
-    return Evidence(
-        acks=client.get("acks", client.get("request.required.acks", "all")),
-        idempotent=client.get("enable.idempotence", "false") == "true",
-        transactional=workload.producers.transactions is not None,
-        promise=workload.checks.delivery,
-        constant_rate=len(workload.load.steps) <= 1,
-        ordered=workload.checks.order == "per_partition",
-        drain_max_s=workload.phases.drain_max_s,
-        steady=steady_of(result),
-        offered_per_s=None if result.closed_loop else mean_in(result.offered, measure),
-        achieved_per_s=mean_in(result.acked, measure),
-        consumed_per_s=fastest_read_per_s(mean_in(result.received, measure), backlog_of(result)),
-        delivery=delivery,
-        produce=produce,
-        e2e=e2e,
-        generator=generator,
-        host_cpu_ratio=host.cpu_ratio if host.system_cpu_ratio is not None else shared_cpu_ratio(record.cluster_hosts),
-        produce_p50_ns_by_second=[window.produce_p50_ns for window in record.windows if window.phase == "measure"],
-        client_errors=[
-            *client_errors(result.errors),
-            *(["the storage of the log is full"] if record.log is not None and record.log.disk_full else []),
-        ],
-        host_profile=record.host_profile_faults,
-        canary=record.doubts,
-        steal_ratio=steal_ratio(host, record.cluster_hosts),
-        at_once=record.at_once is not None,
-    )

@@ -16,7 +16,7 @@ import bench.cli
 import spark_loadgen
 from bench.display.tables import print_end, results_as_json
 from bench.metrics import METRICS
-from bench.results import ResultWriter, RunResult
+from bench.results import ResultWriter, RunResult, checksums
 from bench.runs.runner import Run, Surroundings
 from bench.storage import StorageAreas
 from bench.trials.plan import make_plan
@@ -204,12 +204,29 @@ def test_verify_finds_what_contradicts_itself(finished: Path) -> None:
     assert lines[1].startswith(f"{second.name}: send_delay: the histogram log cannot be read: ")
     assert lines[2] == f"{second.name}: acked: windows add up to 300, the summary says 301"
     assert lines[3] == f"{second.name}: acked: partitions add up to 300, the summary says 301"
-    assert lines[4].startswith("analysis.json: base produce.p99: says (")
-    assert all(line.startswith("analysis.json: ") for line in lines[4:])
+    assert lines[4] == f"{second.name}: verdict: says valid, and the figures give invalid (delivery.in_log)"
+    assert lines[5].startswith("analysis.json: base produce.p99: says (")
+    assert all(line.startswith("analysis.json: ") for line in lines[5:])
     (first / "summary.json").unlink()
     assert f"{first.name}: the manifest says done, and summary.json is missing" in list(
         disagreements(RunResult(finished))
     )
+
+
+def test_verify_judges_again_what_is_said_to_be_valid(finished: Path) -> None:
+    """A generator out of breath and an objective the workload has not; with digests made anew."""
+    first, second = sorted((finished / "trials").iterdir())
+    edit(first / "summary.json", lambda summary: summary["generator"].update(cpu_ratio_max=1.0, oversubscribed=True))
+    edit(
+        second / "summary.json",
+        lambda summary: summary.update(slo=[{"metric": "errors", "bound": "==0", "value": 0, "met": True}]),
+    )
+    checksums.write(finished)
+    lines = list(disagreements(RunResult(finished)))
+    assert lines[0].startswith(
+        f"{first.name}: verdict: says valid, and the figures give invalid (generator.cpu_ratio_max, "
+    )
+    assert lines[1] == f"{second.name}: slo: errors: the figures give other results than the summary says"
 
 
 @pytest.mark.parametrize("verb", ["verify", "export"])

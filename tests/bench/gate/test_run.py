@@ -28,6 +28,7 @@ from bench.results import (
 )
 from bench.runs.agenda import BlockAgenda, FinishedCells, Outcome, Skipped
 from bench.trials.plan import Plan, make_plan
+from bench.verify import disagreements
 from bench.workload.yaml_document import Document
 from tests.bench.fakes import MINIMAL
 from tests.bench.summaries import LATE, LOST, summary
@@ -139,6 +140,17 @@ def test_a_regression_is_confirmed_by_a_run_of_its_own(tmp_path: Path) -> None:
     ]
     assert (found.base.cells, found.head.cells) == (["variant=base"], ["variant=head"])
     assert found.head.commit == "abc"
+
+
+def test_verify_looks_into_a_confirmation_too(tmp_path: Path) -> None:
+    runner = Runner(measuring(0.8))
+    out = tmp_path / "out"
+    write_gate(gate(tmp_path, runner), out)
+    before = list(disagreements(RunResult(out)))
+    trial = sorted((out / "confirmation" / "trials").iterdir())[0]
+    (trial / "summary.json").unlink()
+    line = f"{trial.name}: the manifest says done, and summary.json is missing"
+    assert f"confirmation: {line}" in set(disagreements(RunResult(out))) - set(before)
 
 
 def test_no_change_is_not_run_again(tmp_path: Path) -> None:

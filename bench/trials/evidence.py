@@ -1,0 +1,75 @@
+"""What a verdict rests on, read off a trial's summary and seconds: when it has just ended, and again from its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.errors import UsageError
+from bench.host.cluster_use import shared_cpu_ratio, steal_ratio
+from bench.results import Manifest, Reason, TrialSummary, Verdict, Window, fastest_read_per_s
+from bench.trials.verdict import Evidence, judge
+from bench.workload.client_properties import as_text, to_librdkafka
+from bench.workload.model import Workload
+from bench.workload.specification import specify
+from bench.workload.yaml_document import parse_document
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What was found beside the figures, and is in no file but the verdict itself."""
+
+    host_profile: Sequence[Reason] = ()
+    canary: Sequence[Reason] = ()
+    client_errors: Sequence[str] = ()
+
+
+def evidence_in(summary: TrialSummary, windows: Sequence[Window], workload: Workload, beside: Beside) -> Evidence:
+    client = {name: as_text(value) for name, value in to_librdkafka("producer", workload.producers.client).items()}
+    host, cluster = summary.host, summary.cluster_hosts
+    shares_host = not cluster and host.system_cpu_ratio is not None
+    return Evidence(
+        acks=client.get("acks", client.get("request.required.acks", "all")),
+        idempotent=client.get("enable.idempotence", "false") == "true",
+        transactional=workload.producers.transactions is not None,
+        promise=workload.checks.delivery,
+        constant_rate=len(workload.load.steps) <= 1,
+        ordered=workload.checks.order == "per_partition",
+        drain_max_s=workload.phases.drain_max_s,
+        steady=summary.steady,
+        offered_per_s=summary.offered_per_s,
+        achieved_per_s=summary.achieved_per_s,
+        consumed_per_s=fastest_read_per_s(summary.consumed_per_s, summary.backlog),
+        delivery=summary.delivery,
+        produce=summary.produce,
+        e2e=summary.e2e,
+        generator=summary.generator,
+        host_cpu_ratio=host.cpu_ratio if shares_host else shared_cpu_ratio(cluster),
+        produce_p50_ns_by_second=[window.produce_p50_ns for window in windows if window.phase == "measure"],
+        client_errors=beside.client_errors,
+        host_profile=beside.host_profile,
+        canary=beside.canary,
+        steal_ratio=steal_ratio(host, cluster),
+        at_once=summary.at_once is not None,
+    )
+
+
+def workloads_of(manifest: Manifest) -> dict[str, Workload]:
+    """By the names of the cells; none of a workload that today's rules refuse."""
+    try:
+        cells = specify(parse_document(json.dumps(manifest.workload), "manifest.json"), Path("manifest.json")).cells
+    except UsageError:
+        return {}
+    return {cell.name: cell.workload for cell in cells}
+
+
+def judged_again(summary: TrialSummary, windows: Sequence[Window], workload: Workload) -> Verdict:
+    """Of a trial without faults: beside a fault some seconds alone are judged, by histograms of their own."""
+    reasons = summary.verdict.reasons
+    beside = Beside(
+        host_profile=[reason for reason in reasons if reason.check == "host.profile"],
+        canary=[reason for reason in reasons if reason.check.startswith(("canary.", "trials.at_once"))],
+    )
+    return judge(evidence_in(summary, windows, workload, beside), workload.validity)
