@@ -14,7 +14,7 @@ from typing import Final
 from bench.errors import UsageError
 from bench.results.analysis import Better
 from bench.results.host import HostUse
-from bench.results.models import Latency, TrialSummary
+from bench.results.models import Delivery, Latency, TrialSummary
 from bench.results.recovery import FaultRecovery
 
 _GIB: Final = 1 << 30
@@ -50,6 +50,16 @@ def _host(
     name: str, unit: str, better: Better, meaning: str, read: Callable[[HostUse], float | None]
 ) -> MetricDefinition:
     return MetricDefinition(name, unit, better, meaning, lambda summary: read(summary.host))
+
+
+def _fate(name: str, meaning: str, read: Callable[[Delivery], int]) -> MetricDefinition:
+    """Of records; not known when nobody looked."""
+
+    def known(summary: TrialSummary) -> float | None:
+        looked = summary.delivery.checked and summary.generator.consumers > 0
+        return read(summary.delivery) if looked else None
+
+    return MetricDefinition(f"delivery.{name}", "records", "lower", meaning, known)
 
 
 def _recovery(name: str, meaning: str, read: Callable[[FaultRecovery], float | None]) -> MetricDefinition:
@@ -132,6 +142,12 @@ _DEFINITIONS: Final = (
     MetricDefinition(
         "errors", "records", "lower", "records that the client gave up", lambda summary: summary.delivery.failed
     ),
+    _fate("lost", "acknowledged and not received", lambda delivery: delivery.lost),
+    _fate("unread", "of those, still in the log when consumers' time was up", lambda delivery: delivery.unread),
+    _fate("duplicated", "received once more than needed, all groups", lambda delivery: delivery.duplicated),
+    _fate("reordered", "received after a later one of their partition", lambda delivery: delivery.reordered),
+    _fate("corrupt", "received and not what was sent", lambda delivery: delivery.corrupt),
+    _fate("aborted_received", "of aborted transactions, and received", lambda delivery: delivery.aborted_received),
     MetricDefinition(
         "partition.skew_ratio",
         "ratio",
@@ -168,6 +184,11 @@ _DEFINITIONS: Final = (
         "the target's device",
         lambda host: host.disk_read_bytes_per_s,
     ),
+    _host("host.disk_util_ratio", "ratio", "none", "target's device busy", lambda host: host.disk_util_ratio),
+    _host("host.disk_read_latency", "ns", "lower", "target's device, mean", lambda host: host.disk_read_latency_ns),
+    _host("host.disk_write_latency", "ns", "lower", "target's device, mean", lambda host: host.disk_write_latency_ns),
+    _host("host.net_received_bytes_per_s", "bytes_per_s", "none", "host", lambda host: host.net_received_bytes_per_s),
+    _host("host.net_sent_bytes_per_s", "bytes_per_s", "none", "host", lambda host: host.net_sent_bytes_per_s),
     _host(
         "host.io_pressure_some_ratio",
         "ratio",

@@ -311,6 +311,7 @@ def delivery_of(result: LoadResult, in_log: int) -> Delivery:
         duplicated_in_log=delivery.duplicated_in_log,
         aborted=delivery.aborted,
         aborted_received=delivery.aborted_received,
+        checked=delivery.checked and result.generator.consumers > 0,
     )
 
 

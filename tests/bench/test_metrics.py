@@ -34,6 +34,15 @@ def test_what_a_trial_does_not_have_is_missing_and_not_zero() -> None:
     assert METRICS["lag.max"].read(bare) is None
 
 
+def test_fates_of_records_are_known_when_somebody_looked() -> None:
+    seen = summary(1)
+    seen = seen.model_copy(update={"delivery": seen.delivery.model_copy(update={"duplicated": 3})})
+    found = values_of(seen)
+    assert (found["delivery.lost"], found["delivery.duplicated"]) == (0.0, 3.0)
+    blind = seen.model_copy(update={"delivery": seen.delivery.model_copy(update={"checked": False})})
+    assert not [name for name in values_of(blind) if name.startswith("delivery.")]
+
+
 def test_figures_of_loads_that_are_not_plain() -> None:
     plain = summary(1)
     commit_ns = plain.produce.response_ns
