@@ -22,7 +22,7 @@ from bench.runs.launchers import LauncherKind
 from bench.storage import describe_target, target_paths
 from bench.storage.probe import probe_target
 from bench.trials.given_calibration import host_facts
-from bench.trials.plan import PlannedTrial, make_plan
+from bench.trials.plan import Plan, PlannedTrial, make_plan
 from bench.trials.progress import Observer
 from bench.trials.trial import Launcher, now_utc
 from bench.workload.model import TEMPORARY_TARGET
@@ -32,7 +32,6 @@ from tuning.facts import Facts, collect
 
 PAIRS: Final = "pairs"
 _LAUNCHER: Final = "launcher"
-_SEED: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +39,13 @@ class Wanted:
     """repeats: trials of each ceiling. pairs: blocks of trials of the workload; 0 for none.
 
     spark: the master to compare with plain processes; None compares nothing, and A/A pairs are plain processes alone.
+    seed: of the order and the payload of the pairs.
     """
 
     repeats: int = 5
     pairs: int = 5
     spark: str | None = "local[*]"
+    seed: int = 1
 
 
 def calibrate(
@@ -128,7 +129,7 @@ def _pairs(
             return launchers[str(planned.plan.factors[_LAUNCHER])]
 
         manifest = run_plan(
-            make_plan(by_launcher(specification, list(launchers), wanted.pairs), _SEED),
+            make_plan(by_launcher(specification, list(launchers), wanted.pairs), wanted.seed),
             out / PAIRS,
             launcher=LauncherChoice(LauncherKind.PROCESS),
             observer=observer,
@@ -138,6 +139,14 @@ def _pairs(
     if analysis is None:
         return [], [], manifest.exit_code or 0
     return analysis.noise, analysis.comparisons, manifest.exit_code or 0
+
+
+def plan_of_pairs(specification: Specification | None, wanted: Wanted) -> Plan | None:
+    """What would be run beside the ceilings, if Spark starts; None for nothing."""
+    if specification is None or not wanted.pairs:
+        return None
+    launchers = [LauncherKind.PROCESS.value, *([LauncherKind.SPARK.value] if wanted.spark is not None else [])]
+    return make_plan(by_launcher(specification, launchers, wanted.pairs), wanted.seed)
 
 
 def by_launcher(specification: Specification, launchers: list[str], pairs: int) -> Specification:

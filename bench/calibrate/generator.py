@@ -64,17 +64,13 @@ def measure_ceilings(
     """In rounds, each of which runs every pair of tasks and sink once, so that drift falls on all alike."""
     attempts = _Attempts(tell)
     loads = _loads(specification, attempts.notes)
-    sending: list[tuple[LoadPlan, Sink, list[Trial]]] = []
-    for plan in _sending(loads, specification):
-        sinks: tuple[Sink, ...] = ("null_broker",) if plan.driver == "wire" else ("null_broker", "librdkafka_mock")
-        sending += [(plan, sink, []) for sink in sinks]
+    sending: list[tuple[LoadPlan, Sink, list[Trial]]] = [(*kind, []) for kind in _sending(loads, specification)]
     reading: list[tuple[LoadPlan, list[ReadTrial]]] = [(plan, []) for plan in _reading(loads)]
     for number in range(1, repeats + 1):
         round_text = f"{number}/{repeats}"
         sent: dict[str, Trial] = {}
         for plan, sink, taken in sending:
-            name = f"{shape_of(plan).text}, against {sink.replace('_', ' ')}"
-            trial = attempts.add(name, round_text, taken, partial(at_full_speed, plan, sink, launcher))
+            trial = attempts.add(_name(plan, sink), round_text, taken, partial(at_full_speed, plan, sink, launcher))
             if trial is not None and sink == "null_broker":
                 sent[_key(plan)] = trial
         for plan, read in reading:
@@ -87,6 +83,17 @@ def measure_ceilings(
         consumers=[consumer_ceiling_of(plan, read) for plan, read in reading if read],
         notes=attempts.notes,
     )
+
+
+def names_of_ceilings(specification: Specification | None) -> list[str]:
+    """What `measure_ceilings` would measure in each round."""
+    loads = _loads(specification, [])
+    sending = [_name(plan, sink) for plan, sink in _sending(loads, specification)]
+    return sending + [consumer_shape_of(plan).text for plan in _reading(loads)]
+
+
+def _name(plan: LoadPlan, sink: Sink) -> str:
+    return f"{shape_of(plan).text}, against {sink.replace('_', ' ')}"
 
 
 def _key(plan: LoadPlan) -> str:
@@ -109,13 +116,14 @@ def _loads(specification: Specification | None, notes: list[str]) -> list[LoadPl
     return plans
 
 
-def _sending(loads: list[LoadPlan], specification: Specification | None) -> list[LoadPlan]:
-    """Every shape that producers of these loads have, and one producer of either driver."""
+def _sending(loads: list[LoadPlan], specification: Specification | None) -> list[tuple[LoadPlan, Sink]]:
+    """Every shape that producers of these loads have, and one producer of either driver, with each sink for it."""
     # Without consumers: of those a pair needs one for each producer.
     alone = [replace(plan, groups=0, consumers_per_group=0, pairs=False) for plan in loads]
     plans = alone + [replace(plan, producers=1) for plan in (alone if specification is None else alone[:1])]
     plans += [wire for plan in list(plans) if (wire := _by_wire(plan)) is not None]
-    return list({_key(plan): plan for plan in plans}.values())
+    sinks: dict[str, tuple[Sink, ...]] = {"client": ("null_broker", "librdkafka_mock"), "wire": ("null_broker",)}
+    return [(plan, sink) for plan in {_key(plan): plan for plan in plans}.values() for sink in sinks[plan.driver]]
 
 
 def _plain(sizes: object) -> LoadPlan:

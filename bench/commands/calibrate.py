@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,10 @@ from bench.commands.common import (
     Quiet,
     one_line_errors,
 )
+
+if TYPE_CHECKING:
+    from bench.calibrate.calibration import Wanted
+    from bench.workload.specification import Specification
 
 
 def calibrate(
@@ -24,6 +29,10 @@ def calibrate(
     pairs: Annotated[int, typer.Option(min=0, max=1000, help="Blocks of A/A and launcher pairs; 0 for none.")] = 5,
     master: Annotated[str, typer.Option(metavar="URL", help="Spark master to compare with processes.")] = "local[*]",
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Compare Spark with plain processes.")] = True,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the pairs' order and payload.")] = 1,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be measured, and measure nothing.")
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -37,10 +46,14 @@ def calibrate(
         from bench.trials.progress import Observer, PlainObserver
 
         specification = specification_of(file, None, None, None, None) if file is not None else None
+        wanted = Wanted(repeats, pairs, master if spark else None, seed)
+        if dry_run:
+            _show(specification, wanted, as_json)
+            return
         calibration, exit_code = measure(
             specification,
             out,
-            Wanted(repeats, pairs, master if spark else None),
+            wanted,
             Observer() if quiet else PlainObserver(),
             (lambda _: None) if quiet else (lambda text: typer.echo(f"calibrating: {text}", err=True)),
         )
@@ -49,3 +62,20 @@ def calibrate(
         elif not quiet:
             print_calibration(calibration, out)
         raise typer.Exit(exit_code)
+
+
+def _show(specification: Specification | None, wanted: Wanted, as_json: bool) -> None:
+    from bench.calibrate.calibration import plan_of_pairs
+    from bench.calibrate.generator import names_of_ceilings
+    from bench.display.tables import plan_as_json, print_plan
+
+    ceilings, pairs = names_of_ceilings(specification), plan_of_pairs(specification, wanted)
+    if as_json:
+        told = {"ceilings": ceilings, "repeats": wanted.repeats, "pairs": pairs and plan_as_json(pairs)}
+        typer.echo(json.dumps(told, indent=2))
+        return
+    typer.echo(f"loopback, storage, and in {wanted.repeats} rounds the ceiling of:")
+    for name in ceilings:
+        typer.echo(f"  {name}")
+    if pairs is not None:
+        print_plan(pairs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -91,7 +92,7 @@ def gate(
             one, other = (side for side in sides if not isinstance(side, Recorded))
             plan = _planned(one, other, workload, rules, seed)
             if dry_run:
-                _show(plan, rules)
+                _show(plan, rules, as_json)
                 return
             choice = LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf"))
 
@@ -132,11 +133,14 @@ def _planned(base: Measured, head: Measured, workload: Path | None, rules: Rules
     return make_plan(gate_specification(workload, base, head, rules.policy), seed)
 
 
-def _show(plan: Plan, rules: Rules) -> None:
-    from bench.display.tables import print_plan
+def _show(plan: Plan, rules: Rules, as_json: bool) -> None:
+    from bench.display.tables import plan_as_json, print_plan
 
-    print_plan(plan)
     pairs = rules.policy.pairs
+    if as_json:
+        typer.echo(json.dumps(plan_as_json(plan) | {"pairs": {"min": pairs.min, "max": pairs.max}}, indent=2))
+        return
+    print_plan(plan)
     typer.echo(f"at most {pairs.max} pairs, {pairs.min} at least; as many again for each confirmation of a regression")
 
 
@@ -165,4 +169,5 @@ def _tell(found: Gate, out: Path, *, quiet: bool, as_json: bool, annotations: An
         console.print(f"written to {escape(str(out))}: {files}", soft_wrap=True)
     if annotations == "github" or (annotations == "auto" and style_of(os.environ) == "github"):
         for line in github_lines(found):
-            typer.echo(line)
+            # GitHub reads both streams, and with --json standard output is one document.
+            typer.echo(line, err=as_json)

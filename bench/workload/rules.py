@@ -81,6 +81,11 @@ _NEEDED: Final[tuple[tuple[str, Callable[[Workload], object], str], ...]] = (
     ("consume.", lambda workload: workload.consumers.count, "consumers, and there are none"),
     ("lag.", lambda workload: workload.consumers.count, "consumers, and there are none"),
     (
+        "delivery.",
+        lambda workload: workload.consumers.count and workload.checks.delivery != "none",
+        "consumers that check what they get (checks.delivery)",
+    ),
+    (
         "backlog.",
         lambda workload: workload.consumers.start != "with_load",
         "consumers that find a backlog (consumers.start)",

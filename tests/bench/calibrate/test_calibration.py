@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -184,6 +185,17 @@ def test_pairs_are_blocks_of_both_launchers_and_a_twin(workload: Path) -> None:
         assert sorted(trial.factors["launcher"] for trial in trials if trial.role == "measure") == ["process", "spark"]
         assert len([trial for trial in trials if trial.role == "a_a"]) == 1
     assert {trial.cell.workload.records.size for trial in plan.trials} == {FixedSizeOfRecords(size_bytes=100)}
+
+
+def test_a_dry_calibration_measures_nothing(workload: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["calibrate", str(workload), "--out", str(out), "--dry-run", "--pairs", "3", "--seed", "9"]
+    told = CliRunner().invoke(app, arguments).stdout
+    assert "in 5 rounds the ceiling of:\n  wire, 1 producer" in told
+    assert "9 trials (3 of them A/A twins), in 3 blocks of random order (seed 9)" in " ".join(told.split())
+    document = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert (len(document["ceilings"]), document["repeats"], document["pairs"]["seed"]) == (6, 5, 9)
+    assert not out.exists()
 
 
 def test_one_launcher_alone_is_paired_with_itself(workload: Path) -> None:

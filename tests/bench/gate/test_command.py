@@ -101,6 +101,15 @@ def test_a_dry_gate_runs_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_json_of_a_gate_is_all_there_is_on_standard_output(tmp_path: Path) -> None:
+    workload = tmp_path / "w.yaml"
+    workload.write_text(MINIMAL)
+    arguments = ("gate", "workload", "workload", "--workload", workload, "--out", tmp_path / "out", "--dry-run")
+    told = json.loads(call(*arguments, "--json").stdout)
+    assert told["cells"] == ["variant=base", "variant=head"]
+    assert told["pairs"] == {"min": 5, "max": 15}
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
