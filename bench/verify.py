@@ -21,10 +21,11 @@ from bench.results import (
     measured_latency,
 )
 from bench.results.files import parse_file
-from bench.trials.evidence import judged_again, workloads_of
+from bench.trials.evidence import judged_again
 from bench.trials.recovery import FaultMark, recoveries
 from bench.trials.summary import slo_results
 from bench.workload.model import Workload
+from bench.workload.specification import recorded_workloads
 
 
 def disagreements(result: RunResult) -> Iterator[str]:
@@ -35,7 +36,7 @@ def disagreements(result: RunResult) -> Iterator[str]:
         finished = any(trial.summary.trial_id == planned.trial_id for trial in result.trials)
         if (planned.status == "done") != finished:
             yield f"{planned.trial_id}: the manifest says {planned.status}, and summary.json is {_there(finished)}"
-    workloads = workloads_of(result.manifest)
+    workloads = recorded_workloads(result.manifest.workload)
     for trial in result.trials:
         yield from _unreadable(trial.host_samples, trial.events)
         yield from _latencies(trial)

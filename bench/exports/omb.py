@@ -12,10 +12,13 @@ from typing import Any, Final
 
 from hdrh.histogram import HdrHistogram
 
+from bench.errors import UsageError
 from bench.exports import ExportedFile, text_file
 from bench.exports.estimates import usable
 from bench.results import Metric, RunResult, TrialResult, Window
 from bench.results.histogram_log import mean_of, read_histogram
+from bench.workload.model import Workload
+from bench.workload.specification import recorded_workloads
 
 _WINDOW_S: Final = 10
 _NS_PER_MS: Final = 1e6
@@ -34,14 +37,23 @@ Convert = Callable[[float], float]
 
 
 def export(result: RunResult) -> list[ExportedFile]:
-    trials = [trial for trials in result.cells().values() for trial in usable(trials)]
+    """Raises UsageError for a run whose workload today's rules do not take."""
+    workloads = recorded_workloads(result.manifest.workload)
+    if not workloads:
+        raise UsageError(f"{result.directory}: its workload is of a version that this one does not read")
+    # The trials of a search are of no cell in its workload, and differ from it in their rate alone.
+    base = next(iter(workloads.values()))
     return [
-        text_file(json.dumps(_document(result, trial), indent=2) + "\n", f"-{trial.summary.trial_id}")
-        for trial in trials
+        text_file(
+            json.dumps(_document(result, trial, workloads.get(cell, base)), indent=2) + "\n",
+            f"-{trial.summary.trial_id}",
+        )
+        for cell, trials in result.cells().items()
+        for trial in usable(trials)
     ]
 
 
-def _document(result: RunResult, trial: TrialResult) -> dict[str, Any]:
+def _document(result: RunResult, trial: TrialResult, workload: Workload) -> dict[str, Any]:
     summary = trial.summary
     measured = [window for window in trial.windows() if window.phase == "measure"]
     spans = [measured[start : start + _WINDOW_S] for start in range(0, len(measured), _WINDOW_S)]
@@ -49,10 +61,7 @@ def _document(result: RunResult, trial: TrialResult) -> dict[str, Any]:
         "workload": f"{result.manifest.name} {summary.cell}",
         "driver": f"{summary.system.kind} {summary.system.version}",
         "messageSize": round(summary.achieved_bytes_per_s / summary.achieved_per_s) if summary.achieved_per_s else 0,
-        "topics": _setting(result, trial, "topics", "count", 1),
-        "partitions": _setting(result, trial, "topics", "partitions", 1),
-        "producersPerTopic": summary.generator.producers,
-        "consumersPerTopic": summary.generator.consumers,
+        **_load_of(workload),
         "publishRate": [_rate(span, "acked") for span in spans],
         "publishErrorRate": [_rate(span, "failed") for span in spans],
         "consumeRate": [_rate(span, "received") for span in spans],
@@ -108,8 +117,10 @@ def _rate(span: list[Window], name: str) -> float:
     return float(sum(getattr(window, name) for window in span)) / len(span)
 
 
-def _setting(result: RunResult, trial: TrialResult, section: str, key: str, default: int) -> int:
-    """A whole number of the trial's workload: as its cell has it, or the file."""
-    chosen = trial.summary.factors.get(f"{section}.{key}")
-    stored = result.manifest.workload.get(section, {}).get(key, default)
-    return int(stored if chosen is None else chosen)
+def _load_of(workload: Workload) -> dict[str, int]:
+    return {
+        "topics": workload.topics.count,
+        "partitions": workload.topics.partitions,
+        "producersPerTopic": workload.producers.count,
+        "consumersPerTopic": workload.consumers.per_group if workload.consumers.count else 0,
+    }

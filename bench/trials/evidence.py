@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from bench.errors import UsageError
 from bench.host.cluster_use import shared_cpu_ratio, steal_ratio
-from bench.results import Manifest, Reason, TrialSummary, Verdict, Window, fastest_read_per_s
+from bench.results import Reason, TrialSummary, Verdict, Window, fastest_read_per_s
 from bench.trials.verdict import Evidence, judge
 from bench.workload.client_properties import as_text, to_librdkafka
 from bench.workload.model import Workload
-from bench.workload.specification import specify
-from bench.workload.yaml_document import parse_document
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +49,6 @@ def evidence_in(summary: TrialSummary, windows: Sequence[Window], workload: Work
         steal_ratio=steal_ratio(host, cluster),
         at_once=summary.at_once is not None,
     )
-
-
-def workloads_of(manifest: Manifest) -> dict[str, Workload]:
-    """By the names of the cells; none of a workload that today's rules refuse."""
-    try:
-        cells = specify(parse_document(json.dumps(manifest.workload), "manifest.json"), Path("manifest.json")).cells
-    except UsageError:
-        return {}
-    return {cell.name: cell.workload for cell in cells}
 
 
 def judged_again(summary: TrialSummary, windows: Sequence[Window], workload: Workload) -> Verdict:

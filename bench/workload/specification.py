@@ -23,7 +23,7 @@ from bench.errors import UsageError
 from bench.workload.complaints import complaint, describe, location_of, scalar_locations
 from bench.workload.layers import merged, put, read_with_includes
 from bench.workload.model import Scalar, Workload
-from bench.workload.yaml_document import Document, Location, dotted
+from bench.workload.yaml_document import Document, Location, dotted, parse_document
 
 BASE_CELL: Final = "base"
 VARIANT: Final = "variant"
@@ -82,6 +82,16 @@ def load_specification(path: Path, overrides: Mapping[Location, tuple[Any, str]]
     for cell in specification.cells:
         _check_payload_file(specification, cell, document)
     return specification
+
+
+def recorded_workloads(workload: Mapping[str, Any]) -> dict[str, Workload]:
+    """Cell to what it ran, of a workload as a manifest has it; empty for one that today's rules refuse."""
+    path = Path("manifest.json")
+    try:
+        cells = specify(parse_document(json.dumps(workload), path.name), path).cells
+    except UsageError:
+        return {}
+    return {cell.name: cell.workload for cell in cells}
 
 
 def specify(document: Document, path: Path) -> Specification:

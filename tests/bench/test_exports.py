@@ -129,6 +129,7 @@ def test_omb_gets_a_file_per_trial_with_its_own_names_and_units(result: RunResul
     assert document["aggregatedEndToEndLatency50pct"] == pytest.approx(trial.summary.e2e.response_ns.p50 / 1e6)
     assert document["aggregatedPublishLatencyQuantiles"]["100"] == document["aggregatedPublishLatencyMax"]
     assert (document["topics"], document["partitions"], document["producersPerTopic"]) == (1, 4, 1)
+    assert document["consumersPerTopic"] == 1
     # Every field of TestResult.java, and no other.
     latencies = [
         f"{kind}{label}"
@@ -151,6 +152,25 @@ def test_omb_gets_a_file_per_trial_with_its_own_names_and_units(result: RunResul
         "backlog",
     ]
     assert set(document) == {*latencies, *aggregated, *quantiles, *rest}
+
+
+def test_omb_tells_each_cell_as_its_variant_has_it(tmp_path: Path) -> None:
+    result = RunResult(write_sample(tmp_path / "run", Sample(axes={"variant": ["few", "many"]}, trials=1)))
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    manifest["workload"] |= {
+        "matrix": {},
+        "topics": {"count": 2, "partitions": 4},
+        "consumers": {"groups": 2, "per_group": 3},
+        "variants": {"few": {}, "many": {"topics": {"count": 2, "partitions": 64}}},
+    }
+    (tmp_path / "run/manifest.json").write_text(json.dumps(manifest))
+    result = RunResult(tmp_path / "run")
+    assert [trial.summary.cell for trials in result.cells().values() for trial in trials] == [
+        "variant=few",
+        "variant=many",
+    ]
+    told = [json.loads(file.content) for file in exporter("omb")(result)]
+    assert [(item["topics"], item["partitions"], item["consumersPerTopic"]) for item in told] == [(2, 4, 3), (2, 64, 3)]
 
 
 def test_every_format_that_is_offered_exists() -> None:

@@ -150,7 +150,7 @@ def _manifest(sample: Sample, plans: list[TrialPlan]) -> Manifest:
         "schema": "bench.workload/1",
         "name": sample.name,
         "topics": {"partitions": 4, "config": {"retention.ms": "3600000"}},
-        "producers": {"count": 1, "client": {"linger.ms": "5", "batch.size": "131072"}},
+        "producers": {"count": 1, "client": {"linger.ms": 5, "batch.size": "128KiB"}},
         "consumers": {"per_group": sample.consumers},
         "records": {"size": "1KiB", "compress_ratio": 0.5},
         "load": {"rate": f"{sample.rate_per_s:g}/s"},
