@@ -17,6 +17,9 @@ from bench.results.host import HostUse
 from bench.results.models import Delivery, Latency, TrialSummary
 from bench.results.recovery import FaultRecovery
 
+# Metrics that are 0 unless something went wrong, and of 0 there is no ratio: for objectives, not for comparisons.
+COUNTS_OF_FATES: Final = ("delivery.", "errors")
+
 _GIB: Final = 1 << 30
 _PERCENTILES: Final = ("p50", "p90", "p99", "p999", "p9999", "max")
 
@@ -56,8 +59,7 @@ def _fate(name: str, meaning: str, read: Callable[[Delivery], int]) -> MetricDef
     """Of records; not known when nobody looked."""
 
     def known(summary: TrialSummary) -> float | None:
-        looked = summary.delivery.checked and summary.generator.consumers > 0
-        return read(summary.delivery) if looked else None
+        return read(summary.delivery) if summary.delivery.checked else None
 
     return MetricDefinition(f"delivery.{name}", "records", "lower", meaning, known)
 

@@ -7,6 +7,8 @@ up from the series, verdicts and the analysis made anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
 
 from bench.analysis.conclusions import analyse
 from bench.results import (
@@ -36,16 +38,36 @@ def disagreements(result: RunResult) -> Iterator[str]:
         finished = any(trial.summary.trial_id == planned.trial_id for trial in result.trials)
         if (planned.status == "done") != finished:
             yield f"{planned.trial_id}: the manifest says {planned.status}, and summary.json is {_there(finished)}"
-    workloads = recorded_workloads(result.manifest.workload)
+    workloads = {} if _other_rules(result) else recorded_workloads(result.manifest.workload)
+    # The trials of a search and of a calibration are of no cell in their workload, and judged by the one that it has.
+    alone = next(iter(workloads.values())) if len(workloads) == 1 else None
     for trial in result.trials:
         yield from _unreadable(trial.host_samples, trial.events)
         yield from _latencies(trial)
         yield from _counts(trial)
         yield from _partitions(trial)
         yield from _recovery(trial)
-        yield from _verdict(trial, workloads.get(trial.summary.cell))
+        yield from _verdict(trial, workloads.get(trial.summary.cell, alone))
     yield from _analysis(result)
     yield from _confirmations(result)
+
+
+def not_judged_again(result: RunResult) -> list[str]:
+    """Why verdicts were left as they are, where they were."""
+    if (reason := _other_rules(result)) is not None:
+        return [f"verdicts were not judged again: {reason}"]
+    disturbed = sum(trial.summary.recovery is not None for trial in result.trials)
+    why = "beside a fault some seconds alone are judged"
+    return [f"{disturbed} verdicts were not judged again: {why}"] if disturbed else []
+
+
+def _other_rules(result: RunResult) -> str | None:
+    made_by, here = result.manifest.versions.get("highwater"), metadata.version("highwater")
+    if made_by != here:
+        return f"the run was made by highwater {made_by or 'of an unknown version'}, and this is {here}"
+    if not recorded_workloads(result.manifest.workload):
+        return "the workload in its manifest is none by today's rules"
+    return None
 
 
 def _there(is_there: bool) -> str:
@@ -205,6 +227,9 @@ def _confirmations(result: RunResult) -> Iterator[str]:
         return  # told where it is read first
     for done in gate.rounds if gate is not None else []:
         if done.stage == "confirmation" and done.directory is not None:
+            if Path(done.directory).name != done.directory or done.directory == "..":
+                yield f"gate.json: {done.directory!r} is no directory of a confirmation"
+                continue
             try:
                 found = list(disagreements(RunResult(result.directory / done.directory)))
             except ResultDirectoryError as error:

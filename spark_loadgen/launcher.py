@@ -28,6 +28,7 @@ from spark_loadgen.model import LoadPlan, LoadResult, Progress
 from spark_loadgen.spark_errors import reason_of
 from spark_loadgen.supervision import Background, conduct
 from spark_loadgen.task import Job, Outcome, run_task
+from spark_loadgen.versions import task_versions
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -55,6 +56,9 @@ _PATIENCE_WITH_CONTAINERS_S: Final = 180
 # Executors that are there may be slow: on a busy host Python and its packages take their time.
 _PATIENCE_WITH_EXECUTORS_S: Final = 180
 _POLL_S: Final = 0.1
+
+# Host of an executor, and its versions of what a load needs, or what it lacks.
+_Told = tuple[str, Mapping[str, str] | str]
 
 
 class SparkLauncher:
@@ -84,7 +88,7 @@ class SparkLauncher:
         self._find_java = java or (lambda scratch: find_java(os.environ, scratch))
         self._cleanup = contextlib.ExitStack()
         self._context: SparkContext | None = None
-        self._task_versions: Mapping[str, str] = {}
+        self._executor_versions: Mapping[str, str] = {}
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -172,22 +176,21 @@ class SparkLauncher:
         return (telling or lines or ["it said nothing"])[-1].removeprefix('Exception in thread "main" ')
 
     def _try_executors(self) -> None:
-        """A throw-away job: it brings up Python on the executors and finds out whether they have what a load needs."""
+        """Throw-away jobs: they bring up Python on the executors and find out whether they have what a load needs."""
         context = self._running()
+        partitions, probe = max(1, self.slots if self._in_driver_process else 8), _prober()
+        told = self._answers(lambda: context.parallelize(range(partitions), partitions).mapPartitions(probe).collect())
+        self._executor_versions = same_versions(told, self.master)
+        if not self._in_driver_process:
+            self._wait_until_executors_settle()
+            # All slots at once: short tasks one after the other may all be taken by whoever came first.
+            slots = self.slots
+            stage = context.parallelize(range(slots), slots).barrier()
+            told = self._answers(lambda: stage.mapPartitions(probe).collect())
+            self._executor_versions = same_versions(told, self.master)
 
-        def probe(_: Iterable[int]) -> Iterator[tuple[str, dict[str, str] | str]]:
-            import importlib
-            import socket
-
-            try:
-                importlib.import_module("spark_loadgen.task")
-                found = importlib.import_module("spark_loadgen.versions").task_versions()
-            except ImportError as error:
-                found = str(error)
-            yield socket.gethostname(), found
-
-        partitions = max(1, self.slots if self._in_driver_process else 8)
-        job = Background(lambda: context.parallelize(range(partitions), partitions).mapPartitions(probe).collect())
+    def _answers(self, ask: Callable[[], list[_Told]]) -> list[_Told]:
+        job = Background(ask)
         come_by_s = time.monotonic() + self._patience_s
         answer_by_s = come_by_s + _PATIENCE_WITH_EXECUTORS_S
         while not job.finished.wait(_POLL_S):
@@ -202,14 +205,11 @@ class SparkLauncher:
                     f"the executors of {self.master} do not come to running a Python task; see its log"
                 )
         try:
-            told = dict(job.result())
+            return job.result()
         except Exception as error:
             raise LoadSetupError(
                 f"the executors of {self.master} cannot run Python tasks: {reason_of(error)}"
             ) from error
-        self._task_versions = same_versions(told, self.master)
-        if not self._in_driver_process:
-            self._wait_until_executors_settle()
 
     def _wait_until_executors_settle(self) -> None:
         """Executors register one after the other; wait until their number has stood still for two seconds."""
@@ -235,11 +235,14 @@ class SparkLauncher:
         return int(scala_context.maxNumConcurrentTasks(profile))
 
     def versions(self) -> dict[str, str]:
-        """Of everything that makes the load, where the tasks run."""
+        """Of everything that makes the load; of the executors, what they have in another version than the driver."""
         context = self._running()
         java: Any = context._jvm
+        own = task_versions()
+        others = {f"executor {name}": v for name, v in self._executor_versions.items() if v != own.get(name)}
         return {
-            **self._task_versions,
+            **own,
+            **others,
             "spark": str(context.version),
             "java": str(java.java.lang.System.getProperty("java.version")),
             "java_source": self._java.source,
@@ -302,10 +305,27 @@ def _barrier_stage(context: SparkContext, job: Job) -> list[Outcome]:
         raise LoadFailed(f"a load task died: {reason}") from error
 
 
-def same_versions(told: Mapping[str, Mapping[str, str] | str], master: str) -> dict[str, str]:
-    """What all executors have. told: host to the versions of what a load needs, or to what it lacks."""
+def _prober() -> Callable[[Iterable[int]], Iterator[_Told]]:
+    """What executors are asked. A function within one is shipped whole: this module would need what they may lack."""
+
+    def probe(_: Iterable[int]) -> Iterator[_Told]:
+        import importlib
+        import socket
+
+        try:
+            importlib.import_module("spark_loadgen.task")
+            found = importlib.import_module("spark_loadgen.versions").task_versions()
+        except ImportError as error:
+            found = str(error)
+        yield socket.gethostname(), found
+
+    return probe
+
+
+def same_versions(told: Iterable[_Told], master: str) -> dict[str, str]:
+    """What all executors have. Raises LoadSetupError when they differ, or one lacks something."""
     known: dict[str, tuple[str, str]] = {}
-    for host, versions in told.items():
+    for host, versions in told:
         if isinstance(versions, str):
             raise LoadSetupError(
                 f"the executors of {master} lack a package: {versions} on {host}; install confluent-kafka and numpy "

@@ -115,10 +115,17 @@ def gate(
 
 
 def _rules(policy: Path | None, *, strict: bool, allow_env_diff: bool) -> Rules:
+    from bench.errors import UsageError
     from bench.gate.policy import default_policy, load_policy, noise_from
     from bench.gate.run import Rules
+    from bench.metrics import COUNTS_OF_FATES
 
     loaded = default_policy() if policy is None else load_policy(policy)
+    if fates := [name for name in loaded.gate if name.startswith(COUNTS_OF_FATES)]:
+        raise UsageError(
+            f"{policy}: gate.{fates[0]}: is 0 as a rule, and of 0 there is no ratio; make it an objective (slo) or a "
+            "check (checks.delivery) of the workload"
+        )
     noise = {} if policy is None else noise_from(loaded, policy.absolute().parent)
     return Rules(loaded, None if policy is None else str(policy), noise, strict, allow_env_diff)
 

@@ -53,14 +53,14 @@ def verify(
     with one_line_errors():
         from bench.exit_codes import EXIT_INVALID
         from bench.results import RunResult, checksums
-        from bench.verify import disagreements
+        from bench.verify import disagreements, not_judged_again
 
         result = RunResult(directory)
-        found = list(disagreements(result))
+        found, notes = list(disagreements(result)), not_judged_again(result)
         if as_json:
-            typer.echo(json.dumps({"trials": len(result.trials), "disagreements": found}, indent=2))
+            typer.echo(json.dumps({"trials": len(result.trials), "disagreements": found, "notes": notes}, indent=2))
         else:
-            for line in found:
+            for line in [*found, *(f"note: {note}" for note in notes)]:
                 typer.echo(line, err=True)
         if found:
             raise typer.Exit(EXIT_INVALID)

@@ -40,7 +40,7 @@ def export(result: RunResult) -> list[ExportedFile]:
     """Raises UsageError for a run whose workload today's rules do not take."""
     workloads = recorded_workloads(result.manifest.workload)
     if not workloads:
-        raise UsageError(f"{result.directory}: its workload is of a version that this one does not read")
+        raise UsageError(f"{result.directory}: the workload in its manifest is none by today's rules")
     # The trials of a search are of no cell in its workload, and differ from it in their rate alone.
     base = next(iter(workloads.values()))
     return [

@@ -67,8 +67,9 @@ class Delivery(Model):
     duplicated_in_log: int = Field(default=0, description="that the log holds twice; `duplicated` sums over groups")
     aborted: int = Field(default=0, description="acknowledged in a transaction that was then aborted")
     aborted_received: int = Field(default=0, description="of those, received by a consumer that reads committed only")
-    checked: bool = Field(
-        default=True, description="False when nobody held what came back to what was sent: fates are 0 and not known"
+    checked: bool | None = Field(
+        default=None,
+        description="what came back was held to what was sent; False: fates are 0 and not known; None: an older result",
     )
 
 

@@ -221,6 +221,11 @@ class Run:
                 self._mark(planned, "failed", str(error), clock, generator_failed=isinstance(error, GeneratorError))
             case OSError():
                 # Ours: the system is another process, and what it does not answer is a TrialError.
+                with suppress(OSError):
+                    self._mark(planned, "failed", text_of(error), clock, generator_failed=True)
+                    return
+                # The disk under the results has no room even for that: what the trial wrote makes some.
+                self.writer.clear_trial(planned.plan.trial_id)
                 self._mark(planned, "failed", text_of(error), clock, generator_failed=True)
             case UsageError():
                 self._mark(planned, "failed", str(error), clock)

@@ -188,11 +188,13 @@ class SystemProcess:
         """Let it do nothing, and hold on to all that it has (SIGSTOP), until `resume`."""
         self._paused = True
         for process_id in self.process_ids:
-            os.kill(process_id, signal.SIGSTOP)
+            with suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGSTOP)
 
     def resume(self) -> None:
         for process_id in self.process_ids:
-            os.kill(process_id, signal.SIGCONT)
+            with suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGCONT)
         self._paused = False
 
     def terminate(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from bench.errors import GeneratorError, TrialError, UsageError
+from bench.errors import GeneratorError, TrialError, UsageError, text_of
 from bench.host.cluster_sampler import ClusterSampler
 from bench.host.cluster_use import cluster_host_use
 from bench.host.processes import ProcessGroups
@@ -252,7 +252,10 @@ class TrialRunner:
             self.stop.check()
             raise TrialError(f"the load ended early: {'; '.join(client_errors(result.errors)) or 'no client error'}")
         steps.begin("look_at_log", "writing out what the disk does not have yet")
-        log = ran.storage.look(ran.topics)
+        try:
+            log = ran.storage.look(ran.topics)
+        except OSError as error:
+            raise TrialError(f"the log cannot be read or written out: {text_of(error)}") from error
         steps.begin("count", "counting what is in the log")
         in_log = [ran.client.records_by_partition(topic, workload.topics.partitions) for topic in ran.topics]
         facts = SystemFacts(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from bench import units
+from bench.metrics import COUNTS_OF_FATES
 from bench.workload.client_properties import to_librdkafka
 from bench.workload.values import NO_PROFILE, TEMPORARY_TARGET, FixedSize, KeyFaultError
 from spark_loadgen import LoadSetupError
@@ -104,6 +105,13 @@ def check_figures(workload: Workload) -> None:
     if stop is not None:
         if (lacking := _lacking(workload, stop.of)) is not None:
             raise KeyFaultError("trials", "stop_when", "of", text=f"{stop.of} needs {lacking}")
+        if stop.of.startswith(COUNTS_OF_FATES):
+            raise KeyFaultError(
+                "trials",
+                "stop_when",
+                "of",
+                text=f"{stop.of} is 0 as a rule; name a rate or a latency",
+            )
         if stop.min > workload.trials.n:
             raise KeyFaultError(
                 "trials",

@@ -23,7 +23,7 @@ from bench.errors import UsageError
 from bench.workload.complaints import complaint, describe, location_of, scalar_locations
 from bench.workload.layers import merged, put, read_with_includes
 from bench.workload.model import Scalar, Workload
-from bench.workload.yaml_document import Document, Location, dotted, parse_document
+from bench.workload.yaml_document import Document, Location, dotted
 
 BASE_CELL: Final = "base"
 VARIANT: Final = "variant"
@@ -86,12 +86,17 @@ def load_specification(path: Path, overrides: Mapping[Location, tuple[Any, str]]
 
 def recorded_workloads(workload: Mapping[str, Any]) -> dict[str, Workload]:
     """Cell to what it ran, of a workload as a manifest has it; empty for one that today's rules refuse."""
-    path = Path("manifest.json")
+    path, data = Path("manifest.json"), copy.deepcopy(dict(workload))
+    # A manifest has every default and what follows from other keys; variants are laid over what the file had.
+    if data.get("load", {}).get("schedule"):
+        data.get("phases", {}).pop("measure", None)
+    for overlay in data.get("variants", {}).values():
+        if "payload_file" in overlay.get("records", {}):
+            overlay["records"].setdefault("compress_ratio", None)
     try:
-        cells = specify(parse_document(json.dumps(workload), path.name), path).cells
+        return {cell.name: cell.workload for cell in specify(Document(path.name, data), path).cells}
     except UsageError:
         return {}
-    return {cell.name: cell.workload for cell in cells}
 
 
 def specify(document: Document, path: Path) -> Specification:

@@ -75,6 +75,7 @@ def summary(
             duplicated=0,
             reordered=0,
             corrupt=0,
+            checked=True,
             in_log=100_000,
         ),
         generator=Generator(

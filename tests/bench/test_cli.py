@@ -229,6 +229,18 @@ def test_verify_judges_again_what_is_said_to_be_valid(finished: Path) -> None:
     assert lines[1] == f"{second.name}: slo: errors: the figures give other results than the summary says"
 
 
+def test_verify_leaves_verdicts_of_another_version_as_they_are_and_says_so(finished: Path) -> None:
+    edit(finished / "manifest.json", lambda manifest: manifest["versions"].update(highwater="0.0.1"))
+    first = sorted((finished / "trials").iterdir())[0]
+    edit(first / "summary.json", lambda summary: summary["generator"].update(oversubscribed=True))
+    checksums.write(finished)
+    result = call("verify", finished)
+    assert result.exit_code == 0
+    assert result.stderr.startswith(
+        "note: verdicts were not judged again: the run was made by highwater 0.0.1, and this"
+    )
+
+
 @pytest.mark.parametrize("verb", ["verify", "export"])
 @pytest.mark.parametrize(
     ("name", "damage", "complaint"),

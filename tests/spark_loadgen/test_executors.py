@@ -11,7 +11,7 @@ ONE = {"python": "3.11.2", "librdkafka": "2.6.1"}
 
 
 def test_executors_of_one_version_tell_it() -> None:
-    assert same_versions({"a": ONE, "b": dict(ONE)}, "spark://m:7077") == ONE
+    assert same_versions([("a", ONE), ("b", dict(ONE))], "spark://m:7077") == ONE
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ def test_executors_of_one_version_tell_it() -> None:
 )
 def test_executors_that_differ_or_lack_something_are_refused(other: dict[str, str] | str, words: str) -> None:
     with pytest.raises(LoadSetupError, match=rf"the executors of spark://m:7077 {words}"):
-        same_versions({"a": ONE, "b": other}, "spark://m:7077")
+        same_versions([("a", ONE), ("b", other), ("b", ONE)], "spark://m:7077")

@@ -127,17 +127,22 @@ def test_json_of_a_gate_is_all_there_is_on_standard_output(tmp_path: Path) -> No
         (["gate", "workload", "workload", "--out", "new"], "name the workload to measure both with: --workload FILE"),
         (["gate", "BASE", "BASE", "--out", "new", "--workload", "w"], "--workload: two result directories are judged"),
         (["gate", "BASE", "BASE", "--out", "new", "--policy", "no.yaml"], "no.yaml: no such file"),
+        (
+            ["gate", "BASE", "BASE", "--out", "new", "--policy", "fates.yaml"],
+            "fates.yaml: gate.delivery.duplicated: is 0 as a rule, and of 0 there is no ratio; make it an objective",
+        ),
     ],
 )
 def test_each_mistake_is_one_line(
     arguments: list[str], told: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("fates.yaml").write_text("schema: bench.gate/1\ngate: {delivery.duplicated: {floor: 5%}}\n")
     result = call(*[argument.replace("BASE", str(base)) for argument in arguments])
     assert result.exit_code == 2
     assert told in result.stderr
     assert result.stderr.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["fates.yaml"]
 
 
 def test_exports_go_to_a_file_or_to_standard_output(base: Path, tmp_path: Path) -> None:

@@ -153,6 +153,15 @@ def test_verify_looks_into_a_confirmation_too(tmp_path: Path) -> None:
     assert f"confirmation: {line}" in set(disagreements(RunResult(out))) - set(before)
 
 
+@pytest.mark.parametrize("directory", [".", "..", "/tmp", "a/b"])
+def test_verify_leaves_a_result_directory_for_no_confirmation(tmp_path: Path, directory: str) -> None:
+    out = tmp_path / "out"
+    found = gate(tmp_path, Runner(measuring(0.8)))
+    rounds = [found.rounds[0], found.rounds[1].model_copy(update={"directory": directory})]
+    write_gate(found.model_copy(update={"rounds": rounds}), out)
+    assert f"gate.json: {directory!r} is no directory of a confirmation" in list(disagreements(RunResult(out)))
+
+
 def test_no_change_is_not_run_again(tmp_path: Path) -> None:
     runner = Runner(measuring(1.0))
     found = gate(tmp_path, runner)

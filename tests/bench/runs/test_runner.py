@@ -237,6 +237,26 @@ def test_a_failed_trial_is_marked_and_the_rest_goes_on(
     bench.assert_nothing_left()
 
 
+def test_a_disk_without_room_for_the_manifest_either_loses_that_trial_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "out/manifest.json")
+    bench.launcher.outcome = at(2, full)
+    write_manifest = ResultWriter.write_manifest
+
+    def while_there_is_room(writer: ResultWriter, manifest: Manifest) -> None:
+        failed = [trial for trial in manifest.trials if trial.status == "failed"]
+        if any((bench.out / "trials" / trial.trial_id).exists() for trial in failed):
+            raise full
+        write_manifest(writer, manifest)
+
+    monkeypatch.setattr(ResultWriter, "write_manifest", while_there_is_room)
+    manifest = bench.run()
+    assert (manifest.status, manifest.exit_code) == ("done", 4)
+    assert [trial.status for trial in manifest.trials] == ["done", "failed", "done", "done"]
+    bench.assert_nothing_left()
+
+
 @pytest.mark.parametrize("step", ["create_topic", "records_by_partition"])
 def test_a_broker_that_does_not_answer_fails_the_trial(bench: Bench, step: str) -> None:
     bench.client = FakeClient(bench.launcher, {step: TrialError("no answer")})

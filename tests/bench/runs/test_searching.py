@@ -116,6 +116,12 @@ def test_the_answer_is_a_bracket_with_its_reason_and_was_confirmed(
 
     result = RunResult(bench.out)
     assert list(disagreements(result)) == []
+    tired = result.trials[0]
+    generator = tired.summary.generator.model_copy(update={"cpu_ratio_max": 1.0})
+    dumped = tired.summary.model_copy(update={"generator": generator}).model_dump_json(by_alias=True)
+    (tired.directory / "summary.json").write_text(dumped)
+    line = f"{tired.summary.trial_id}: verdict: says {tired.summary.verdict.state}"
+    assert any(found.startswith(line) for found in disagreements(RunResult(bench.out)))
     assert [trial.trial_id for trial in result.manifest.trials] == [probe.trial_id for probe in search.probes]
     rates = [trials[0].summary.offered_per_s for trials in result.cells().values()]
     assert rates == sorted(rates, key=lambda rate: rate or 0)

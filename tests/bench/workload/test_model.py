@@ -221,6 +221,10 @@ from tests.bench.workload.test_specification import complaint, document, read
             ),
         ),
         (
+            {"trials": "{stop_when: {ci_halfwidth: 2%, of: delivery.duplicated}}"},
+            "w.yaml:6: trials.stop_when.of: delivery.duplicated is 0 as a rule; name a rate or a latency",
+        ),
+        (
             {"trials": "{n: 4, stop_when: {ci_halfwidth: 2%, min: 5}}"},
             "w.yaml:6: trials.stop_when.min: 5 trials before a decision, and trials.n is 4",
         ),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import pytest
 
 from bench.errors import UsageError
 from bench.workload.model import FixedSize, Workload
-from bench.workload.specification import Specification, load_specification, specify
+from bench.workload.specification import Specification, load_specification, recorded_workloads, specify
 from bench.workload.yaml_document import parse_document
 
 BASE = {
@@ -52,6 +53,36 @@ def test_shipped_workloads_load_and_dump_to_what_loads_again(path: Path) -> None
     workload = load_specification(path).workload
     assert Workload.model_validate(workload.as_document()) == workload
     assert workload.name == path.stem
+
+
+@pytest.mark.parametrize("path", sorted(WORKLOADS.glob("*.yaml")), ids=lambda path: path.name)
+def test_a_manifest_gives_the_cells_of_a_shipped_workload_back(path: Path) -> None:
+    specification = load_specification(path)
+    assert recorded_workloads(specification.workload.as_document()) == {
+        cell.name: cell.workload for cell in specification.cells
+    }
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {
+            "load": "{schedule: [{rate: 1k/s, for: 10s}]}",
+            "phases": None,
+            "variants": "{short: {}, long: {load: {schedule: [{rate: 1k/s, for: 20s}]}}}",
+        },
+        {"variants": "{made: {}, taken: {records: {size: null, payload_file: lines.txt}}}"},
+        {"purpose": "fast? \N{ROCKET}"},
+        {"validity": "{steal_ratio_max: 0.00001}"},
+    ],
+)
+def test_a_manifest_gives_the_cells_back(sections: dict[str, str | None]) -> None:
+    specification = read(document(**sections))
+    found = recorded_workloads(json.loads(json.dumps(specification.workload.as_document())))
+    assert {name: workload.as_document() for name, workload in found.items()} == {
+        cell.name: cell.workload.as_document() | {"variants": found[cell.name].as_document()["variants"]}
+        for cell in specification.cells
+    }
 
 
 @pytest.mark.parametrize(
