@@ -38,7 +38,8 @@ def disagreements(result: RunResult) -> Iterator[str]:
         finished = any(trial.summary.trial_id == planned.trial_id for trial in result.trials)
         if (planned.status == "done") != finished:
             yield f"{planned.trial_id}: the manifest says {planned.status}, and summary.json is {_there(finished)}"
-    workloads = {} if _other_rules(result) else recorded_workloads(result.manifest.workload)
+    judged_by = _judged_by(result)
+    workloads = {} if isinstance(judged_by, str) else judged_by
     # The trials of a search and of a calibration are of no cell in their workload, and judged by the one that it has.
     alone = next(iter(workloads.values())) if len(workloads) == 1 else None
     for trial in result.trials:
@@ -54,20 +55,19 @@ def disagreements(result: RunResult) -> Iterator[str]:
 
 def not_judged_again(result: RunResult) -> list[str]:
     """Why verdicts were left as they are, where they were."""
-    if (reason := _other_rules(result)) is not None:
-        return [f"verdicts were not judged again: {reason}"]
+    if isinstance(judged_by := _judged_by(result), str):
+        return [f"verdicts were not judged again: {judged_by}"]
     disturbed = sum(trial.summary.recovery is not None for trial in result.trials)
     why = "beside a fault some seconds alone are judged"
     return [f"{disturbed} verdicts were not judged again: {why}"] if disturbed else []
 
 
-def _other_rules(result: RunResult) -> str | None:
+def _judged_by(result: RunResult) -> dict[str, Workload] | str:
+    """The workload of each cell; or why today's rules do not hold for the run."""
     made_by, here = result.manifest.versions.get("highwater"), metadata.version("highwater")
     if made_by != here:
         return f"the run was made by highwater {made_by or 'of an unknown version'}, and this is {here}"
-    if not recorded_workloads(result.manifest.workload):
-        return "the workload in its manifest is none by today's rules"
-    return None
+    return recorded_workloads(result.manifest.workload) or "the workload in its manifest is none by today's rules"
 
 
 def _there(is_there: bool) -> str:
