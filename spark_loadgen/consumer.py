@@ -123,6 +123,7 @@ class ConsumerLoad:
 
     def prepare(self) -> None:
         """Take up the partitions and ask for their ends once, so that all connections stand before T0."""
+        self._learn_leaders()
         self._ends_of_log()
         if not self._waits:
             self._assign()
@@ -336,10 +337,19 @@ class ConsumerLoad:
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             self._errors[f"asking for the end of the log: {reason.str()}"] += 1
-            with suppress(KafkaException):
-                self._asking.list_topics(timeout=_ENDS_TIMEOUT_S)  # or it goes by what it knew before a broker left
+            self._learn_leaders()  # or it goes by what it knew before a broker left
             return None
         return {partition: end for partition, end in ends.items() if end > 0}
+
+    def _learn_leaders(self) -> None:
+        """Have the client that asks for ends know whom to ask.
+
+        Left to itself it asks for leaders without patience: in the instant between its bootstrap connection and the
+        first to a broker by name it finds "no usable brokers", and tries again after one second or three (librdkafka
+        2.16, one start in five on loopback).
+        """
+        with suppress(KafkaException):
+            self._asking.list_topics(timeout=_ENDS_TIMEOUT_S)
 
     def _unread(self, targets: dict[tuple[str, int], int]) -> int:
         positions = self.client.position([TopicPartition(topic, partition) for topic, partition in targets])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,3 +53,20 @@ def test_one_changed_body_among_many_is_found(make_plan: PlanMaker, changed: byt
 def test_sound_bodies_are_sound(make_plan: PlanMaker) -> None:
     report = read_back(make_plan, [b"body"] * RECORDS)
     assert (report.received.received, report.received.corrupt, report.unread) == (RECORDS, 0, 0)
+
+
+def test_who_leads_is_known_before_ends_are_asked_for(make_plan: PlanMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for at once, one start in five waited for one second or three."""
+    load = ConsumerLoad(plan := make_plan(), 0, MAGIC, Content(plan, GeneratedPayload()))
+    asked: list[str] = []
+
+    class Asking:
+        def __getattr__(self, name: str) -> Any:
+            asked.append(name)
+            return getattr(asking, name)
+
+    asking = load._asking
+    monkeypatch.setattr(load, "_asking", Asking())
+    load.prepare()
+    load.close()
+    assert asked == ["list_topics", "list_offsets"]
