@@ -125,7 +125,8 @@ def changes(
             return change_points(command, values, magnitude_ratio)
 
         finder: FindChanges = find
-        found = series.changes(finder, lambda name: floors.get(name, least), columns)
+        better = {name: gated.better for name, gated in held_to.gate.items() if gated.better}
+        found = series.changes(finder, lambda name: floors.get(name, least), columns, better)
         if as_json:
             typer.echo(json.dumps([_as_json(change) for change in found], indent=2))
         else:

@@ -8,6 +8,7 @@ from statistics import median
 
 from bench.analysis.statistics import bootstrap_median_ci
 from bench.compare import ONLY_CELL
+from bench.errors import UsageError
 from bench.metrics import METRICS, MetricDefinition
 from bench.results import RunResult, TrialResult
 
@@ -37,7 +38,12 @@ def usable(trials: list[TrialResult]) -> list[TrialResult]:
 
 
 def estimates(result: RunResult) -> Iterator[Estimate]:
-    """Metrics in the order of the table, cell by cell; a metric that no trial has is left out."""
+    """Metrics in the order of the table, cell by cell; a metric that no trial has is left out.
+
+    Raises UsageError when no trial may be used.
+    """
+    if not usable(result.trials):
+        raise UsageError(f"{result.directory} has no usable trial to export")
     cells = result.cells()
     for cell, trials in cells.items():
         summaries = [trial.summary for trial in usable(trials)]

@@ -48,7 +48,7 @@ class Pairs(Part):
 class GatedMetric(Part):
     floor_ratio: PercentRatio = Field(alias="floor", gt=0, lt=1, description="changes smaller than this do not matter")
     better: Literal["higher", "lower"] | None = Field(
-        default=None, description="needed only for a metric of which `bench schema` does not know it"
+        default=None, description="needed only for a metric of which `bench metrics` does not know it"
     )
 
 

@@ -69,16 +69,20 @@ def evaluate(
     noise: Mapping[str, Sequence[AaPair]],
     seed: int,
     only: Collection[Place] | None = None,
+    planned: Iterable[str] = (),
 ) -> Evaluation:
     """Judge the variants of one run. `noise` is from elsewhere; with `noise.from: a_a` the run's own pairs are used.
 
-    `only`: the places that are gated, for a confirmation; None for all that the policy gates.
+    `only`: the places that are gated, for a confirmation; None for all that the policy gates. `planned`: cells that
+    count with no pair when no trial of theirs came to its end.
     """
     found = list(summaries)
     sides: dict[str, dict[str, dict[int, TrialSummary]]] = defaultdict(lambda: {BASE: {}, HEAD: {}})
     for summary in found:
         if summary.role == "measure":
             sides[cell_of(summary)][str(summary.factors[VARIANT])][summary.block] = summary
+    for cell in planned:
+        sides[cell]
     cells = [_pairs(cell, both[BASE], both[HEAD]) for cell, both in sides.items()]
     own = own_noise(found) if policy.noise.source == OWN_A_A else {}
     limits = limits_of(policy, noise or own, only)
@@ -115,24 +119,29 @@ def faults(summaries: Iterable[TrialSummary], plans: Iterable[TrialPlan], varian
 
     A trial in which the load generator broke says nothing of the variant: it is a pair less.
     """
+    return broken_promises(
+        (summary for summary in summaries if summary.factors.get(VARIANT) == variant),
+        (plan for plan in plans if plan.factors.get(VARIANT) == variant),
+    )
+
+
+def broken_promises(summaries: Iterable[TrialSummary], plans: Iterable[TrialPlan]) -> list[str]:
+    """A line for each of these trials that lost or damaged records, or whose broker failed."""
     lost = [
         f"{summary.trial_id}: {reason.text}"
         for summary in summaries
-        if summary.factors.get(VARIANT) == variant
         for reason in summary.verdict.reasons
         if target_at_fault(reason)
     ]
     failed = [
-        f"{plan.trial_id}: {plan.error}"
-        for plan in plans
-        if plan.status == "failed" and not plan.generator_failed and plan.factors.get(VARIANT) == variant
+        f"{plan.trial_id}: {plan.error}" for plan in plans if plan.status == "failed" and not plan.generator_failed
     ]
     return lost + failed
 
 
-def cell_of(summary: TrialSummary) -> str:
+def cell_of(trial: TrialSummary | TrialPlan) -> str:
     """The workload's own cell, without the variant."""
-    return ",".join(f"{name}={value}" for name, value in summary.factors.items() if name != VARIANT) or ONLY_CELL
+    return ",".join(f"{name}={value}" for name, value in trial.factors.items() if name != VARIANT) or ONLY_CELL
 
 
 def own_noise(summaries: Iterable[TrialSummary]) -> dict[str, list[AaPair]]:

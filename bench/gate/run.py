@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from bench.compare import compare, noise_of_both, side_of
+from bench.compare import compare, matched_cells, noise_of_both, side_of
 from bench.display.comparison_text import gate_markdown
 from bench.errors import UsageError
 from bench.exit_codes import EXIT_INTERRUPTED
@@ -24,6 +24,8 @@ from bench.gate.reasoning import (
     Evaluation,
     Outcome,
     Place,
+    broken_promises,
+    cell_of,
     early_stop,
     environment_outcome,
     evaluate,
@@ -37,7 +39,6 @@ from bench.results import AaPair, ComparedSide, Gate, GateRound, Manifest, RunRe
 from bench.results.files import dump, write_atomically
 from bench.runs.agenda import FinishedCells
 from bench.trials.plan import Plan, make_plan
-from bench.trials.verdict import target_at_fault
 from bench.workload.layers import read_with_includes
 from bench.workload.specification import Specification, specify
 
@@ -139,17 +140,14 @@ def judge_recorded(base: Recorded, head: Recorded, rules: Rules) -> Gate:
         found = compare(base.result, head.result, base.cell, head.cell, metrics_of(policy), limits_of(policy, noise))
     except ValueError as error:
         raise UsageError(str(error)) from None
-    pairs = min((item.n_pairs for item in found.metrics if item.gated), default=0)
+    pairs = _pairs_of(base, head)
     a_a_pairs = max(map(len, noise.values()), default=0)
     evaluation = Evaluation(found.metrics, pairs, pairs, a_a_pairs)
     decisive = [difference for difference in found.environment if difference.decides]
-    lost = [
-        f"{trial.summary.trial_id}: {reason.text}"
-        for trial in head.result.trials
-        if head.cell in (None, trial.summary.cell)
-        for reason in trial.summary.verdict.reasons
-        if target_at_fault(reason)
-    ]
+    lost = broken_promises(
+        (trial.summary for trial in head.result.trials if head.cell in (None, trial.summary.cell)),
+        (plan for plan in head.result.manifest.trials if head.cell in (None, plan.cell)),
+    )
     if decisive and policy.on_environment_mismatch == "fail" and not rules.allow_env_diff:
         outcome = environment_outcome([difference.fact for difference in decisive])
     elif lost:
@@ -187,6 +185,16 @@ def judge_recorded(base: Recorded, head: Recorded, rules: Rules) -> Gate:
     )
 
 
+def _pairs_of(base: Recorded, head: Recorded) -> int:
+    """The fewest in any cell that both were to measure: one without a valid trial on either side is not left out."""
+    paired = base.result.directory.resolve() == head.result.directory.resolve()
+    cells, _ = matched_cells(base.result, head.result, base.cell, head.cell, paired=paired)
+    planned = [{plan.cell for plan in side.result.manifest.trials} for side in (base, head)]
+    if base.cell is None and head.cell is None and len(planned[0] & planned[1]) > len(cells):
+        return 0
+    return min(min(len(trials.base), len(trials.head)) for trials in cells)
+
+
 def write_gate(gate: Gate, out: Path) -> None:
     """gate.json, and its outcome for CI systems: gate.md, gate.junit.xml, gate.codequality.json."""
     out.mkdir(parents=True, exist_ok=True)
@@ -199,7 +207,8 @@ def write_gate(gate: Gate, out: Path) -> None:
 
 
 def _evaluation(result: RunResult, rules: Rules, seed: int, only: frozenset[Place] | None) -> Evaluation:
-    return evaluate([trial.summary for trial in result.trials], rules.policy, rules.noise, seed, only)
+    planned = [cell_of(plan) for plan in result.manifest.trials]
+    return evaluate([trial.summary for trial in result.trials], rules.policy, rules.noise, seed, only, planned)
 
 
 def _round(number: int, directory: Path, seed: int, found: Evaluation) -> GateRound:

@@ -17,7 +17,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,7 +39,8 @@ FindChanges = Callable[[Mapping[str, list[float]], float], dict[str, list[Change
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A change that somebody knows of. `place`: time or commit, or their beginning, of the first run after it."""
+    """A change that somebody knows of. `place`: time or commit of the first run after it, for `acknowledge` its
+    beginning."""
 
     column: str
     place: str
@@ -117,20 +118,37 @@ class Series:
             return [Acknowledgement(**json.loads(line)) for line in lines if line.strip()]
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """Append one. Raises UsageError for a metric or a run that the series does not have."""
+        """Append one, with its place in full. Raises UsageError for a metric or a run that the series does not have."""
         if acknowledgement.column not in (columns := self.columns()):
             near = difflib.get_close_matches(acknowledgement.column, columns, n=1)
             hint = f'did you mean "{near[0]}"?' if near else "its first line names them"
             raise UsageError(f"{acknowledgement.column} is no metric of {self.path}; {hint}")
-        if not any(_is_at(item, acknowledgement.place) for item in self.rows()):
-            raise UsageError(f"{acknowledgement.place} is neither the time nor the commit of a run in {self.path}")
+        acknowledgement = replace(acknowledgement, place=self._in_full(acknowledgement.place))
         with self._acknowledged_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({name: getattr(acknowledgement, name) for name in Acknowledgement.__slots__}) + "\n")
 
+    def _in_full(self, place: str) -> str:
+        """The one commit or time that begins like this: a later run that does too shall not be meant."""
+        rows = self.rows()
+        for column in ("commit", "time"):
+            found = sorted({item[column] for item in rows if place and item[column].startswith(place)})
+            if place in found or len(found) == 1:
+                return place if place in found else found[0]
+            if found:
+                raise UsageError(f"{place} begins the {column} of {len(found)} runs in {self.path}; give more of it")
+        raise UsageError(f"{place} is neither the time nor the commit of a run in {self.path}")
+
     def changes(
-        self, find: FindChanges, floor_ratio: Callable[[str], float], columns: list[str] | None = None
+        self,
+        find: FindChanges,
+        floor_ratio: Callable[[str], float],
+        columns: list[str] | None = None,
+        better: Mapping[str, Better] | None = None,
     ) -> list[Change]:
-        """Change points at least as large as max(floor, noise) of each metric, in order of time."""
+        """Change points at least as large as max(floor, noise) of each metric, in order of time.
+
+        better: metric to the side that is, where it is not what the table of metrics says.
+        """
         rows, noise, acknowledged = self.rows(), self.noise(), self.acknowledgements()
         by_magnitude: dict[float, dict[str, list[int]]] = {}
         for column in columns or self.columns():
@@ -146,9 +164,8 @@ class Series:
                     before, at = (rows[places[column][index]] for index in (point.index - 1, point.index))
                     reason = _reason(acknowledged, column, at)
                     other_workload = before[WORKLOAD_COLUMN] != at[WORKLOAD_COLUMN]
-                    found.append(
-                        Change(column, at["time"], at["commit"], _better(column), point, reason, other_workload)
-                    )
+                    side = (better or {}).get(metric_of(column), _better(column))
+                    found.append(Change(column, at["time"], at["commit"], side, point, reason, other_workload))
         return sorted(found, key=lambda change: (change.time, change.column))
 
 

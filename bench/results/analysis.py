@@ -78,7 +78,7 @@ class Comparison(Model):
     ci95: tuple[float, float] | None
     delta_ratio: float = Field(description="changes smaller than this count as none: the A/A bound, 0 without one")
     smallest_detectable_ratio: float | None = Field(description="the change that would have been found 4 times in 5")
-    p_value: float | None = Field(description="one-sided, of a change beyond delta, by sign flips; None without pairs")
+    p_value: float | None = Field(description="two-sided, of a change beyond delta, by sign flips; None without pairs")
     p_value_holm: float | None = Field(description="corrected for the number of comparisons of this metric")
     verdict: ComparisonVerdict
 

@@ -21,7 +21,7 @@ from bench.results import Calibration, Manifest, ResultWriter, RunResult, Target
 from bench.results.run_lock import RunLock
 from bench.runs.agenda import FinishedCells
 from bench.runs.launchers import LauncherKind, make_launcher
-from bench.runs.resume import earlier_run
+from bench.runs.resume import check_same_launcher, earlier_run
 from bench.runs.runner import Run, Surroundings, check_slots, prepare
 from bench.storage import StorageAreas
 from bench.trials.given_calibration import check_host, host_facts
@@ -99,6 +99,8 @@ def run_plan(
             with ExitStack() as launchers:
                 started, *beside = [launchers.enter_context(choice.open()) for _ in range(plan.lanes)]
                 check_slots(plan, started)
+                if earlier is not None:
+                    check_same_launcher(earlier, started.name, out)
                 calibration = calibration or (RunResult(out).calibration() if resume else None)
                 if calibration is not None:
                     check_host(calibration, host_facts(facts, started.versions()))

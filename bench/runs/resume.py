@@ -15,7 +15,9 @@ from bench.environment_key import environment_key
 from bench.errors import NotComparableError, UsageError
 from bench.results import Manifest, RunResult, TrialPlan, TrialSummary
 from bench.runs.agenda import Outcome
+from bench.runs.launchers import LauncherKind
 from bench.runs.runner import Earlier, storage_targets
+from bench.storage import describe_target
 from bench.trials.plan import Plan
 from tuning.facts import Facts
 
@@ -31,8 +33,8 @@ def seed_of(directory: Path, seed: int | None) -> int:
 def earlier_run(directory: Path, plan: Plan, facts: Facts, *, trials_known: bool = True) -> Earlier:
     """What is still good in `directory`. trials_known: its trials are those of the plan.
 
-    Raises UsageError when it is of another workload, seed or version, NotComparableError when it is of another host,
-    ResultDirectoryError when it cannot be read.
+    Raises UsageError when it is of another workload, seed or version, NotComparableError when it is of another host
+    or disk, ResultDirectoryError when it cannot be read.
     """
     result = RunResult(directory)
     _check_same_question(result.manifest, plan, directory, trials_known)
@@ -47,6 +49,19 @@ def earlier_run(directory: Path, plan: Plan, facts: Facts, *, trials_known: bool
         outcomes = _of_whole_blocks(outcomes, result.manifest)
     probes = result.probes()
     return Earlier(result.manifest, outcomes, probes.probes if probes else ())
+
+
+def check_same_launcher(earlier: Earlier, launcher: str, directory: Path) -> None:
+    """`launcher`: the name of the one that would go on. Raises UsageError."""
+    begun_with = earlier.manifest.launcher
+    if begun_with not in (None, launcher):
+        _, _, master = begun_with.partition(" ")
+        kind = LauncherKind.SPARK if master else LauncherKind.PROCESS
+        options = f"--launcher {kind}" + (f" --master '{master}'" if master else "")
+        raise UsageError(
+            f"--resume: the load of {directory} was begun on {begun_with}, and this would go on on {launcher}; "
+            f"give it {options}"
+        )
 
 
 def _of_whole_blocks(outcomes: Sequence[Outcome], manifest: Manifest) -> list[Outcome]:
@@ -87,8 +102,14 @@ def _check_same_question(manifest: Manifest, plan: Plan, directory: Path, trials
 
 
 def _check_same_host(result: RunResult, plan: Plan, facts: Facts, directory: Path) -> None:
-    then = environment_key(result.environment, []).facts
-    now = environment_key(describe_environment(facts, {}, storage_targets(plan).values()), []).facts
+    paths = storage_targets(plan)
+    # Under a host profile a disk may have had another scheduler than it has now.
+    plain = {trial.cell.name for trial in plan.trials if trial.cell.workload.host.is_left_alone}
+    summaries = [trial.summary for trial in result.trials if trial.summary.cell in plain]
+    before = {summary.storage.name: summary.storage for summary in summaries}
+    today = [describe_target(name, paths[name], facts) for name in before if name in paths]
+    then = environment_key(result.environment, [before[target.name] for target in today]).facts
+    now = environment_key(describe_environment(facts, {}, paths.values()), today).facts
     for name, value in then.items():
         if now.get(name) != value:
             raise NotComparableError(

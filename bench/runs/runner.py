@@ -128,6 +128,11 @@ class Run:
         except KeyboardInterrupt:
             self._finish("interrupted", EXIT_INTERRUPTED)
             raise
+        except OSError:
+            # Between trials: no room under the results, say. With a little, the directory tells that it is not whole.
+            with suppress(OSError):
+                self._finish("interrupted", EXIT_USAGE)
+            raise
 
     def _through(self, agenda: Agenda, conclude: Conclude, exit_code: ExitCode) -> Manifest:
         self._probe_storage("before")
@@ -263,7 +268,13 @@ class Run:
         """
         workload = self.plan.specification.cells[0].workload
         directory = self.areas.directories.get(workload.storage.target)
-        self._canaries.append(BlockCanary(block=planned.plan.block, at_utc=now_utc(), reading=take_canary(directory)))
+        try:
+            reading = take_canary(directory)
+        except OSError as error:
+            # The storage, most likely; what is wrong with it shows in the trials themselves.
+            missing = f"the host could not be looked at before this block: {text_of(error)}"
+            return [Reason(check="canary.taken", value="no", limit="yes", text=missing)]
+        self._canaries.append(BlockCanary(block=planned.plan.block, at_utc=now_utc(), reading=reading))
         self._write(self._manifest.model_copy(update={"canaries": list(self._canaries)}))
         return canary_reasons([item.reading for item in self._canaries], workload.validity.canary_ratio_max)
 

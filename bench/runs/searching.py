@@ -75,13 +75,16 @@ class SearchAgenda:
     writer: ResultWriter
     planned: list[PlannedTrial] = field(default_factory=list, init=False)
     _probes: dict[str, SearchProbe] = field(default_factory=dict, init=False)
+    _tried_per_s: set[int] = field(default_factory=set, init=False)
+    """Also before the search was taken up again."""
 
     @property
     def axes(self) -> dict[str, list[Scalar]]:
-        rates = sorted({trial.cell.workload.load.steps[0].rate_per_s for trial in self.planned})
-        return {RATE_FACTOR: [format_rate(rate) for rate in rates]}
+        rates = {trial.cell.workload.load.steps[0].rate_per_s for trial in self.planned}
+        return {RATE_FACTOR: [format_rate(rate) for rate in sorted(rates | self._tried_per_s)]}
 
     def next(self, outcomes: Sequence[Outcome]) -> Sequence[PlannedTrial] | None:
+        self._tried_per_s = {_rate_of(outcome) for outcome in outcomes}
         probe = next_probe(self.wanted, self._history(outcomes))
         if probe is None:
             return None
@@ -194,7 +197,7 @@ def failed_limit(
             f"consumers fell {human_count(behind)} records behind in {len(measured)} s "
             f"(at most {human_count(allowed)} may be)"
         )
-    if (reason := found("drain.", "steady.", "generator.send_delay")) is not None:
+    if (reason := found("drain.", "steady.", "generator.send_delay", "host.profile")) is not None:
         return reason.check, reason.text
     return None, None
 

@@ -44,7 +44,9 @@ class StorageAreas:
             problem = "is not a directory" if target.exists() else "does not exist"
             raise UsageError(f"storage target {name}: {target} {problem}; make it first, or name another path")
         for abandoned in filter(is_abandoned, target.glob(f"{_PREFIX}*")):
-            shutil.rmtree(abandoned, ignore_errors=True)
+            # An interrupted result directory bears the same lock, and may bear such a name.
+            if not (abandoned / "manifest.json").exists():
+                shutil.rmtree(abandoned, ignore_errors=True)
         free_bytes = shutil.disk_usage(target).free
         if free_bytes < needed_bytes + SPARE_BYTES:
             raise UsageError(

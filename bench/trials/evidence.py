@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from bench.host.cluster_use import shared_cpu_ratio, steal_ratio
 from bench.results import Reason, TrialSummary, Verdict, Window, fastest_read_per_s
 from bench.trials.verdict import Evidence, judge
 from bench.workload.client_properties import as_text, to_librdkafka
 from bench.workload.model import Workload
+
+_LIBRDKAFKA_TRUE: Final = ("true", "t", "1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +26,14 @@ class Beside:
 
 def evidence_in(summary: TrialSummary, windows: Sequence[Window], workload: Workload, beside: Beside) -> Evidence:
     client = {name: as_text(value) for name, value in to_librdkafka("producer", workload.producers.client).items()}
+    transactional = workload.producers.transactions is not None
     host, cluster = summary.host, summary.cluster_hosts
     shares_host = not cluster and host.system_cpu_ratio is not None
     return Evidence(
         acks=client.get("acks", client.get("request.required.acks", "all")),
-        idempotent=client.get("enable.idempotence", "false") == "true",
-        transactional=workload.producers.transactions is not None,
+        # librdkafka makes a transactional producer idempotent by itself.
+        idempotent=transactional or client.get("enable.idempotence", "").lower() in _LIBRDKAFKA_TRUE,
+        transactional=transactional,
         promise=workload.checks.delivery,
         constant_rate=len(workload.load.steps) <= 1,
         ordered=workload.checks.order == "per_partition",

@@ -115,9 +115,11 @@ def _delivery(evidence: Evidence) -> list[Reason]:
             f"{delivery.lost} records were lost; acks 0 allows that, figures do not",
         )
     else:
-        # The ends of transactions take offsets of their own, so the log of a transactional load only has a lower bound.
+        # The ends of transactions take offsets of their own, and where nobody reads, nobody tells what a producer that
+        # is not idempotent sent again: such a log only has a lower bound.
         promised = delivery.acked + delivery.duplicated_in_log
-        held = delivery.in_log >= promised if evidence.transactional else delivery.in_log == promised
+        at_least = evidence.transactional or _may_repeat_unseen(evidence)
+        held = delivery.in_log >= promised if at_least else delivery.in_log == promised
         # Only what lay ahead of a consumer at its end can be excused: what it read past and did not get is lost,
         # whatever the broker counts.
         unread = min(delivery.lost, delivery.unread) if held else 0
@@ -158,6 +160,10 @@ def _delivery(evidence: Evidence) -> list[Reason]:
             f"{delivery.duplicated} records came back twice {because}",
         )
     return reasons
+
+
+def _may_repeat_unseen(evidence: Evidence) -> bool:
+    return not evidence.idempotent and evidence.generator.consumers == 0
 
 
 def _load(evidence: Evidence, limits: Validity) -> list[Reason]:
@@ -350,6 +356,11 @@ def _notes(evidence: Evidence, limits: Validity) -> list[str]:
         notes.append("acks 0: acknowledged means handed to the socket; produce latency excludes the broker")
         if delivery.in_log != delivery.acked:
             notes.append(f"acks 0: the log holds {delivery.in_log} of {delivery.acked} records sent")
+    if _may_repeat_unseen(evidence) and delivery.in_log > delivery.acked:
+        notes.append(
+            f"the log holds {delivery.in_log - delivery.acked} records more than were acknowledged: sent again, as "
+            "delivery is at least once when enable.idempotence is off"
+        )
     if delivery.duplicated and not evidence.idempotent:
         notes.append(f"{delivery.duplicated} duplicates: delivery is at least once when enable.idempotence is off")
     if ceiling_per_s := evidence.generator.ceiling_per_s:

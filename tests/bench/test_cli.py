@@ -213,6 +213,15 @@ def test_verify_finds_what_contradicts_itself(finished: Path) -> None:
     )
 
 
+def test_records_without_a_sound_stamp_count_by_the_second_alone(finished: Path) -> None:
+    (first, *_) = sorted((finished / "trials").iterdir())
+    edit(first / "summary.json", lambda summary: summary["delivery"].update(received=298, corrupt=2))
+    received = [line for line in disagreements(RunResult(finished)) if "received: windows" in line]
+    assert received == []
+    edit(first / "summary.json", lambda summary: summary["delivery"].update(received=297))
+    assert any("received: windows add up to 300" in line for line in disagreements(RunResult(finished)))
+
+
 def test_verify_judges_again_what_is_said_to_be_valid(finished: Path) -> None:
     """A generator out of breath and an objective the workload has not; with digests made anew."""
     first, second = sorted((finished / "trials").iterdir())

@@ -15,6 +15,7 @@ import pyperf
 import pytest
 from pyarrow import parquet
 
+from bench.errors import UsageError
 from bench.exports import exporter, formats
 from bench.metrics import METRICS
 from bench.results import RunResult, TrialSummary
@@ -192,3 +193,14 @@ def test_what_was_measured_on_an_emulated_disk_is_called_so_by_every_format(tmp_
     for name in ("pyperf", "bmf", "gab", "otava", "csv"):
         for file in exporter(name)(emulated):
             assert "emulated" in file.content.decode(), name
+
+
+@pytest.mark.parametrize("name", ["bmf", "gab", "otava", "pyperf"])
+def test_a_run_without_a_usable_trial_is_no_estimate(tmp_path: Path, name: str) -> None:
+    def spoil_all(summary: TrialSummary) -> TrialSummary:
+        invalid = summary.verdict.model_copy(update={"state": "invalid", "reasons": [LATE]})
+        return summary.model_copy(update={"verdict": invalid})
+
+    result = RunResult(write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=3, change=spoil_all)))
+    with pytest.raises(UsageError, match="has no usable trial to export"):
+        exporter(name)(result)

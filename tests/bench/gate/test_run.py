@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ POLICY = Policy.model_validate(
 )
 RULES = Rules(POLICY)
 WORKLOAD = "workload"
+SAME = Measured(WORKLOAD, {}, Document(WORKLOAD, {}))
 
 Measure = Callable[[TrialPlan, int], TrialSummary | None]
 
@@ -302,3 +304,53 @@ def test_other_conditions_are_five_unless_they_are_allowed(tmp_path: Path) -> No
 def test_gate_json_is_what_its_schema_says(tmp_path: Path) -> None:
     found = gate(tmp_path, Runner(measuring(1.0)))
     assert json.loads(found.model_dump_json(by_alias=True))["schema"] == "bench.gate-result/1"
+
+
+def test_a_head_whose_broker_failed_in_some_trial_is_three(tmp_path: Path) -> None:
+    base, head = recorded(tmp_path / "base"), recorded(tmp_path / "head")
+    crashed = {"trial_id": "7", "status": "failed", "error": "highwater was killed by SIGKILL"}
+    head.result.manifest.trials.append(head.result.manifest.trials[-1].model_copy(update=crashed))
+    found = judge_recorded(base, head, RULES)
+    assert (found.state, found.exit_code) == ("target_failed", 3)
+    assert "highwater was killed by SIGKILL" in found.text
+    assert judge_recorded(head, base, RULES).exit_code == 0
+
+
+def test_a_cell_in_which_head_has_no_valid_trial_is_not_left_out(tmp_path: Path) -> None:
+    axes: dict[str, Any] = {"producers.client.acks": ["all", "1"]}
+
+    def spoil(item: TrialSummary) -> TrialSummary:
+        if not item.cell.endswith("acks=1"):
+            return item
+        invalid = item.verdict.model_copy(update={"state": "invalid", "reasons": [LATE]})
+        return item.model_copy(update={"verdict": invalid})
+
+    sample = Sample(axes=axes, trials=6, measure_s=3, rate_per_s=200.0)
+    base = write_sample(tmp_path / "base", sample)
+    head = write_sample(tmp_path / "head", replace(sample, change=spoil))
+    found = judge_recorded(Recorded("base", RunResult(base), None), Recorded("head", RunResult(head), None), RULES)
+    assert (found.state, found.exit_code) == ("invalid", 4)
+    assert found.text.startswith("0 valid pairs")
+
+
+def test_a_cell_whose_load_never_ran_is_not_left_out(tmp_path: Path) -> None:
+    workload = tmp_path / "w.yaml"
+    workload.write_text(MINIMAL + "matrix: {producers.client.acks: [1, all]}\n")
+    specification = gate_specification(workload, SAME, SAME, POLICY)
+    measure = measuring(1.0)
+
+    def one_cell_breaks(plan: TrialPlan, number: int) -> TrialSummary | None:
+        return None if "acks=1" in plan.cell else measure(plan, number)
+
+    class GeneratorBreaks(Runner):
+        def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells) -> Manifest:
+            manifest = super().__call__(plan, out, finished_cells)
+            trials = [
+                trial.model_copy(update={"generator_failed": trial.status == "failed"}) for trial in manifest.trials
+            ]
+            manifest = manifest.model_copy(update={"trials": trials})
+            ResultWriter.reopen(out).write_manifest(manifest)
+            return manifest
+
+    gate = run_gate(SAME, SAME, make_plan(specification, 1), RULES, tmp_path / "out", GeneratorBreaks(one_cell_breaks))
+    assert (gate.state, gate.exit_code) == ("invalid", 4)

@@ -123,10 +123,18 @@ def test_a_change_that_is_known_is_told_with_its_reason(sample: Path, tmp_path: 
     series.acknowledge(Acknowledgement(RATE, "c05", "checksums are verified now", "2026-01-09T00:00:00+00:00"))
     (change,) = series.changes(split_in_two, lambda metric: 0.05)
     assert change.acknowledged == "checksums are verified now"
+    (change,) = series.changes(split_in_two, lambda metric: 0.05, better={RATE: "lower"})
+    assert not change.is_worse
     with pytest.raises(UsageError, match=r"e2e\.p98 is no metric of"):
         series.acknowledge(Acknowledgement("e2e.p98", "c05", "x", ""))
     with pytest.raises(UsageError, match="c99 is neither the time nor the commit of a run"):
         series.acknowledge(Acknowledgement(RATE, "c99", "x", ""))
+    with pytest.raises(UsageError, match="c0 begins the commit of 8 runs"):
+        series.acknowledge(Acknowledgement(RATE, "c0", "x", ""))
+    with pytest.raises(UsageError, match="2026 begins the time of 8 runs"):
+        series.acknowledge(Acknowledgement(RATE, "2026", "x", ""))
+    series.acknowledge(Acknowledgement(RATE, series.rows()[6]["time"][:12], "y", ""))
+    assert [item.place for item in series.acknowledgements()] == ["c05", series.rows()[6]["time"]]
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

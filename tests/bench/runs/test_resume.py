@@ -300,3 +300,31 @@ def test_a_directory_without_a_run(bench: Bench) -> None:
     (bench.out / "manifest.json").write_text("{")
     with pytest.raises(ResultDirectoryError, match=r"manifest\.json"):
         bench.run(resume=True)
+
+
+def test_an_interrupted_result_directory_on_a_target_is_no_leftover(bench: Bench) -> None:
+    bench.run_killed(lambda: in_load_of_trial_3(bench))
+    results = bench.out.rename(bench.storage / "highwater-results")
+    long_ago_s = time.time() - 60
+    os.utime(results / LOCK_NAME, (long_ago_s, long_ago_s))
+    bench.run()
+    assert len(RunResult(results).trials) == 2
+
+
+def test_a_run_is_gone_on_with_on_the_launcher_it_was_begun_on(bench: Bench) -> None:
+    bench.run_killed(lambda: in_load_of_trial_3(bench))
+    bench.launcher.name = "processes"
+    told = r"was begun on spark local\[2\], and this would go on on processes; give it --launcher spark --master 'local"
+    with pytest.raises(UsageError, match=told):
+        bench.run(resume=True)
+    assert RunResult(bench.out).manifest.status == "running"
+
+
+def test_a_run_is_not_gone_on_with_on_another_disk(bench: Bench) -> None:
+    bench.run_killed(lambda: in_load_of_trial_3(bench))
+    for path in (bench.out / "trials").glob("*/summary.json"):
+        summary = json.loads(path.read_text())
+        summary["storage"]["filesystem"] = "xfs"
+        path.write_text(json.dumps(summary))
+    with pytest.raises(NotComparableError, match=r"begun with storage\.here\.filesystem xfs, and now it is"):
+        bench.run(resume=True)

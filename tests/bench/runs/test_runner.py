@@ -601,3 +601,33 @@ def test_a_stop_ends_all_trials_of_a_block(tmp_path: Path, signals: int) -> None
     assert (manifest.status, manifest.exit_code) == ("interrupted", EXIT_INTERRUPTED)
     assert [trial.status for trial in manifest.trials] == ["interrupted"] * 2 + ["planned"] * 2
     bench.assert_nothing_left()
+
+
+def test_a_host_that_cannot_be_looked_at_makes_the_block_doubtful(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(_: Path | None) -> CanaryReading:
+        raise OSError(errno.ENOSPC, "No space left on device", "storage")
+
+    monkeypatch.setattr(runner, "take_canary", take)
+    manifest = bench.run()
+    assert (manifest.status, manifest.canaries) == ("done", [])
+    for trial in bench.result().trials:
+        assert trial.summary.verdict.state == "inconclusive"
+        assert [reason.check for reason in trial.summary.verdict.reasons] == ["canary.taken"]
+    assert list(disagreements(bench.result())) == []
+
+
+def test_results_without_room_between_trials_say_that_they_are_not_whole(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "analysis.json")
+
+    monkeypatch.setattr(ResultWriter, "write_analysis", write)
+    with pytest.raises(OSError, match="No space left"):
+        bench.run()
+    manifest = bench.result().manifest
+    assert (manifest.status, manifest.exit_code) == ("interrupted", 2)
+    assert [trial.status for trial in manifest.trials] == ["done", "done", "planned", "planned"]
+    assert list(disagreements(bench.result())) == []

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from bench.results import Delivery, EndToEnd, Generator, Latency, Produce, Reason, SteadyState
+from bench.trials.evidence import Beside, evidence_in
 from bench.trials.verdict import Evidence, judge, target_at_fault
-from bench.workload.model import Validity
+from bench.workload.model import Validity, Workload
+from tests.bench.summaries import summary
 
 MS = 1_000_000
 LATENCY = Latency(
@@ -208,3 +210,30 @@ def test_a_closed_loop_says_what_its_figures_are() -> None:
 
 def test_what_was_not_checked_is_said() -> None:
     assert any("is not known" in note for note in judge(evidence(promise="none"), Validity()).notes)
+
+
+def test_what_was_sent_again_and_nobody_read_is_not_held_against_the_broker() -> None:
+    verdict = judge(evidence(generator__consumers=0, delivery__received=0, delivery__in_log=9001), Validity())
+    assert (verdict.state, verdict.reasons) == ("valid", [])
+    assert any("the log holds 1 records more than were acknowledged" in note for note in verdict.notes)
+    short = judge(evidence(generator__consumers=0, delivery__received=0, delivery__in_log=8999), Validity())
+    assert [reason.check for reason in short.reasons] == ["delivery.in_log"]
+    promised = evidence(idempotent=True, generator__consumers=0, delivery__received=0, delivery__in_log=9001)
+    assert [reason.check for reason in judge(promised, Validity()).reasons] == ["delivery.in_log"]
+
+
+@pytest.mark.parametrize(
+    ("producers", "idempotent"),
+    [
+        ({}, False),
+        ({"client": {"enable.idempotence": True}}, True),
+        ({"client": {"enable.idempotence": "True"}}, True),
+        ({"client": {"enable.idempotence": False}}, False),
+        ({"transactions": {"records": 10}}, True),
+    ],
+)
+def test_who_is_idempotent(producers: dict[str, Any], idempotent: bool) -> None:
+    """librdkafka reads its booleans in any case, and makes a transactional producer idempotent by itself."""
+    document = {"schema": "bench.workload/1", "name": "w", "load": {"rate": "1k/s"}, "producers": producers}
+    workload = Workload.model_validate(document | {"phases": {"measure": "5s"}, "records": {"size": "1KiB"}})
+    assert evidence_in(summary(1), [], workload, Beside()).idempotent is idempotent
