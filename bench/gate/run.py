@@ -140,7 +140,7 @@ def judge_recorded(base: Recorded, head: Recorded, rules: Rules) -> Gate:
         found = compare(base.result, head.result, base.cell, head.cell, metrics_of(policy), limits_of(policy, noise))
     except ValueError as error:
         raise UsageError(str(error)) from None
-    pairs = _pairs_of(base, head)
+    pairs = min(_pairs_of(base, head), min((item.n_pairs for item in found.metrics if item.gated), default=0))
     a_a_pairs = max(map(len, noise.values()), default=0)
     evaluation = Evaluation(found.metrics, pairs, pairs, a_a_pairs)
     decisive = [difference for difference in found.environment if difference.decides]

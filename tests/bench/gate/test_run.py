@@ -354,3 +354,14 @@ def test_a_cell_whose_load_never_ran_is_not_left_out(tmp_path: Path) -> None:
 
     gate = run_gate(SAME, SAME, make_plan(specification, 1), RULES, tmp_path / "out", GeneratorBreaks(one_cell_breaks))
     assert (gate.state, gate.exit_code) == ("invalid", 4)
+
+
+def test_a_metric_that_few_trials_have_is_judged_by_as_many_pairs(tmp_path: Path) -> None:
+    def mostly_unread(item: TrialSummary) -> TrialSummary:
+        return item if item.block == 1 else item.model_copy(update={"e2e": None})
+
+    policy = POLICY.model_copy(update={"gate": {"e2e.p99": POLICY.gate["produce.achieved_per_s"]}})
+    sample = Sample(axes={}, trials=6, measure_s=3, rate_per_s=200.0, change=mostly_unread)
+    sides = [RunResult(write_sample(tmp_path / name, sample)) for name in ("base", "head")]
+    found = judge_recorded(Recorded("base", sides[0], None), Recorded("head", sides[1], None), Rules(policy))
+    assert (found.state, found.exit_code, found.rounds[0].pairs) == ("invalid", 4, 1)
