@@ -84,6 +84,10 @@ def key_of(result: RunResult) -> EnvironmentKey:
 def differences(base: RunResult, head: RunResult) -> list[EnvironmentDifference]:
     """Where two results were taken under other conditions: first what is part of the key, then what is only shown."""
     base_key, head_key = key_of(base).facts, key_of(head).facts
+    if not (base.trials and head.trials):
+        # A run that finished no trial does not know its disks, and to know nothing is not to differ.
+        both = base_key.keys() & head_key.keys()
+        base_key, head_key = ({fact: key[fact] for fact in key if fact in both} for key in (base_key, head_key))
     decisive = list(_unequal(base_key, head_key, decides=True))
     shown = _unequal(flat(base.environment.facts), flat(head.environment.facts), decides=False)
     return [*decisive, *shown]

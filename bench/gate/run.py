@@ -189,9 +189,6 @@ def _pairs_of(base: Recorded, head: Recorded) -> int:
     """The fewest in any cell that both were to measure: one without a valid trial on either side is not left out."""
     paired = base.result.directory.resolve() == head.result.directory.resolve()
     cells, _ = matched_cells(base.result, head.result, base.cell, head.cell, paired=paired)
-    planned = [{plan.cell for plan in side.result.manifest.trials} for side in (base, head)]
-    if base.cell is None and head.cell is None and len(planned[0] & planned[1]) > len(cells):
-        return 0
     return min(min(len(trials.base), len(trials.head)) for trials in cells)
 
 

@@ -316,6 +316,18 @@ def test_a_head_whose_broker_failed_in_some_trial_is_three(tmp_path: Path) -> No
     assert judge_recorded(head, base, RULES).exit_code == 0
 
 
+@pytest.mark.parametrize(("status", "outcome"), [("failed", ("target_failed", 3)), ("interrupted", ("invalid", 4))])
+def test_a_head_that_finished_no_trial_at_all_is_of_no_other_environment(
+    tmp_path: Path, status: str, outcome: tuple[str, int]
+) -> None:
+    base, head = recorded(tmp_path / "base"), recorded(tmp_path / "head")
+    ended = {"status": status, "error": "highwater was killed by SIGKILL"}
+    head.result.manifest.trials[:] = [trial.model_copy(update=ended) for trial in head.result.manifest.trials]
+    head.result.trials.clear()
+    found = judge_recorded(base, head, RULES)
+    assert (found.state, found.exit_code) == outcome
+
+
 def test_a_cell_in_which_head_has_no_valid_trial_is_not_left_out(tmp_path: Path) -> None:
     axes: dict[str, Any] = {"producers.client.acks": ["all", "1"]}
 

@@ -21,6 +21,7 @@ from bench.runs.runner import Run
 from bench.runs.search import SearchRange
 from bench.runs.searching import SearchAgenda, check_same_range, failed_limit, lag_growth, search_plan, searchable
 from bench.trials.plan import planned_trial
+from bench.units import parse_rate_per_s
 from bench.verify import disagreements
 from bench.workload.specification import Specification, specify
 from bench.workload.yaml_document import parse_document
@@ -190,9 +191,11 @@ def test_an_interrupted_search_is_gone_on_with(bench: Bench) -> None:
     bench.systems.faults = {5: KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):
         bench.search()
-    _, search = bench.search(resume=True)
+    manifest, search = bench.search(resume=True)
     assert search.status == "answered"
     assert len(bench.launcher.plans) == len(search.probes)
+    tried = sorted({probe.rate_per_s for probe in search.probes})
+    assert [parse_rate_per_s(str(rate)) for rate in manifest.axes["load.rate"]] == tried
     check_same_range(bench.out, WANTED)
     with pytest.raises(UsageError, match="was begun with other options"):
         check_same_range(bench.out, replace(WANTED, confirmations=9))
@@ -258,4 +261,8 @@ def test_a_lost_record_comes_before_a_missed_rate_and_that_before_an_objective()
     broken = outcome().plan.model_copy(update={"generator_failed": True, "error": "a task died"})
     assert failed_limit(Outcome(broken, None), [], 0.995) == ("generator.failed", "a task died")
     busy = Reason(check="host.cpu_ratio", value=0.99, limit=0.95, text="busy")
+    untuned = Reason(
+        check="host.profile", value="drifted", limit="verified", text="vm.swappiness was 60 at the end, not 1"
+    )
+    assert failed_limit(outcome(reason=untuned), [], 0.995) == ("host.profile", untuned.text)
     assert failed_limit(outcome(reason=busy), [window(second, 0) for second in range(10)], 0.995) == (None, None)
