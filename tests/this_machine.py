@@ -1,4 +1,4 @@
-"""The settings of this machine's kernel, for one test at a time: pytest runs a process for each core."""
+"""The settings of this machine's kernel, to be changed by one test at a time: pytest runs a process for each core."""
 
 from __future__ import annotations
 
@@ -16,4 +16,12 @@ def settings_alone() -> Iterator[None]:
     """Two tests at once would take each other's values for the machine's own, also those of another checkout."""
     with _LOCK.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def settings_as_they_are() -> Iterator[None]:
+    """No test changes them meanwhile: a benchmark does not begin beside one that holds a host profile."""
+    with _LOCK.open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
         yield

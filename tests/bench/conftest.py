@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from bench.results import CanaryReading
 from bench.runs import execution, runner
 from bench.storage import page_cache
+from tests.this_machine import settings_as_they_are
 
 
 @pytest.fixture(autouse=True)
@@ -16,3 +19,10 @@ def _host_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "probe_targets", lambda *_: [])
     monkeypatch.setattr(execution, "restore_after_a_killed_run", lambda _: [])
     monkeypatch.setattr(runner, "take_canary", lambda _: CanaryReading(cpu_ns=1, memory_ns=1, loopback_ns=1))
+
+
+@pytest.fixture
+def host_settings_stay() -> Iterator[None]:
+    """For runs in processes of their own, which a host profile of another test would keep from beginning."""
+    with settings_as_they_are():
+        yield

@@ -25,7 +25,7 @@ from bench.workload.model import SystemUnderTest
 from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, TransactionPlan
 from tests.spark_loadgen.running import run_load
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay")]
 
 TINY = """\
 schema: bench.workload/1

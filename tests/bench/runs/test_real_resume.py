@@ -17,7 +17,7 @@ from bench.results import RunResult
 from bench.verify import disagreements
 from tests.bench.test_real_broker import TINY
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay")]
 
 
 @pytest.fixture
