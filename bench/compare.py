@@ -108,13 +108,20 @@ def compare(
     """
     paired = base.directory.resolve() == head.directory.resolve()
     cells, unmatched = matched_cells(base, head, base_cell, head_cell, paired=paired)
-    limits = limits or Limits(noise=noise_of_both(base, head))
+    found = judge(
+        cells, list(metrics or METRICS), limits or Limits(noise=noise_of_both(base, head)), head.manifest.seed
+    )
     warnings = [*unmatched, *_warnings(base, head, cells, paired=paired)]
+    if limits is None and found and all(item.noise_ratio is None for item in found):
+        warnings.append(
+            "how much runs of the same thing differ here is not known (it takes three A/A pairs): each interval that "
+            "leaves out 1 counts as a change"
+        )
     return ResultComparison(
         base=side_of(base, base_cell),
         head=side_of(head, head_cell),
         paired=paired,
-        metrics=judge(cells, list(metrics or METRICS), limits, head.manifest.seed),
+        metrics=found,
         environment=[] if paired else environment_key.differences(base, head),
         workload=[] if paired else list(_workload_differences(base, head)),
         warnings=warnings,

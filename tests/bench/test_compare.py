@@ -119,17 +119,24 @@ def test_two_directories_are_compared_unpaired_and_say_so(tmp_path: Path) -> Non
     assert result.base.environment_key == result.head.environment_key
 
 
-def test_the_noise_of_two_runs_is_that_of_both(tmp_path: Path) -> None:
-    def with_noise(directory: Path, ratios: list[float], cells: list[str]) -> RunResult:
-        noise = [Noise(metric=P99, n_pairs=len(ratios), ratios=ratios, cells=cells, bound95_ratio=None, method="")]
-        analysis = Analysis(complete=True, seed=1, cells=[], noise=noise, comparisons=[], warnings=[])
-        write_atomically(sample(directory, trials=1) / "analysis.json", dump(analysis))
-        return RunResult(directory)
+def with_noise(directory: Path, ratios: list[float], cells: list[str], trials: int = 1) -> RunResult:
+    noise = [Noise(metric=P99, n_pairs=len(ratios), ratios=ratios, cells=cells, bound95_ratio=None, method="")]
+    analysis = Analysis(complete=True, seed=1, cells=[], noise=noise, comparisons=[], warnings=[])
+    write_atomically(sample(directory, trials=trials) / "analysis.json", dump(analysis))
+    return RunResult(directory)
 
+
+def test_the_noise_of_two_runs_is_that_of_both(tmp_path: Path) -> None:
     base = with_noise(tmp_path / "base", [0.9, 1.1], ["one", "two"])
     head = with_noise(tmp_path / "head", [1.0], [])  # as before the cells of pairs were kept
     assert noise_of_both(base, head) == {P99: [("one", 0.9), ("two", 1.1), ("", 1.0)]}
     assert noise_of_both(base, base) == {P99: [("one", 0.9), ("two", 1.1)]}
+
+
+@pytest.mark.parametrize(("pairs", "lines"), [(1, 1), (2, 0)])
+def test_noise_that_is_not_known_is_said_to_be(tmp_path: Path, pairs: int, lines: int) -> None:
+    base, head = (with_noise(tmp_path / side, [0.9, 1.1][:pairs], ["only"] * pairs, trials=6) for side in "ab")
+    assert sum("is not known" in warning for warning in compare(base, head).warnings) == lines
 
 
 def test_cells_of_one_run_are_paired_by_block(tmp_path: Path) -> None:
