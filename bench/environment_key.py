@@ -78,7 +78,7 @@ def key_of(result: RunResult) -> EnvironmentKey:
     storage = {trial.summary.storage.name: trial.summary.storage for trial in result.trials}
     key = environment_key(result.environment, list(storage.values()))
     hosts = {(t.summary.system.version, host.name): host for t in result.trials for host in t.summary.cluster_hosts}
-    return EnvironmentKey(key.facts | _hosts_facts(list(hosts.values())))
+    return EnvironmentKey(key.facts | _hosts_facts(list(hosts.values())) | _connection_facts(result))
 
 
 def differences(base: RunResult, head: RunResult) -> list[EnvironmentDifference]:
@@ -111,6 +111,15 @@ def _storage_facts(target: StorageTarget) -> dict[str, Scalar]:
         "filesystem": target.filesystem,
         "mount_options": ",".join(sorted(target.mount_options)),
     }
+
+
+def _connection_facts(result: RunResult) -> dict[str, Scalar]:
+    """How clients came into an external cluster: it is no part of the workload's text, and TLS has its price."""
+    told: dict[str, set[str]] = {}
+    for trial in result.trials:
+        for name, value in trial.summary.system.connection.items():
+            told.setdefault(name, set()).add(value)
+    return {f"connection.{name}": ", ".join(sorted(values)) for name, values in sorted(told.items())}
 
 
 def _hosts_facts(hosts: Sequence[ClusterHostUse]) -> dict[str, Scalar]:

@@ -266,8 +266,10 @@ def system_facts(run: Run) -> list[Facts]:
         *_seen("System under test", (f"{s.system.kind} {s.system.version}" for s in summaries)),
         *_seen("Command", (shlex.join(s.system.command) for s in summaries[:1] if s.system.command)),
     ]
-    keys = sorted({key for s in summaries for key in s.system.effective_config})
-    system += [row for key in keys for row in _seen(key, (s.system.effective_config.get(key, NONE) for s in summaries))]
+    connections = [{f"{key} of clients": value for key, value in s.system.connection.items()} for s in summaries]
+    for told in (connections, [s.system.effective_config for s in summaries]):
+        keys = sorted({key for properties in told for key in properties})
+        system += [row for key in keys for row in _seen(key, (properties.get(key, NONE) for properties in told))]
     targets = {s.storage.name: s.storage for s in summaries}
     storage = [(name, _target_text(target)) for name, target in targets.items()]
     return [Facts("System under test", system), Facts("Storage targets", storage), *_cluster_facts(summaries)]

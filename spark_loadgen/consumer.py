@@ -114,6 +114,7 @@ class ConsumerLoad:
             # consumer that catches up would be timed by its own pauses.
             "fetch.queue.backoff.ms": 10,
             **self._plan.consumer_config,
+            **self._plan.connection,
             "bootstrap.servers": self._plan.bootstrap_servers,
             "enable.auto.commit": False,
             # Only by this event does a consumer learn that it read past the marks at the end of transactions.

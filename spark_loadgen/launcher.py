@@ -79,9 +79,10 @@ class SparkLauncher:
     ) -> None:
         self.master = master
         self.name = f"spark {master}"
+        self.settings: Mapping[str, str] = dict(spark_conf or {})
         self._local = master == "local" or master.startswith(("local[", "local-cluster["))
         self._in_driver_process = self._local and not master.startswith("local-cluster[")
-        self._settings = {**_CONFIGURATION, **(_LOOPBACK if self._local else {}), **(spark_conf or {})}
+        self._settings = {**_CONFIGURATION, **(_LOOPBACK if self._local else {}), **self.settings}
         self._patience_s = _PATIENCE_WITH_CONTAINERS_S if master.startswith(("yarn", "k8s")) else _PATIENCE_S
         self._app_name = app_name
         self._log_path = log_path

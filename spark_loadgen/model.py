@@ -97,6 +97,7 @@ class LoadPlan:
     warmup: seconds, or until steady (then with one step only).
     sizes: None (with FilePayload only) = one line per record as it is, after the stamp.
     keys: None = without key. Client configurations use librdkafka's property names.
+    connection: what every client needs to come into the cluster (TLS, SASL); its secrets are in no text of a plan.
     pairs: producer w sends to partitions that consumer w alone reads.
     check_delivery: False spares consumers the check of every record; loss is then not known.
     """
@@ -118,6 +119,7 @@ class LoadPlan:
     headers: Headers = NO_HEADERS
     producer_config: Mapping[str, str] = field(default_factory=dict)
     consumer_config: Mapping[str, str] = field(default_factory=dict)
+    connection: Mapping[str, str] = field(default_factory=dict, repr=False)
     driver: Driver = "client"
     transactions: TransactionPlan | None = None
     start_after_backlog_bytes: int | None = None
@@ -150,7 +152,7 @@ class LoadPlan:
             self._check_schedule(self.schedule)
         if self.driver == "wire":
             check_wire(self.sizes, self.keys, transactional=self.transactions is not None)
-            WireSettings.of(self.producer_config)
+            WireSettings.of({**self.producer_config, **self.connection})
         if self.pairs:
             self._check_pairs()
         if self.start_after_load and self.start_after_backlog_bytes is not None:

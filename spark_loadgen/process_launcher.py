@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -45,6 +45,7 @@ class ProcessLauncher:
 
     name: Final = "processes"
     master: Final = "plain processes"
+    settings: Final[Mapping[str, str]] = {}
 
     def __init__(self, log_path: Path | None = None) -> None:
         self._log_path = log_path

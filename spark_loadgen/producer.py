@@ -70,6 +70,7 @@ class ProducerLoad:
             "log_level": 0,  # errors come back as counts, not as lines on the terminal
             "client.id": "highwater-producer",
             **self._plan.producer_config,
+            **self._plan.connection,
             **identity,
             **ONLY_ERRORS,
             "bootstrap.servers": self._plan.bootstrap_servers,

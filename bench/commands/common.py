@@ -27,6 +27,10 @@ StorageOption = Annotated[
 BootstrapServers = Annotated[
     str | None, typer.Option(metavar="HOST:PORT,…", help="Measure this running cluster and start no broker.")
 ]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="TLS and SASL properties of the cluster's clients, by librdkafka's names."),
+]
 CalibrationFile = Annotated[
     Path | None, typer.Option("--calibration", metavar="FILE", help="What bench calibrate wrote on this host.")
 ]
@@ -43,6 +47,7 @@ def specification_of(
     payload_file: Path | None,
     storage: list[str] | None,
     bootstrap_servers: str | None,
+    command_config: Path | None,
     objectives: dict[str, str] | None = None,
 ) -> Specification:
     from bench.workload.specification import load_specification
@@ -59,6 +64,8 @@ def specification_of(
     if bootstrap_servers is not None:
         overrides["system", "kind"] = ("external", "--bootstrap-servers")
         overrides["system", "bootstrap_servers"] = (bootstrap_servers, "--bootstrap-servers")
+    if command_config is not None:
+        overrides["system", "command_config"] = (str(command_config.absolute()), "--command-config")
     for metric, bound in (objectives or {}).items():
         overrides["slo", metric] = (bound, "--slo")
     return load_specification(file, overrides)

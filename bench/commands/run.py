@@ -12,6 +12,7 @@ from bench.commands.common import (
     AsJson,
     BootstrapServers,
     CalibrationFile,
+    CommandConfig,
     Launcher,
     PayloadFile,
     Quiet,
@@ -48,6 +49,7 @@ def run(
     payload_file: PayloadFile = None,
     storage: StorageOption = None,
     bootstrap_servers: BootstrapServers = None,
+    command_config: CommandConfig = None,
     keep_data: Annotated[bool, typer.Option("--keep-data", help="Keep the broker's files and say where.")] = False,
     calibration: CalibrationFile = None,
     probes: Annotated[
@@ -69,7 +71,7 @@ def run(
         from bench.storage.given_probes import load_probes
         from bench.trials.plan import make_plan
 
-        specification = specification_of(file, trials, payload_file, storage, bootstrap_servers)
+        specification = specification_of(file, trials, payload_file, storage, bootstrap_servers, command_config)
         plan = make_plan(specification, seed if resume is None else seed_of(resume, seed))
         if dry_run:
             show_plan(plan, None, as_json)
@@ -115,6 +117,7 @@ def plan(
     payload_file: PayloadFile = None,
     storage: StorageOption = None,
     bootstrap_servers: BootstrapServers = None,
+    command_config: CommandConfig = None,
     price_per_hour: Annotated[
         float | None,
         typer.Option(metavar="X", min=0, help="What the machines cost per hour, to show what the run will."),
@@ -127,7 +130,7 @@ def plan(
         from bench.trials.plan import Price, make_plan
 
         price = None if price_per_hour is None else Price(price_per_hour, currency)
-        made = make_plan(specification_of(file, trials, payload_file, storage, bootstrap_servers), seed)
+        made = make_plan(specification_of(file, trials, payload_file, storage, bootstrap_servers, command_config), seed)
         show_plan(made, price, as_json)
 
 

@@ -12,6 +12,7 @@ from bench.commands.common import (
     AsJson,
     BootstrapServers,
     CalibrationFile,
+    CommandConfig,
     Launcher,
     PayloadFile,
     Quiet,
@@ -55,6 +56,7 @@ def search(
     payload_file: PayloadFile = None,
     storage: StorageOption = None,
     bootstrap_servers: BootstrapServers = None,
+    command_config: CommandConfig = None,
     calibration: CalibrationFile = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show about what would run, and run nothing.")] = False,
     quiet: Quiet = False,
@@ -69,7 +71,7 @@ def search(
         from bench.runs.runner import Run
         from bench.runs.searching import SearchAgenda, check_same_range, search_plan, searchable
 
-        asked = specification_of(file, 1, payload_file, storage, bootstrap_servers, _objectives(slo))
+        asked = specification_of(file, 1, payload_file, storage, bootstrap_servers, command_config, _objectives(slo))
         specification = searchable(asked, cell)
         first_rate = specification.workload.load.rate_per_s or 1
         wanted = _range(lowest, highest, precision, confirm, first_rate)

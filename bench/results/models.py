@@ -218,6 +218,9 @@ class SystemFacts(Model):
     commands: list[list[str]] = Field(default=[], description="what started each of its brokers")
     effective_config: dict[str, str]
     effective_topic_config: dict[str, str] = Field(default={}, description="of a trial's first topic")
+    connection: dict[str, str] = Field(
+        default={}, description="what clients were told of TLS and SASL, secrets left out; empty: neither"
+    )
     copies: int = Field(default=1, description="of each partition")
 
 
@@ -322,6 +325,7 @@ class Manifest(Model):
     trials: list[TrialPlan]
     versions: dict[str, str]
     launcher: str | None = Field(default=None, description="what started the load: spark MASTER, or process")
+    launcher_settings: dict[str, str] = Field(default={}, description="what it was given, secrets hidden")
     overhead: Overhead | None = None
     canaries: list[BlockCanary] = Field(default=[], description="what the host could do before each block")
     resumed_utc: list[str] = Field(default=[], description="when the run was taken up again after an interruption")

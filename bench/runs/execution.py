@@ -20,7 +20,7 @@ from bench.errors import UsageError
 from bench.results import Calibration, Manifest, ResultWriter, RunResult, TargetProbe
 from bench.results.run_lock import RunLock
 from bench.runs.agenda import FinishedCells
-from bench.runs.launchers import LauncherKind, make_launcher
+from bench.runs.launchers import LauncherKind, make_launcher, told_arguments
 from bench.runs.resume import check_same_launcher, earlier_run
 from bench.runs.runner import Run, Surroundings, check_slots, prepare
 from bench.storage import StorageAreas
@@ -100,13 +100,13 @@ def run_plan(
                 started, *beside = [launchers.enter_context(choice.open()) for _ in range(plan.lanes)]
                 check_slots(plan, started)
                 if earlier is not None:
-                    check_same_launcher(earlier, started.name, out)
+                    check_same_launcher(earlier, started, out)
                 calibration = calibration or (RunResult(out).calibration() if resume else None)
                 if calibration is not None:
                     check_host(calibration, host_facts(facts, started.versions()))
                     writer.write_calibration(calibration)
                 with stop.taking_signals():
-                    surroundings = Surroundings(sys.argv, Path.cwd(), started_s)
+                    surroundings = Surroundings(told_arguments(sys.argv), Path.cwd(), started_s)
                     run = Run(
                         plan,
                         surroundings,

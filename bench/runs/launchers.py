@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from spark_loadgen import ProcessLauncher, SparkLauncher
 
 _DEFAULT_MASTER: Final = "local[*]"
+# What Spark itself hides (spark.redaction.regex).
+_SECRET: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+_HIDDEN: Final = "(secret)"
 
 
 class LauncherKind(StrEnum):
@@ -33,3 +37,19 @@ def make_launcher(
         given = "--master" if master is not None else "--spark-conf"
         raise UsageError(f"{given} is a setting of Spark and --launcher process uses none: leave one of them out")
     return ProcessLauncher()
+
+
+def told_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a launcher as results tell them: by the names that Spark takes for it, a secret is hidden."""
+    return {name: _HIDDEN if _SECRET.search(name) else value for name, value in settings.items()}
+
+
+def told_arguments(arguments: Sequence[str]) -> list[str]:
+    """A command line as results tell it."""
+    return [_told(argument) for argument in arguments]
+
+
+def _told(argument: str) -> str:
+    option, equals, rest = argument.partition("=") if argument.startswith("--spark-conf=") else ("", "", argument)
+    name, has_value, _ = rest.partition("=")
+    return f"{option}{equals}{name}={_HIDDEN}" if has_value and _SECRET.search(name) else argument

@@ -6,7 +6,7 @@ not fail would hide that it does. A trial during which the run was interrupted o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from bench.environment_key import environment_key
 from bench.errors import NotComparableError, UsageError
 from bench.results import Manifest, RunResult, TrialPlan, TrialSummary
 from bench.runs.agenda import Outcome
-from bench.runs.launchers import LauncherKind
+from bench.runs.launchers import LauncherKind, told_settings
 from bench.runs.runner import Earlier, storage_targets
 from bench.storage import describe_target
 from bench.trials.plan import Plan
+from bench.trials.trial import Launcher
 from tuning.facts import Facts
 
 
@@ -51,17 +52,28 @@ def earlier_run(directory: Path, plan: Plan, facts: Facts, *, trials_known: bool
     return Earlier(result.manifest, outcomes, probes.probes if probes else ())
 
 
-def check_same_launcher(earlier: Earlier, launcher: str, directory: Path) -> None:
-    """`launcher`: the name of the one that would go on. Raises UsageError."""
+def check_same_launcher(earlier: Earlier, launcher: Launcher, directory: Path) -> None:
+    """`launcher`: the one that would go on. Raises UsageError."""
     begun_with = earlier.manifest.launcher
-    if begun_with not in (None, launcher):
+    if begun_with not in (None, launcher.name):
         _, _, master = begun_with.partition(" ")
         kind = LauncherKind.SPARK if master else LauncherKind.PROCESS
         options = f"--launcher {kind}" + (f" --master '{master}'" if master else "")
         raise UsageError(
-            f"--resume: the load of {directory} was begun on {begun_with}, and this would go on on {launcher}; "
+            f"--resume: the load of {directory} was begun on {begun_with}, and this would go on on {launcher.name}; "
             f"give it {options}"
         )
+    before, now = earlier.manifest.launcher_settings, told_settings(launcher.settings)
+    for name in dict.fromkeys([*before, *now]):
+        if before.get(name) != now.get(name):
+            raise UsageError(
+                f"--resume: the load of {directory} was begun with {_given(name, before)}, and this would go on with "
+                f"{_given(name, now)}; give it the same --spark-conf"
+            )
+
+
+def _given(name: str, settings: Mapping[str, str]) -> str:
+    return f"{name}={settings[name]}" if name in settings else f"{name} as it is"
 
 
 def _of_whole_blocks(outcomes: Sequence[Outcome], manifest: Manifest) -> list[Outcome]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -37,6 +37,7 @@ from bench.results import (
 from bench.runs.agenda import Agenda, BlockAgenda, FinishedCells, Outcome, Skipped, decided_by
 from bench.runs.canary import reasons as canary_reasons
 from bench.runs.canary import take as take_canary
+from bench.runs.launchers import told_settings
 from bench.storage import StorageAreas, emulated_hdd, target_paths
 from bench.storage.probe import QUICK_RUNTIME_S, RUNTIME_S, probe_targets
 from bench.storage.trial_storage import log_directories
@@ -95,7 +96,7 @@ class Run:
     observer: Observer
     stop: StopRequest
     start: StartSystem = start_system
-    connect: Callable[[str], BrokerClient] = BrokerClient
+    connect: Callable[[str, Mapping[str, str]], BrokerClient] = BrokerClient
     launcher_of: Callable[[PlannedTrial], Launcher] | None = None
     finished_cells: FinishedCells | None = None
     earlier: Earlier | None = None
@@ -339,6 +340,7 @@ class Run:
             trials=[planned.plan for planned in agenda.planned],
             versions=versions(self.launcher.versions()),
             launcher=self.launcher.name,
+            launcher_settings=told_settings(self.launcher.settings),
         )
 
     def _taken_up(self, earlier: Earlier) -> Manifest:
@@ -480,10 +482,10 @@ def prepare(plan: Plan, areas: StorageAreas) -> None:
     for cell in {trial.cell.name: trial.cell for trial in plan.trials}.values():
         check_profile(cell.workload.host, facts, log_directories(cell.workload, areas))
     external = {
-        cluster.bootstrap_servers: (system.cluster or "external", cluster)
+        cluster.bootstrap_servers: (trial.cell.workload, cluster)
         for trial in plan.trials
-        if (cluster := (system := trial.cell.workload.system).external) is not None
+        if (cluster := trial.cell.workload.system.external) is not None
     }
-    for servers, (name, cluster) in external.items():
-        BrokerClient(servers).check_reachable()
-        check_samplers(name, cluster)
+    for servers, (workload, cluster) in external.items():
+        BrokerClient(servers, plan.specification.command_config(workload)).check_reachable()
+        check_samplers(workload.system.cluster or "external", cluster)

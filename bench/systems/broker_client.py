@@ -21,6 +21,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from bench.errors import TrialError, UsageError
 from bench.systems.kraft import active_controller
 from bench.workload.client_properties import as_text
+from spark_loadgen import LoadSetupError
+from spark_loadgen.wire.connection import addresses_of, first_to_answer
 from spark_loadgen.wire.protocol import MalformedAnswerError
 
 _TIMEOUT_S: Final = 10.0
@@ -52,10 +54,12 @@ _UNTOLD: Final = (
 class BrokerClient:
     """Requests of the run's own to one cluster. Broker trouble is a TrialError."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, connection: Mapping[str, str] | None = None) -> None:
+        """connection: the TLS and SASL properties that the cluster asks for; None for a plain one."""
         self._bootstrap_servers = bootstrap_servers
         # Its complaints come back as exceptions; librdkafka's log lines would only garble the terminal.
-        self._config: dict[str, str | int | float | bool] = {
+        self._config: dict[str, Any] = {
+            **(connection or {}),
             "bootstrap.servers": bootstrap_servers,
             "log_level": 0,
             # The most; each request here has a limit of its own, and making many thousand partitions takes a while.
@@ -64,13 +68,30 @@ class BrokerClient:
         self._admin = AdminClient(self._config)
 
     def check_reachable(self) -> None:
-        """Raises UsageError when nobody answers: asked before a run starts."""
+        """Raises UsageError when nobody answers, or this client is not let in: asked before a run starts."""
+        complaints: dict[int, str] = {}
+        # Why a connection does not come about is told by events alone, and only to a client that polls for them.
+        heard: dict[str, Any] = {"error_cb": lambda error: complaints.update({error.code(): error.str()})}
+        asking = AdminClient(self._config | heard)
         try:
-            self._admin.list_topics(timeout=_TIMEOUT_S)
+            asking.list_topics(timeout=_TIMEOUT_S)
         except KafkaException as error:
+            asking.poll(0)
+            complaints.pop(KafkaError._ALL_BROKERS_DOWN, None)
+            reason = "; ".join(complaints.values()) or _text(error)
             raise UsageError(
-                f"no broker answers at {self._bootstrap_servers} within {_TIMEOUT_S:.0f} s ({_text(error)})"
+                f"no broker answers at {self._bootstrap_servers} within {_TIMEOUT_S:.0f} s ({reason}){self._hint()}"
             ) from None
+
+    def _hint(self) -> str:
+        """A listener with TLS takes a plain connection and ends it without a word."""
+        if "security.protocol" in self._config:
+            return ""
+        try:
+            first_to_answer(addresses_of(self._bootstrap_servers), lambda _: True)
+        except (OSError, LoadSetupError):
+            return ""
+        return "; something listens there: if it wants TLS or a login, give --command-config FILE"
 
     def answers(self) -> bool:
         """Whether anybody does, which is asked when a load cannot begin."""

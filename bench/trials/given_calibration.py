@@ -12,6 +12,7 @@ from bench.errors import NotComparableError, UsageError
 from bench.results import CALIBRATION_FILE, Calibration, ConsumerShape, GeneratorShape, ResultDirectoryError
 from bench.results.files import parse
 from bench.units import format_size
+from bench.workload.command_config import told_of
 from spark_loadgen import FixedSize, LoadPlan, LoadResult
 from tuning.facts import Facts
 
@@ -67,7 +68,8 @@ def shape_of(plan: LoadPlan) -> GeneratorShape:
         keys=repr(plan.keys) if plan.keys is not None else "none",
         headers=f"{plan.headers.count} of {plan.headers.bytes} bytes" if plan.headers.count else "none",
         transactions=repr(plan.transactions) if plan.transactions is not None else "none",
-        client=dict(plan.producer_config),
+        # Nothing is calibrated over TLS, where a record costs more.
+        client={**plan.producer_config, **told_of(plan.connection)},
     )
 
 

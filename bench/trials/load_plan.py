@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench.workload import values
@@ -28,9 +29,15 @@ from spark_loadgen import (
 
 
 def load_plan_of(
-    workload: Workload, *, bootstrap_servers: str, topics: tuple[str, ...], payload_file: Path | None, seed: int
+    workload: Workload,
+    *,
+    bootstrap_servers: str,
+    topics: tuple[str, ...],
+    payload_file: Path | None,
+    seed: int,
+    connection: Mapping[str, str] | None = None,
 ) -> LoadPlan:
-    """payload_file: absolute path of the workload's payload file, if it names one."""
+    """payload_file: absolute path of the workload's payload file, if it names one. connection: TLS and SASL."""
     start = workload.consumers.start
     return LoadPlan(
         bootstrap_servers=bootstrap_servers,
@@ -52,6 +59,7 @@ def load_plan_of(
         seed=seed,
         producer_config=to_librdkafka("producer", workload.producers.client),
         consumer_config=to_librdkafka("consumer", workload.consumers.client),
+        connection=connection or {},
         driver=workload.producers.driver,
         transactions=_transactions(workload.producers.transactions),
         start_after_backlog_bytes=start.backlog_bytes if isinstance(start, values.AfterBacklog) else None,

@@ -40,6 +40,7 @@ from bench.trials.summary import (
     windows_of,
     write_histogram_logs,
 )
+from bench.workload.command_config import told_of
 from bench.workload.specification import Specification
 from spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
 from tuning.facts import Facts
@@ -55,6 +56,11 @@ class Launcher(Protocol):
 
     @property
     def master(self) -> str: ...
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """What it was given over its own."""
+        ...
+
     @property
     def slots(self) -> int: ...
     def versions(self) -> Mapping[str, str]: ...
@@ -81,7 +87,7 @@ class TrialRunner:
     observer: Observer
     stop: StopRequest
     start: StartSystem
-    connect: Callable[[str], BrokerClient]
+    connect: Callable[[str, Mapping[str, str]], BrokerClient]
     calibration: Calibration | None = None
 
     def run(
@@ -111,13 +117,14 @@ class TrialRunner:
                 self.start(workload.system, storage.directories, trial_directory, self.stop.check) as system,
             ):
                 storage.take(system.process_ids)
-                client = self.connect(system.bootstrap_servers)
+                connection = self.specification.command_config(workload)
+                client = self.connect(system.bootstrap_servers, connection)
                 topics = self._topic_names(planned)
                 steps.begin("make_topics", "making the topics")
                 self._make_topics(client, topics, planned)
                 try:
                     self.stop.check()
-                    load_plan = self._load_plan(planned, system, topics)
+                    load_plan = self._load_plan(planned, system, topics, connection)
                     if company:
                         steps.begin("meet", "waiting for the trials beside it")
                         company.introduce(trial_id, system)
@@ -190,7 +197,9 @@ class TrialRunner:
         for topic in topics:
             client.create_topic(topic, wanted.partitions, wanted.config, replication=wanted.replication)
 
-    def _load_plan(self, planned: PlannedTrial, system: System, topics: tuple[str, ...]) -> LoadPlan:
+    def _load_plan(
+        self, planned: PlannedTrial, system: System, topics: tuple[str, ...], connection: Mapping[str, str]
+    ) -> LoadPlan:
         workload = planned.cell.workload
         return load_plan_of(
             workload,
@@ -199,6 +208,7 @@ class TrialRunner:
             payload_file=self.specification.payload_file(workload),
             # The trials of one block send the same values, so that cells differ in nothing but their factors.
             seed=self.seed + planned.plan.block,
+            connection=connection,
         )
 
     def _load(
@@ -265,6 +275,7 @@ class TrialRunner:
             commands=ran.system.commands,
             effective_config=ran.client.effective_config(),
             effective_topic_config=ran.client.effective_topic_config(ran.topics[0]),
+            connection=told_of(ran.load_plan.connection),
             copies=workload.topics.replication,
         )
         steps.begin("write", "writing the results")

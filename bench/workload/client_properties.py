@@ -16,6 +16,8 @@ from typing import Final, Literal
 from bench.units import format_size, parse_size_bytes
 
 Role = Literal["producer", "consumer"]
+# A set that is judged by itself: of one kind of client, or of what all have to come into a cluster.
+_Set = Literal["producer", "consumer", "connection"]
 PropertyValue = str | int | float | bool
 
 _SET_BY_THE_RUN: Final = {
@@ -25,6 +27,7 @@ _SET_BY_THE_RUN: Final = {
     "auto.offset.reset": "consumers read each trial's new topic from its start",
     "transactional.id": "the run sets it when producers.transactions is given",
 }
+_OF_A_CONNECTION: Final = ("security.protocol", "sasl.", "ssl.", "enable.sasl.", "enable.ssl.", "https.")
 # Byte counts whose Kafka name does not say so; a unit is asked for. The limit is librdkafka's own.
 _SIZES: Final = {"batch.size": 2**31 - 1}
 _NUMBER_SUFFIXES: Final = (".ms", ".bytes", ".kbytes", ".messages", "retries", "max.in.flight", ".connection")
@@ -40,7 +43,7 @@ _ALIASES: Final = {
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
 }
 # For "did you mean" only: what people tune. librdkafka knows many more.
-_COMMON: Final[Mapping[Role, tuple[str, ...]]] = {
+_COMMON: Final[Mapping[_Set, tuple[str, ...]]] = {
     "producer": (
         "acks", "batch.num.messages", "batch.size", "client.id", "compression.codec", "compression.level",
         "compression.type", "delivery.timeout.ms", "enable.gapless.guarantee", "enable.idempotence", "linger.ms",
@@ -57,6 +60,15 @@ _COMMON: Final[Mapping[Role, tuple[str, ...]]] = {
         "receive.message.max.bytes", "socket.nagle.disable", "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes", "socket.timeout.ms",
     ),
+    "connection": (
+        "enable.ssl.certificate.verification", "sasl.kerberos.keytab", "sasl.kerberos.principal",
+        "sasl.kerberos.service.name", "sasl.mechanism", "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret", "sasl.oauthbearer.method", "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url", "sasl.password", "sasl.username", "security.protocol",
+        "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.cipher.suites",
+        "ssl.endpoint.identification.algorithm", "ssl.key.location", "ssl.key.password", "ssl.key.pem",
+        "ssl.keystore.location", "ssl.keystore.password",
+    ),
 }  # fmt: skip
 
 
@@ -71,12 +83,34 @@ class PropertyError(Exception):
 
 def to_librdkafka(role: Role, properties: Mapping[str, PropertyValue]) -> dict[str, str]:
     """The properties as librdkafka takes them. Raises PropertyError for the first that it would refuse or ignore."""
+    for name in filter(is_of_a_connection, properties):
+        raise PropertyError(
+            name,
+            "belongs to how clients connect, and that into a file of its own, which stays out of results: "
+            "system.command_config, or --command-config FILE",
+        )
     converted = {name: _convert(name, value) for name, value in properties.items()}
     for name, alias in _ALIASES.items():
         if name in converted and alias in converted:
             raise PropertyError(name, f"is another name of {alias}, which is given too; leave one of them out")
     _ask_librdkafka(role, converted)
     return converted
+
+
+def is_of_a_connection(name: str) -> bool:
+    """Whether a property is one of TLS and SASL, which every client of a cluster needs, and which may be a secret."""
+    return name.startswith(_OF_A_CONNECTION)
+
+
+def check_connection(properties: Mapping[str, str]) -> None:
+    """Raises PropertyError for the first that librdkafka would refuse. No value is part of the error's text."""
+    protocol = properties.get("security.protocol", "plaintext").lower()
+    for name in properties:
+        if (name.startswith("sasl.") and not protocol.startswith("sasl_")) or (
+            name.startswith("ssl.") and not protocol.endswith("ssl")
+        ):
+            raise PropertyError(name, f"has no effect with security.protocol={protocol.upper()}")
+    _ask_librdkafka("connection", properties)
 
 
 def as_text(value: PropertyValue) -> str:
@@ -103,34 +137,36 @@ def _convert(name: str, value: PropertyValue) -> str:
     return text
 
 
-def _ask_librdkafka(role: Role, properties: Mapping[str, str]) -> None:
+def _ask_librdkafka(what: _Set, properties: Mapping[str, str]) -> None:
     from confluent_kafka import Consumer, KafkaException, Producer
 
     log = _CollectingLogger()
     quiet: dict[str, object] = {"logger": log} | dict(properties)
     try:
-        if role == "producer":
-            Producer(quiet).poll(0)
-        else:
+        if what == "consumer":
             consumer = Consumer(quiet | {"group.id": "highwater-check"})
             consumer.poll(0)
             consumer.close()
+        else:
+            Producer(quiet).poll(0)
     except KafkaException as error:
-        raise _explain(role, properties, error.args[0].str().strip()) from None
+        raise _explain(what, properties, error.args[0].str().strip()) from None
     for line in log.lines:
         if match := re.search(r"Configuration property (\S+) is a (\w+) property", line):
-            raise PropertyError(_as_given(match[1], properties), f"is a {match[2]} property; a {role} ignores it")
+            raise PropertyError(_as_given(match[1], properties), f"is a {match[2]} property; a {what} ignores it")
 
 
-def _explain(role: Role, properties: Mapping[str, str], message: str) -> PropertyError:
+def _explain(what: _Set, properties: Mapping[str, str], message: str) -> PropertyError:
     if match := re.fullmatch(r'No such configuration property: "(.+)"', message):
-        near = difflib.get_close_matches(match[1], _COMMON[role], n=1)
+        near = difflib.get_close_matches(match[1], _COMMON[what], n=1)
         hint = f'; did you mean "{near[0]}"?' if near else ""
         return PropertyError(match[1], f"no librdkafka property has this name{hint}")
     if match := re.search(r'onfiguration property "([^"]+)"', message):
         name = _as_given(match[1], properties)
-        return PropertyError(name, f"{properties.get(name, '')!r} is refused by librdkafka: {message}")
-    return PropertyError(None, f"librdkafka refuses these properties together: {message}")
+        value = "" if what == "connection" else f"{properties.get(name, '')!r} "
+        return PropertyError(name, f"{value}is refused by librdkafka: {message}")
+    reason = message.removeprefix("Failed to create producer: ")
+    return PropertyError(None, f"librdkafka refuses these properties together: {reason}")
 
 
 def _as_given(name: str, properties: Mapping[str, str]) -> str:

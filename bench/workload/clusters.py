@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 from bench.workload.values import Part, SizeBytes
 
 SAMPLER_PORT: Final = 9180
+COMMAND_CONFIG: Final = "file with the TLS and SASL properties of its clients, by librdkafka's names"
 # A host's name is the name of a file in each trial's folder.
 _HOST_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$"
 
@@ -66,6 +67,7 @@ class Cluster(Part):
     """One cluster that is there."""
 
     bootstrap_servers: str = Field(description="host:port[,host:port…]")
+    command_config: str | None = Field(default=None, description=COMMAND_CONFIG)
     product: str | None = Field(
         default=None, description="what it is, such as apache-kafka 3.9.1: Kafka's protocol does not tell"
     )

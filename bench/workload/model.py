@@ -16,7 +16,7 @@ from bench import units
 from bench.errors import UsageError
 from bench.metrics import metric
 from bench.workload.client_properties import PropertyError, Role, to_librdkafka
-from bench.workload.clusters import Cluster
+from bench.workload.clusters import COMMAND_CONFIG, Cluster
 from bench.workload.faults import Fault, check_faults
 from bench.workload.host import Host
 from bench.workload.rules import check_at_once, check_consumers, check_external, check_figures, check_producers
@@ -297,6 +297,7 @@ class SystemUnderTest(Part):
         default=None, description="of kind command: a command line with {port} and {data_directory}"
     )
     bootstrap_servers: str | None = Field(default=None, description="of an external cluster, host:port[,host:port…]")
+    command_config: str | None = Field(default=None, description=f"of an external cluster: {COMMAND_CONFIG}")
     cluster: str | None = Field(default=None, description="of kind external: the one of clusters that is measured")
     clusters: dict[str, Cluster] = Field(default={}, description="clusters that are there, by name")
     config: Properties = Field(default={}, description="broker configuration, by Kafka's names")
@@ -311,6 +312,8 @@ class SystemUnderTest(Part):
             raise KeyFaultError("kind", text="command needs command: 'prog --port {port} --data {data_directory}'")
         if self.kind != "external" and self.bootstrap_servers is not None:
             raise KeyFaultError("bootstrap_servers", text="is for kind: external; this run starts its own broker")
+        if self.kind != "external" and self.command_config is not None:
+            raise KeyFaultError("command_config", text="is for kind: external; this run starts its own broker")
         if self.kind != "command" and self.command is not None:
             raise KeyFaultError("command", text="is for kind: command")
         if self.kind != "apache-kafka" and self.version != "default":
@@ -341,6 +344,8 @@ class SystemUnderTest(Part):
             raise KeyFaultError("cluster", text="is for kind: external; this run starts its own broker")
         if self.bootstrap_servers is not None:
             raise KeyFaultError("cluster", text="has bootstrap_servers of its own; give one of the two")
+        if self.command_config is not None:
+            raise KeyFaultError("command_config", text=f"belongs to one cluster: clusters.{name}.command_config")
         if name not in self.clusters:
             known = ", ".join(self.clusters) or "none there"
             raise KeyFaultError("cluster", text=f"{name!r} is not one of the clusters ({known})")
@@ -352,7 +357,7 @@ class SystemUnderTest(Part):
             return None
         if self.cluster is not None:
             return self.clusters[self.cluster]
-        return Cluster(bootstrap_servers=self.bootstrap_servers or "")
+        return Cluster(bootstrap_servers=self.bootstrap_servers or "", command_config=self.command_config)
 
 
 class Target(Part):

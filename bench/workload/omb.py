@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from bench import units
 from bench.errors import UsageError
-from bench.workload.client_properties import PropertyError, Role, to_librdkafka
+from bench.workload.client_properties import PropertyError, Role, is_of_a_connection, to_librdkafka
 from bench.workload.yaml_document import read_document
 
 _WORKLOAD_KEYS: Final = (
@@ -217,10 +217,19 @@ def _driver(driver: Mapping[str, Any], file: Path, translation: Translation, *, 
         ("producer", "producers", "producerConfig"),
         ("consumer", "consumers", "consumerConfig"),
     )
+    of_connections: dict[str, None] = {}
     for role, section, key in roles:
         given = common | _properties(driver, key, file)
+        for name in filter(is_of_a_connection, list(given)):
+            of_connections[name] = None
+            del given[name]
         if client := _client(role, given, translation, f"{key} of {file.name}"):
             document[section]["client"] = client
+    if of_connections:
+        translation.notes.append(
+            f"{file.name}: {', '.join(of_connections)}: left out; how clients connect goes into a file of its own, "
+            "which no result shows: --command-config FILE"
+        )
     if own_broker or not servers:
         document["system"] = {"kind": "highwater", "nodes": replication}
     else:

@@ -30,6 +30,10 @@ def check_external(workload: Workload) -> None:
         raise KeyFaultError("storage", text="an external system writes where it writes; leave the storage targets out")
     if storage.cache_limit_bytes is not None:
         raise KeyFaultError("storage", "cache_limit", text="cannot be set for an external system; leave it out")
+    if cluster.command_config is not None and workload.producers.driver == "wire":
+        raise KeyFaultError(
+            "producers", "driver", text="wire has neither TLS nor a login (the system's command_config); use client"
+        )
     hosts = [address.rpartition(":")[0] for address in cluster.bootstrap_servers.split(",")]
     if workload.host.profile != NO_PROFILE and not all(host in _LOOPBACK for host in hosts):
         raise KeyFaultError(

@@ -20,6 +20,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from bench.errors import UsageError
+from bench.workload.command_config import read_command_config
 from bench.workload.complaints import complaint, describe, location_of, scalar_locations
 from bench.workload.layers import merged, put, read_with_includes
 from bench.workload.model import Scalar, Workload
@@ -71,6 +72,13 @@ class Specification:
             return None
         return (self.file.parent / Path(workload.records.payload_file).expanduser()).resolve()
 
+    def command_config(self, workload: Workload) -> dict[str, str]:
+        """What clients of the workload's cluster need to come in; empty for a plain one. Raises UsageError."""
+        cluster = workload.system.external
+        if cluster is None or cluster.command_config is None:
+            return {}
+        return read_command_config(self.file.parent / Path(cluster.command_config).expanduser())
+
 
 def load_specification(path: Path, overrides: Mapping[Location, tuple[Any, str]] | None = None) -> Specification:
     """Read `path`; `overrides` are key -> (value, the option that set it), None takes a key away. Raises UsageError."""
@@ -81,6 +89,7 @@ def load_specification(path: Path, overrides: Mapping[Location, tuple[Any, str]]
     specification = specify(document, path)
     for cell in specification.cells:
         _check_payload_file(specification, cell, document)
+        specification.command_config(cell.workload)
     return specification
 
 

@@ -119,6 +119,7 @@ class FakeLauncher:
 
     name = "spark local[2]"
     master = "local[2]"
+    settings: Mapping[str, str] = {}
     slots = 2
 
     def __init__(self, outcome: Callable[[LoadPlan], LoadResult] = load_result) -> None:
@@ -205,7 +206,7 @@ class FakeClient:
         self.by_partition: list[int] | None = None
         self.deleted: list[str] = []
 
-    def __call__(self, bootstrap_servers: str) -> Any:
+    def __call__(self, bootstrap_servers: str, connection: Mapping[str, str]) -> Any:
         return self
 
     def answers(self) -> bool:

@@ -118,6 +118,10 @@ def test_a_shape_is_of_the_producers_and_of_nothing_else() -> None:
     one = plan()
     assert shape_of(one) == shape_of(ceiling.unbounded(one, "elsewhere:2", 1))
     assert shape_of(one) != shape_of(plan(101))
+    plain = replace(one, driver="client")
+    secured = replace(plain, connection={"security.protocol": "SSL", "ssl.key.password": "geheim"})
+    assert shape_of(plain) != shape_of(secured), "TLS costs a client what no calibration has measured"
+    assert "geheim" not in repr(shape_of(secured)) + repr(secured)
 
 
 def test_pairs_of_producers_and_consumers_have_both_ceilings(tmp_path: Path) -> None:

@@ -320,6 +320,21 @@ def test_a_run_is_gone_on_with_on_the_launcher_it_was_begun_on(bench: Bench) -> 
     assert RunResult(bench.out).manifest.status == "running"
 
 
+def test_a_run_is_gone_on_with_under_the_spark_settings_it_was_begun_under(bench: Bench) -> None:
+    bench.launcher.settings = {"spark.executor.cores": "2", "spark.ssl.keyPassword": "geheim"}
+    bench.run_killed(lambda: in_load_of_trial_3(bench))
+    assert "geheim" not in (bench.out / "manifest.json").read_text()
+    bench.launcher.settings = {"spark.ssl.keyPassword": "geheim"}
+    told = (
+        r"was begun with spark\.executor\.cores=2, and this would go on with spark\.executor\.cores as it is; give it "
+        "the same --spark-conf"
+    )
+    with pytest.raises(UsageError, match=told):
+        bench.run(resume=True)
+    bench.launcher.settings = {"spark.executor.cores": "2", "spark.ssl.keyPassword": "geheim"}
+    assert bench.run(resume=True).status == "done"
+
+
 def test_a_run_is_not_gone_on_with_on_another_disk(bench: Bench) -> None:
     bench.run_killed(lambda: in_load_of_trial_3(bench))
     for path in (bench.out / "trials").glob("*/summary.json"):

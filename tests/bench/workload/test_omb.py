@@ -91,6 +91,18 @@ def test_a_driver_names_the_cluster_and_the_clients(files: tuple[Path, Path]) ->
     assert workload.consumers.client == {"max.partition.fetch.bytes": "10485760"}
 
 
+def test_how_clients_connect_is_left_out_and_no_secret_told(files: tuple[Path, Path]) -> None:
+    files[1].write_text(
+        DRIVER.replace(
+            "  request.timeout", "  security.protocol=SASL_SSL\n  sasl.jaas.config=geheim\n  request.timeout"
+        )
+    )
+    text = as_text(import_omb(*files), files[0])
+    assert "driver.yaml: security.protocol, sasl.jaas.config: left out" in text
+    assert "geheim" not in text
+    assert "sasl" not in str(loaded(*files).as_document())
+
+
 def test_with_a_broker_of_our_own_there_are_as_many_as_copies(files: tuple[Path, Path]) -> None:
     workload = loaded(*files, own_broker=True)
     assert (workload.system.kind, workload.system.nodes) == ("highwater", 3)

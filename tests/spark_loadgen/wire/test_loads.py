@@ -176,6 +176,7 @@ def test_what_cannot_be_is_said_before_the_load(make_plan: PlanMaker) -> None:
         ({"sizes": UniformSizes(100, 200)}, "one size"),
         ({"keys": RoundRobinKeys(10)}, "without keys"),
         ({"producer_config": {"security.protocol": "ssl"}}, "security.protocol is 'ssl'"),
+        ({"connection": {"security.protocol": "ssl"}}, "security.protocol is 'ssl'"),
         ({"producer_config": {"acks": "2"}}, "one of 0, 1, all"),
         ({"producer_config": {"linger.ms": "soon"}}, "linger.ms is 'soon'"),
         ({"producer_config": {"partitioner": "random"}}, "partitioner means nothing to the wire driver"),

@@ -1,0 +1,104 @@
+"""A cluster that asks for TLS and a login, measured as it is; and what is told to who is not let in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import bench.cli
+from bench.environment_key import key_of
+from bench.results import RunResult
+from bench.systems import broker_client
+from tests.bench.fakes import MINIMAL
+from tests.broker.running import RunningBroker
+from tests.broker.server.certificates import Authority
+
+PASSWORD: Final = "ge,h= eim"  # noqa: S105
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    address: str
+    directory: Path
+
+    def client_properties(self, name: str, **changed: str) -> Path:
+        properties = {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": "ca.pem",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "bench",
+            "sasl.password": PASSWORD,
+        } | {key.replace("_", "."): value for key, value in changed.items()}
+        file = self.directory / name
+        file.write_text("".join(f"{key}={value}\n" for key, value in properties.items() if value))
+        return file
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    directory = tmp_path_factory.mktemp("secured")
+    authority = Authority()
+    (directory / "ca.pem").write_text(authority.pem)
+    (directory / "w.yaml").write_text(MINIMAL.replace("n: 2", "n: 1") + "for_measurement: false\n")
+    key_store = authority.certify("broker").write_pem(directory / "broker.pem")
+    properties = directory / "server.properties"
+    properties.write_text(
+        "listeners=SASL_SSL://127.0.0.1:0\n"
+        "security.inter.broker.protocol=SASL_SSL\n"
+        f"ssl.keystore.location={key_store}\n"
+        "sasl.enabled.mechanisms=PLAIN\n"
+        "sasl.mechanism.inter.broker.protocol=PLAIN\n"
+        "connection.failed.authentication.delay.ms=1\n"
+        "listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule "
+        f'required user_bench="{PASSWORD}";\n'
+    )
+    broker = RunningBroker(directory / "log", "--config", str(properties))
+    try:
+        yield Secured(broker.address, directory)
+    finally:
+        broker.kill()
+
+
+def run(secured: Secured, out: Path, *options: str | Path) -> Result:
+    arguments = ["run", secured.directory / "w.yaml", "--bootstrap-servers", secured.address, "--out", out, *options]
+    return CliRunner().invoke(bench.cli.app, [str(part) for part in (*arguments, "--launcher", "process", "--quiet")])
+
+
+def test_it_is_measured_and_no_result_has_its_password(secured: Secured, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ended = run(secured, out, "--command-config", secured.client_properties("client.properties"))
+    assert ended.exit_code in (0, 4), ended.output  # 4: a busy host, whose figures are not to be trusted
+    result = RunResult(out)
+    (trial,) = result.trials
+    assert trial.summary.delivery.received == trial.summary.delivery.acked == 300
+    assert trial.summary.system.connection == {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    assert key_of(result).facts["connection.security.protocol"] == "SASL_SSL"
+    written = [path for path in out.rglob("*") if path.is_file()]
+    assert not [path for path in written if PASSWORD.encode() in path.read_bytes()]
+    assert json.loads((out / "manifest.json").read_text())["workload"]["system"]["command_config"].endswith(
+        "/client.properties"
+    )
+
+
+def test_who_is_not_let_in_is_told_why(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_client, "_TIMEOUT_S", 2.0)
+    refused: dict[str, Path | None] = {
+        "something listens there: if it wants TLS or a login, give --command-config FILE": None,
+        "Invalid username or password": secured.client_properties("a", sasl_username="eve"),
+        "certificate verify failed": secured.client_properties("b", ssl_ca_location=""),
+        "SCRAM-SHA-256": secured.client_properties("c", sasl_mechanism="SCRAM-SHA-256"),
+    }
+    for reason, file in refused.items():
+        options: tuple[str | Path, ...] = ("--command-config", file) if file else ()
+        ended = run(secured, tmp_path / "out", *options)
+        assert ended.exit_code == 2
+        assert reason in ended.stderr
+        assert ended.stderr.count("\n") == 1
+        assert PASSWORD not in ended.stderr
+        assert not (tmp_path / "out").exists()
