@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 from bench.errors import UsageError
-from tests.compat.instrument import export_cases, fio_cases, histogram_cases, load_tools
+from tests.compat.instrument import export_cases, fio_cases, histogram_cases, load_tools, secured_cases
 from tests.compat.instrument.case import CASES, clean_up
 from tests.compat.suite import AllowList, Report, choose
 
-CASE_MODULES = (export_cases, fio_cases, histogram_cases, load_tools)
+CASE_MODULES = (export_cases, fio_cases, histogram_cases, secured_cases, load_tools)
 """Imported for the cases that they have."""
 
 
