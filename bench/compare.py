@@ -311,6 +311,9 @@ def _warnings(base: RunResult, head: RunResult, cells: Sequence[Trials], *, pair
         notes = [*result.emulation_notes(), *result.durability_notes(), *result.sharing_notes()]
         yield from (f"{name}: {note}" for note in notes)
     for trials in cells:
+        one, other = (_connections(side) for side in (trials.base, trials.head))
+        if one and other and one != other:
+            yield f"{trials.cell}: clients came in by {one} there and by {other} here, and TLS has its price"
         if min(len(trials.base), len(trials.head)) < LEAST_FOR_INTERVAL:
             yield (
                 f"{trials.cell}: {len(trials.base)} and {len(trials.head)} trials to compare; "
@@ -318,8 +321,14 @@ def _warnings(base: RunResult, head: RunResult, cells: Sequence[Trials], *, pair
             )
 
 
+def _connections(side: Sequence[TrialSummary]) -> str:
+    found = {" ".join(summary.system.connection.values()) or "PLAINTEXT" for summary in side}
+    return ", ".join(sorted(found))
+
+
 def _workload_differences(base: RunResult, head: RunResult) -> Iterable[EnvironmentDifference]:
     one, other = environment_key.flat(base.manifest.workload), environment_key.flat(head.manifest.workload)
     for key in dict.fromkeys([*one, *other]):
-        if key not in ("name", "purpose") and one.get(key) != other.get(key):
+        # Where passwords are kept tells nothing; how clients came in is part of the environment.
+        if key not in ("name", "purpose") and not key.endswith("command_config") and one.get(key) != other.get(key):
             yield EnvironmentDifference(fact=key, base=one.get(key), head=other.get(key), decides=False)

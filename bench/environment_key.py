@@ -27,6 +27,9 @@ _MEMORY_STEP_BYTES: Final = 1 << 30
 Scalar = str | int | float | bool | None
 
 
+_PLAIN_CONNECTION: Final = {"security.protocol": "PLAINTEXT"}
+
+
 @dataclass(frozen=True, slots=True)
 class EnvironmentKey:
     """`facts` by name, in the order they are shown; `sha256` of them, shortened to KEY_LENGTH digits, is the name."""
@@ -117,8 +120,10 @@ def _connection_facts(result: RunResult) -> dict[str, Scalar]:
     """How clients came into an external cluster: it is no part of the workload's text, and TLS has its price."""
     told: dict[str, set[str]] = {}
     for trial in result.trials:
-        for name, value in trial.summary.system.connection.items():
+        for name, value in (trial.summary.system.connection or _PLAIN_CONNECTION).items():
             told.setdefault(name, set()).add(value)
+    if told == {name: {value} for name, value in _PLAIN_CONNECTION.items()}:
+        return {}
     return {f"connection.{name}": ", ".join(sorted(values)) for name, values in sorted(told.items())}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from bench.results import Calibration
     from bench.workload.specification import Specification
     from bench.workload.yaml_document import Location
+
+_SHORT: Final = 12
 
 WorkloadFile = Annotated[Path, typer.Argument(metavar="FILE", help="Workload file (YAML, schema bench.workload/1).")]
 Trials = Annotated[int | None, typer.Option(min=1, max=1000, help="Trials of each cell, instead of the file's.")]
@@ -64,6 +66,8 @@ def specification_of(
     if bootstrap_servers is not None:
         overrides["system", "kind"] = ("external", "--bootstrap-servers")
         overrides["system", "bootstrap_servers"] = (bootstrap_servers, "--bootstrap-servers")
+        # The workload's is a login to the workload's cluster, and to no other.
+        overrides["system", "command_config"] = (None, "--bootstrap-servers")
     if command_config is not None:
         overrides["system", "command_config"] = (str(command_config.absolute()), "--command-config")
     for metric, bound in (objectives or {}).items():
@@ -84,7 +88,9 @@ def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
     for option in options or []:
         key, equals, value = option.partition("=")
         if not (key and equals and value):
-            raise UsageError(f"{name}: {option!r} is not of the form NAME=VALUE")
+            # One that was meant to hold a secret is not shown for a forgotten sign.
+            given = repr(option) if len(option) < _SHORT else f"'{option[:_SHORT]}…'"
+            raise UsageError(f"{name}: {given} is not of the form NAME=VALUE")
         pairs[key] = value
     return pairs
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from bench.errors import UsageError
@@ -13,9 +14,10 @@ if TYPE_CHECKING:
     from spark_loadgen import ProcessLauncher, SparkLauncher
 
 _DEFAULT_MASTER: Final = "local[*]"
-# What Spark itself hides (spark.redaction.regex).
-_SECRET: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+# What Spark itself hides when a name or a value has it (spark.redaction.regex), and what else names secrets.
+_SECRET: Final = re.compile(r"secret|password|passwd|pwd|token|access[.]?key|credential|[.]key\b", re.IGNORECASE)
 _HIDDEN: Final = "(secret)"
+_OPTION: Final = "--spark-conf"
 
 
 class LauncherKind(StrEnum):
@@ -40,16 +42,18 @@ def make_launcher(
 
 
 def told_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a launcher as results tell them: by the names that Spark takes for it, a secret is hidden."""
-    return {name: _HIDDEN if _SECRET.search(name) else value for name, value in settings.items()}
+    """Settings of a launcher as results tell them: what looks like a secret is hidden."""
+    return {name: _HIDDEN if _SECRET.search(f"{name}={value}") else value for name, value in settings.items()}
 
 
 def told_arguments(arguments: Sequence[str]) -> list[str]:
     """A command line as results tell it."""
-    return [_told(argument) for argument in arguments]
-
-
-def _told(argument: str) -> str:
-    option, equals, rest = argument.partition("=") if argument.startswith("--spark-conf=") else ("", "", argument)
-    name, has_value, _ = rest.partition("=")
-    return f"{option}{equals}{name}={_HIDDEN}" if has_value and _SECRET.search(name) else argument
+    told = []
+    for before, argument in pairwise(["", *arguments]):
+        option, equals, setting = argument.partition("=") if argument.startswith(f"{_OPTION}=") else ("", "", argument)
+        name, has_value, value = setting.partition("=")
+        if (option or before == _OPTION) and has_value:
+            told.append(f"{option}{equals}{name}={told_settings({name: value})[name]}")
+        else:
+            told.append(argument)
+    return told

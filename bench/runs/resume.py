@@ -20,6 +20,7 @@ from bench.runs.runner import Earlier, storage_targets
 from bench.storage import describe_target
 from bench.trials.plan import Plan
 from bench.trials.trial import Launcher
+from bench.workload.command_config import told_of
 from tuning.facts import Facts
 
 
@@ -40,6 +41,7 @@ def earlier_run(directory: Path, plan: Plan, facts: Facts, *, trials_known: bool
     result = RunResult(directory)
     _check_same_question(result.manifest, plan, directory, trials_known)
     _check_same_host(result, plan, facts, directory)
+    _check_same_connection(result, plan, directory)
     summaries = {trial.summary.trial_id: trial.summary for trial in result.trials}
     outcomes = [
         Outcome(_ended(trial, summaries.get(trial.trial_id)), summaries.get(trial.trial_id))
@@ -127,6 +129,19 @@ def _check_same_host(result: RunResult, plan: Plan, facts: Facts, directory: Pat
             raise NotComparableError(
                 f"--resume: {directory} was begun with {name} {value}, and now it is {now.get(name)}; begin anew "
                 "with --out"
+            )
+
+
+def _check_same_connection(result: RunResult, plan: Plan, directory: Path) -> None:
+    workloads = {trial.cell.name: trial.cell.workload for trial in plan.trials}
+    for trial in result.trials:
+        # A search has cells that its plan did not know, all of one cluster.
+        workload = workloads.get(trial.summary.cell, plan.specification.workload)
+        before, now = trial.summary.system.connection, told_of(plan.specification.command_config(workload))
+        if before != now:
+            was, is_now = (" ".join(told.values()) or "PLAINTEXT" for told in (before, now))
+            raise NotComparableError(
+                f"--resume: clients of {directory} came in by {was}, and now it is {is_now}; begin anew with --out"
             )
 
 

@@ -482,10 +482,10 @@ def prepare(plan: Plan, areas: StorageAreas) -> None:
     for cell in {trial.cell.name: trial.cell for trial in plan.trials}.values():
         check_profile(cell.workload.host, facts, log_directories(cell.workload, areas))
     external = {
-        cluster.bootstrap_servers: (trial.cell.workload, cluster)
+        (cluster.bootstrap_servers, cluster.command_config): (trial.cell.workload, cluster)
         for trial in plan.trials
         if (cluster := trial.cell.workload.system.external) is not None
     }
-    for servers, (workload, cluster) in external.items():
+    for (servers, _), (workload, cluster) in external.items():
         BrokerClient(servers, plan.specification.command_config(workload)).check_reachable()
         check_samplers(workload.system.cluster or "external", cluster)

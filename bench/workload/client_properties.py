@@ -61,8 +61,7 @@ _COMMON: Final[Mapping[_Set, tuple[str, ...]]] = {
         "socket.send.buffer.bytes", "socket.timeout.ms",
     ),
     "connection": (
-        "enable.ssl.certificate.verification", "sasl.kerberos.keytab", "sasl.kerberos.principal",
-        "sasl.kerberos.service.name", "sasl.mechanism", "sasl.oauthbearer.client.id",
+        "enable.ssl.certificate.verification", "sasl.mechanism", "sasl.oauthbearer.client.id",
         "sasl.oauthbearer.client.secret", "sasl.oauthbearer.method", "sasl.oauthbearer.scope",
         "sasl.oauthbearer.token.endpoint.url", "sasl.password", "sasl.username", "security.protocol",
         "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.cipher.suites",
@@ -163,7 +162,10 @@ def _explain(what: _Set, properties: Mapping[str, str], message: str) -> Propert
         return PropertyError(match[1], f"no librdkafka property has this name{hint}")
     if match := re.search(r'onfiguration property "([^"]+)"', message):
         name = _as_given(match[1], properties)
-        value = "" if what == "connection" else f"{properties.get(name, '')!r} "
+        # Without an echo of the value: it may be a secret.
+        if what == "connection":
+            return PropertyError(name, "is refused by librdkafka")
+        value = f"{properties.get(name, '')!r} "
         return PropertyError(name, f"{value}is refused by librdkafka: {message}")
     reason = message.removeprefix("Failed to create producer: ")
     return PropertyError(None, f"librdkafka refuses these properties together: {reason}")

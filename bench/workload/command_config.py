@@ -14,49 +14,50 @@ from typing import Final
 from bench.errors import UsageError, text_of
 from bench.workload.client_properties import PropertyError, check_connection, is_of_a_connection
 
+_PROTOCOL: Final = "security.protocol"
+_MECHANISM: Final = "sasl.mechanism"
+_JAAS: Final = "sasl.jaas.config"
+_PLAIN: Final = "PLAINTEXT"
+_PROTOCOLS: Final = ("SSL", "SASL_SSL", "SASL_PLAINTEXT", _PLAIN)
 # What decides over the cost of a connection, and gives no secret away: results tell it.
-_TOLD: Final = (
-    "security.protocol",
-    "sasl.mechanism",
-    "ssl.cipher.suites",
-    "ssl.endpoint.identification.algorithm",
-    "enable.ssl.certificate.verification",
-)
-_PATH: Final = (".location", ".keytab")
+_TOLD: Final = (_PROTOCOL, _MECHANISM, "ssl.cipher.suites")
+_ALSO: Final = ("client.dns.lookup", "broker.address.family")
+_PATH: Final = (".location", ".keytab", ".file")
 # librdkafka's word for the certificates of the operating system.
 _FIND_IT: Final = "probe"
-_MECHANISM: Final = "sasl.mechanism"
 _RENAMED: Final = {"sasl.mechanisms": _MECHANISM}
-_JAAS: Final = "sasl.jaas.config"
+_IN_CAPITALS: Final = (_PROTOCOL, _MECHANISM)
+_NAME: Final = re.compile(r"[a-z]+(\.[a-z0-9]+)+")
 # `org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";`
-_LOGIN: Final = re.compile(r"\S+\.(?:Plain|Scram)LoginModule\s+required\s+(?P<options>.*?)\s*;\s*", re.DOTALL)
-_OPTION: Final = re.compile(r'(?P<name>\w+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s";]+))')
+_LOGIN: Final = re.compile(r"\s*\S+\.(?:Plain|Scram)LoginModule\s+(?i:required)(?P<options>.*?)\s*;\s*", re.DOTALL)
+_OPTION: Final = re.compile(
+    r"""\s+(?P<name>\w+)\s*=\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<bare>[^\s"';\\]+))(?=\s|$)"""
+)
 _JAVA_ONLY: Final = {
     "ssl.truststore.location": "ssl.ca.location, a PEM file",
     "ssl.truststore.password": "ssl.ca.location, a PEM file, which has none",
+    "ssl.truststore.type": "ssl.ca.location, a PEM file",
     "ssl.truststore.certificates": "ssl.ca.pem",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
     "ssl.keystore.type": "ssl.keystore.location for PKCS12, ssl.certificate.location for PEM",
-    "ssl.truststore.type": "ssl.ca.location, a PEM file",
 }
 
 
 def read_command_config(file: Path) -> dict[str, str]:
-    """The properties of a connection by librdkafka's names, paths in them absolute.
+    """The properties of a connection by librdkafka's names, paths in them absolute; never empty.
 
-    Raises UsageError with file and line; no value of a property is ever part of its text.
+    Raises UsageError with file and line; neither a value nor what may be the rest of one is part of its text.
     """
     found: dict[str, tuple[str, int]] = {}
     for number, given, value in _properties(file):
         for name, meant in _as_librdkafka_has_it(given, value, f"{file}:{number}").items():
-            found[name] = (meant, number)
             if name.endswith(_PATH) and meant != _FIND_IT:
-                path = (file.parent / Path(meant).expanduser()).absolute()
-                if not path.exists():
-                    raise UsageError(f"{file}:{number}: {given}: {path}: no such file")
-                found[name] = (str(path), number)
+                found[name] = (_absolute(meant, file.parent, f"{file}:{number}: {given}"), number)
+            else:
+                found[name] = (meant, number)
     properties = {name: value for name, (value, _) in found.items()}
+    _check_whole(properties, file)
     try:
         check_connection(properties)
     except PropertyError as problem:
@@ -67,7 +68,9 @@ def read_command_config(file: Path) -> dict[str, str]:
 
 
 def told_of(command_config: Mapping[str, str]) -> dict[str, str]:
-    """What results may tell of it."""
+    """What results tell of it; nothing of a connection without TLS and login, as of one without such a file."""
+    if command_config.get(_PROTOCOL, _PLAIN) == _PLAIN:
+        return {}
     return {name: command_config[name] for name in _TOLD if name in command_config}
 
 
@@ -76,24 +79,35 @@ def _properties(file: Path) -> Iterator[tuple[int, str, str]]:
     import javaproperties
 
     try:
-        elements = list(javaproperties.parse(file.read_text("utf-8")))
+        elements = list(javaproperties.parse(file.read_text("utf-8-sig")))
     except FileNotFoundError:
         raise UsageError(f"{file}: no such file (the properties of a client's connection)") from None
     except OSError as error:
         raise UsageError(text_of(error)) from None
     except UnicodeDecodeError:
         raise UsageError(f"{file}: is no text in UTF-8, and should be lines of name=value") from None
-    except javaproperties.InvalidUEscapeError as error:
-        raise UsageError(f"{file}: {error}") from None
+    except javaproperties.InvalidUEscapeError:
+        raise UsageError(
+            f"{file}: a \\u is not followed by four hexadecimal digits; a backslash of a value is written twice"
+        ) from None
     number = 1
     for element in elements:
         if isinstance(element, javaproperties.KeyValue):
             yield number, element.key, element.value
-        number += element.source.count("\n")
+        number += len(element.source.splitlines())
 
 
-def _as_librdkafka_has_it(name: str, value: str, place: str) -> dict[str, str]:
-    if not is_of_a_connection(name):
+def _as_librdkafka_has_it(given: str, value: str, place: str) -> dict[str, str]:
+    name = _RENAMED.get(given, given)
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{place}: does not begin with a property's name; of a value of several lines, each but the last ends in \\"
+        )
+    if name == "bootstrap.servers":
+        raise UsageError(
+            f"{place}: {name}: is the workload's to name (system, or --bootstrap-servers); leave it out here"
+        )
+    if not is_of_a_connection(name) and name not in _ALSO:
         raise UsageError(
             f"{place}: {name}: is no setting of TLS or SASL; what a load's clients do stands in the workload, under "
             "producers.client and consumers.client"
@@ -102,20 +116,52 @@ def _as_librdkafka_has_it(name: str, value: str, place: str) -> dict[str, str]:
         raise UsageError(f"{place}: {name}: is Java's; librdkafka, which makes the load, has {instead}")
     if name == _JAAS:
         return _login(value, place)
+    if not name.endswith("password"):
+        value = value.strip()
     if name == "ssl.endpoint.identification.algorithm" and not value:
         return {name: "none"}
-    return {_RENAMED.get(name, name): value}
+    return {name: value.upper() if name in _IN_CAPITALS else value}
 
 
 def _login(value: str, place: str) -> dict[str, str]:
     module = _LOGIN.fullmatch(value)
-    options = {
-        option["name"]: re.sub(r"\\(.)", r"\1", option["quoted"]) if option["quoted"] is not None else option["plain"]
-        for option in _OPTION.finditer(module["options"] if module else "")
-    }
-    if not {"username", "password"} <= options.keys():
+    options: dict[str, str] = {}
+    rest = module["options"] if module else ""
+    while (option := _OPTION.match(rest)) is not None:
+        quoted = option["double"] if option["double"] is not None else option["single"]
+        options[option["name"]] = option["bare"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        rest = rest[option.end() :]
+    if rest.strip() or options.keys() != {"username", "password"}:
         raise UsageError(
-            f"{place}: {_JAAS}: is no login by user and password (PlainLoginModule or ScramLoginModule required "
+            f"{place}: {_JAAS}: is no login by user and password alone (PlainLoginModule or ScramLoginModule required "
             'username="…" password="…";); give librdkafka\'s own sasl. properties'
         )
     return {"sasl.username": options["username"], "sasl.password": options["password"]}
+
+
+def _absolute(path: str, folder: Path, place: str) -> str:
+    if not path:
+        raise UsageError(f"{place}: names no file")
+    try:
+        found = (folder / Path(path).expanduser()).absolute()
+    except RuntimeError:  # ~somebody
+        raise UsageError(f"{place}: {path}: no such user") from None
+    if not found.exists():
+        raise UsageError(f"{place}: {found}: no such file")
+    return str(found)
+
+
+def _check_whole(properties: Mapping[str, str], file: Path) -> None:
+    """Raises UsageError for what librdkafka would take for a plain connection, or explain as a flaw of its making."""
+    if properties.get(_PROTOCOL) not in _PROTOCOLS:
+        raise UsageError(f"{file}: names no {_PROTOCOL} that there is ({', '.join(_PROTOCOLS)})")
+    if not properties[_PROTOCOL].startswith("SASL_"):
+        return
+    mechanism = properties.get(_MECHANISM)
+    if mechanism is None:
+        raise UsageError(f"{file}: names no {_MECHANISM} (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER)")
+    if mechanism == "GSSAPI":
+        raise UsageError(f"{file}: {_MECHANISM}: GSSAPI (Kerberos) is not in the librdkafka that comes from PyPI")
+    of_token = ("sasl.oauthbearer.method", "enable.sasl.oauthbearer.unsecure.jwt")
+    if mechanism == "OAUTHBEARER" and not any(name in properties for name in of_token):
+        raise UsageError(f"{file}: {_MECHANISM}: OAUTHBEARER needs sasl.oauthbearer.method=oidc, to get its tokens by")

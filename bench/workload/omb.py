@@ -237,16 +237,21 @@ def _driver(driver: Mapping[str, Any], file: Path, translation: Translation, *, 
 
 
 def _properties(driver: Mapping[str, Any], key: str, file: Path) -> dict[str, str]:
-    """A blob of `name=value` lines."""
-    properties = {}
-    for line in str(driver.get(key) or "").splitlines():
-        text = line.strip()
-        if not text or text.startswith(("#", "!")):
-            continue
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"{file}: {key}: {text!r} is not of the form name=value")
-        properties[name.strip()] = value.strip()
+    """A blob of java.util.Properties, as OMB reads it. Raises UsageError, which shows no line: it may be a secret's."""
+    # Imported here: whoever imports nothing does without it.
+    import javaproperties
+
+    try:
+        elements = list(javaproperties.parse(str(driver.get(key) or "")))
+    except javaproperties.InvalidUEscapeError:
+        raise UsageError(f"{file}: {key}: a \\u is not followed by four hexadecimal digits") from None
+    properties, line = {}, 1
+    for element in elements:
+        if isinstance(element, javaproperties.KeyValue):
+            if not element.value and "=" not in element.source:
+                raise UsageError(f"{file}: {key}: its line {line} is not of the form name=value")
+            properties[element.key] = element.value.strip()
+        line += len(element.source.splitlines())
     return properties
 
 
@@ -264,7 +269,7 @@ def _client(role: Role, given: Mapping[str, str], translation: Translation, wher
         try:
             to_librdkafka(role, {new_name: new_value})
         except PropertyError as problem:
-            translation.notes.append(f"{where}: {name}={value} is left out: {problem.text}")
+            translation.notes.append(f"{where}: {name} is left out: {problem.text}")
             continue
         kept[new_name] = new_value
     return kept

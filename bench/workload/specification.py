@@ -13,7 +13,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,11 +59,15 @@ class Specification:
     workload: Workload
     axes: dict[str, list[Scalar]]
     cells: list[Cell]
+    _command_configs: dict[Path, dict[str, str]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def sha256(self) -> str:
-        """Identity of what is asked, whatever the file's layout and comments."""
-        canonical = json.dumps(self.workload.as_document(), sort_keys=True, ensure_ascii=False)
+        """Identity of what is asked, whatever the file's layout and comments, and wherever passwords are kept."""
+        document = self.workload.as_document()
+        for cluster in (document["system"], *document["system"].get("clusters", {}).values()):
+            cluster.pop("command_config", None)
+        canonical = json.dumps(document, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def payload_file(self, workload: Workload) -> Path | None:
@@ -73,11 +77,17 @@ class Specification:
         return (self.file.parent / Path(workload.records.payload_file).expanduser()).resolve()
 
     def command_config(self, workload: Workload) -> dict[str, str]:
-        """What clients of the workload's cluster need to come in; empty for a plain one. Raises UsageError."""
+        """What clients of the workload's cluster need to come in; empty for a plain one. Raises UsageError.
+
+        A file is read once: a run has one answer, also when the file is a pipe or changes meanwhile.
+        """
         cluster = workload.system.external
         if cluster is None or cluster.command_config is None:
             return {}
-        return read_command_config(self.file.parent / Path(cluster.command_config).expanduser())
+        file = self.file.parent / cluster.command_config
+        if file not in self._command_configs:
+            self._command_configs[file] = read_command_config(file)
+        return self._command_configs[file]
 
 
 def load_specification(path: Path, overrides: Mapping[Location, tuple[Any, str]] | None = None) -> Specification:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.compare import Limits, Trials, compare, judge, noise_of_both
+from bench.environment_key import key_of
 from bench.results import AaPair, Analysis, MetricComparison, Noise, RunResult, Scalar, TrialSummary
 from bench.results.files import dump, write_atomically
 from tests.bench.summaries import LATE, summary
@@ -149,6 +150,32 @@ def test_cells_of_one_run_are_paired_by_block(tmp_path: Path) -> None:
     assert not result.environment
     with pytest.raises(ValueError, match=r"has no cell 'target=tape'; it has target=ssd, target=hdd"):
         compare(run, run, "target=ssd", "target=tape")
+
+
+def over_tls(item: TrialSummary) -> TrialSummary:
+    connection = {"security.protocol": "SSL"}
+    return item.model_copy(update={"system": item.system.model_copy(update={"connection": connection})})
+
+
+def test_cells_that_were_reached_in_another_way_say_so(tmp_path: Path) -> None:
+    axes: dict[str, list[Scalar]] = {"storage.target": ["ssd", "hdd"]}
+
+    def one_over_tls(item: TrialSummary) -> TrialSummary:
+        return over_tls(item) if item.cell.endswith("hdd") else item
+
+    asked = Sample(axes=axes, trials=2, measure_s=3, rate_per_s=200.0, change=one_over_tls)
+    run = RunResult(write_sample(tmp_path / "run", asked))
+    told = "target=ssd → target=hdd: clients came in by PLAINTEXT there and by SSL here, and TLS has its price"
+    assert told in compare(run, run, "target=ssd", "target=hdd").warnings
+    assert key_of(run).facts["connection.security.protocol"] == "PLAINTEXT, SSL"
+
+
+def test_tls_is_another_environment_and_none_is_as_before(tmp_path: Path) -> None:
+    plain = RunResult(sample(tmp_path / "plain", trials=2))
+    secured = RunResult(sample(tmp_path / "secured", over_tls, trials=2))
+    assert not [fact for fact in key_of(plain).facts if fact.startswith("connection")]
+    found = [item for item in compare(plain, secured).environment if item.decides]
+    assert [(item.fact, item.base, item.head) for item in found] == [("connection.security.protocol", None, "SSL")]
 
 
 def test_invalid_trials_are_left_out_with_a_word(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,8 @@ from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority
 
 PASSWORD: Final = "ge,h= eim"  # noqa: S105
+
+pytestmark = pytest.mark.clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         broker.kill()
 
 
-def run(secured: Secured, out: Path, *options: str | Path) -> Result:
-    arguments = ["run", secured.directory / "w.yaml", "--bootstrap-servers", secured.address, "--out", out, *options]
+def run(secured: Secured, out: Path, *options: str | Path, begin: str = "--out") -> Result:
+    arguments = ["run", secured.directory / "w.yaml", "--bootstrap-servers", secured.address, begin, out, *options]
     return CliRunner().invoke(bench.cli.app, [str(part) for part in (*arguments, "--launcher", "process", "--quiet")])
 
 
@@ -79,15 +80,19 @@ def test_it_is_measured_and_no_result_has_its_password(secured: Secured, tmp_pat
     assert trial.summary.delivery.received == trial.summary.delivery.acked == 300
     assert trial.summary.system.connection == {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
     assert key_of(result).facts["connection.security.protocol"] == "SASL_SSL"
-    written = [path for path in out.rglob("*") if path.is_file()]
-    assert not [path for path in written if PASSWORD.encode() in path.read_bytes()]
-    assert json.loads((out / "manifest.json").read_text())["workload"]["system"]["command_config"].endswith(
-        "/client.properties"
-    )
+    written = [path.read_bytes() for path in out.rglob("*") if path.is_file()]
+    assert not [text for text in written if PASSWORD.encode() in text]
+
+    # Another way in is another measurement, also under the same name.
+    (out / "manifest.json").write_text((out / "manifest.json").read_text().replace('"done"', '"interrupted"'))
+    plain = secured.client_properties("client.properties", security_protocol="SASL_PLAINTEXT", ssl_ca_location="")
+    refused = run(secured, out, "--command-config", plain, begin="--resume")
+    assert refused.exit_code == 5, refused.output
+    assert "came in by SASL_SSL PLAIN, and now it is SASL_PLAINTEXT PLAIN" in refused.stderr
 
 
 def test_who_is_not_let_in_is_told_why(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_client, "_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(broker_client, "_TIMEOUT_S", 4.0)
     refused: dict[str, Path | None] = {
         "something listens there: if it wants TLS or a login, give --command-config FILE": None,
         "Invalid username or password": secured.client_properties("a", sasl_username="eve"),

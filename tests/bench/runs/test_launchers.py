@@ -13,7 +13,11 @@ from bench.runs.launchers import told_arguments, told_settings
         (["--spark-conf", "spark.ssl.keyPassword=a=b"], ["--spark-conf", "spark.ssl.keyPassword=(secret)"]),
         (["--spark-conf=spark.hadoop.fs.s3a.secret.key=x"], ["--spark-conf=spark.hadoop.fs.s3a.secret.key=(secret)"]),
         (["--spark-conf", "spark.executor.cores=2"], ["--spark-conf", "spark.executor.cores=2"]),
-        (["run", "password.yaml", "--out=token"], ["run", "password.yaml", "--out=token"]),
+        (
+            ["--spark-conf", "spark.executor.extraJavaOptions=-Dkey.storePassword=x"],
+            ["--spark-conf", "spark.executor.extraJavaOptions=(secret)"],
+        ),
+        (["run", "password.yaml", "--out=token", "a.key=b"], ["run", "password.yaml", "--out=token", "a.key=b"]),
     ],
 )
 def test_no_secret_of_the_command_line_is_told(given: list[str], told: list[str]) -> None:

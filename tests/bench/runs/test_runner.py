@@ -458,6 +458,24 @@ def test_an_external_cluster_that_does_not_answer(tmp_path: Path, monkeypatch: p
         prepare(bench.plan, areas)
 
 
+def test_each_way_into_a_cluster_is_tried_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[tuple[str, str]] = []
+
+    class Client:
+        def __init__(self, servers: str, connection: Mapping[str, str]) -> None:
+            tried.append((servers, connection.get("security.protocol", "")))
+
+        def check_reachable(self) -> None: ...
+
+    monkeypatch.setattr(runner, "BrokerClient", Client)
+    (tmp_path / "SSL").write_text("security.protocol=SSL\n")
+    ways = "{b: {bootstrap_servers: 'a:1'}, c: {bootstrap_servers: 'a:1', command_config: SSL}}"
+    external = f"system: {{kind: external, cluster: b, clusters: {ways}}}\nmatrix: {{system.cluster: [b, c]}}\n"
+    with StorageAreas() as areas:
+        prepare(Bench(tmp_path, MINIMAL + external).plan, areas)
+    assert sorted(tried) == [("a:1", ""), ("a:1", "SSL")]
+
+
 def test_a_decided_cell_gets_no_more_trials_and_the_manifest_says_why(tmp_path: Path) -> None:
     stop_when = "stop_when: {ci_halfwidth: 5%, of: produce.p99, min: 5}"
     bench = Bench(tmp_path, TWO_CELLS.replace("n: 2", f"n: 8, {stop_when}"))

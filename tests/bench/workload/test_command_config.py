@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from bench.commands.common import specification_of
 from bench.errors import UsageError
 from bench.workload.command_config import read_command_config, told_of
 from bench.workload.specification import load_specification
@@ -13,6 +15,7 @@ from tests.bench.fakes import MINIMAL
 from tests.broker.server.certificates import Authority
 
 SECRET = "ge,h= eim"  # noqa: S105
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 PLAIN = f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=bench\nsasl.password={SECRET}\n"
 
 
@@ -50,19 +53,63 @@ def test_what_kafkas_own_clients_are_given(tmp_path: Path, module: str, mechanis
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        'username="bench" password="a \\"b; c";',
+        "username=bench password='a \"b; c';",
+        'password = "a \\"b; c"   username = bench ;',
+    ],
+)
+def test_a_login_is_quoted_as_java_reads_it(tmp_path: Path, options: str) -> None:
+    login = f"org.apache.kafka.common.security.plain.PlainLoginModule REQUIRED {options}"
+    escaped = login.replace("\\", "\\\\")
+    found = read(tmp_path, f"security.protocol=sasl_plaintext\nsasl.mechanism=plain\nsasl.jaas.config={escaped}\n")
+    assert (found["sasl.username"], found["sasl.password"]) == ("bench", 'a "b; c')
+    assert (found["security.protocol"], found["sasl.mechanism"]) == ("SASL_PLAINTEXT", "PLAIN")
+
+
+def test_a_file_of_windows_and_a_plain_connection(tmp_path: Path) -> None:
+    found = read(tmp_path, "\ufeffsecurity.protocol=SSL \r\nssl.ca.location=probe\r\n")
+    assert found == {"security.protocol": "SSL", "ssl.ca.location": "probe"}
+    assert told_of(read(tmp_path, "security.protocol=PLAINTEXT")) == told_of({}) == {}
+
+
+@pytest.mark.parametrize(
     ("text", "line", "complaint"),
     [
-        ("acks=all", 1, "acks: is no setting of TLS or SASL"),
-        (PLAIN + "sasl.pasword=x", 5, 'sasl.pasword: no librdkafka property has this name; did you mean "sasl.pass'),
-        ("# one\nsecurity.protocol=TLS", 2, "security.protocol: is refused by librdkafka"),
+        ("linger.ms=5", 1, "linger.ms: is no setting of TLS or SASL"),
+        ("bootstrap.servers=a:1", 1, "bootstrap.servers: is the workload's to name"),
+        (
+            PLAIN + f"sasl.pasword={SECRET}",
+            5,
+            'sasl.pasword: no librdkafka property has this name; did you mean "sasl.p',
+        ),
+        (f"# one\nsecurity.protocol={SECRET}", None, "names no security.protocol that there is (SSL, SASL_SSL, "),
+        ("# nothing\n", None, "names no security.protocol that there is"),
+        ("security.protocol=SASL_SSL", None, "names no sasl.mechanism"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI", None, "GSSAPI (Kerberos) is not in the librdkafka"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER", None, "OAUTHBEARER needs sasl.oauthbearer.method"),
         ("security.protocol=SSL\n\\\n\nssl.ca.location=no.pem", 4, "no.pem: no such file"),
-        ("sasl.username=bench", 1, "sasl.username: has no effect with security.protocol=PLAINTEXT"),
-        ("security.protocol=SASL_PLAINTEXT\nssl.ca.location=ca.pem", 2, "ssl.ca.location: has no effect with"),
+        ("security.protocol=SSL\nssl.ca.location=", 2, "ssl.ca.location: names no file"),
+        ("security.protocol=SSL\nssl.ca.location=~nobody-of-that-name/a", 2, "no such user"),
+        (
+            f"security.protocol=SSL\nssl.key.pem=-----BEGIN KEY-----\n{SECRET}",
+            3,
+            "does not begin with a property's name",
+        ),
+        ("security.protocol=PLAINTEXT\nsasl.username=bench", 2, "sasl.username: has no effect with security.protocol="),
+        (
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nssl.ca.location=ca.pem",
+            3,
+            "ssl.ca.location: has no",
+        ),
         ("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN", None, "sasl.username and sasl.password must be set"),
         ("ssl.truststore.location=trust.jks", 1, "ssl.truststore.location: is Java's; librdkafka, which makes the"),
         (f"sasl.jaas.config=Krb5LoginModule required keyTab={SECRET};", 1, "is no login by user and password"),
-        (f"security.protocol=SASL_SSL\nsasl.mechanism=NONE\nsasl.password={SECRET}", None, "Unsupported SASL mech"),
-        ("security.protocol=\\u00", None, "Invalid"),
+        (f"sasl.jaas.config={LOGIN} username=u password={SECRET};", 1, "is no login by user and password"),
+        (f'sasl.jaas.config={LOGIN} username=u password="{SECRET}" tokenauth="true";', 1, "is no login by user and"),
+        (PLAIN.replace("=PLAIN\n", "=NONE\n"), None, "Unsupported SASL mechanism: NONE"),
+        (f"sasl.password=\\u{SECRET}", None, "a backslash of a value is written twice"),
     ],
 )
 def test_each_fault_is_one_line_without_a_secret(tmp_path: Path, text: str, line: int | None, complaint: str) -> None:
@@ -71,7 +118,7 @@ def test_each_fault_is_one_line_without_a_secret(tmp_path: Path, text: str, line
     told = str(raised.value)
     assert told.startswith(f"{tmp_path}/client.properties" + (f":{line}: " if line else ": "))
     assert complaint in told
-    assert SECRET not in told
+    assert not [part for part in SECRET.split() if part in told]
     assert "\n" not in told
 
 
@@ -114,3 +161,27 @@ def test_no_secret_among_the_settings_of_a_load(tmp_path: Path) -> None:
     ) as raised:
         load_specification(tmp_path / "w.yaml")
     assert SECRET not in str(raised.value)
+
+
+def test_a_file_is_read_once_and_is_no_part_of_what_is_asked(tmp_path: Path) -> None:
+    text = MINIMAL + "system: {kind: external, bootstrap_servers: 'a:1', command_config: client.properties}\n"
+    (tmp_path / "w.yaml").write_text(text)
+    (tmp_path / "client.properties").write_text("security.protocol=SSL\n")
+    asked = load_specification(tmp_path / "w.yaml")
+    (tmp_path / "client.properties").rename(tmp_path / "elsewhere")
+    assert asked.command_config(asked.workload) == {"security.protocol": "SSL"}
+    (tmp_path / "w.yaml").write_text(text.replace("client.properties", "elsewhere"))
+    assert load_specification(tmp_path / "w.yaml").sha256 == asked.sha256
+
+
+def test_the_login_of_a_workloads_cluster_goes_to_no_other(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(
+        MINIMAL + "system: {kind: external, bootstrap_servers: 'a:1', command_config: client.properties}\n"
+    )
+    for name in ("client", "other"):
+        (tmp_path / f"{name}.properties").write_text("security.protocol=SSL\n")
+    asked = partial(specification_of, tmp_path / "w.yaml", None, None, None)
+    assert asked(None, None).workload.system.command_config == "client.properties"
+    assert asked("b:1", None).workload.system.command_config is None
+    given = asked("b:1", tmp_path / "other.properties").workload.system.command_config
+    assert given == str(tmp_path / "other.properties")

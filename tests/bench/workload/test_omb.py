@@ -92,11 +92,12 @@ def test_a_driver_names_the_cluster_and_the_clients(files: tuple[Path, Path]) ->
 
 
 def test_how_clients_connect_is_left_out_and_no_secret_told(files: tuple[Path, Path]) -> None:
-    files[1].write_text(
-        DRIVER.replace(
-            "  request.timeout", "  security.protocol=SASL_SSL\n  sasl.jaas.config=geheim\n  request.timeout"
-        )
+    secured = (
+        "  security.protocol=SASL_SSL\n"
+        "  sasl.jaas.config=PlainLoginModule required \\\n    username=u \\\n    password=geheim;\n"
+        "  schema.registry.basic.auth.user.info=u:geheim\n"
     )
+    files[1].write_text(DRIVER.replace("  request.timeout", f"{secured}  request.timeout"))
     text = as_text(import_omb(*files), files[0])
     assert "driver.yaml: security.protocol, sasl.jaas.config: left out" in text
     assert "geheim" not in text
@@ -110,7 +111,7 @@ def test_with_a_broker_of_our_own_there_are_as_many_as_copies(files: tuple[Path,
 
 def test_what_librdkafka_does_not_have_is_named(files: tuple[Path, Path]) -> None:
     notes = import_omb(*files).notes
-    assert any("producerConfig of driver.yaml: key.serializer=java.lang.String is left out" in note for note in notes)
+    assert any("producerConfig of driver.yaml: key.serializer is left out" in note for note in notes)
     assert all(note in as_text(import_omb(*files), files[0]) for note in notes)
 
 
@@ -166,6 +167,12 @@ def test_a_mistake_is_one_line(files: tuple[Path, Path], before: str, after: str
         import_omb(changed(files, before, after))
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_line_without_a_name_is_told_by_its_number(files: tuple[Path, Path]) -> None:
+    files[1].write_text(DRIVER.replace("  linger.ms=1", "  linger.ms=1\n  MIIEvQIBADANBg"))
+    with pytest.raises(UsageError, match=r"producerConfig: its line 3 is not of the form name=value$"):
+        import_omb(*files)
 
 
 def test_another_broker_s_driver_is_refused(files: tuple[Path, Path]) -> None:
