@@ -52,8 +52,15 @@ def is_whole(cluster: RunningCluster, topic: str) -> bool:
     return bool(found) and all(sorted(p["in_sync_replicas"]) == sorted(p["replicas"]) for p in found)
 
 
+def is_known_to_all(cluster: RunningCluster, topic: str) -> bool:
+    """A command asks any one of them."""
+    asked = [call("topics", "-b", one, "--describe", "--topic", topic) for one in cluster.bootstrap.split(",")]
+    return all(answer.exit_code == 0 for answer in asked)
+
+
 def test_a_broker_is_emptied(cluster: RunningCluster, tmp_path: Path) -> None:
     create(cluster, "moved", "3:1,1:2,2:3")
+    wait_until(lambda: is_known_to_all(cluster, "moved"), "all brokers know it")
     generated = ask(cluster, "reassign", "--generate", "--topic", "moved", "--without-broker", "3")
     assert generated.exit_code == 0, generated.errors
     plan = tmp_path / "plan.json"
@@ -78,6 +85,7 @@ def test_a_broker_is_emptied(cluster: RunningCluster, tmp_path: Path) -> None:
 
 def test_a_cluster_is_balanced_in_one_go_and_asked_again_it_has_nothing_to_do(cluster: RunningCluster) -> None:
     create(cluster, "uneven", "1:2,1:2,2:1,2:1,1:2,2:1")
+    wait_until(lambda: is_known_to_all(cluster, "uneven"), "all brokers know it")
     balanced = ask(cluster, "reassign", "--balance", "--topic", "uneven", "--throttle", "50000000", "--json")
     assert balanced.exit_code == 0, balanced.errors
     assert {entry["topic"] for entry in balanced.json["moved"]} == {"uneven"}
