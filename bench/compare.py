@@ -40,6 +40,7 @@ from bench.results import (
     TrialSummary,
 )
 from bench.results.analysis import Better, ComparisonVerdict
+from bench.workload.clusters import without_command_configs
 
 ALPHA: Final = 1 - CONFIDENCE
 ONLY_CELL: Final = "base"
@@ -322,13 +323,12 @@ def _warnings(base: RunResult, head: RunResult, cells: Sequence[Trials], *, pair
 
 
 def _connections(side: Sequence[TrialSummary]) -> str:
-    found = {" ".join(summary.system.connection.values()) or "PLAINTEXT" for summary in side}
-    return ", ".join(sorted(found))
+    return ", ".join(sorted({environment_key.connection_text(summary.system.connection) for summary in side}))
 
 
 def _workload_differences(base: RunResult, head: RunResult) -> Iterable[EnvironmentDifference]:
-    one, other = environment_key.flat(base.manifest.workload), environment_key.flat(head.manifest.workload)
+    asked = (without_command_configs(result.manifest.workload) for result in (base, head))
+    one, other = map(environment_key.flat, asked)
     for key in dict.fromkeys([*one, *other]):
-        # Where passwords are kept tells nothing; how clients came in is part of the environment.
-        if key not in ("name", "purpose") and not key.endswith("command_config") and one.get(key) != other.get(key):
+        if key not in ("name", "purpose") and one.get(key) != other.get(key):
             yield EnvironmentDifference(fact=key, base=one.get(key), head=other.get(key), decides=False)

@@ -26,7 +26,7 @@ _MEMORY_STEP_BYTES: Final = 1 << 30
 
 Scalar = str | int | float | bool | None
 
-
+# Of a trial that tells nothing of TLS and SASL.
 _PLAIN_CONNECTION: Final = {"security.protocol": "PLAINTEXT"}
 
 
@@ -118,13 +118,17 @@ def _storage_facts(target: StorageTarget) -> dict[str, Scalar]:
 
 def _connection_facts(result: RunResult) -> dict[str, Scalar]:
     """How clients came into an external cluster: it is no part of the workload's text, and TLS has its price."""
+    connections = [trial.summary.system.connection for trial in result.trials]
     told: dict[str, set[str]] = {}
-    for trial in result.trials:
-        for name, value in (trial.summary.system.connection or _PLAIN_CONNECTION).items():
+    for connection in connections if any(connections) else ():
+        for name, value in (connection or _PLAIN_CONNECTION).items():
             told.setdefault(name, set()).add(value)
-    if told == {name: {value} for name, value in _PLAIN_CONNECTION.items()}:
-        return {}
     return {f"connection.{name}": ", ".join(sorted(values)) for name, values in sorted(told.items())}
+
+
+def connection_text(connection: Mapping[str, str]) -> str:
+    """How a trial's clients came in, for a person: `SASL_SSL PLAIN`."""
+    return " ".join((connection or _PLAIN_CONNECTION).values())
 
 
 def _hosts_facts(hosts: Sequence[ClusterHostUse]) -> dict[str, Scalar]:

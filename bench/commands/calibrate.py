@@ -45,7 +45,7 @@ def calibrate(
         from bench.results.files import dump
         from bench.trials.progress import Observer, PlainObserver
 
-        specification = specification_of(file, None, None, None, None, None) if file is not None else None
+        specification = specification_of(file) if file is not None else None
         wanted = Wanted(repeats, pairs, master if spark else None, seed)
         if dry_run:
             _show(specification, wanted, as_json)

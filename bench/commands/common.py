@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bench.runs.launchers import LauncherKind
+from bench.runs.launchers import LauncherKind, looks_secret
 
 if TYPE_CHECKING:
     from bench.results import Calibration
     from bench.workload.specification import Specification
     from bench.workload.yaml_document import Location
-
-_SHORT: Final = 12
 
 WorkloadFile = Annotated[Path, typer.Argument(metavar="FILE", help="Workload file (YAML, schema bench.workload/1).")]
 Trials = Annotated[int | None, typer.Option(min=1, max=1000, help="Trials of each cell, instead of the file's.")]
@@ -45,11 +43,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard out
 
 def specification_of(
     file: Path,
-    trials: int | None,
-    payload_file: Path | None,
-    storage: list[str] | None,
-    bootstrap_servers: str | None,
-    command_config: Path | None,
+    trials: int | None = None,
+    payload_file: Path | None = None,
+    storage: list[str] | None = None,
+    bootstrap_servers: str | None = None,
+    command_config: Path | None = None,
     objectives: dict[str, str] | None = None,
 ) -> Specification:
     from bench.workload.specification import load_specification
@@ -88,8 +86,7 @@ def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
     for option in options or []:
         key, equals, value = option.partition("=")
         if not (key and equals and value):
-            # One that was meant to hold a secret is not shown for a forgotten sign.
-            given = repr(option) if len(option) < _SHORT else f"'{option[:_SHORT]}…'"
+            given = "(a secret)" if looks_secret(option) else repr(option)
             raise UsageError(f"{name}: {given} is not of the form NAME=VALUE")
         pairs[key] = value
     return pairs

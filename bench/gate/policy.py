@@ -24,6 +24,7 @@ from bench.errors import UsageError
 from bench.metrics import METRICS, metric
 from bench.results import CALIBRATION_FILE, AaPair, Analysis, Calibration, Noise, ResultDirectoryError, RunResult
 from bench.results.files import parse
+from bench.user_paths import expanded
 from bench.workload.complaints import complaint
 from bench.workload.values import KeyFaultError, Part, PercentRatio
 from bench.workload.yaml_document import parse_document, read_document
@@ -125,7 +126,7 @@ def noise_from(policy: Policy, beside: Path) -> dict[str, list[AaPair]]:
     source = policy.noise.source
     if source in (OWN_A_A, NO_NOISE):
         return {}
-    path = (beside / Path(source).expanduser()).resolve()
+    path = (beside / expanded(source)).resolve()
     try:
         noise = _recorded_noise(path)
     except (OSError, ResultDirectoryError) as error:

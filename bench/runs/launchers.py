@@ -41,9 +41,14 @@ def make_launcher(
     return ProcessLauncher()
 
 
+def looks_secret(setting: str) -> bool:
+    """Whether a setting, name or value of it, had better not be shown."""
+    return _SECRET.search(setting) is not None
+
+
 def told_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings of a launcher as results tell them: what looks like a secret is hidden."""
-    return {name: _HIDDEN if _SECRET.search(f"{name}={value}") else value for name, value in settings.items()}
+    return {name: _HIDDEN if looks_secret(f"{name}={value}") else value for name, value in settings.items()}
 
 
 def told_arguments(arguments: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.environment import describe_environment, versions
-from bench.environment_key import environment_key
+from bench.environment_key import connection_text, environment_key
 from bench.errors import NotComparableError, UsageError
 from bench.results import Manifest, RunResult, TrialPlan, TrialSummary
 from bench.runs.agenda import Outcome
@@ -20,6 +20,7 @@ from bench.runs.runner import Earlier, storage_targets
 from bench.storage import describe_target
 from bench.trials.plan import Plan
 from bench.trials.trial import Launcher
+from bench.workload.clusters import without_command_configs
 from bench.workload.command_config import told_of
 from tuning.facts import Facts
 
@@ -97,8 +98,8 @@ def _ended_the_run(trial: TrialPlan, manifest: Manifest) -> bool:
 
 def _check_same_question(manifest: Manifest, plan: Plan, directory: Path, trials_known: bool) -> None:
     if manifest.workload_sha256 != plan.specification.sha256:
-        asked = plan.specification.workload.as_document()
-        key, one, other = next(differences(manifest.workload, asked), ("workload", "…", "…"))
+        begun, asked = map(without_command_configs, (manifest.workload, plan.specification.workload.as_document()))
+        key, one, other = next(differences(begun, asked), ("workload", "…", "…"))
         raise UsageError(
             f"--resume: {directory} was begun with {key}: {one}, and now it is {other}; give it the same workload and "
             "options, or begin anew with --out"
@@ -139,9 +140,9 @@ def _check_same_connection(result: RunResult, plan: Plan, directory: Path) -> No
         workload = workloads.get(trial.summary.cell, plan.specification.workload)
         before, now = trial.summary.system.connection, told_of(plan.specification.command_config(workload))
         if before != now:
-            was, is_now = (" ".join(told.values()) or "PLAINTEXT" for told in (before, now))
             raise NotComparableError(
-                f"--resume: clients of {directory} came in by {was}, and now it is {is_now}; begin anew with --out"
+                f"--resume: clients of {directory} came in by {connection_text(before)}, and now it is "
+                f"{connection_text(now)}; begin anew with --out"
             )
 
 

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from bench.results import StorageTarget
 from bench.storage import emulated_hdd
+from bench.user_paths import expanded
 from bench.workload.model import TEMPORARY_TARGET, Workload
 from tuning.facts import BlockDevice, Facts
 
@@ -53,7 +54,7 @@ def mounted_targets(facts: Facts) -> list[StorageTarget]:
 
 def target_paths(workload: Workload) -> Mapping[str, Path]:
     """All targets a workload may name."""
-    paths = {name: Path(target.path).expanduser().absolute() for name, target in workload.storage.targets.items()}
+    paths = {name: expanded(target.path).absolute() for name, target in workload.storage.targets.items()}
     return {TEMPORARY_TARGET: Path(tempfile.gettempdir())} | paths
 
 

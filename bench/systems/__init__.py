@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from bench.systems.process import SystemProcess
 from bench.systems.running import StartedSystem
+from bench.user_paths import expanded
 from bench.workload.model import SystemUnderTest
 
 __all__ = ["ExternalSystem", "StartSystem", "StartedSystem", "System", "SystemProcess", "start_system"]
@@ -99,7 +100,7 @@ def start_system(
         log_directory,
         checkpoint,
         ready_within_s=READY_WITHIN_S,
-        source=Path(wanted.source).expanduser().absolute() if wanted.source else None,
+        source=expanded(wanted.source).absolute() if wanted.source else None,
     )
 
 

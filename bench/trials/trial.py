@@ -117,14 +117,13 @@ class TrialRunner:
                 self.start(workload.system, storage.directories, trial_directory, self.stop.check) as system,
             ):
                 storage.take(system.process_ids)
-                connection = self.specification.command_config(workload)
-                client = self.connect(system.bootstrap_servers, connection)
+                client = self.connect(system.bootstrap_servers, self.specification.command_config(workload))
                 topics = self._topic_names(planned)
                 steps.begin("make_topics", "making the topics")
                 self._make_topics(client, topics, planned)
                 try:
                     self.stop.check()
-                    load_plan = self._load_plan(planned, system, topics, connection)
+                    load_plan = self._load_plan(planned, system, topics)
                     if company:
                         steps.begin("meet", "waiting for the trials beside it")
                         company.introduce(trial_id, system)
@@ -197,9 +196,7 @@ class TrialRunner:
         for topic in topics:
             client.create_topic(topic, wanted.partitions, wanted.config, replication=wanted.replication)
 
-    def _load_plan(
-        self, planned: PlannedTrial, system: System, topics: tuple[str, ...], connection: Mapping[str, str]
-    ) -> LoadPlan:
+    def _load_plan(self, planned: PlannedTrial, system: System, topics: tuple[str, ...]) -> LoadPlan:
         workload = planned.cell.workload
         return load_plan_of(
             workload,
@@ -208,7 +205,7 @@ class TrialRunner:
             payload_file=self.specification.payload_file(workload),
             # The trials of one block send the same values, so that cells differ in nothing but their factors.
             seed=self.seed + planned.plan.block,
-            connection=connection,
+            connection=self.specification.command_config(workload),
         )
 
     def _load(

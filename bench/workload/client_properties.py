@@ -17,7 +17,7 @@ from bench.units import format_size, parse_size_bytes
 
 Role = Literal["producer", "consumer"]
 # A set that is judged by itself: of one kind of client, or of what all have to come into a cluster.
-_Set = Literal["producer", "consumer", "connection"]
+_Set = Role | Literal["connection"]
 PropertyValue = str | int | float | bool
 
 _SET_BY_THE_RUN: Final = {
@@ -103,12 +103,6 @@ def is_of_a_connection(name: str) -> bool:
 
 def check_connection(properties: Mapping[str, str]) -> None:
     """Raises PropertyError for the first that librdkafka would refuse. No value is part of the error's text."""
-    protocol = properties.get("security.protocol", "plaintext").lower()
-    for name in properties:
-        if (name.startswith("sasl.") and not protocol.startswith("sasl_")) or (
-            name.startswith("ssl.") and not protocol.endswith("ssl")
-        ):
-            raise PropertyError(name, f"has no effect with security.protocol={protocol.upper()}")
     _ask_librdkafka("connection", properties)
 
 

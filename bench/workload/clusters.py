@@ -6,7 +6,8 @@ memory is said here; `highwater bench host describe` writes the entry of a host,
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -23,6 +24,17 @@ def _host_and_port(address: str) -> str:
     if not (host and port.isdecimal() and 0 < int(port) < 65536):
         raise ValueError(f"{address!r} is not HOST:PORT")
     return address
+
+
+def without_command_configs(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A workload's document without where its clusters' passwords are kept, which is no part of what it asks."""
+    system = {key: value for key, value in document.get("system", {}).items() if key != "command_config"}
+    if "clusters" in system:
+        system["clusters"] = {
+            name: {key: value for key, value in cluster.items() if key != "command_config"}
+            for name, cluster in system["clusters"].items()
+        }
+    return {**document, "system": system}
 
 
 class ClusterStorage(Part):

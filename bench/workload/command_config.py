@@ -7,12 +7,14 @@ librdkafka's; what Kafka's own clients write in another way is taken where it me
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from bench.errors import UsageError, text_of
+from bench.user_paths import expanded
 from bench.workload.client_properties import PropertyError, check_connection, is_of_a_connection
+from bench.workload.java_properties import Property, parse_properties
 
 _PROTOCOL: Final = "security.protocol"
 _MECHANISM: Final = "sasl.mechanism"
@@ -22,10 +24,11 @@ _PROTOCOLS: Final = ("SSL", "SASL_SSL", "SASL_PLAINTEXT", _PLAIN)
 # What decides over the cost of a connection, and gives no secret away: results tell it.
 _TOLD: Final = (_PROTOCOL, _MECHANISM, "ssl.cipher.suites")
 _ALSO: Final = ("client.dns.lookup", "broker.address.family")
-_PATH: Final = (".location", ".keytab", ".file")
+_PATH: Final = (".location", ".file")
 # librdkafka's word for the certificates of the operating system.
 _FIND_IT: Final = "probe"
 _RENAMED: Final = {"sasl.mechanisms": _MECHANISM}
+_OF_TOKENS: Final = {"sasl.oauthbearer.method", "enable.sasl.oauthbearer.unsecure.jwt"}
 _IN_CAPITALS: Final = (_PROTOCOL, _MECHANISM)
 _NAME: Final = re.compile(r"[a-z]+(\.[a-z0-9]+)+")
 # `org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";`
@@ -50,15 +53,14 @@ def read_command_config(file: Path) -> dict[str, str]:
     Raises UsageError with file and line; neither a value nor what may be the rest of one is part of its text.
     """
     found: dict[str, tuple[str, int]] = {}
-    for number, given, value in _properties(file):
-        for name, meant in _as_librdkafka_has_it(given, value, f"{file}:{number}").items():
-            if name.endswith(_PATH) and meant != _FIND_IT:
-                found[name] = (_absolute(meant, file.parent, f"{file}:{number}: {given}"), number)
-            else:
-                found[name] = (meant, number)
+    for item in _properties(file):
+        place = f"{file}:{item.line}"
+        for name, meant in _as_librdkafka_has_it(item.name, item.value, place).items():
+            is_path = name.endswith(_PATH) and meant != _FIND_IT
+            found[name] = (_absolute(meant, file.parent, f"{place}: {name}") if is_path else meant, item.line)
     properties = {name: value for name, (value, _) in found.items()}
-    _check_whole(properties, file)
     try:
+        _check_whole(properties)
         check_connection(properties)
     except PropertyError as problem:
         line = f":{found[problem.name][1]}" if problem.name in found else ""
@@ -74,27 +76,17 @@ def told_of(command_config: Mapping[str, str]) -> dict[str, str]:
     return {name: command_config[name] for name in _TOLD if name in command_config}
 
 
-def _properties(file: Path) -> Iterator[tuple[int, str, str]]:
-    # Imported here: a host that only describes itself does without it.
-    import javaproperties
-
+def _properties(file: Path) -> list[Property]:
     try:
-        elements = list(javaproperties.parse(file.read_text("utf-8-sig")))
+        return parse_properties(file.read_text("utf-8-sig"))
     except FileNotFoundError:
         raise UsageError(f"{file}: no such file (the properties of a client's connection)") from None
     except OSError as error:
         raise UsageError(text_of(error)) from None
     except UnicodeDecodeError:
         raise UsageError(f"{file}: is no text in UTF-8, and should be lines of name=value") from None
-    except javaproperties.InvalidUEscapeError:
-        raise UsageError(
-            f"{file}: a \\u is not followed by four hexadecimal digits; a backslash of a value is written twice"
-        ) from None
-    number = 1
-    for element in elements:
-        if isinstance(element, javaproperties.KeyValue):
-            yield number, element.key, element.value
-        number += len(element.source.splitlines())
+    except ValueError as error:
+        raise UsageError(f"{file}: {error}") from None
 
 
 def _as_librdkafka_has_it(given: str, value: str, place: str) -> dict[str, str]:
@@ -143,25 +135,30 @@ def _absolute(path: str, folder: Path, place: str) -> str:
     if not path:
         raise UsageError(f"{place}: names no file")
     try:
-        found = (folder / Path(path).expanduser()).absolute()
-    except RuntimeError:  # ~somebody
-        raise UsageError(f"{place}: {path}: no such user") from None
+        found = (folder / expanded(path)).absolute()
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from None
     if not found.exists():
         raise UsageError(f"{place}: {found}: no such file")
     return str(found)
 
 
-def _check_whole(properties: Mapping[str, str], file: Path) -> None:
-    """Raises UsageError for what librdkafka would take for a plain connection, or explain as a flaw of its making."""
-    if properties.get(_PROTOCOL) not in _PROTOCOLS:
-        raise UsageError(f"{file}: names no {_PROTOCOL} that there is ({', '.join(_PROTOCOLS)})")
-    if not properties[_PROTOCOL].startswith("SASL_"):
-        return
-    mechanism = properties.get(_MECHANISM)
-    if mechanism is None:
-        raise UsageError(f"{file}: names no {_MECHANISM} (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER)")
-    if mechanism == "GSSAPI":
-        raise UsageError(f"{file}: {_MECHANISM}: GSSAPI (Kerberos) is not in the librdkafka that comes from PyPI")
-    of_token = ("sasl.oauthbearer.method", "enable.sasl.oauthbearer.unsecure.jwt")
-    if mechanism == "OAUTHBEARER" and not any(name in properties for name in of_token):
-        raise UsageError(f"{file}: {_MECHANISM}: OAUTHBEARER needs sasl.oauthbearer.method=oidc, to get its tokens by")
+def _check_whole(properties: Mapping[str, str]) -> None:
+    """Raises PropertyError for what librdkafka would overlook, or explain as a flaw of its own making."""
+    protocol, mechanism = properties.get(_PROTOCOL), properties.get(_MECHANISM)
+    if protocol not in _PROTOCOLS:
+        raise PropertyError(None, f"names no {_PROTOCOL} that there is ({', '.join(_PROTOCOLS)})")
+    if protocol.startswith("SASL_"):
+        if mechanism is None:
+            raise PropertyError(None, f"names no {_MECHANISM} (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER)")
+        if mechanism == "GSSAPI":
+            raise PropertyError(None, f"{_MECHANISM}: GSSAPI (Kerberos) is not in the librdkafka that comes from PyPI")
+        if mechanism == "OAUTHBEARER" and not properties.keys() & _OF_TOKENS:
+            raise PropertyError(
+                None, f"{_MECHANISM}: OAUTHBEARER needs sasl.oauthbearer.method=oidc, to get its tokens by"
+            )
+    for name in properties:
+        if (name.startswith("sasl.") and not protocol.startswith("SASL_")) or (
+            name.startswith("ssl.") and not protocol.endswith("SSL")
+        ):
+            raise PropertyError(name, f"has no effect with {_PROTOCOL}={protocol}")

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from bench.errors import UsageError
+from bench.user_paths import expanded
 from bench.workload.model import WORKLOAD_SCHEMA
 from bench.workload.yaml_document import Document, Location, read_document
 
@@ -41,7 +42,7 @@ def read_with_includes(path: Path, including: tuple[Path, ...] = ()) -> Document
         base = read_with_includes(included, chain)
         if (schema := base.data.get("schema", WORKLOAD_SCHEMA)) != WORKLOAD_SCHEMA:
             raise UsageError(f"{base.origin(('schema',))}: schema: {schema!r} is not {WORKLOAD_SCHEMA!r}")
-        _rebase_payload_files(base.data, included.parent, path.parent)
+        _rebase_files(base.data, included.parent, path.parent)
         _lay(result, base)
     _lay(result, document)
     return result
@@ -90,11 +91,23 @@ def _is_merged(location: tuple[str, ...]) -> bool:
     return len(location) < 2 or (len(location) == 2 and location[1] in _MERGED_WITHIN_SECTIONS)
 
 
-def _rebase_payload_files(data: Mapping[str, Any], folder: Path, new_folder: Path) -> None:
+def _rebase_files(data: Mapping[str, Any], folder: Path, new_folder: Path) -> None:
     """A file is named relative to the file that names it; after inclusion, to the including one."""
     variants = data.get("variants")
     for document in (data, *(variants.values() if isinstance(variants, dict) else ())):
-        records = document.get("records") if isinstance(document, dict) else None
-        if isinstance(records, dict) and isinstance(name := records.get("payload_file"), str):
-            given = Path(name).expanduser()
-            records["payload_file"] = name if given.is_absolute() else os.path.relpath(folder / given, new_folder)
+        for part, key in _naming_files(document):
+            if isinstance(part, dict) and isinstance(name := part.get(key), str):
+                given = expanded(name)
+                part[key] = name if given.is_absolute() else os.path.relpath(folder / given, new_folder)
+
+
+def _naming_files(document: Any) -> Iterator[tuple[Any, str]]:
+    """The parts of a document, not validated yet, that may name a file, and by which key."""
+    if isinstance(document, dict):
+        yield document.get("records"), "payload_file"
+        if isinstance(system := document.get("system"), dict):
+            yield system, "command_config"
+            clusters = system.get("clusters")
+            yield from (
+                (cluster, "command_config") for cluster in (clusters.values() if isinstance(clusters, dict) else ())
+            )

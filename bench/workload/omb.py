@@ -16,6 +16,7 @@ from typing import Any, Final
 from bench import units
 from bench.errors import UsageError
 from bench.workload.client_properties import PropertyError, Role, is_of_a_connection, to_librdkafka
+from bench.workload.java_properties import parse_properties
 from bench.workload.yaml_document import read_document
 
 _WORKLOAD_KEYS: Final = (
@@ -238,21 +239,14 @@ def _driver(driver: Mapping[str, Any], file: Path, translation: Translation, *, 
 
 def _properties(driver: Mapping[str, Any], key: str, file: Path) -> dict[str, str]:
     """A blob of java.util.Properties, as OMB reads it. Raises UsageError, which shows no line: it may be a secret's."""
-    # Imported here: whoever imports nothing does without it.
-    import javaproperties
-
     try:
-        elements = list(javaproperties.parse(str(driver.get(key) or "")))
-    except javaproperties.InvalidUEscapeError:
-        raise UsageError(f"{file}: {key}: a \\u is not followed by four hexadecimal digits") from None
-    properties, line = {}, 1
-    for element in elements:
-        if isinstance(element, javaproperties.KeyValue):
-            if not element.value and "=" not in element.source:
-                raise UsageError(f"{file}: {key}: its line {line} is not of the form name=value")
-            properties[element.key] = element.value.strip()
-        line += len(element.source.splitlines())
-    return properties
+        parsed = parse_properties(str(driver.get(key) or ""))
+    except ValueError as error:
+        raise UsageError(f"{file}: {key}: {error}") from None
+    for item in parsed:
+        if item.is_bare:
+            raise UsageError(f"{file}: {key}: its line {item.line} is not of the form name=value")
+    return {item.name: item.value.strip() for item in parsed}
 
 
 def _client(role: Role, given: Mapping[str, str], translation: Translation, where: str) -> dict[str, str]:

@@ -20,6 +20,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from bench.errors import UsageError
+from bench.user_paths import expanded
+from bench.workload.clusters import without_command_configs
 from bench.workload.command_config import read_command_config
 from bench.workload.complaints import complaint, describe, location_of, scalar_locations
 from bench.workload.layers import merged, put, read_with_includes
@@ -64,17 +66,15 @@ class Specification:
     @property
     def sha256(self) -> str:
         """Identity of what is asked, whatever the file's layout and comments, and wherever passwords are kept."""
-        document = self.workload.as_document()
-        for cluster in (document["system"], *document["system"].get("clusters", {}).values()):
-            cluster.pop("command_config", None)
-        canonical = json.dumps(document, sort_keys=True, ensure_ascii=False)
+        asked = without_command_configs(self.workload.as_document())
+        canonical = json.dumps(asked, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def payload_file(self, workload: Workload) -> Path | None:
         """Absolute path of the payload file; the workload file's folder is where a relative one starts."""
         if workload.records.payload_file is None:
             return None
-        return (self.file.parent / Path(workload.records.payload_file).expanduser()).resolve()
+        return (self.file.parent / expanded(workload.records.payload_file)).resolve()
 
     def command_config(self, workload: Workload) -> dict[str, str]:
         """What clients of the workload's cluster need to come in; empty for a plain one. Raises UsageError.
@@ -84,7 +84,7 @@ class Specification:
         cluster = workload.system.external
         if cluster is None or cluster.command_config is None:
             return {}
-        file = self.file.parent / cluster.command_config
+        file = self.file.parent / expanded(cluster.command_config)
         if file not in self._command_configs:
             self._command_configs[file] = read_command_config(file)
         return self._command_configs[file]

@@ -174,6 +174,23 @@ def test_a_file_is_read_once_and_is_no_part_of_what_is_asked(tmp_path: Path) -> 
     assert load_specification(tmp_path / "w.yaml").sha256 == asked.sha256
 
 
+def test_a_file_at_home_is_found_and_nobodys_home_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "client.properties").write_text("security.protocol=SSL\n")
+    text = MINIMAL + "system: {kind: external, bootstrap_servers: 'a:1', command_config: ~/client.properties}\n"
+    (tmp_path / "w.yaml").write_text(text)
+    asked = load_specification(tmp_path / "w.yaml")
+    assert asked.command_config(asked.workload) == {"security.protocol": "SSL"}
+    for changed in (
+        text.replace("~", "~nobody-of-that-name"),
+        MINIMAL.replace("size: 100B", "payload_file: ~nobody-x"),
+    ):
+        (tmp_path / "w.yaml").write_text(changed)
+        with pytest.raises(UsageError, match=r"^~nobody-\S+: no such user$"):
+            load_specification(tmp_path / "w.yaml")
+
+
 def test_the_login_of_a_workloads_cluster_goes_to_no_other(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text(
         MINIMAL + "system: {kind: external, bootstrap_servers: 'a:1', command_config: client.properties}\n"

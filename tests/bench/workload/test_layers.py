@@ -70,6 +70,21 @@ def test_a_payload_file_is_found_beside_the_file_that_names_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    "system",
+    [
+        "{bootstrap_servers: 'a:1', command_config: client.properties}",
+        "{cluster: c, clusters: {c: {bootstrap_servers: 'a:1', command_config: client.properties}}}",
+    ],
+)
+def test_a_way_into_a_cluster_is_found_beside_the_file_that_names_it(tmp_path: Path, system: str) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "client.properties").write_text("security.protocol=SSL\n")
+    write(tmp_path / "shared", base=BASE + f"system: {system.replace('{', '{kind: external, ', 1)}\n")
+    specification = read(tmp_path, top="include: shared/base.yaml\n")
+    assert specification.command_config(specification.workload) == {"security.protocol": "SSL"}
+
+
+@pytest.mark.parametrize(
     ("files", "expected"),
     [
         ({"top": "include: none.yaml\n"}, "top.yaml:1: include: none.yaml is not a file"),
