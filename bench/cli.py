@@ -1,10 +1,10 @@
-"""`highwater bench …`: mounts the verbs, which live in `bench.commands`."""
+"""`highwater bench …`: mounts the verbs, which live in `highwater.bench.commands`."""
 
 from __future__ import annotations
 
 import typer
 
-from bench.commands import (
+from highwater.bench.commands import (
     calibrate,
     compare,
     env,

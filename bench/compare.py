@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from bench import environment_key
-from bench.analysis.conclusions import noise_between
-from bench.analysis.statistics import (
+from highwater.bench import environment_key
+from highwater.bench.analysis.conclusions import noise_between
+from highwater.bench.analysis.statistics import (
     CONFIDENCE,
     LEAST_FOR_INTERVAL,
     Side,
@@ -28,8 +28,8 @@ from bench.analysis.statistics import (
     unpaired_p_value,
     unpaired_ratio_ci,
 )
-from bench.metrics import METRICS, MetricDefinition
-from bench.results import (
+from highwater.bench.metrics import METRICS, MetricDefinition
+from highwater.bench.results import (
     AaPair,
     ComparedSide,
     EnvironmentDifference,
@@ -39,8 +39,8 @@ from bench.results import (
     SideEstimate,
     TrialSummary,
 )
-from bench.results.analysis import Better, ComparisonVerdict
-from bench.workload.clusters import without_command_configs
+from highwater.bench.results.analysis import Better, ComparisonVerdict
+from highwater.bench.workload.clusters import without_command_configs
 
 ALPHA: Final = 1 - CONFIDENCE
 ONLY_CELL: Final = "base"

@@ -14,11 +14,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from bench.results import Environment, GitState
-from tuning import check
-from tuning.facts import Facts
-from tuning.fingerprint import fingerprint
-from tuning.workload import Workload
+from highwater.bench.results import Environment, GitState
+from highwater.tuning import check
+from highwater.tuning.facts import Facts
+from highwater.tuning.fingerprint import fingerprint
+from highwater.tuning.workload import Workload
 
 _SYSCTLS: Final = (
     "fs.file-max",

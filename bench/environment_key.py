@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bench.results import ClusterHostUse, Environment, EnvironmentDifference, RunResult, StorageTarget
+from highwater.bench.results import ClusterHostUse, Environment, EnvironmentDifference, RunResult, StorageTarget
 
 KEY_LENGTH: Final = 12
 # What moves while nothing has changed: not even shown.

@@ -1,4 +1,4 @@
-"""`python -m bench.generator_cost`: what the load generator's `client` driver costs beside its client's own bare loop.
+"""`python -m highwater.bench.generator_cost`: cost of the driver `client` beside its client's bare loop.
 
 Both send to librdkafka's in-memory mock broker, which runs in a process of its own, at full speed, one after the other
 and in turns, so that what drifts on the host is not charged to one of them. The bare loop is as lean as Python allows:
@@ -25,13 +25,13 @@ from typing import Annotated, Final
 
 import typer
 
-from bench.analysis.statistics import RatioEstimate, paired_ratio_ci
-from bench.calibrate.mock_broker import PARTITIONS, make_topic, mock_broker
-from bench.units import format_size
-from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
-from spark_loadgen.payload import body_pool
-from spark_loadgen.process_launcher import ProcessLauncher
-from spark_loadgen.stamp import STAMP_BYTES
+from highwater.bench.analysis.statistics import RatioEstimate, paired_ratio_ci
+from highwater.bench.calibrate.mock_broker import PARTITIONS, make_topic, mock_broker
+from highwater.bench.units import format_size
+from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
+from highwater.spark_loadgen.payload import body_pool
+from highwater.spark_loadgen.process_launcher import ProcessLauncher
+from highwater.spark_loadgen.stamp import STAMP_BYTES
 
 SIZES: Final = (100, 1024)
 RATES_PER_S: Final = (4_000, 20_000, 100_000)
@@ -101,7 +101,7 @@ def generator(launcher: ProcessLauncher, broker: str, size_bytes: int, rate_per_
 def bare_loop(broker: str, size_bytes: int) -> Cost:
     """The client's own loop, in a process of its own."""
     request = json.dumps({"broker": broker, "topic": _new_topic(broker), "size_bytes": size_bytes})
-    command = [sys.executable, "-m", "bench.generator_cost", "bare", request]
+    command = [sys.executable, "-m", "highwater.bench.generator_cost", "bare", request]
     return Cost(**json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
@@ -183,7 +183,7 @@ def report_text(
             f"| {format_size(size)} | {_thousands(rate)}/s | {median(each):.1f} | {min(each):.1f}–{max(each):.1f} "
             f"| {len(each)} |"
         )
-    command = "python -m bench.generator_cost --out docs/results/generator-cost.md"
+    command = "python -m highwater.bench.generator_cost --out docs/results/generator-cost.md"
     lines += ["", f"{measured} All of it again:", "", "```", command, "```"]
     return "\n".join(lines) + "\n"
 

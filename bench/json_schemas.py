@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from bench.errors import UsageError
-from bench.gate.policy import POLICY_SCHEMA, Policy
-from bench.results import (
+from highwater.bench.errors import UsageError
+from highwater.bench.gate.policy import POLICY_SCHEMA, Policy
+from highwater.bench.results import (
     CALIBRATION_SCHEMA,
     Analysis,
     Calibration,
@@ -30,9 +30,9 @@ from bench.results import (
     Verdict,
     Window,
 )
-from bench.results.storage import PROBES_SCHEMA
-from bench.workload.layers import INCLUDE
-from bench.workload.model import WORKLOAD_SCHEMA, Workload
+from highwater.bench.results.storage import PROBES_SCHEMA
+from highwater.bench.workload.layers import INCLUDE
+from highwater.bench.workload.model import WORKLOAD_SCHEMA, Workload
 
 FOLDER: Final = Path(__file__).parent / "schemas"
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from bench.errors import UsageError
-from bench.results.analysis import Better
-from bench.results.host import HostUse
-from bench.results.models import Delivery, Latency, TrialSummary
-from bench.results.recovery import FaultRecovery
+from highwater.bench.errors import UsageError
+from highwater.bench.results.analysis import Better
+from highwater.bench.results.host import HostUse
+from highwater.bench.results.models import Delivery, Latency, TrialSummary
+from highwater.bench.results.recovery import FaultRecovery
 
 # Metrics that are 0 unless something went wrong, and of 0 there is no ratio: for objectives, not for comparisons.
 COUNTS_OF_FATES: Final = ("delivery.", "errors")

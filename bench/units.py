@@ -161,7 +161,7 @@ def human_duration(seconds: float) -> str:
 
 
 def human_value(value: float, unit: str) -> str:
-    """A figure of `bench.metrics` for people to read, in its unit: 4100000 ns -> `4.1 ms`."""
+    """A figure of `highwater.bench.metrics` for people to read, in its unit: 4100000 ns -> `4.1 ms`."""
     match unit:
         case "ns":
             return human_ns(value)

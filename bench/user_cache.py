@@ -12,7 +12,7 @@ from pathlib import Path
 
 import typer
 
-from bench.errors import UsageError
+from highwater.bench.errors import UsageError
 
 
 def cache_directory() -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.errors import UsageError
+from highwater.bench.errors import UsageError
 
 
 def expanded(path: str) -> Path:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from bench.analysis.conclusions import analyse
-from bench.results import (
+from highwater.bench.analysis.conclusions import analyse
+from highwater.bench.results import (
     Analysis,
     Latency,
     Metric,
@@ -22,12 +22,12 @@ from bench.results import (
     checksums,
     measured_latency,
 )
-from bench.results.files import parse_file
-from bench.trials.evidence import judged_again
-from bench.trials.recovery import FaultMark, recoveries
-from bench.trials.summary import slo_results
-from bench.workload.model import Workload
-from bench.workload.specification import recorded_workloads
+from highwater.bench.results.files import parse_file
+from highwater.bench.trials.evidence import judged_again
+from highwater.bench.trials.recovery import FaultMark, recoveries
+from highwater.bench.trials.summary import slo_results
+from highwater.bench.workload.model import Workload
+from highwater.bench.workload.specification import recorded_workloads
 
 
 def disagreements(result: RunResult) -> Iterator[str]:

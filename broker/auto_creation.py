@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
-from broker.internal_topic import plan_of
-from broker.protocol.apis import CREATE_TOPICS
-from broker.protocol.cold import Answer
-from broker.topic_names import topic_name_problem
+from highwater.broker.administration import Problem
+from highwater.broker.internal_topic import plan_of
+from highwater.broker.protocol.apis import CREATE_TOPICS
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.topic_names import topic_name_problem
 
 if TYPE_CHECKING:
-    from broker.cluster.controller_channel import ControllerChannel
-    from broker.local_topics import LocalTopics
-    from broker.node import Node
+    from highwater.broker.cluster.controller_channel import ControllerChannel
+    from highwater.broker.local_topics import LocalTopics
+    from highwater.broker.node import Node
 
 _logger = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ class _CommandGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         name = cmd_name.replace("-", "_")
-        found = getattr(import_module(f"broker.commands.{name}"), name)
+        found = getattr(import_module(f"highwater.broker.commands.{name}"), name)
         if isinstance(found, typer.Typer):
             return typer.main.get_command(found)
         command_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -97,8 +97,8 @@ def start(
     """
     import logging
 
-    from broker.config import BrokerConfig, Setting, parse_property_option, read_properties_file
-    from broker.server import broker
+    from highwater.broker.config import BrokerConfig, Setting, parse_property_option, read_properties_file
+    from highwater.broker.server import broker
 
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -13,7 +13,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker.config_table import (
+from highwater.broker.config_table import (
     BROKER_PROPERTIES,
     INT32_MAX,
     INT64_MAX,

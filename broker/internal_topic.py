@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.log.partition_log import Appended
-from broker.records.batch import NO_PRODUCER_ID, BatchHeader, Codec, CorruptBatch, headers
-from broker.records.record import Record, encode_batch
-from broker.replica.partition import Partition
+from highwater.broker.log.partition_log import Appended
+from highwater.broker.records.batch import NO_PRODUCER_ID, BatchHeader, Codec, CorruptBatch, headers
+from highwater.broker.records.record import Record, encode_batch
+from highwater.broker.replica.partition import Partition
 
 if TYPE_CHECKING:
-    from broker.config import BrokerConfig
-    from broker.node import Node
+    from highwater.broker.config import BrokerConfig
+    from highwater.broker.node import Node
 
 _logger = logging.getLogger(__name__)
 

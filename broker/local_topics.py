@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import (
+from highwater.broker.administration import (
     DELETION_DISABLED,
     MAX_PARTITIONS_PER_REQUEST,
     UNKNOWN_TOPIC,
@@ -29,17 +29,17 @@ from broker.administration import (
     too_many_partitions,
     unknown_topic,
 )
-from broker.cluster.store import TopicRecord
-from broker.cluster.znodes import random_topic_id
-from broker.config import TopicConfig, topic_override_warnings
-from broker.internal_topic import plan_of
-from broker.log.checkpoint import TopicPartition
-from broker.metrics.counters import TopicCounters
-from broker.topic import Topic
-from broker.topic_names import metric_name
+from highwater.broker.cluster.store import TopicRecord
+from highwater.broker.cluster.znodes import random_topic_id
+from highwater.broker.config import TopicConfig, topic_override_warnings
+from highwater.broker.internal_topic import plan_of
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.metrics.counters import TopicCounters
+from highwater.broker.topic import Topic
+from highwater.broker.topic_names import metric_name
 
 if TYPE_CHECKING:
-    from broker.node import Node
+    from highwater.broker.node import Node
 
 _logger = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from broker.cluster.store import MetadataError, TopicRecord
-from broker.config import BrokerConfig, TopicConfig, check_topic_overrides
-from broker.config_table import INT64_MAX
-from broker.log.config import LogConfig
-from broker.records.batch import Codec, TimestampType
+from highwater.broker.cluster.store import MetadataError, TopicRecord
+from highwater.broker.config import BrokerConfig, TopicConfig, check_topic_overrides
+from highwater.broker.config_table import INT64_MAX
+from highwater.broker.log.config import LogConfig
+from highwater.broker.records.batch import Codec, TimestampType
 
 _CODECS: Final = {
     "uncompressed": Codec.NONE,

@@ -14,43 +14,43 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker import settings
-from broker.administration import Administration
-from broker.auto_creation import AutoCreation, LocalAutoCreation
-from broker.clock import Clock
-from broker.cluster.epochs import Epochs
-from broker.cluster.metadata import LoneBroker, MetadataCache
-from broker.cluster.state import ClusterView
-from broker.cluster.store import MetadataError, MetadataStore, SettingsStore, TopicRecord
-from broker.config import BrokerConfig, TopicConfig
-from broker.group.coordinator import GroupCoordinator
-from broker.internal_topic import OFFSETS_TOPIC
-from broker.local_topics import LocalTopics
-from broker.log.checkpoint import TopicPartition, encode_topic_id
-from broker.log.config import LogConfig
-from broker.log.errors import LogDirectoryError
-from broker.log.log_directories import LogDirectories
-from broker.log.log_directory import LogDirectory
-from broker.log.moving import Move, is_too_long
-from broker.log.partition_log import PartitionLog
-from broker.log_settings import log_config_of
-from broker.metrics.counters import BrokerCounters
-from broker.quota.client_quotas import ClientQuotas
-from broker.quota.replication_throttle import ReplicationThrottles
-from broker.records.record import TransactionMarker
-from broker.replica.fetch_sessions import FetchSessions
-from broker.replica.partition import Partition
-from broker.replica.replicated_partition import ReplicatedPartition, Replication
-from broker.replica.waiters import Scheduler
-from broker.topic import Topic
-from broker.txn.coordinator import TransactionCoordinator
-from broker.txn.markers import LocalMarkers, Markers
-from broker.txn.producer_ids import ProducerIds, StoredProducerIds
+from highwater.broker import settings
+from highwater.broker.administration import Administration
+from highwater.broker.auto_creation import AutoCreation, LocalAutoCreation
+from highwater.broker.clock import Clock
+from highwater.broker.cluster.epochs import Epochs
+from highwater.broker.cluster.metadata import LoneBroker, MetadataCache
+from highwater.broker.cluster.state import ClusterView
+from highwater.broker.cluster.store import MetadataError, MetadataStore, SettingsStore, TopicRecord
+from highwater.broker.config import BrokerConfig, TopicConfig
+from highwater.broker.group.coordinator import GroupCoordinator
+from highwater.broker.internal_topic import OFFSETS_TOPIC
+from highwater.broker.local_topics import LocalTopics
+from highwater.broker.log.checkpoint import TopicPartition, encode_topic_id
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.log_directories import LogDirectories
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.moving import Move, is_too_long
+from highwater.broker.log.partition_log import PartitionLog
+from highwater.broker.log_settings import log_config_of
+from highwater.broker.metrics.counters import BrokerCounters
+from highwater.broker.quota.client_quotas import ClientQuotas
+from highwater.broker.quota.replication_throttle import ReplicationThrottles
+from highwater.broker.records.record import TransactionMarker
+from highwater.broker.replica.fetch_sessions import FetchSessions
+from highwater.broker.replica.partition import Partition
+from highwater.broker.replica.replicated_partition import ReplicatedPartition, Replication
+from highwater.broker.replica.waiters import Scheduler
+from highwater.broker.topic import Topic
+from highwater.broker.txn.coordinator import TransactionCoordinator
+from highwater.broker.txn.markers import LocalMarkers, Markers
+from highwater.broker.txn.producer_ids import ProducerIds, StoredProducerIds
 
 if TYPE_CHECKING:
-    from broker.cluster.controller.controller import Controller
-    from broker.replica.manager import ReplicaManager
-    from broker.txn.verification import RemoteVerification
+    from highwater.broker.cluster.controller.controller import Controller
+    from highwater.broker.replica.manager import ReplicaManager
+    from highwater.broker.txn.verification import RemoteVerification
 
 _logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Node:
         self.local_topics = LocalTopics(self)
         self.administration: Administration = self.local_topics
         """In a cluster the member replaces it by that of the cluster."""
-        # In a cluster broker.cluster.coordinators replaces these.
+        # In a cluster highwater.broker.cluster.coordinators replaces these.
         self.auto_creation: AutoCreation = LocalAutoCreation(self.local_topics)
         self.producer_ids: ProducerIds = StoredProducerIds(self)
         self.markers: Markers = LocalMarkers(self)

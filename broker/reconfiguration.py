@@ -16,13 +16,19 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
-from broker.cluster import znodes
-from broker.cluster.store import ConfigChange
-from broker.config import DYNAMIC_BROKER_PROPERTIES, TopicConfig, check_broker_overrides, check_topic_overrides, render
-from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind
-from broker.node import Node
-from broker.settings import usable_topic_settings
+from highwater.broker.administration import Problem
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.store import ConfigChange
+from highwater.broker.config import (
+    DYNAMIC_BROKER_PROPERTIES,
+    TopicConfig,
+    check_broker_overrides,
+    check_topic_overrides,
+    render,
+)
+from highwater.broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind
+from highwater.broker.node import Node
+from highwater.broker.settings import usable_topic_settings
 
 TOPIC: Final = 2
 BROKER: Final = 4

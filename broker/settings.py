@@ -6,14 +6,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from broker.cluster import znodes
-from broker.cluster.store import SettingsStore
-from broker.config import BrokerConfig, TopicConfig, check_broker_overrides, check_topic_overrides
-from broker.log_settings import log_config_of
-from broker.topic import Topic
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.store import SettingsStore
+from highwater.broker.config import BrokerConfig, TopicConfig, check_broker_overrides, check_topic_overrides
+from highwater.broker.log_settings import log_config_of
+from highwater.broker.topic import Topic
 
 if TYPE_CHECKING:
-    from broker.node import Node
+    from highwater.broker.node import Node
 
 _logger = logging.getLogger(__name__)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.cluster.store import TopicRecord
-from broker.config import TopicConfig
-from broker.metrics.counters import TopicCounters
-from broker.replica.partition import Partition
+from highwater.broker.cluster.store import TopicRecord
+from highwater.broker.config import TopicConfig
+from highwater.broker.metrics.counters import TopicCounters
+from highwater.broker.replica.partition import Partition
 
 
 class Topic:

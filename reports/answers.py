@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bench.results import Gate, Search, TrialSummary
-from reports.blocks import Block, Column, Facts, Field, Paragraph, Row, Section, Table, Tone, table
-from reports.cells import Cell, Run
-from reports.changes import comparison_table
-from reports.measures import metric_name, metric_text
-from reports.quantity import NONE, plural, scalar_words, significant, whole
+from highwater.bench.results import Gate, Search, TrialSummary
+from highwater.reports.blocks import Block, Column, Facts, Field, Paragraph, Row, Section, Table, Tone, table
+from highwater.reports.cells import Cell, Run
+from highwater.reports.changes import comparison_table
+from highwater.reports.measures import metric_name, metric_text
+from highwater.reports.quantity import NONE, plural, scalar_words, significant, whole
 
 _GATE_TITLES: Final[dict[str, tuple[str, Tone]]] = {
     "pass": ("Gate: pass", "good"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from reports.quantity import axis_number
+from highwater.reports.quantity import axis_number
 
 Kind = Literal["linear", "log", "percentile", "category"]
 _LOG_STEPS: Final = (1.0, 2.0, 5.0)

@@ -8,9 +8,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from bench.results import Analysis, Comparison, MetricEstimate, RunResult, Scalar, TrialPlan, TrialResult, TrialSummary
-from reports.measures import PRODUCE_P99, Measure
-from reports.quantity import NONE, axis_number
+from highwater.bench.results import (
+    Analysis,
+    Comparison,
+    MetricEstimate,
+    RunResult,
+    Scalar,
+    TrialPlan,
+    TrialResult,
+    TrialSummary,
+)
+from highwater.reports.measures import PRODUCE_P99, Measure
+from highwater.reports.quantity import NONE, axis_number
 
 # Where a factor lives in the workload file says little once the factor itself is named.
 _SECTIONS: Final = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
-from bench.results import Better, MetricComparison
-from bench.results.analysis import Comparison, ComparisonVerdict
-from reports.blocks import Block, Column, Field, Paragraph, Row, Table
-from reports.cells import Run
-from reports.measures import E2E_P999, HEADLINES, PRODUCE_P999, metric_name, metric_text
-from reports.quantity import NONE, change_text, interval_text, significant
+from highwater.bench.results import Better, MetricComparison
+from highwater.bench.results.analysis import Comparison, ComparisonVerdict
+from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Table
+from highwater.reports.cells import Run
+from highwater.reports.measures import E2E_P999, HEADLINES, PRODUCE_P999, metric_name, metric_text
+from highwater.reports.quantity import NONE, change_text, interval_text, significant
 
 _WORDS: Final[dict[ComparisonVerdict, str]] = {
     "better": "better",

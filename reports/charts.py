@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reports import axes
-from reports.blocks import LegendItem, Panel
-from reports.downsample import Point
-from reports.plot import HALF, MOST_SERIES, SMALL, Level, Series, Whisker, line_panel, swatch
+from highwater.reports import axes
+from highwater.reports.blocks import LegendItem, Panel
+from highwater.reports.downsample import Point
+from highwater.reports.plot import HALF, MOST_SERIES, SMALL, Level, Series, Whisker, line_panel, swatch
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,11 @@ def report(
 ) -> None:
     """Write the report of a result directory as one HTML file that works from disk, and print its path."""
     # Imported here so that `highwater --help` stays fast.
-    from bench.results import ResultDirectoryError, RunResult
-    from reports import markdown as as_markdown
-    from reports import page
-    from reports.facets import FacetKeys, UnknownFactorError
-    from reports.side_by_side import NothingInCommonError, comparison_document
+    from highwater.bench.results import ResultDirectoryError, RunResult
+    from highwater.reports import markdown as as_markdown
+    from highwater.reports import page
+    from highwater.reports.facets import FacetKeys, UnknownFactorError
+    from highwater.reports.side_by_side import NothingInCommonError, comparison_document
 
     if most is not None and not markdown:
         raise _failed("--most is for Markdown: add --markdown")

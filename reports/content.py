@@ -5,26 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bench.results import ResultDirectoryError, RunResult
-from reports import settings
-from reports.answers import gate_section, search_section, slo_blocks
-from reports.blocks import Block, Bullet, Bullets, Code, FactColumns, Figure, Figures, Heading, Paragraph, Section
-from reports.cells import Run
-from reports.changes import change_blocks, noise_blocks
-from reports.curve import curve_figures
-from reports.facets import FacetKeys, facet_figures
-from reports.findings import finding_blocks
-from reports.heatmap import partition_figures
-from reports.host import host_figures
-from reports.intervals import interval_figures
-from reports.overview import overview_blocks
-from reports.phases import phase_blocks
-from reports.quantity import as_sentence, plural
-from reports.roofline import roofline_figures
-from reports.spectrum import spectrum_figures
-from reports.storage import storage_blocks
-from reports.timelines import timeline_figures
-from reports.verdict import verdict_section
+from highwater.bench.results import ResultDirectoryError, RunResult
+from highwater.reports import settings
+from highwater.reports.answers import gate_section, search_section, slo_blocks
+from highwater.reports.blocks import (
+    Block,
+    Bullet,
+    Bullets,
+    Code,
+    FactColumns,
+    Figure,
+    Figures,
+    Heading,
+    Paragraph,
+    Section,
+)
+from highwater.reports.cells import Run
+from highwater.reports.changes import change_blocks, noise_blocks
+from highwater.reports.curve import curve_figures
+from highwater.reports.facets import FacetKeys, facet_figures
+from highwater.reports.findings import finding_blocks
+from highwater.reports.heatmap import partition_figures
+from highwater.reports.host import host_figures
+from highwater.reports.intervals import interval_figures
+from highwater.reports.overview import overview_blocks
+from highwater.reports.phases import phase_blocks
+from highwater.reports.quantity import as_sentence, plural
+from highwater.reports.roofline import roofline_figures
+from highwater.reports.spectrum import spectrum_figures
+from highwater.reports.storage import storage_blocks
+from highwater.reports.timelines import timeline_figures
+from highwater.reports.verdict import verdict_section
 
 _METHOD: Final = """\
 Load is open-loop unless it says closed: records have a send time fixed beforehand by the schedule, and latency runs \

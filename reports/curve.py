@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from reports import axes
-from reports.blocks import Figure, View, table
-from reports.cells import Cell, Run, values
-from reports.charts import Drawn, comparison_legend, comparison_panels
-from reports.downsample import Point
-from reports.measures import ACHIEVED, E2E_P50, E2E_P99, E2E_P999, PRODUCE_P50, PRODUCE_P99, PRODUCE_P999, Measure
-from reports.plot import MOST_SERIES, Level, Whisker
-from reports.quantity import whole
+from highwater.reports import axes
+from highwater.reports.blocks import Figure, View, table
+from highwater.reports.cells import Cell, Run, values
+from highwater.reports.charts import Drawn, comparison_legend, comparison_panels
+from highwater.reports.downsample import Point
+from highwater.reports.measures import (
+    ACHIEVED,
+    E2E_P50,
+    E2E_P99,
+    E2E_P999,
+    PRODUCE_P50,
+    PRODUCE_P99,
+    PRODUCE_P999,
+    Measure,
+)
+from highwater.reports.plot import MOST_SERIES, Level, Whisker
+from highwater.reports.quantity import whole
 
 _CLEAR_KNEE = 0.25
 """How far, in shares of the curve's height, it must lie below its chord before a knee is named."""

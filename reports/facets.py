@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench.results import Scalar
-from reports import axes
-from reports.blocks import Figure, LegendItem, Panel, View, table
-from reports.cells import Cell, Run, scalar_text, values
-from reports.downsample import Point
-from reports.measures import ACHIEVED, E2E_P99, PRODUCE_P99, Measure
-from reports.plot import MOST_SERIES, SMALL, Series, Size, Whisker, line_panel, swatch
+from highwater.bench.results import Scalar
+from highwater.reports import axes
+from highwater.reports.blocks import Figure, LegendItem, Panel, View, table
+from highwater.reports.cells import Cell, Run, scalar_text, values
+from highwater.reports.downsample import Point
+from highwater.reports.measures import ACHIEVED, E2E_P99, PRODUCE_P99, Measure
+from highwater.reports.plot import MOST_SERIES, SMALL, Series, Size, Whisker, line_panel, swatch
 
 _MOST_COLUMNS: Final = 6
 _WIDE: Final = Size(580, 260)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from bench.results import Comparison
-from reports.blocks import Block, Bullet, Bullets, Heading, Paragraph
-from reports.cells import Cell, Run, paired_ratios
-from reports.measures import ACHIEVED, HEADLINES, PRODUCE_P99, Measure
-from reports.quantity import plural, ratio_text, significant, whole
+from highwater.bench.results import Comparison
+from highwater.reports.blocks import Block, Bullet, Bullets, Heading, Paragraph
+from highwater.reports.cells import Cell, Run, paired_ratios
+from highwater.reports.measures import ACHIEVED, HEADLINES, PRODUCE_P99, Measure
+from highwater.reports.quantity import plural, ratio_text, significant, whole
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
-from bench.results import PartitionLine, TrialResult
-from reports.blocks import Figure, Panel, View, table
-from reports.cells import Cell, Run
-from reports.measures import PRODUCE_P99
-from reports.plot import FULL
-from reports.quantity import NONE, NS_PER_MS, significant, whole
-from reports.svg import element
+from highwater.bench.results import PartitionLine, TrialResult
+from highwater.reports.blocks import Figure, Panel, View, table
+from highwater.reports.cells import Cell, Run
+from highwater.reports.measures import PRODUCE_P99
+from highwater.reports.plot import FULL
+from highwater.reports.quantity import NONE, NS_PER_MS, significant, whole
+from highwater.reports.svg import element
 
 _SHADES: Final = 9
 _MOST_COLUMNS: Final = 200

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from bench.results import HostSample, TrialResult, TrialSummary
-from reports.blocks import Figure
-from reports.cells import Run
-from reports.measures import ACHIEVED
-from reports.quantity import BYTES_PER_MIB
-from reports.timelines import Sample, Timeline, ms, time_figure
+from highwater.bench.results import HostSample, TrialResult, TrialSummary
+from highwater.reports.blocks import Figure
+from highwater.reports.cells import Run
+from highwater.reports.measures import ACHIEVED
+from highwater.reports.quantity import BYTES_PER_MIB
+from highwater.reports.timelines import Sample, Timeline, ms, time_figure
 
 # As many as a chart has colours that are told apart.
 _MOST_HOSTS_APART: Final = 4

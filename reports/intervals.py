@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from reports import axes
-from reports.blocks import Figure, LegendItem, Panel, Table, View, table
-from reports.cells import Cell, Run, values
-from reports.measures import (
+from highwater.reports import axes
+from highwater.reports.blocks import Figure, LegendItem, Panel, Table, View, table
+from highwater.reports.cells import Cell, Run, values
+from highwater.reports.measures import (
     ACHIEVED,
     E2E_P50,
     E2E_P99,
@@ -17,8 +17,8 @@ from reports.measures import (
     SYSTEM_CPU,
     Measure,
 )
-from reports.plot import Dot, DotGroup, DotRow, dot_panel, swatch
-from reports.quantity import NONE, significant
+from highwater.reports.plot import Dot, DotGroup, DotRow, dot_panel, swatch
+from highwater.reports.quantity import NONE, significant
 
 MARKS_NOTE: Final = "A mark is a trial, the line their median; a cross is an invalid trial."
 _INTERVAL_NOTE: Final = " The bracket beneath is the 95 % interval of the median."

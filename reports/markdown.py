@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from reports.blocks import (
+from highwater.reports.blocks import (
     Block,
     Bullets,
     Code,
@@ -23,8 +23,8 @@ from reports.blocks import (
     Section,
     Table,
 )
-from reports.page import Document
-from reports.svg import readable
+from highwater.reports.page import Document
+from highwater.reports.svg import readable
 
 _MARKS: Final = {"good": "✓ ", "warn": "! ", "bad": "✕ "}
 # What would begin an element, a link, emphasis, code or a mention; digits and dashes may stay as they are.

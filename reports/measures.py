@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from bench.results import Latency, TrialSummary
-from reports.quantity import BYTES_PER_MIB, NS_PER_MS, significant, unit_text, whole
+from highwater.bench.results import Latency, TrialSummary
+from highwater.reports.quantity import BYTES_PER_MIB, NS_PER_MS, significant, unit_text, whole
 
 Better = Literal["higher", "lower"]
 

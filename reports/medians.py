@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from bench.results import TrialSummary
-from reports.blocks import Column, Field, Row, Table
-from reports.cells import Cell, Run
-from reports.quantity import NONE
+from highwater.bench.results import TrialSummary
+from highwater.reports.blocks import Column, Field, Row, Table
+from highwater.reports.cells import Cell, Run
+from highwater.reports.quantity import NONE
 
 _MANY: Final = 7
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from bench.results import Scalar
-from reports.blocks import Block, Column, Field, Row, Table, Tone
-from reports.cells import Cell, Run, Spread, delivery_total, scalar_text
-from reports.measures import ACHIEVED, BYTES, FEWEST_SAMPLES_ABOVE, TABLE, Measure
-from reports.quantity import NONE, plural, whole
+from highwater.bench.results import Scalar
+from highwater.reports.blocks import Block, Column, Field, Row, Table, Tone
+from highwater.reports.cells import Cell, Run, Spread, delivery_total, scalar_text
+from highwater.reports.measures import ACHIEVED, BYTES, FEWEST_SAMPLES_ABOVE, TABLE, Measure
+from highwater.reports.quantity import NONE, plural, whole
 
 _DELIVERY: Final = (("failed", "failed"), ("lost", "lost"), ("duplicated", "dup."))
 STATE_TONES: Final[dict[str, Tone]] = {"valid": "good", "invalid": "bad", "no result": "bad", "none finished": "bad"}

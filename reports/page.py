@@ -12,12 +12,12 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from bench.results import RunResult
-from reports.blocks import Section
-from reports.content import sections
-from reports.facets import FacetKeys
-from reports.quantity import plural
-from reports.svg import readable
+from highwater.bench.results import RunResult
+from highwater.reports.blocks import Section
+from highwater.reports.content import sections
+from highwater.reports.facets import FacetKeys
+from highwater.reports.quantity import plural
+from highwater.reports.svg import readable
 
 _ASSETS: Final = Path(__file__).parent
 

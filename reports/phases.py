@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from bench.results import TrialSummary
-from reports.blocks import Block, Column
-from reports.cells import Run
-from reports.medians import MedianColumn, median_table
-from reports.quantity import NS_PER_S, bytes_text, duration_text, significant, whole
+from highwater.bench.results import TrialSummary
+from highwater.reports.blocks import Block, Column
+from highwater.reports.cells import Run
+from highwater.reports.medians import MedianColumn, median_table
+from highwater.reports.quantity import NS_PER_S, bytes_text, duration_text, significant, whole
 
 _STEADY: Final = "Steady state"
 _BACKLOG: Final = "Backlog"

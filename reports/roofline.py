@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from bench.results import Calibration, StorageProbes, TrialSummary, fastest_read_per_s
-from reports import axes
-from reports.blocks import Figure, LegendItem, Panel, View, table
-from reports.cells import Cell, Run, Spread
-from reports.plot import FULL, Dot, DotGroup, DotRow, Level, dot_panel, swatch
-from reports.quantity import NONE, bytes_text, significant, whole
+from highwater.bench.results import Calibration, StorageProbes, TrialSummary, fastest_read_per_s
+from highwater.reports import axes
+from highwater.reports.blocks import Figure, LegendItem, Panel, View, table
+from highwater.reports.cells import Cell, Run, Spread
+from highwater.reports.plot import FULL, Dot, DotGroup, DotRow, Level, dot_panel, swatch
+from highwater.reports.quantity import NONE, bytes_text, significant, whole
 
 
 class _Ceiling(NamedTuple):

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import yaml
 
-from bench.results import ClusterHostUse, EndToEnd, Generator, RunResult, StorageTarget, TrialSummary
-from reports.blocks import Block, Column, FactColumns, Facts, Field, Row, Table, Tone, table
-from reports.cells import Run
-from reports.overview import STATE_TONES
-from reports.quantity import (
+from highwater.bench.results import ClusterHostUse, EndToEnd, Generator, RunResult, StorageTarget, TrialSummary
+from highwater.reports.blocks import Block, Column, FactColumns, Facts, Field, Row, Table, Tone, table
+from highwater.reports.cells import Run
+from highwater.reports.overview import STATE_TONES
+from highwater.reports.quantity import (
     NONE,
     NS_PER_MS,
     NS_PER_S,
@@ -25,7 +25,7 @@ from reports.quantity import (
     significant,
     whole,
 )
-from reports.storage import target_label
+from highwater.reports.storage import target_label
 
 _MOST_SEEN: Final = 4
 _ACRONYMS: Final = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bench.compare import compare
-from bench.results import EnvironmentDifference, Metric, ResultComparison, RunResult
-from reports import axes, settings
-from reports.blocks import (
+from highwater.bench.compare import compare
+from highwater.bench.results import EnvironmentDifference, Metric, ResultComparison, RunResult
+from highwater.reports import axes, settings
+from highwater.reports.blocks import (
     Block,
     Code,
     Column,
@@ -23,16 +23,16 @@ from reports.blocks import (
     View,
     table,
 )
-from reports.cells import Cell, Run, values
-from reports.changes import comparison_table
-from reports.charts import Drawn, comparison_legend, comparison_panels
-from reports.intervals import MARKS_NOTE, dot_group
-from reports.measures import ACHIEVED, E2E_P99, HEADLINES, OFFERED, PRODUCE_P99, SYSTEM_CPU, TABLE, Measure
-from reports.page import Document
-from reports.plot import DotRow, dot_panel
-from reports.quantity import NONE, as_sentence, plural, scalar_words, significant
-from reports.spectrum import spectrum_points
-from reports.verdict import overall
+from highwater.reports.cells import Cell, Run, values
+from highwater.reports.changes import comparison_table
+from highwater.reports.charts import Drawn, comparison_legend, comparison_panels
+from highwater.reports.intervals import MARKS_NOTE, dot_group
+from highwater.reports.measures import ACHIEVED, E2E_P99, HEADLINES, OFFERED, PRODUCE_P99, SYSTEM_CPU, TABLE, Measure
+from highwater.reports.page import Document
+from highwater.reports.plot import DotRow, dot_panel
+from highwater.reports.quantity import NONE, as_sentence, plural, scalar_words, significant
+from highwater.reports.spectrum import spectrum_points
+from highwater.reports.verdict import overall
 
 _HEADLINES: Final = frozenset(measure.key for measure in (*HEADLINES, *TABLE)) - {OFFERED.key}
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.results import Latency, Metric, TrialResult, TrialSummary
-from reports import axes
-from reports.blocks import Figure, Table, View, table
-from reports.cells import Cell, Run
-from reports.charts import Drawn, comparison_legend, comparison_panels
-from reports.downsample import Point
-from reports.intervals import medians_finding
-from reports.measures import (
+from highwater.bench.results import Latency, Metric, TrialResult, TrialSummary
+from highwater.reports import axes
+from highwater.reports.blocks import Figure, Table, View, table
+from highwater.reports.cells import Cell, Run
+from highwater.reports.charts import Drawn, comparison_legend, comparison_panels
+from highwater.reports.downsample import Point
+from highwater.reports.intervals import medians_finding
+from highwater.reports.measures import (
     E2E_P99,
     FEWEST_SAMPLES_ABOVE,
     PRODUCE_P99,
@@ -19,8 +19,8 @@ from reports.measures import (
     e2e_latency,
     produce_latency,
 )
-from reports.plot import MOST_SERIES
-from reports.quantity import NS_PER_MS, significant, whole
+from highwater.reports.plot import MOST_SERIES
+from highwater.reports.quantity import NS_PER_MS, significant, whole
 
 
 def spectrum_figures(run: Run) -> list[Figure]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from bench.results import CacheUse, StorageTarget, TargetProbe, TrialSummary, WritebackUse
-from reports.blocks import Block, Column, Field, Paragraph, Row, Table
-from reports.cells import Run
-from reports.medians import MedianColumn, median_table
-from reports.quantity import NONE, NS_PER_S, bytes_text, duration_text, plural, significant, whole
+from highwater.bench.results import CacheUse, StorageTarget, TargetProbe, TrialSummary, WritebackUse
+from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Table
+from highwater.reports.cells import Run
+from highwater.reports.medians import MedianColumn, median_table
+from highwater.reports.quantity import NONE, NS_PER_S, bytes_text, duration_text, plural, significant, whole
 
 _JOBS: Final = {
     "sequential_append": "append, in order",

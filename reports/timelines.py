@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from bench.results import TrialResult, TrialSummary, Window
-from reports import axes
-from reports.blocks import Figure, Layout, LegendItem, Panel, Table, View, table
-from reports.cells import Cell, Run
-from reports.downsample import Point
-from reports.measures import ACHIEVED, E2E_P99, PRODUCE_P99, Measure
-from reports.plot import SMALL, WIDE, Area, Band, Level, Series, line_panel, swatch
-from reports.quantity import NONE, NS_PER_MS, significant, whole
+from highwater.bench.results import TrialResult, TrialSummary, Window
+from highwater.reports import axes
+from highwater.reports.blocks import Figure, Layout, LegendItem, Panel, Table, View, table
+from highwater.reports.cells import Cell, Run
+from highwater.reports.downsample import Point
+from highwater.reports.measures import ACHIEVED, E2E_P99, PRODUCE_P99, Measure
+from highwater.reports.plot import SMALL, WIDE, Area, Band, Level, Series, line_panel, swatch
+from highwater.reports.quantity import NONE, NS_PER_MS, significant, whole
 
 _MOST_TABLE_ROWS: Final = 30
 _MOST_EVENTS: Final = 12

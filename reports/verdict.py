@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from bench.results import TrialPlan, TrialSummary
-from reports.answers import slo_sentence
-from reports.blocks import Block, Column, Field, Paragraph, Row, Section, Table
-from reports.cells import Run
-from reports.overview import STATE_TONES
-from reports.phases import skipped_sentences
-from reports.quantity import as_sentence, plural, significant
-from reports.storage import emulated_targets, emulation_text
+from highwater.bench.results import TrialPlan, TrialSummary
+from highwater.reports.answers import slo_sentence
+from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Section, Table
+from highwater.reports.cells import Run
+from highwater.reports.overview import STATE_TONES
+from highwater.reports.phases import skipped_sentences
+from highwater.reports.quantity import as_sentence, plural, significant
+from highwater.reports.storage import emulated_targets, emulation_text
 
 Tone = Literal["good", "warn", "bad"]
 

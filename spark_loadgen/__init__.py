@@ -1,10 +1,10 @@
 """Producer and consumer load from Spark executors; imports no other room, so that it can be shipped on its own."""
 
-from spark_loadgen.delivery import Delivery, GroupDelivery
-from spark_loadgen.errors import LoadFailed, LoadSetupError
-from spark_loadgen.histogram import Histogram
-from spark_loadgen.launcher import SparkLauncher
-from spark_loadgen.model import (
+from highwater.spark_loadgen.delivery import Delivery, GroupDelivery
+from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
+from highwater.spark_loadgen.histogram import Histogram
+from highwater.spark_loadgen.launcher import SparkLauncher
+from highwater.spark_loadgen.model import (
     BacklogReport,
     Event,
     Generator,
@@ -19,8 +19,8 @@ from spark_loadgen.model import (
     TransactionPlan,
     TransactionReport,
 )
-from spark_loadgen.process_launcher import ProcessLauncher
-from spark_loadgen.records import (
+from highwater.spark_loadgen.process_launcher import ProcessLauncher
+from highwater.spark_loadgen.records import (
     FilePayload,
     FixedSize,
     GeneratedPayload,
@@ -33,7 +33,7 @@ from spark_loadgen.records import (
     WeightedSizes,
     ZipfKeys,
 )
-from spark_loadgen.schedule import OpenSchedule, Step
+from highwater.spark_loadgen.schedule import OpenSchedule, Step
 
 __all__ = [
     "BacklogReport",

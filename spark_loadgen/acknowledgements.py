@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message
 
-from spark_loadgen.stamp import STAMP_BYTES, decode_stamps
+from highwater.spark_loadgen.stamp import STAMP_BYTES, decode_stamps
 
 Timed = tuple[int, int, int]
 """Of a record: intended, handed to the client, acknowledged; the first in ns since T0, the others CLOCK_MONOTONIC."""

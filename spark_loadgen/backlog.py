@@ -8,10 +8,10 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
-from spark_loadgen.consumer import ConsumerReport
-from spark_loadgen.coordination import Release
-from spark_loadgen.model import BacklogReport, LoadPlan
-from spark_loadgen.windows import SECOND_NS, Windows
+from highwater.spark_loadgen.consumer import ConsumerReport
+from highwater.spark_loadgen.coordination import Release
+from highwater.spark_loadgen.model import BacklogReport, LoadPlan
+from highwater.spark_loadgen.windows import SECOND_NS, Windows
 
 # Consumers have caught up when they are less than this much load behind.
 _BEHIND_S: Final = 0.1

@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 from confluent_kafka import KafkaException
 
-from spark_loadgen.content import Content
-from spark_loadgen.dealing import partitions_of
-from spark_loadgen.model import LoadPlan
-from spark_loadgen.schedule import Schedule
-from spark_loadgen.values import Values
+from highwater.spark_loadgen.content import Content
+from highwater.spark_loadgen.dealing import partitions_of
+from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.schedule import Schedule
+from highwater.spark_loadgen.values import Values
 
 _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_RECORDS_MAX: Final = 1024

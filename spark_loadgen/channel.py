@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from spark_loadgen.phases import Phases
+from highwater.spark_loadgen.phases import Phases
 
 Message = Mapping[str, Any]
 _CLOCK_EXCHANGES: Final = 8

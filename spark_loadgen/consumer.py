@@ -26,15 +26,15 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from numpy.typing import NDArray
 
-from spark_loadgen.channel import TaskChannel
-from spark_loadgen.content import Content
-from spark_loadgen.dealing import partitions_of
-from spark_loadgen.delivery import ReceivedRecords, ReceivedReport
-from spark_loadgen.histogram import HistogramSeries
-from spark_loadgen.model import LoadPlan
-from spark_loadgen.partition_latency import PartitionLatencies
-from spark_loadgen.stamp import STAMP_BYTES
-from spark_loadgen.windows import SECOND_NS, TENTH_NS, SecondMeter, Windows
+from highwater.spark_loadgen.channel import TaskChannel
+from highwater.spark_loadgen.content import Content
+from highwater.spark_loadgen.dealing import partitions_of
+from highwater.spark_loadgen.delivery import ReceivedRecords, ReceivedReport
+from highwater.spark_loadgen.histogram import HistogramSeries
+from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.partition_latency import PartitionLatencies
+from highwater.spark_loadgen.stamp import STAMP_BYTES
+from highwater.spark_loadgen.windows import SECOND_NS, TENTH_NS, SecondMeter, Windows
 
 _BATCH: Final = 500
 _JUDGE_AT: Final = 512

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_loadgen.keys import encode_keys, key_numbers
-from spark_loadgen.model import LoadPlan
-from spark_loadgen.payload import body_pool, pool_start
-from spark_loadgen.records import GeneratedPayload, Headers
-from spark_loadgen.stamp import STAMP_BYTES
+from highwater.spark_loadgen.keys import encode_keys, key_numbers
+from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.payload import body_pool, pool_start
+from highwater.spark_loadgen.records import GeneratedPayload, Headers
+from highwater.spark_loadgen.stamp import STAMP_BYTES
 
 
 class Content:

@@ -22,12 +22,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from spark_loadgen.dealing import deal_pairs
-from spark_loadgen.errors import LoadSetupError
-from spark_loadgen.model import EndToEndClock, Event, LoadPlan, SteadyReport, SteadyWarmup
-from spark_loadgen.progress import ProgressTracker
-from spark_loadgen.steady import judge_window
-from spark_loadgen.windows import SECOND_NS
+from highwater.spark_loadgen.dealing import deal_pairs
+from highwater.spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.model import EndToEndClock, Event, LoadPlan, SteadyReport, SteadyWarmup
+from highwater.spark_loadgen.progress import ProgressTracker
+from highwater.spark_loadgen.steady import judge_window
+from highwater.spark_loadgen.windows import SECOND_NS
 
 # From the word to start to T0: time for the word to reach every task, and for its loop to stand ready.
 LEAD_NS: Final = 50_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.errors import LoadSetupError
 
 
 def partitions_of(topics: Sequence[str], partitions: int, members: int, member: int) -> list[tuple[str, int]]:

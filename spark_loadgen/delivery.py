@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_loadgen.stamp import STAMP_BYTES, decode_stamps
+from highwater.spark_loadgen.stamp import STAMP_BYTES, decode_stamps
 
 # A closed loop has no totals. Beyond this many records of a worker a sequence is taken for damage.
 _SEQUENCES_MAX: Final = 1 << 36

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spark_loadgen.model import LoadSetupError
+from highwater.spark_loadgen.model import LoadSetupError
 
 JAVA_VERSION_MIN: Final = 17
 _VERSION_TIMEOUT_S: Final = 30

@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_loadgen import chance
-from spark_loadgen.records import Keys, RoundRobinKeys, ZipfKeys
+from highwater.spark_loadgen import chance
+from highwater.spark_loadgen.records import Keys, RoundRobinKeys, ZipfKeys
 
 
 def key_numbers(

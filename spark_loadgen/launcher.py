@@ -22,13 +22,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_loadgen.errors import LoadFailed, LoadSetupError
-from spark_loadgen.java import Java, find_java
-from spark_loadgen.model import LoadPlan, LoadResult, Progress
-from spark_loadgen.spark_errors import reason_of
-from spark_loadgen.supervision import Background, conduct
-from spark_loadgen.task import Job, Outcome, run_task
-from spark_loadgen.versions import task_versions
+from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
+from highwater.spark_loadgen.java import Java, find_java
+from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
+from highwater.spark_loadgen.spark_errors import reason_of
+from highwater.spark_loadgen.supervision import Background, conduct
+from highwater.spark_loadgen.task import Job, Outcome, run_task
+from highwater.spark_loadgen.versions import task_versions
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -314,8 +314,8 @@ def _prober() -> Callable[[Iterable[int]], Iterator[_Told]]:
         import socket
 
         try:
-            importlib.import_module("spark_loadgen.task")
-            found = importlib.import_module("spark_loadgen.versions").task_versions()
+            importlib.import_module("highwater.spark_loadgen.task")
+            found = importlib.import_module("highwater.spark_loadgen.versions").task_versions()
         except ImportError as error:
             found = str(error)
         yield socket.gethostname(), found
@@ -376,10 +376,11 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
 
 
 def _zip_package(scratch: Path) -> Path:
-    """This package as an archive that executors import from."""
+    """`highwater` with this package alone, as an archive that executors import from."""
     package = Path(__file__).parent
     copy = scratch / "package"
-    shutil.copytree(package, copy / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(package, copy / "highwater" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(package.parent / "__init__.py", copy / "highwater")
     return Path(shutil.make_archive(str(scratch / package.name), "zip", copy))
 
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_loadgen.histogram import HistogramSeries
-from spark_loadgen.model import LoadPlan, TransactionReport
-from spark_loadgen.windows import SECOND_NS, TENTH_NS, SecondMeter, Windows
+from highwater.spark_loadgen.histogram import HistogramSeries
+from highwater.spark_loadgen.model import LoadPlan, TransactionReport
+from highwater.spark_loadgen.windows import SECOND_NS, TENTH_NS, SecondMeter, Windows
 
 
 @dataclass(frozen=True, slots=True)

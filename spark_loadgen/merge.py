@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from spark_loadgen.backlog import backlog_report, lag_of
-from spark_loadgen.consumer import ConsumerReport, reads_committed
-from spark_loadgen.coordination import Course
-from spark_loadgen.delivery import Delivery, Sent, merge_delivery
-from spark_loadgen.errors import LoadFailed
-from spark_loadgen.histogram import Histogram, merge_series
-from spark_loadgen.ledger import ProducerReport
-from spark_loadgen.model import Generator, LoadPlan, LoadResult, PartitionCounts, TaskDetails, TransactionReport
-from spark_loadgen.sampling import sampling_stride
-from spark_loadgen.task import Outcome
-from spark_loadgen.windows import SECOND_NS, max_rows, sum_windows
+from highwater.spark_loadgen.backlog import backlog_report, lag_of
+from highwater.spark_loadgen.consumer import ConsumerReport, reads_committed
+from highwater.spark_loadgen.coordination import Course
+from highwater.spark_loadgen.delivery import Delivery, Sent, merge_delivery
+from highwater.spark_loadgen.errors import LoadFailed
+from highwater.spark_loadgen.histogram import Histogram, merge_series
+from highwater.spark_loadgen.ledger import ProducerReport
+from highwater.spark_loadgen.model import (
+    Generator,
+    LoadPlan,
+    LoadResult,
+    PartitionCounts,
+    TaskDetails,
+    TransactionReport,
+)
+from highwater.spark_loadgen.sampling import sampling_stride
+from highwater.spark_loadgen.task import Outcome
+from highwater.spark_loadgen.windows import SECOND_NS, max_rows, sum_windows
 
 
 def merge_outcomes(

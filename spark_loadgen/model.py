@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from spark_loadgen.delivery import Delivery
-from spark_loadgen.errors import LoadFailed, LoadSetupError
-from spark_loadgen.histogram import Histogram
-from spark_loadgen.records import NO_HEADERS, FilePayload, GeneratedPayload, Headers, Keys, Sizes
-from spark_loadgen.schedule import OpenSchedule, Schedule
-from spark_loadgen.windows import SECOND_NS
-from spark_loadgen.wire.settings import WireSettings, check_wire
+from highwater.spark_loadgen.delivery import Delivery
+from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
+from highwater.spark_loadgen.histogram import Histogram
+from highwater.spark_loadgen.records import NO_HEADERS, FilePayload, GeneratedPayload, Headers, Keys, Sizes
+from highwater.spark_loadgen.schedule import OpenSchedule, Schedule
+from highwater.spark_loadgen.windows import SECOND_NS
+from highwater.spark_loadgen.wire.settings import WireSettings, check_wire
 
 __all__ = [
     "BacklogReport",

@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from spark_loadgen.errors import LoadSetupError
-from spark_loadgen.records import FixedSize, GeneratedPayload, Sizes, WeightedSizes
-from spark_loadgen.stamp import STAMP_BYTES
+from highwater.spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.records import FixedSize, GeneratedPayload, Sizes, WeightedSizes
+from highwater.spark_loadgen.stamp import STAMP_BYTES
 
 POOL_BYTES: Final = 4 << 20
 _BODIES_MIN: Final = 16

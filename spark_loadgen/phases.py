@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_loadgen.windows import SECOND_NS
+from highwater.spark_loadgen.windows import SECOND_NS
 
 
 class Phases:

@@ -20,11 +20,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final
 
-from spark_loadgen.errors import LoadFailed, LoadSetupError
-from spark_loadgen.model import LoadPlan, LoadResult, Progress
-from spark_loadgen.supervision import Background, conduct
-from spark_loadgen.task import Job, Outcome
-from spark_loadgen.versions import task_versions
+from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
+from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
+from highwater.spark_loadgen.supervision import Background, conduct
+from highwater.spark_loadgen.task import Job, Outcome
+from highwater.spark_loadgen.versions import task_versions
 
 _LOOPBACK: Final = "127.0.0.1"
 _PROCESSES_MAX: Final = 1024
@@ -103,7 +103,7 @@ class ProcessLauncher:
     def _start_workers(self, count: int) -> None:
         if self._log is None:
             raise RuntimeError("ProcessLauncher is used outside its with block")
-        package = str(Path(__file__).parents[1])
+        package = str(Path(__file__).parents[2])
         path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
         while len(self._workers) < count:
             ours, theirs = Pipe()
@@ -151,7 +151,7 @@ class ProcessLauncher:
 
 
 def _command(file_descriptor: int) -> list[str]:
-    return [sys.executable, "-m", "spark_loadgen.process_worker", str(file_descriptor)]
+    return [sys.executable, "-m", "highwater.spark_loadgen.process_worker", str(file_descriptor)]
 
 
 def _run_task(worker: _Worker, job: Job, task: int) -> Outcome:

@@ -13,7 +13,7 @@ import sys
 import threading
 from multiprocessing.connection import Connection
 
-from spark_loadgen.task import Job, Outcome, run_task
+from highwater.spark_loadgen.task import Job, Outcome, run_task
 
 
 def main() -> None:

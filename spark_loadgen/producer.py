@@ -13,15 +13,15 @@ from typing import Any, Final
 import numpy as np
 from confluent_kafka import KafkaException, Producer
 
-from spark_loadgen.acknowledgements import ONLY_ERRORS, Acknowledgements, TimedRecord
-from spark_loadgen.blocks import Blocks
-from spark_loadgen.channel import TaskChannel
-from spark_loadgen.content import Content
-from spark_loadgen.ledger import Ledger, ProducerReport, Totals
-from spark_loadgen.model import LoadPlan
-from spark_loadgen.sampling import sampling_stride
-from spark_loadgen.transactions import Transactions
-from spark_loadgen.windows import SECOND_NS
+from highwater.spark_loadgen.acknowledgements import ONLY_ERRORS, Acknowledgements, TimedRecord
+from highwater.spark_loadgen.blocks import Blocks
+from highwater.spark_loadgen.channel import TaskChannel
+from highwater.spark_loadgen.content import Content
+from highwater.spark_loadgen.ledger import Ledger, ProducerReport, Totals
+from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.sampling import sampling_stride
+from highwater.spark_loadgen.transactions import Transactions
+from highwater.spark_loadgen.windows import SECOND_NS
 
 # The sender polls its client itself. A thread for that would time acknowledgements to the microsecond on an idle
 # machine, and on a busy one wait for Python's lock, which showed as tails of tens of milliseconds that were nobody's

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from spark_loadgen.model import LoadPlan, Phase, Progress, Second
-from spark_loadgen.windows import SECOND_NS
+from highwater.spark_loadgen.model import LoadPlan, Phase, Progress, Second
+from highwater.spark_loadgen.windows import SECOND_NS
 
 _NEVER: Final = 1 << 62
 

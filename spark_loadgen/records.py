@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from spark_loadgen.errors import LoadSetupError
-from spark_loadgen.stamp import STAMP_BYTES
+from highwater.spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.stamp import STAMP_BYTES
 
 ZIPF_KEYS_MAX: Final = 10_000_000
 _HEADER_BYTES_MAX: Final = 1 << 20

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Final
 
-from spark_loadgen.dealing import partitions_of
-from spark_loadgen.model import LoadPlan
-from spark_loadgen.payload import value_sizes
-from spark_loadgen.records import RoundRobinKeys
+from highwater.spark_loadgen.dealing import partitions_of
+from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.payload import value_sizes
+from highwater.spark_loadgen.records import RoundRobinKeys
 
 _SAMPLES_PER_S: Final = 20_000
 # Of a closed loop, whose rate nobody knows before: as many a second or fewer on present machines.

@@ -20,9 +20,9 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_loadgen.chance import ARRIVAL_PLACES, ARRIVALS_IN_SLICE, uniforms
-from spark_loadgen.errors import LoadSetupError
-from spark_loadgen.windows import SECOND_NS
+from highwater.spark_loadgen.chance import ARRIVAL_PLACES, ARRIVALS_IN_SLICE, uniforms
+from highwater.spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.windows import SECOND_NS
 
 Arrival = Literal["uniform", "poisson"]
 

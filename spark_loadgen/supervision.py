@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from spark_loadgen.channel import DriverChannel, clock_name
-from spark_loadgen.coordination import Coordinator, Order
-from spark_loadgen.errors import LoadFailed, LoadSetupError
-from spark_loadgen.merge import merge_outcomes
-from spark_loadgen.model import FilePayload, LoadPlan, LoadResult, Progress
-from spark_loadgen.payload import read_payload_file
-from spark_loadgen.task import START_TIMEOUT_S, Job, Outcome
+from highwater.spark_loadgen.channel import DriverChannel, clock_name
+from highwater.spark_loadgen.coordination import Coordinator, Order
+from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
+from highwater.spark_loadgen.merge import merge_outcomes
+from highwater.spark_loadgen.model import FilePayload, LoadPlan, LoadResult, Progress
+from highwater.spark_loadgen.payload import read_payload_file
+from highwater.spark_loadgen.task import START_TIMEOUT_S, Job, Outcome
 
 _GRACE_S: Final = 30
 _POLL_S: Final = 0.1

@@ -15,14 +15,14 @@ from typing import Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from spark_loadgen.channel import ClockReading, TaskChannel
-from spark_loadgen.consumer import ConsumerLoad, ConsumerReport
-from spark_loadgen.content import Content
-from spark_loadgen.errors import LoadSetupError
-from spark_loadgen.ledger import ProducerReport
-from spark_loadgen.model import GeneratedPayload, LoadPlan, Role
-from spark_loadgen.phases import Phases
-from spark_loadgen.producer import ProducerLoad
+from highwater.spark_loadgen.channel import ClockReading, TaskChannel
+from highwater.spark_loadgen.consumer import ConsumerLoad, ConsumerReport
+from highwater.spark_loadgen.content import Content
+from highwater.spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.ledger import ProducerReport
+from highwater.spark_loadgen.model import GeneratedPayload, LoadPlan, Role
+from highwater.spark_loadgen.phases import Phases
+from highwater.spark_loadgen.producer import ProducerLoad
 
 START_TIMEOUT_S: Final = 180
 _METADATA_TIMEOUT_S: Final = 10
@@ -129,7 +129,7 @@ def _prepare(job: Job, number: int, role: Role) -> Load:
     content = Content(plan, job.payload)
     if role == "producer" and plan.driver == "wire":
         # Imported here: a load without it does without what it needs on the executors.
-        from spark_loadgen.wire.producer import WireProducer
+        from highwater.spark_loadgen.wire.producer import WireProducer
 
         wire = WireProducer(plan, number, job.magic, content)
         wire.prepare()

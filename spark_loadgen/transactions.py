@@ -14,9 +14,9 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Producer
 from numpy.typing import NDArray
 
-from spark_loadgen import chance
-from spark_loadgen.errors import LoadFailed, LoadSetupError
-from spark_loadgen.model import TransactionPlan, TransactionReport
+from highwater.spark_loadgen import chance
+from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
+from highwater.spark_loadgen.model import TransactionPlan, TransactionReport
 
 _INITIALISATION_TIMEOUT_S: Final = 30
 _ENDING_TIMEOUT_S: Final = 30

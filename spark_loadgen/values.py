@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_loadgen.content import Content
-from spark_loadgen.stamp import STAMP, STAMP_BYTES, encode_stamps, write_stamps
+from highwater.spark_loadgen.content import Content
+from highwater.spark_loadgen.stamp import STAMP, STAMP_BYTES, encode_stamps, write_stamps
 
 
 class Values:

@@ -1,4 +1,7 @@
-"""Who may import whom (docs/architecture.md, "Rooms"), read from the source itself."""
+"""Who may import whom (docs/architecture.md, "Rooms"), read from the source itself.
+
+Modules are named by their place in the repository here: `broker.node` is imported as `highwater.broker.node`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("bench", "broker", "reports", "spark_loadgen", "tuning")
-FRONT_DOOR = "highwater"
+PACKAGE = "highwater"
+FRONT_DOOR = "highwater/cli.py"
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "broker": (),
@@ -83,7 +87,13 @@ SANS_IO_EXCEPTIONS = {"broker/clock.py": {"time"}, "broker/cluster/embedded.py":
 
 
 def imported_modules(path: Path) -> Iterator[str]:
-    """Absolute names of all modules that `path` imports, wherever in the file."""
+    """Names of all modules that `path` imports, wherever in the file; those of rooms without `highwater.`."""
+    for name in _imported_names(path):
+        first, _, rest = name.partition(".")
+        yield rest if first == PACKAGE and rest.split(".")[0] in ROOMS else name
+
+
+def _imported_names(path: Path) -> Iterator[str]:
     package = path.relative_to(ROOT).with_suffix("").parts[:-1]
     for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
         if isinstance(node, ast.Import):
@@ -96,7 +106,7 @@ def imported_modules(path: Path) -> Iterator[str]:
 
 def sources(room: str) -> list[Path]:
     if room == FRONT_DOOR:
-        return [ROOT / "highwater.py"]
+        return [path for path in (ROOT / PACKAGE).glob("*.py") if path.name != "__main__.py"]
     rooms_of_their_own = [ROOT / other for other in MAY_IMPORT if other.startswith(f"{room}/")]
     found = [
         path
@@ -113,11 +123,25 @@ def test_rooms_import_only_what_they_may(room: str) -> None:
         f"{path.relative_to(ROOT)} imports {module}"
         for path in sources(room)
         for module in imported_modules(path)
-        if (top := module.split(".")[0]) in (*ROOMS, FRONT_DOOR, "tests")
+        if (top := module.split(".")[0]) in (*ROOMS, PACKAGE, "tests")
         and top != room
         and not any(module == allowed or module.startswith(allowed + ".") for allowed in MAY_IMPORT[room])
     ]
     assert foreign == []
+
+
+def test_the_package_links_to_every_room() -> None:
+    """What pip installs is `highwater` alone; a room imported by its bare name would be a second copy of it."""
+    links = {path.name: path.readlink() for path in (ROOT / PACKAGE).iterdir() if path.is_symlink()}
+    assert links == {room: Path("..", room) for room in ROOMS}
+    start_of_bare_import = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(ROOMS)})[ .]", re.MULTILINE)
+    bare = [
+        f"{path.relative_to(ROOT)}: {found[0].strip()}"
+        for folder in (*ROOMS, "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if (found := start_of_bare_import.search(path.read_text("utf-8")))
+    ]
+    assert bare == []
 
 
 @pytest.mark.parametrize("place", SANS_IO)

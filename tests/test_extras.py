@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from highwater import BENCH_EXTRA
+from highwater.cli import BENCH_EXTRA
 from tests.test_dependencies import requirements_of
 
 # Whoever imports one of these learns that it is not installed.
@@ -22,10 +22,10 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing())
 """
-MAIN = f"{WITHOUT}\nimport highwater; highwater.main()"
+MAIN = f"{WITHOUT}\nfrom highwater.cli import main; main()"
 EVERY_MODULE = """
 import importlib, pkgutil
-import broker, tuning
+from highwater import broker, tuning
 for room in (broker, tuning):
     for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
         if not module.name.endswith("__main__"):
@@ -67,7 +67,7 @@ def test_help_and_the_other_rooms_come_without_it(arguments: tuple[str, ...]) ->
 
 
 def test_a_package_that_is_missing_of_the_core_is_no_matter_of_the_extra() -> None:
-    done = run("import sys; sys.modules['kio'] = None; import highwater; highwater.main()", "broker", "start")
+    done = run("import sys; sys.modules['kio'] = None; from highwater.cli import main; main()", "broker", "start")
     assert "highwater[bench]" not in done.stderr
     assert done.returncode == 1
 

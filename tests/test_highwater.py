@@ -12,8 +12,8 @@ class Last:
     def __del__(self, interrupt=os.kill, process_id=os.getpid(), number=signal.SIGINT):
         interrupt(process_id, number)
 last = Last()
-import highwater
-highwater.main()
+from highwater.cli import main
+main()
 """
 
 

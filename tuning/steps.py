@@ -1,6 +1,6 @@
 """What a change of a host is made of: steps as data, each of which says what it makes of what.
 
-A plan is a list of steps; making one writes nothing. `tuning.engine` carries steps out and takes them back.
+A plan is a list of steps; making one writes nothing. `highwater.tuning.engine` carries steps out and takes them back.
 """
 
 from __future__ import annotations

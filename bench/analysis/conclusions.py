@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from bench.analysis.statistics import (
+from highwater.bench.analysis.statistics import (
     INTERVAL_METHOD,
     LEAST_FOR_INTERVAL,
     LEAST_FOR_NOISE,
@@ -25,9 +25,18 @@ from bench.analysis.statistics import (
     paired_ratio_ci,
     smallest_detectable_ratio,
 )
-from bench.metrics import METRICS, MetricDefinition, values_of
-from bench.results import AaPair, Analysis, CellAnalysis, Comparison, MetricEstimate, Noise, Scalar, TrialSummary
-from bench.results.analysis import ComparisonVerdict
+from highwater.bench.metrics import METRICS, MetricDefinition, values_of
+from highwater.bench.results import (
+    AaPair,
+    Analysis,
+    CellAnalysis,
+    Comparison,
+    MetricEstimate,
+    Noise,
+    Scalar,
+    TrialSummary,
+)
+from highwater.bench.results.analysis import ComparisonVerdict
 
 SIGNIFICANCE: Final = 0.05
 # pyperf's rule: a standard deviation of more than a tenth of the mean is called unstable.

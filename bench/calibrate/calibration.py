@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.calibrate.generator import measure_ceilings
-from bench.calibrate.loopback import measure_loopback
-from bench.results import Calibration, Comparison, Noise, ResultWriter, RunResult, TargetProbe
-from bench.runs.execution import LauncherChoice, run_plan
-from bench.runs.launchers import LauncherKind
-from bench.storage import describe_target, target_paths
-from bench.storage.probe import probe_target
-from bench.trials.given_calibration import host_facts
-from bench.trials.plan import Plan, PlannedTrial, make_plan
-from bench.trials.progress import Observer
-from bench.trials.trial import Launcher, now_utc
-from bench.workload.model import TEMPORARY_TARGET
-from bench.workload.specification import Cell, Specification
-from spark_loadgen import LoadSetupError, ProcessLauncher, SparkLauncher
-from tuning.facts import Facts, collect
+from highwater.bench.calibrate.generator import measure_ceilings
+from highwater.bench.calibrate.loopback import measure_loopback
+from highwater.bench.results import Calibration, Comparison, Noise, ResultWriter, RunResult, TargetProbe
+from highwater.bench.runs.execution import LauncherChoice, run_plan
+from highwater.bench.runs.launchers import LauncherKind
+from highwater.bench.storage import describe_target, target_paths
+from highwater.bench.storage.probe import probe_target
+from highwater.bench.trials.given_calibration import host_facts
+from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
+from highwater.bench.trials.progress import Observer
+from highwater.bench.trials.trial import Launcher, now_utc
+from highwater.bench.workload.model import TEMPORARY_TARGET
+from highwater.bench.workload.specification import Cell, Specification
+from highwater.spark_loadgen import LoadSetupError, ProcessLauncher, SparkLauncher
+from highwater.tuning.facts import Facts, collect
 
 PAIRS: Final = "pairs"
 _LAUNCHER: Final = "launcher"

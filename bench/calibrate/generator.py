@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeVar
 
-from bench.calibrate.ceiling import (
+from highwater.bench.calibrate.ceiling import (
     ReadTrial,
     Trial,
     at_full_speed,
@@ -15,12 +15,12 @@ from bench.calibrate.ceiling import (
     consumer_ceiling_of,
     reading_at_full_speed,
 )
-from bench.results import ConsumerCeiling, GeneratorCeiling, Sink
-from bench.trials.given_calibration import consumer_shape_of, shape_of
-from bench.trials.load_plan import load_plan_of
-from bench.trials.trial import Launcher
-from bench.workload.specification import Cell, Specification
-from spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, LoadPlan, LoadSetupError, OpenSchedule
+from highwater.bench.results import ConsumerCeiling, GeneratorCeiling, Sink
+from highwater.bench.trials.given_calibration import consumer_shape_of, shape_of
+from highwater.bench.trials.load_plan import load_plan_of
+from highwater.bench.trials.trial import Launcher
+from highwater.bench.workload.specification import Cell, Specification
+from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, LoadPlan, LoadSetupError, OpenSchedule
 
 _SIZES_WITHOUT_A_WORKLOAD: Final = (100, 1024)
 _SEED: Final = 1

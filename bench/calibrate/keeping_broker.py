@@ -17,8 +17,8 @@ from collections import defaultdict
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
-from bench.calibrate.broker_process import BrokerProcess, broker_process, serve
-from bench.calibrate.dialect import (
+from highwater.bench.calibrate.broker_process import BrokerProcess, broker_process, serve
+from highwater.bench.calibrate.dialect import (
     FETCH,
     HEADER,
     LEADER,
@@ -181,7 +181,7 @@ def _receive(connection: socket.socket, size: int) -> bytearray:
 
 def keeping_broker(topics: dict[str, int]) -> AbstractContextManager[BrokerProcess]:
     """In a process of its own. topics: name -> number of partitions."""
-    return broker_process("bench.calibrate.keeping_broker", topics)
+    return broker_process("highwater.bench.calibrate.keeping_broker", topics)
 
 
 if __name__ == "__main__":

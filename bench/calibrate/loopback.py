@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Final
 
-from bench.results import Loopback
+from highwater.bench.results import Loopback
 
 ROUND_TRIP_BYTES: Final = 128
 _ROUND_TRIPS_MAX: Final = 20_000
@@ -23,7 +23,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 def measure_loopback(seconds: float = 1.0) -> Loopback:
     """Takes twice `seconds`, or a little more."""
-    command = [sys.executable, "-m", "bench.calibrate.loopback"]
+    command = [sys.executable, "-m", "highwater.bench.calibrate.loopback"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

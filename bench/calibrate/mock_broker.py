@@ -19,7 +19,7 @@ PARTITIONS: Final = 4
 @contextmanager
 def mock_broker() -> Iterator[str]:
     """The address of a mock broker."""
-    command = [sys.executable, "-m", "bench.calibrate.mock_broker"]
+    command = [sys.executable, "-m", "highwater.bench.calibrate.mock_broker"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

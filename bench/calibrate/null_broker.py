@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
-from bench.calibrate.broker_process import BrokerProcess, broker_process, serve
-from bench.calibrate.dialect import (
+from highwater.bench.calibrate.broker_process import BrokerProcess, broker_process, serve
+from highwater.bench.calibrate.dialect import (
     BATCH_HEADER_BYTES,
     HEADER,
     LENGTH,
@@ -124,7 +124,7 @@ class NullBroker(Dialect):
 
 def null_broker(topics: dict[str, int]) -> AbstractContextManager[BrokerProcess]:
     """In a process of its own. topics: name -> number of partitions."""
-    return broker_process("bench.calibrate.null_broker", topics)
+    return broker_process("highwater.bench.calibrate.null_broker", topics)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bench.analysis.conclusions import HEADLINES
-from bench.results import Calibration, ConsumerCeiling, GeneratorCeiling
-from bench.units import human_bytes, human_ns, human_rate
+from highwater.bench.analysis.conclusions import HEADLINES
+from highwater.bench.results import Calibration, ConsumerCeiling, GeneratorCeiling
+from highwater.bench.units import human_bytes, human_ns, human_rate
 
 
 def print_calibration(calibration: Calibration, out: Path) -> None:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bench.commands.common import (
+from highwater.bench.commands.common import (
     AsJson,
     Quiet,
     one_line_errors,
 )
 
 if TYPE_CHECKING:
-    from bench.calibrate.calibration import Wanted
-    from bench.workload.specification import Specification
+    from highwater.bench.calibrate.calibration import Wanted
+    from highwater.bench.workload.specification import Specification
 
 
 def calibrate(
@@ -38,12 +38,12 @@ def calibrate(
 ) -> None:
     """Find what the instrument itself can do on this host, and how much its figures scatter."""
     with one_line_errors():
-        from bench.calibrate.calibration import Wanted
-        from bench.calibrate.calibration import calibrate as measure
-        from bench.calibrate.table import print_calibration
-        from bench.commands.common import specification_of
-        from bench.results.files import dump
-        from bench.trials.progress import Observer, PlainObserver
+        from highwater.bench.calibrate.calibration import Wanted
+        from highwater.bench.calibrate.calibration import calibrate as measure
+        from highwater.bench.calibrate.table import print_calibration
+        from highwater.bench.commands.common import specification_of
+        from highwater.bench.results.files import dump
+        from highwater.bench.trials.progress import Observer, PlainObserver
 
         specification = specification_of(file) if file is not None else None
         wanted = Wanted(repeats, pairs, master if spark else None, seed)
@@ -65,9 +65,9 @@ def calibrate(
 
 
 def _show(specification: Specification | None, wanted: Wanted, as_json: bool) -> None:
-    from bench.calibrate.calibration import plan_of_pairs
-    from bench.calibrate.generator import names_of_ceilings
-    from bench.display.tables import plan_as_json, print_plan
+    from highwater.bench.calibrate.calibration import plan_of_pairs
+    from highwater.bench.calibrate.generator import names_of_ceilings
+    from highwater.bench.display.tables import plan_as_json, print_plan
 
     ceilings, pairs = names_of_ceilings(specification), plan_of_pairs(specification, wanted)
     if as_json:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bench.runs.launchers import LauncherKind, looks_secret
+from highwater.bench.runs.launchers import LauncherKind, looks_secret
 
 if TYPE_CHECKING:
-    from bench.results import Calibration
-    from bench.workload.specification import Specification
-    from bench.workload.yaml_document import Location
+    from highwater.bench.results import Calibration
+    from highwater.bench.workload.specification import Specification
+    from highwater.bench.workload.yaml_document import Location
 
 WorkloadFile = Annotated[Path, typer.Argument(metavar="FILE", help="Workload file (YAML, schema bench.workload/1).")]
 Trials = Annotated[int | None, typer.Option(min=1, max=1000, help="Trials of each cell, instead of the file's.")]
@@ -50,7 +50,7 @@ def specification_of(
     command_config: Path | None = None,
     objectives: dict[str, str] | None = None,
 ) -> Specification:
-    from bench.workload.specification import load_specification
+    from highwater.bench.workload.specification import load_specification
 
     overrides: dict[Location, tuple[Any, str]] = {}
     if trials is not None:
@@ -74,13 +74,13 @@ def specification_of(
 
 
 def calibration_of(file: Path | None) -> Calibration | None:
-    from bench.trials.given_calibration import load_calibration
+    from highwater.bench.trials.given_calibration import load_calibration
 
     return None if file is None else load_calibration(file)
 
 
 def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
-    from bench.errors import UsageError
+    from highwater.bench.errors import UsageError
 
     pairs = {}
     for option in options or []:
@@ -95,9 +95,9 @@ def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Users' mistakes and a host that does not play along are one line each, with the exit code that fits."""
-    from bench.errors import NotComparableError, StoppedError, UsageError, text_of
-    from bench.results import ResultDirectoryError
-    from spark_loadgen import LoadSetupError
+    from highwater.bench.errors import NotComparableError, StoppedError, UsageError, text_of
+    from highwater.bench.results import ResultDirectoryError
+    from highwater.spark_loadgen import LoadSetupError
 
     try:
         yield

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bench.commands.common import AsJson, one_line_errors
+from highwater.bench.commands.common import AsJson, one_line_errors
 
 if TYPE_CHECKING:
-    from bench.results import ResultComparison, RunResult
+    from highwater.bench.results import ResultComparison, RunResult
 
 _Side = typer.Argument(metavar="DIR[:CELL]", help="A result directory, or one cell of it.")
 
@@ -32,11 +32,11 @@ def compare(
     Exit code 5 when the two were measured under different conditions.
     """
     with one_line_errors():
-        from bench.compare import compare as compared
-        from bench.display.comparison_text import comparison_markdown
-        from bench.errors import UsageError
-        from bench.exit_codes import EXIT_ENVIRONMENT
-        from bench.metrics import metric as known_metric
+        from highwater.bench.compare import compare as compared
+        from highwater.bench.display.comparison_text import comparison_markdown
+        from highwater.bench.errors import UsageError
+        from highwater.bench.exit_codes import EXIT_ENVIRONMENT
+        from highwater.bench.metrics import metric as known_metric
 
         names = [known_metric(name).name for name in metric or []]
         base_run, base_cell = side_named(base)
@@ -62,7 +62,7 @@ def compare(
 
 def side_named(text: str) -> tuple[RunResult, str | None]:
     """A result directory and the cell of it that `DIR:CELL` names. Raises ResultDirectoryError."""
-    from bench.results import RunResult
+    from highwater.bench.results import RunResult
 
     path, colon, cell = text.partition(":")
     if not colon or Path(text).is_dir():
@@ -74,8 +74,8 @@ def _print(found: ResultComparison) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from bench.display.comparison_text import difference_text, side_text
-    from bench.display.tables import comparison_table
+    from highwater.bench.display.comparison_text import difference_text, side_text
+    from highwater.bench.display.tables import comparison_table
 
     console = Console(highlight=False)
     console.print(f"base  {escape(side_text(found.base))}", soft_wrap=True)

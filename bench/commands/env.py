@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bench.commands.common import AsJson, one_line_errors
+from highwater.bench.commands.common import AsJson, one_line_errors
 
 if TYPE_CHECKING:
-    from bench.environment_key import EnvironmentKey
+    from highwater.bench.environment_key import EnvironmentKey
 
 app = typer.Typer(
     no_args_is_help=True, help="The conditions that results were measured under, and the key made of them."
@@ -48,10 +48,10 @@ def diff(
 ) -> None:
     """Show where two results were measured under other conditions. Exit code 5 when that makes them incomparable."""
     with one_line_errors():
-        from bench.display.comparison_text import difference_text
-        from bench.environment_key import differences
-        from bench.exit_codes import EXIT_ENVIRONMENT
-        from bench.results import RunResult
+        from highwater.bench.display.comparison_text import difference_text
+        from highwater.bench.environment_key import differences
+        from highwater.bench.exit_codes import EXIT_ENVIRONMENT
+        from highwater.bench.results import RunResult
 
         found = differences(RunResult(base), RunResult(head))
         if as_json:
@@ -68,12 +68,12 @@ def diff(
 def _key(directory: Path | None, storage: Path | None) -> EnvironmentKey:
     import tempfile
 
-    from bench.environment import describe_environment
-    from bench.environment_key import environment_key, key_of
-    from bench.errors import UsageError
-    from bench.results import RunResult
-    from bench.storage import describe_target
-    from tuning.facts import collect
+    from highwater.bench.environment import describe_environment
+    from highwater.bench.environment_key import environment_key, key_of
+    from highwater.bench.errors import UsageError
+    from highwater.bench.results import RunResult
+    from highwater.bench.storage import describe_target
+    from highwater.tuning.facts import collect
 
     if directory is not None:
         if storage is not None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bench.commands.common import one_line_errors
+from highwater.bench.commands.common import one_line_errors
 
 
 def export(
@@ -22,9 +22,9 @@ def export(
     with one_line_errors():
         import difflib
 
-        from bench.errors import UsageError
-        from bench.exports import exporter, formats
-        from bench.results import RunResult
+        from highwater.bench.errors import UsageError
+        from highwater.bench.exports import exporter, formats
+        from highwater.bench.results import RunResult
 
         known = formats()
         if to not in known:

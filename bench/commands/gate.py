@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bench.commands.common import (
+from highwater.bench.commands.common import (
     AsJson,
     CalibrationFile,
     Launcher,
@@ -22,14 +22,14 @@ from bench.commands.common import (
     one_line_errors,
     pairs_of,
 )
-from bench.runs.launchers import LauncherKind
+from highwater.bench.runs.launchers import LauncherKind
 
 if TYPE_CHECKING:
-    from bench.gate.run import Rules
-    from bench.gate.sides import Measured
-    from bench.results import Gate, Manifest
-    from bench.runs.agenda import FinishedCells
-    from bench.trials.plan import Plan
+    from highwater.bench.gate.run import Rules
+    from highwater.bench.gate.sides import Measured
+    from highwater.bench.results import Gate, Manifest
+    from highwater.bench.runs.agenda import FinishedCells
+    from highwater.bench.trials.plan import Plan
 
 _Side = "DIR[:CELL]|git:REV|CHECKOUT|config:FILE|workload"
 # Spelt out here: --help shall not wait for the import of what it stands for.
@@ -68,10 +68,10 @@ def gate(
     10 a regression; 11 inconclusive (with --strict).
     """
     with one_line_errors(), tempfile.TemporaryDirectory(prefix="highwater-gate-") as scratch:
-        from bench.errors import UsageError
-        from bench.gate.run import judge_recorded, run_gate, write_gate
-        from bench.gate.sides import Recorded, side_named
-        from bench.runs.execution import LauncherChoice, run_plan
+        from highwater.bench.errors import UsageError
+        from highwater.bench.gate.run import judge_recorded, run_gate, write_gate
+        from highwater.bench.gate.sides import Recorded, side_named
+        from highwater.bench.runs.execution import LauncherChoice, run_plan
 
         calibrated = calibration_of(calibration)
         rules = _rules(policy, strict=strict, allow_env_diff=allow_env_diff)
@@ -97,7 +97,7 @@ def gate(
             choice = LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf"))
 
             def execute(plan: Plan, directory: Path, finished_cells: FinishedCells) -> Manifest:
-                from bench.commands.run import observer_of
+                from highwater.bench.commands.run import observer_of
 
                 return run_plan(
                     plan,
@@ -115,10 +115,10 @@ def gate(
 
 
 def _rules(policy: Path | None, *, strict: bool, allow_env_diff: bool) -> Rules:
-    from bench.errors import UsageError
-    from bench.gate.policy import default_policy, load_policy, noise_from
-    from bench.gate.run import Rules
-    from bench.metrics import COUNTS_OF_FATES
+    from highwater.bench.errors import UsageError
+    from highwater.bench.gate.policy import default_policy, load_policy, noise_from
+    from highwater.bench.gate.run import Rules
+    from highwater.bench.metrics import COUNTS_OF_FATES
 
     loaded = default_policy() if policy is None else load_policy(policy)
     if fates := [name for name in loaded.gate if name.startswith(COUNTS_OF_FATES)]:
@@ -131,9 +131,9 @@ def _rules(policy: Path | None, *, strict: bool, allow_env_diff: bool) -> Rules:
 
 
 def _planned(base: Measured, head: Measured, workload: Path | None, rules: Rules, seed: int | None) -> Plan:
-    from bench.errors import UsageError
-    from bench.gate.run import gate_specification
-    from bench.trials.plan import make_plan
+    from highwater.bench.errors import UsageError
+    from highwater.bench.gate.run import gate_specification
+    from highwater.bench.trials.plan import make_plan
 
     if workload is None:
         raise UsageError("name the workload to measure both with: --workload FILE")
@@ -141,7 +141,7 @@ def _planned(base: Measured, head: Measured, workload: Path | None, rules: Rules
 
 
 def _show(plan: Plan, rules: Rules, as_json: bool) -> None:
-    from bench.display.tables import plan_as_json, print_plan
+    from highwater.bench.display.tables import plan_as_json, print_plan
 
     pairs = rules.policy.pairs
     if as_json:
@@ -155,9 +155,9 @@ def _tell(found: Gate, out: Path, *, quiet: bool, as_json: bool, annotations: An
     from rich.console import Console
     from rich.markup import escape
 
-    from bench.display.comparison_text import how_decided, round_title
-    from bench.display.tables import comparison_table
-    from bench.gate.annotations import github_lines, style_of
+    from highwater.bench.display.comparison_text import how_decided, round_title
+    from highwater.bench.display.tables import comparison_table
+    from highwater.bench.gate.annotations import github_lines, style_of
 
     if as_json:
         typer.echo(found.model_dump_json(by_alias=True, indent=2))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bench.commands.common import AsJson, one_line_errors
+from highwater.bench.commands.common import AsJson, one_line_errors
 
 if TYPE_CHECKING:
-    from bench.history.series import Change
+    from highwater.bench.history.series import Change
 
 app = typer.Typer(no_args_is_help=True, help="Results over time, and where they changed.")
 
@@ -40,8 +40,8 @@ def add(
     Exit code 5 when that history was measured under other conditions.
     """
     with one_line_errors():
-        from bench.history.series import add as append
-        from bench.results import RunResult
+        from highwater.bench.history.series import add as append
+        from highwater.bench.results import RunResult
 
         series = append(RunResult(directory), history, branch=branch, commit=commit, new_environment=new_environment)
         typer.echo(f"{series.path}: {len(series.rows())} runs")
@@ -51,7 +51,7 @@ def add(
 def list_(history: _History = _DEFAULT_HISTORY, as_json: AsJson = False) -> None:
     """List what is kept: workloads, environments, runs."""
     with one_line_errors():
-        from bench.history.series import all_series
+        from highwater.bench.history.series import all_series
 
         found: list[dict[str, Any]] = []
         for series in all_series(history):
@@ -104,12 +104,12 @@ def changes(
     Exit code 10 when one for the worse is not acknowledged.
     """
     with one_line_errors():
-        from bench.exit_codes import EXIT_REGRESSION
-        from bench.gate.policy import default_policy, load_policy, metrics_of
-        from bench.history.otava import change_points, otava_command
-        from bench.history.series import FindChanges, chosen, metric_of
-        from bench.metrics import metric as known_metric
-        from bench.units import parse_percent
+        from highwater.bench.exit_codes import EXIT_REGRESSION
+        from highwater.bench.gate.policy import default_policy, load_policy, metrics_of
+        from highwater.bench.history.otava import change_points, otava_command
+        from highwater.bench.history.series import FindChanges, chosen, metric_of
+        from highwater.bench.metrics import metric as known_metric
+        from highwater.bench.units import parse_percent
 
         held_to = default_policy() if policy is None else load_policy(policy)
         floors = {} if magnitude else {name: gated.floor_ratio for name, gated in held_to.gate.items()}
@@ -153,8 +153,8 @@ def ack(
     with one_line_errors():
         from datetime import UTC, datetime
 
-        from bench.errors import UsageError
-        from bench.history.series import Acknowledgement, chosen
+        from highwater.bench.errors import UsageError
+        from highwater.bench.history.series import Acknowledgement, chosen
 
         if not reason.strip():
             raise UsageError("--reason: say why the change is accepted")
@@ -164,7 +164,7 @@ def ack(
 
 
 def _percent(text: str, parse: Any) -> float:
-    from bench.errors import UsageError
+    from highwater.bench.errors import UsageError
 
     try:
         return float(parse(text))
@@ -173,9 +173,9 @@ def _percent(text: str, parse: Any) -> float:
 
 
 def _line(change: Change) -> str:
-    from bench.history.series import metric_of
-    from bench.metrics import METRICS
-    from bench.units import human_change, human_value
+    from highwater.bench.history.series import metric_of
+    from highwater.bench.metrics import METRICS
+    from highwater.bench.units import human_change, human_value
 
     definition = METRICS.get(metric_of(change.column))
     unit = definition.unit if definition else ""

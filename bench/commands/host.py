@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bench.commands.common import AsJson, one_line_errors
+from highwater.bench.commands.common import AsJson, one_line_errors
 
 if TYPE_CHECKING:
-    from bench.workload.clusters import ClusterHost
+    from highwater.bench.workload.clusters import ClusterHost
 
 app = typer.Typer(
     no_args_is_help=True, help="Run on a host that carries brokers of an external cluster: describe it, sample it."
@@ -28,7 +28,7 @@ def describe(
     with one_line_errors():
         import yaml
 
-        from bench.errors import UsageError
+        from highwater.bench.errors import UsageError
 
         for directory in directories:
             if not directory.is_dir():
@@ -43,19 +43,19 @@ def sample() -> None:
 
     Made to be started by whoever asks: as a service of systemd with Accept=yes, or over ssh.
     """
-    from bench.host.sampling_service import serve
+    from highwater.bench.host.sampling_service import serve
 
     raise typer.Exit(serve(sys.stdin.fileno(), sys.stdout.fileno()))
 
 
 def _described(directories: list[Path]) -> ClusterHost:
-    from bench.storage import describe_target
-    from bench.storage.cluster_storage import together
-    from bench.units import format_size
-    from bench.workload.clusters import ClusterHost
-    from tuning.facts import collect
-    from tuning.fingerprint import fingerprint
-    from tuning.trades import durability_trades
+    from highwater.bench.storage import describe_target
+    from highwater.bench.storage.cluster_storage import together
+    from highwater.bench.units import format_size
+    from highwater.bench.workload.clusters import ClusterHost
+    from highwater.tuning.facts import collect
+    from highwater.tuning.fingerprint import fingerprint
+    from highwater.tuning.trades import durability_trades
 
     facts = collect()
     paths = [directory.resolve() for directory in directories]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bench.commands.common import one_line_errors
+from highwater.bench.commands.common import one_line_errors
 
 app = typer.Typer(no_args_is_help=True, help="Take over other tools' workloads.")
 
@@ -30,8 +30,8 @@ def omb(
 ) -> None:
     """Say a workload of OpenMessaging Benchmark as one of ours; what differs stands in comments at its top."""
     with one_line_errors():
-        from bench.errors import UsageError
-        from bench.workload.omb import as_text, import_omb
+        from highwater.bench.errors import UsageError
+        from highwater.bench.workload.omb import as_text, import_omb
 
         translation = import_omb(file, driver, own_broker=own_broker)
         text = as_text(translation, file)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bench.commands.common import AsJson, one_line_errors
+from highwater.bench.commands.common import AsJson, one_line_errors
 
 
 def schema(
@@ -23,14 +23,14 @@ def schema(
 ) -> None:
     """Print the JSON Schema of workload files, for editors, or of another kind of file."""
     with one_line_errors():
-        from bench.json_schemas import json_schema
+        from highwater.bench.json_schemas import json_schema
 
         typer.echo(json.dumps(json_schema(name), indent=2))
 
 
 def metrics(as_json: AsJson = False) -> None:
     """List every metric by the name that objectives, policies and --metric take."""
-    from bench.metrics import METRICS
+    from highwater.bench.metrics import METRICS
 
     if as_json:
         known = {
@@ -51,9 +51,9 @@ def verify(
     Exit code 4 when they disagree with what it says.
     """
     with one_line_errors():
-        from bench.exit_codes import EXIT_INVALID
-        from bench.results import RunResult, checksums
-        from bench.verify import disagreements, not_judged_again
+        from highwater.bench.exit_codes import EXIT_INVALID
+        from highwater.bench.results import RunResult, checksums
+        from highwater.bench.verify import disagreements, not_judged_again
 
         result = RunResult(directory)
         found, notes = list(disagreements(result)), not_judged_again(result)

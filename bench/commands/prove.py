@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bench.commands.common import AsJson, Launcher, Quiet, Seed, SparkMaster, one_line_errors, pairs_of
-from bench.runs.launchers import LauncherKind
+from highwater.bench.commands.common import AsJson, Launcher, Quiet, Seed, SparkMaster, one_line_errors, pairs_of
+from highwater.bench.runs.launchers import LauncherKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.prove.proving import Execute, Round
-    from bench.prove.subjects import Subject, Unprovable
-    from bench.results import Manifest
-    from bench.runs.agenda import FinishedCells
-    from bench.trials.plan import Plan
-    from tuning.facts import Facts
-    from tuning.proofs import Proof
+    from highwater.bench.prove.proving import Execute, Round
+    from highwater.bench.prove.subjects import Subject, Unprovable
+    from highwater.bench.results import Manifest
+    from highwater.bench.runs.agenda import FinishedCells
+    from highwater.bench.trials.plan import Plan
+    from highwater.tuning.facts import Facts
+    from highwater.tuning.proofs import Proof
 
 
 def prove(
@@ -77,12 +77,12 @@ def prove(
     changed; 3 the broker or the host failed meanwhile; 130 interrupted.
     """
     with one_line_errors():
-        from bench.errors import UsageError
-        from bench.prove import proving
-        from tuning.cli.documents import print_document
-        from tuning.errors import TuningError
-        from tuning.facts import collect
-        from tuning.proofs import ProveDocument, keep_proofs, read_proofs
+        from highwater.bench.errors import UsageError
+        from highwater.bench.prove import proving
+        from highwater.tuning.cli.documents import print_document
+        from highwater.tuning.errors import TuningError
+        from highwater.tuning.facts import collect
+        from highwater.tuning.proofs import ProveDocument, keep_proofs, read_proofs
 
         facts = collect()
         try:
@@ -131,8 +131,8 @@ def _subjects(
 ) -> tuple[list[Subject], list[Unprovable]]:
     import tempfile
 
-    from bench.prove.subjects import subject_named, whatever_differs
-    from tuning.workload import parse_workload
+    from highwater.bench.prove.subjects import subject_named, whatever_differs
+    from highwater.tuning.workload import parse_workload
 
     log_directory = str((data_dir or Path(tempfile.gettempdir())).absolute())
     inputs = parse_workload({**pairs_of(workload_inputs, "-w"), "data_dirs": [log_directory]})
@@ -142,8 +142,8 @@ def _subjects(
 
 
 def _execute(kind: LauncherKind, master: str | None, quiet: bool) -> Execute:
-    from bench.commands.run import observer_of
-    from bench.runs.execution import LauncherChoice, run_plan
+    from highwater.bench.commands.run import observer_of
+    from highwater.bench.runs.execution import LauncherChoice, run_plan
 
     def execute(plan: Plan, directory: Path, finished_cells: FinishedCells | None) -> Manifest:
         return run_plan(
@@ -160,8 +160,8 @@ def _execute(kind: LauncherKind, master: str | None, quiet: bool) -> Execute:
 def _show_plan(rounds: Sequence[Round], others: Sequence[Unprovable], *, as_json: bool) -> None:
     import json
 
-    from bench.prove.proving import duration_s
-    from bench.units import human_duration
+    from highwater.bench.prove.proving import duration_s
+    from highwater.bench.units import human_duration
 
     if as_json:
         document = {
@@ -200,8 +200,8 @@ def _tell(item: Round, proofs: Sequence[Proof]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from bench.prove.page import HEADER, change_text, row
-    from tuning.proofs import VERDICT_TEXTS
+    from highwater.bench.prove.page import HEADER, change_text, row
+    from highwater.tuning.proofs import VERDICT_TEXTS
 
     console = Console(highlight=False)
     styles = {"better": "green", "worse": "red", "differs": "yellow"}
@@ -229,7 +229,7 @@ def _tell(item: Round, proofs: Sequence[Proof]) -> None:
 
 
 def _write_page(path: Path, proofs: Sequence[Proof], facts: Facts) -> None:
-    from bench.prove.page import markdown
+    from highwater.bench.prove.page import markdown
 
     named = (facts.cpu_model, facts.cpu_count and f"{facts.cpu_count} CPUs", facts.kernel_release)
     host = ", ".join(str(part) for part in named if part)
@@ -246,8 +246,8 @@ def _say_how_to_keep(proofs: Sequence[Proof]) -> None:
 
 
 def _exit_code(proofs: Sequence[Proof], manifests: Sequence[Manifest]) -> int:
-    from bench.exit_codes import EXIT_INTERRUPTED
-    from tuning.cli.exit_codes import AS_WANTED, CHANGED_IN_PART, DIFFERS
+    from highwater.bench.exit_codes import EXIT_INTERRUPTED
+    from highwater.tuning.cli.exit_codes import AS_WANTED, CHANGED_IN_PART, DIFFERS
 
     if any(manifest.status == "interrupted" for manifest in manifests):
         return EXIT_INTERRUPTED

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bench.commands.common import (
+from highwater.bench.commands.common import (
     AsJson,
     BootstrapServers,
     CalibrationFile,
@@ -27,11 +27,11 @@ from bench.commands.common import (
     pairs_of,
     specification_of,
 )
-from bench.runs.launchers import LauncherKind
+from highwater.bench.runs.launchers import LauncherKind
 
 if TYPE_CHECKING:
-    from bench.trials.plan import Plan, Price
-    from bench.trials.progress import Observer
+    from highwater.bench.trials.plan import Plan, Price
+    from highwater.bench.trials.progress import Observer
 
 # Spelt out here: --help shall not wait for the import of what it stands for.
 Compat = Literal["kafka"]
@@ -64,12 +64,12 @@ def run(
 ) -> None:
     """Run every trial of a workload and write a result directory."""
     with one_line_errors():
-        from bench.display.tables import print_end, results_as_json
-        from bench.results import RunResult
-        from bench.runs.execution import LauncherChoice, run_plan
-        from bench.runs.resume import seed_of
-        from bench.storage.given_probes import load_probes
-        from bench.trials.plan import make_plan
+        from highwater.bench.display.tables import print_end, results_as_json
+        from highwater.bench.results import RunResult
+        from highwater.bench.runs.execution import LauncherChoice, run_plan
+        from highwater.bench.runs.resume import seed_of
+        from highwater.bench.storage.given_probes import load_probes
+        from highwater.bench.trials.plan import make_plan
 
         specification = specification_of(file, trials, payload_file, storage, bootstrap_servers, command_config)
         plan = make_plan(specification, seed if resume is None else seed_of(resume, seed))
@@ -100,7 +100,7 @@ def run(
 
 def directory_of(out: Path | None, resume: Path | None) -> Path:
     """Where results go. Raises UsageError unless one of the two is given."""
-    from bench.errors import UsageError
+    from highwater.bench.errors import UsageError
 
     if out is not None and resume is not None:
         raise UsageError("--out begins a run and --resume goes on with one; give one of them")
@@ -127,7 +127,7 @@ def plan(
 ) -> None:
     """Show which trials would run in which order, for how long, on how much disk. Starts nothing."""
     with one_line_errors():
-        from bench.trials.plan import Price, make_plan
+        from highwater.bench.trials.plan import Price, make_plan
 
         price = None if price_per_hour is None else Price(price_per_hour, currency)
         made = make_plan(specification_of(file, trials, payload_file, storage, bootstrap_servers, command_config), seed)
@@ -136,7 +136,7 @@ def plan(
 
 def show_plan(plan: Plan, price: Price | None, as_json: bool) -> None:
     """What would run, for people or for programs."""
-    from bench.display.tables import plan_as_json, print_plan
+    from highwater.bench.display.tables import plan_as_json, print_plan
 
     if as_json:
         typer.echo(json.dumps(plan_as_json(plan, price), indent=2))
@@ -148,11 +148,11 @@ def observer_of(plan: Plan, quiet: bool, compat: Compat | None = None) -> Observ
     """Who tells a person, or another program's parser, how the run goes."""
     from rich.console import Console
 
-    from bench.display.live import LiveObserver
-    from bench.trials.progress import Observer, PlainObserver
+    from highwater.bench.display.live import LiveObserver
+    from highwater.bench.trials.progress import Observer, PlainObserver
 
     if compat == "kafka":
-        from bench.display.kafka_lines import KafkaLines
+        from highwater.bench.display.kafka_lines import KafkaLines
 
         return KafkaLines()
     if quiet:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bench.commands.common import (
+from highwater.bench.commands.common import (
     AsJson,
     BootstrapServers,
     CalibrationFile,
@@ -26,11 +26,11 @@ from bench.commands.common import (
     pairs_of,
     specification_of,
 )
-from bench.commands.run import directory_of, observer_of, show_plan
-from bench.runs.launchers import LauncherKind
+from highwater.bench.commands.run import directory_of, observer_of, show_plan
+from highwater.bench.runs.launchers import LauncherKind
 
 if TYPE_CHECKING:
-    from bench.runs.search import SearchRange
+    from highwater.bench.runs.search import SearchRange
 
 
 def search(
@@ -64,12 +64,12 @@ def search(
 ) -> None:
     """Find the highest rate that the system sustains: kept, without errors, within objectives, consumers in step."""
     with one_line_errors():
-        from bench.display.tables import print_search
-        from bench.results import Manifest, RunResult
-        from bench.runs.execution import LauncherChoice, run_plan
-        from bench.runs.resume import seed_of
-        from bench.runs.runner import Run
-        from bench.runs.searching import SearchAgenda, check_same_range, search_plan, searchable
+        from highwater.bench.display.tables import print_search
+        from highwater.bench.results import Manifest, RunResult
+        from highwater.bench.runs.execution import LauncherChoice, run_plan
+        from highwater.bench.runs.resume import seed_of
+        from highwater.bench.runs.runner import Run
+        from highwater.bench.runs.searching import SearchAgenda, check_same_range, search_plan, searchable
 
         asked = specification_of(file, 1, payload_file, storage, bootstrap_servers, command_config, _objectives(slo))
         specification = searchable(asked, cell)
@@ -110,7 +110,7 @@ def search(
 
 def _objectives(options: list[str] | None) -> dict[str, str]:
     """`e2e.p99<20ms` -> {"e2e.p99": "<20ms"}."""
-    from bench.errors import UsageError
+    from highwater.bench.errors import UsageError
 
     objectives = {}
     for option in options or []:
@@ -122,9 +122,9 @@ def _objectives(options: list[str] | None) -> dict[str, str]:
 
 
 def _range(lowest: str | None, highest: str | None, precision: str, confirm: int, first_rate: int) -> SearchRange:
-    from bench import units
-    from bench.errors import UsageError
-    from bench.runs.search import SearchRange
+    from highwater.bench import units
+    from highwater.bench.errors import UsageError
+    from highwater.bench.runs.search import SearchRange
 
     try:
         option = "--min"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bench.commands.common import AsJson, one_line_errors
+from highwater.bench.commands.common import AsJson, one_line_errors
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bench.results import StorageTarget, TargetProbe
-    from bench.storage.emulated_hdd import EmulatedDisk
+    from highwater.bench.results import StorageTarget, TargetProbe
+    from highwater.bench.storage.emulated_hdd import EmulatedDisk
 
 app = typer.Typer(no_args_is_help=True, help="Storage targets: list them, probe them with fio, emulate a hard disk.")
 emulate_hdd = typer.Typer(
@@ -31,8 +31,8 @@ DiskName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the disk:
 def list_targets(as_json: AsJson = False) -> None:
     """Show every mounted file system that a log could be kept on, with its medium."""
     with one_line_errors():
-        from bench.storage import mounted_targets
-        from tuning.facts import collect
+        from highwater.bench.storage import mounted_targets
+        from highwater.tuning.facts import collect
 
         targets = mounted_targets(collect())
         if as_json:
@@ -49,11 +49,11 @@ def probe(
 ) -> None:
     """Measure with fio: append in order, durable appends, read in order, read at random."""
     with one_line_errors():
-        from bench.errors import UsageError
-        from bench.storage import describe_target
-        from bench.storage.probe import probe_target
-        from bench.units import parse_duration_ns
-        from tuning.facts import collect
+        from highwater.bench.errors import UsageError
+        from highwater.bench.storage import describe_target
+        from highwater.bench.storage.probe import probe_target
+        from highwater.bench.units import parse_duration_ns
+        from highwater.tuning.facts import collect
 
         if not directory.is_dir():
             raise UsageError(f"{directory} is not a directory; make it first, or name another one")
@@ -90,10 +90,10 @@ def make(
 ) -> None:
     """Make an emulated hard disk, or bring one back after a reboot. Once it is there, --on and --size are known."""
     with one_line_errors():
-        from bench.storage import emulated_hdd
-        from bench.storage.control_groups import DiskLimits
-        from bench.units import parse_size_bytes
-        from tuning.facts import collect
+        from highwater.bench.storage import emulated_hdd
+        from highwater.bench.storage.control_groups import DiskLimits
+        from highwater.bench.units import parse_size_bytes
+        from highwater.tuning.facts import collect
 
         host = emulated_hdd.Host(collect())
         limits = None
@@ -116,8 +116,8 @@ def make(
 def remove(name: DiskName) -> None:
     """Unmount it, take its limits back, delete its image and all that is in it."""
     with one_line_errors():
-        from bench.storage import emulated_hdd
-        from tuning.facts import collect
+        from highwater.bench.storage import emulated_hdd
+        from highwater.tuning.facts import collect
 
         record = emulated_hdd.remove(emulated_hdd.Host(collect()), name)
         typer.echo(f"removed the emulated disk {name} with its image {record.image}")
@@ -127,8 +127,8 @@ def remove(name: DiskName) -> None:
 def list_disks(as_json: AsJson = False) -> None:
     """Show the emulated disks and whether they are ready."""
     with one_line_errors():
-        from bench.storage import emulated_hdd
-        from tuning.facts import collect
+        from highwater.bench.storage import emulated_hdd
+        from highwater.tuning.facts import collect
 
         disks = emulated_hdd.disks(emulated_hdd.Host(collect()))
         if as_json:
@@ -144,7 +144,7 @@ def list_disks(as_json: AsJson = False) -> None:
 
 
 def _parsed(option: str, parse: Callable[[object], int], value: str) -> int:
-    from bench.errors import UsageError
+    from highwater.bench.errors import UsageError
 
     try:
         return parse(value)
@@ -181,7 +181,7 @@ def _targets_table(targets: list[StorageTarget]) -> Table:
 
 
 def _probe_table(probe: TargetProbe) -> Table:
-    from bench.units import human_bytes, human_count, human_ns
+    from highwater.bench.units import human_bytes, human_count, human_ns
 
     table = _table("job", "block", "past cache", "bytes/s", "ops/s", "p50", "p99", "max", figures=5)
     for job in probe.jobs:
@@ -200,7 +200,7 @@ def _probe_table(probe: TargetProbe) -> Table:
 def _disks_table(disks: list[EmulatedDisk]) -> Table:
     from rich.markup import escape
 
-    from bench.units import human_bytes
+    from highwater.bench.units import human_bytes
 
     table = _table("emulated disk", "status", "path", "device", "size", "bandwidth", "ops/s", figures=3)
     for disk in disks:

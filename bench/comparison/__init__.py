@@ -1,1 +1,1 @@
-"""Highwater's broker beside Apache Kafka on one machine: `python -m bench.comparison` (docs/bench-broker.md)."""
+"""The broker beside Apache Kafka on one machine: `python -m highwater.bench.comparison` (docs/bench-broker.md)."""

@@ -1,4 +1,4 @@
-"""`python -m bench.comparison`, or `make bench-broker`: Highwater's broker beside Apache Kafka."""
+"""`python -m highwater.bench.comparison`, or `make bench-broker`: Highwater's broker beside Apache Kafka."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from typing import Annotated, Final
 
 import typer
 
-from bench.comparison import results
-from bench.comparison.cells import Cell, WarmCell
-from bench.comparison.cluster_cells import cluster_load_cells, cluster_start_cells
-from bench.comparison.contenders import BARE_LOOP, KAFKA_LINES, Contender, find_cluster, find_contender
-from bench.comparison.librdkafka import rdkafka_performance
-from bench.comparison.load_cells import load_cells
-from bench.comparison.native import program
-from bench.comparison.report import render
-from bench.comparison.results import CellResult, ThrownOut
-from bench.comparison.run import Comparison, Measured, Scope
-from bench.comparison.start_cells import StartCell, start_cells
-from bench.comparison.surroundings import surroundings
-from bench.errors import UsageError
-from bench.systems.highwater import HIGHWATER
+from highwater.bench.comparison import results
+from highwater.bench.comparison.cells import Cell, WarmCell
+from highwater.bench.comparison.cluster_cells import cluster_load_cells, cluster_start_cells
+from highwater.bench.comparison.contenders import BARE_LOOP, KAFKA_LINES, Contender, find_cluster, find_contender
+from highwater.bench.comparison.librdkafka import rdkafka_performance
+from highwater.bench.comparison.load_cells import load_cells
+from highwater.bench.comparison.native import program
+from highwater.bench.comparison.report import render
+from highwater.bench.comparison.results import CellResult, ThrownOut
+from highwater.bench.comparison.run import Comparison, Measured, Scope
+from highwater.bench.comparison.start_cells import StartCell, start_cells
+from highwater.bench.comparison.surroundings import surroundings
+from highwater.bench.errors import UsageError
+from highwater.bench.systems.highwater import HIGHWATER
 
 RESULTS: Final = "broker-versus-kafka"
 SYSTEMS: Final = (HIGHWATER, *KAFKA_LINES, BARE_LOOP)

@@ -15,13 +15,13 @@ from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
 
-from bench.comparison.clients import Load, PreparedRequests, Production, batches_of, consume, fetch, produce
-from bench.comparison.contenders import BARE_LOOP, KAFKA_LINES, Broker, Usage
-from bench.comparison.results import KAFKA, Aim, Measure
-from bench.errors import TrialError
-from bench.storage import page_cache
-from bench.systems.broker_client import BrokerClient
-from bench.systems.highwater import HIGHWATER
+from highwater.bench.comparison.clients import Load, PreparedRequests, Production, batches_of, consume, fetch, produce
+from highwater.bench.comparison.contenders import BARE_LOOP, KAFKA_LINES, Broker, Usage
+from highwater.bench.comparison.results import KAFKA, Aim, Measure
+from highwater.bench.errors import TrialError
+from highwater.bench.storage import page_cache
+from highwater.bench.systems.broker_client import BrokerClient
+from highwater.bench.systems.highwater import HIGHWATER
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20

@@ -16,9 +16,9 @@ from typing import Final
 
 import crc32c
 
-from bench.comparison.librdkafka import rdkafka_performance
-from bench.comparison.native import program
-from bench.errors import TrialError
+from highwater.bench.comparison.librdkafka import rdkafka_performance
+from highwater.bench.comparison.native import program
+from highwater.bench.errors import TrialError
 
 _TIMEOUT_S: Final = 300.0
 _PRODUCED: Final = re.compile(

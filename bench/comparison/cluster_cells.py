@@ -13,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from bench.comparison.cells import (
+from highwater.bench.comparison.cells import (
     CPU_S_PER_GIB,
     GIB,
     KIB,
@@ -30,12 +30,12 @@ from bench.comparison.cells import (
     at_most,
     librdkafka,
 )
-from bench.comparison.clients import Production, produce
-from bench.comparison.contenders import BROKER_COUNT, CLUSTERS, SESSION_TIMEOUT_MS, Broker, Contender
-from bench.comparison.results import Aim, Measure
-from bench.comparison.start_cells import TOPIC, StartCell, one_record_each
-from bench.errors import TrialError
-from bench.systems.broker_client import BrokerClient
+from highwater.bench.comparison.clients import Production, produce
+from highwater.bench.comparison.contenders import BROKER_COUNT, CLUSTERS, SESSION_TIMEOUT_MS, Broker, Contender
+from highwater.bench.comparison.results import Aim, Measure
+from highwater.bench.comparison.start_cells import TOPIC, StartCell, one_record_each
+from highwater.bench.errors import TrialError
+from highwater.bench.systems.broker_client import BrokerClient
 
 _ANSWERS_WITHIN_S: Final = 120.0
 _BATCHES: Final = {"batch.num.messages": "100000", "linger.ms": "5"}

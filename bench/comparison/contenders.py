@@ -15,12 +15,12 @@ from typing import Final, Protocol
 
 import psutil
 
-from bench.comparison.native import program
-from bench.errors import TrialError
-from bench.systems import StartedSystem, SystemProcess
-from bench.systems.apache_kafka import LINES, find_distribution, start_apache_kafka
-from bench.systems.highwater import HIGHWATER, start_highwater
-from bench.systems.process import ready_line
+from highwater.bench.comparison.native import program
+from highwater.bench.errors import TrialError
+from highwater.bench.systems import StartedSystem, SystemProcess
+from highwater.bench.systems.apache_kafka import LINES, find_distribution, start_apache_kafka
+from highwater.bench.systems.highwater import HIGHWATER, start_highwater
+from highwater.bench.systems.process import ready_line
 
 BARE_LOOP: Final = "bare-loop"
 KAFKA_LINES: Final = tuple(f"apache-kafka-{line}" for line in LINES)

@@ -1,7 +1,8 @@
 """librdkafka's C tools and tests, built from the sources in the npm package node-rdkafka.
 
-`python -m bench.comparison.librdkafka` prints the folder: `examples/rdkafka_performance` is built and stands alone,
-`src/` and `src-cpp/` are built, `tests/` holds the sources of librdkafka's own test runner.
+`python -m highwater.bench.comparison.librdkafka` prints the folder:
+`examples/rdkafka_performance` is built and stands alone, `src/` and
+`src-cpp/` are built, `tests/` holds the sources of librdkafka's own test runner.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import tarfile
 from pathlib import Path
 from typing import Final
 
-from bench.errors import UsageError
-from bench.user_cache import cached, main_of, need, run_step
+from highwater.bench.errors import UsageError
+from highwater.bench.user_cache import cached, main_of, need, run_step
 
 NODE_RDKAFKA: Final = "3.6.1"
 VERSION: Final = "2.12.0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from bench.comparison.cells import (
+from highwater.bench.comparison.cells import (
     BROKERS,
     CPU_S_PER_GIB,
     KIB,
@@ -25,8 +25,8 @@ from bench.comparison.cells import (
     librdkafka,
     prepared,
 )
-from bench.comparison.clients import batches_of, one_record_per_request
-from bench.comparison.contenders import BARE_LOOP
+from highwater.bench.comparison.clients import batches_of, one_record_per_request
+from highwater.bench.comparison.contenders import BARE_LOOP
 
 _ONE_PRODUCER: Final = "rdkafka_performance as the one producer, acks=1"
 

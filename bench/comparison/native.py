@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Final, Literal
 
-from bench.user_cache import cached, need, run_step
+from highwater.bench.user_cache import cached, need, run_step
 
 _SOURCES: Final = Path(__file__).parent / "native"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.comparison.results import Aim, CellResult, Comparison, Spread
-from bench.comparison.run import in_digits
+from highwater.bench.comparison.results import Aim, CellResult, Comparison, Spread
+from highwater.bench.comparison.run import in_digits
 
 _OURS = "highwater"
 _HEAD = """\

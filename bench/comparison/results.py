@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from bench.errors import UsageError
+from highwater.bench.errors import UsageError
 
 SCHEMA: Final = "highwater.comparison/1"
 KAFKA: Final = "apache-kafka"

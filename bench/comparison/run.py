@@ -18,14 +18,25 @@ from typing import Final, TypeVar
 
 from confluent_kafka import KafkaException
 
-from bench.comparison.cells import KIB, MIB, PARTITIONS, Cell, Figures, Stage, Topic, WarmCell, librdkafka, prepared
-from bench.comparison.clients import batches_of, consume, one_record_per_request
-from bench.comparison.contenders import BARE_LOOP, Broker, Contender
-from bench.comparison.results import Measure, Sample, ThrownOut
-from bench.comparison.start_cells import StartCell
-from bench.errors import TrialError
-from bench.systems.highwater import HIGHWATER
-from bench.units import human_duration
+from highwater.bench.comparison.cells import (
+    KIB,
+    MIB,
+    PARTITIONS,
+    Cell,
+    Figures,
+    Stage,
+    Topic,
+    WarmCell,
+    librdkafka,
+    prepared,
+)
+from highwater.bench.comparison.clients import batches_of, consume, one_record_per_request
+from highwater.bench.comparison.contenders import BARE_LOOP, Broker, Contender
+from highwater.bench.comparison.results import Measure, Sample, ThrownOut
+from highwater.bench.comparison.start_cells import StartCell
+from highwater.bench.errors import TrialError
+from highwater.bench.systems.highwater import HIGHWATER
+from highwater.bench.units import human_duration
 
 T = TypeVar("T")
 

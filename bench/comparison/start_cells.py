@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from bench.comparison.cells import (
+from highwater.bench.comparison.cells import (
     BROKERS,
     GIB,
     KIB,
@@ -24,13 +24,13 @@ from bench.comparison.cells import (
     at_most,
     settle,
 )
-from bench.comparison.clients import Production, batches_of, consume, produce
-from bench.comparison.contenders import Contender
-from bench.comparison.results import Aim, Measure
-from bench.errors import TrialError
-from bench.storage import page_cache
-from bench.systems.broker_client import BrokerClient
-from bench.systems.highwater import HIGHWATER
+from highwater.bench.comparison.clients import Production, batches_of, consume, produce
+from highwater.bench.comparison.contenders import Contender
+from highwater.bench.comparison.results import Aim, Measure
+from highwater.bench.errors import TrialError
+from highwater.bench.storage import page_cache
+from highwater.bench.systems.broker_client import BrokerClient
+from highwater.bench.systems.highwater import HIGHWATER
 
 TOPIC: Final = "bench"
 _ANSWERS_WITHIN_S: Final = 300.0

@@ -9,11 +9,11 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from bench.comparison import librdkafka
-from bench.environment import git_state
-from bench.storage import describe_target
-from bench.units import human_bytes
-from tuning.facts import collect
+from highwater.bench.comparison import librdkafka
+from highwater.bench.environment import git_state
+from highwater.bench.storage import describe_target
+from highwater.bench.units import human_bytes
+from highwater.tuning.facts import collect
 
 _SYSCTLS: Final = ("vm.dirty_ratio", "vm.dirty_background_ratio", "net.core.rmem_max", "net.core.wmem_max")
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bench.compare import ONLY_CELL
-from bench.results import ComparedSide, EnvironmentDifference, Gate, GateRound, MetricComparison, ResultComparison
-from bench.units import human_change, human_value
+from highwater.bench.compare import ONLY_CELL
+from highwater.bench.results import (
+    ComparedSide,
+    EnvironmentDifference,
+    Gate,
+    GateRound,
+    MetricComparison,
+    ResultComparison,
+)
+from highwater.bench.units import human_change, human_value
 
 HEADER: Final = ("metric", "base", "head", "change", "95 %", "detectable", "verdict")
 """`95 %`: interval of the change; `detectable`: the smallest change that would have been found 4 times in 5."""

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
-from bench.results import TrialPlan, TrialResult, TrialSummary, Window
-from bench.results.histogram_log import mean_of, read_histogram
-from bench.trials.plan import Plan
-from bench.trials.progress import Observer, outcome
-from spark_loadgen import Progress, Second
+from highwater.bench.results import TrialPlan, TrialResult, TrialSummary, Window
+from highwater.bench.results.histogram_log import mean_of, read_histogram
+from highwater.bench.trials.plan import Plan
+from highwater.bench.trials.progress import Observer, outcome
+from highwater.spark_loadgen import Progress, Second
 
 WINDOW_S: Final = 5
 _MIB: Final = 1 << 20

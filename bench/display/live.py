@@ -13,11 +13,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from bench.results import TrialPlan, TrialSummary
-from bench.trials.plan import RUN_OVERHEAD_S, Plan
-from bench.trials.progress import Observer, Skips, headline, label, outcome, progress_line
-from bench.units import human_duration
-from spark_loadgen import Progress
+from highwater.bench.results import TrialPlan, TrialSummary
+from highwater.bench.trials.plan import RUN_OVERHEAD_S, Plan
+from highwater.bench.trials.progress import Observer, Skips, headline, label, outcome, progress_line
+from highwater.bench.units import human_duration
+from highwater.spark_loadgen import Progress
 
 STATE_STYLE = {
     "valid": "green",

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
-from bench.display.comparison_text import HEADER, in_order, row
-from bench.metrics import metric
-from bench.results import (
+from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
+from highwater.bench.display.comparison_text import HEADER, in_order, row
+from highwater.bench.metrics import metric
+from highwater.bench.results import (
     Analysis,
     MetricComparison,
     RunResult,
@@ -25,13 +25,21 @@ from bench.results import (
     TrialResult,
     TrialSummary,
 )
-from bench.runs.canary import slow_blocks
-from bench.storage import describe_target, target_paths
-from bench.storage.cluster_storage import cluster_target
-from bench.trials.plan import Plan, Price, trial_duration_s
-from bench.units import human_bytes, human_change, human_count, human_duration, human_ns, human_ns_range, human_rate
-from bench.workload.clusters import Cluster
-from tuning.facts import collect
+from highwater.bench.runs.canary import slow_blocks
+from highwater.bench.storage import describe_target, target_paths
+from highwater.bench.storage.cluster_storage import cluster_target
+from highwater.bench.trials.plan import Plan, Price, trial_duration_s
+from highwater.bench.units import (
+    human_bytes,
+    human_change,
+    human_count,
+    human_duration,
+    human_ns,
+    human_ns_range,
+    human_rate,
+)
+from highwater.bench.workload.clusters import Cluster
+from highwater.tuning.facts import collect
 
 _CPU_PER_GIB: Final = "system.cpu_s_per_gib"
 _COMPARED: Final = {"better": "better than with", "worse": "worse than with", "differs": "another than with"}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
 
-from bench.results import RunResult
+from highwater.bench.results import RunResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def formats() -> dict[str, str]:
 
 def exporter(name: str) -> Export:
     """The function for a format of `formats()`."""
-    export: Export = import_module(f"bench.exports.{name}").export
+    export: Export = import_module(f"highwater.bench.exports.{name}").export
     return export
 
 

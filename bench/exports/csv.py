@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 
-from bench.exports import ExportedFile, text_file
-from bench.exports.trials import columns, rows
-from bench.results import RunResult
+from highwater.bench.exports import ExportedFile, text_file
+from highwater.bench.exports.trials import columns, rows
+from highwater.bench.results import RunResult
 
 
 def export(result: RunResult) -> list[ExportedFile]:

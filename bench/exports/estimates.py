@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from bench.analysis.statistics import bootstrap_median_ci
-from bench.compare import ONLY_CELL
-from bench.errors import UsageError
-from bench.metrics import METRICS, MetricDefinition
-from bench.results import RunResult, TrialResult
+from highwater.bench.analysis.statistics import bootstrap_median_ci
+from highwater.bench.compare import ONLY_CELL
+from highwater.bench.errors import UsageError
+from highwater.bench.metrics import METRICS, MetricDefinition
+from highwater.bench.results import RunResult, TrialResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 
-from bench.exports import ExportedFile, text_file
-from bench.exports.estimates import Estimate, estimates
-from bench.results import RunResult
+from highwater.bench.exports import ExportedFile, text_file
+from highwater.bench.exports.estimates import Estimate, estimates
+from highwater.bench.results import RunResult
 
 
 def export(result: RunResult) -> list[ExportedFile]:

@@ -9,9 +9,9 @@ import csv
 import io
 from typing import Final
 
-from bench.exports import ExportedFile, text_file
-from bench.exports.estimates import estimates
-from bench.results import RunResult
+from highwater.bench.exports import ExportedFile, text_file
+from highwater.bench.exports.estimates import estimates
+from highwater.bench.results import RunResult
 
 COLUMNS: Final = ("time", "commit", "branch")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import json
 
-from bench.errors import UsageError
-from bench.exports import ExportedFile
-from bench.exports.trials import columns, rows
-from bench.metrics import METRICS
-from bench.results import RunResult
+from highwater.bench.errors import UsageError
+from highwater.bench.exports import ExportedFile
+from highwater.bench.exports.trials import columns, rows
+from highwater.bench.metrics import METRICS
+from highwater.bench.results import RunResult
 
 
 def export(result: RunResult) -> list[ExportedFile]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from bench.exports import ExportedFile, text_file
-from bench.exports.estimates import Estimate, estimates
-from bench.results import RunResult
+from highwater.bench.exports import ExportedFile, text_file
+from highwater.bench.exports.estimates import Estimate, estimates
+from highwater.bench.results import RunResult
 
 _FORMAT_VERSION: Final = "1.0"
 _NS_PER_S: Final = 1e9

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from bench.metrics import METRICS
-from bench.results import RunResult, Scalar
+from highwater.bench.metrics import METRICS
+from highwater.bench.results import RunResult, Scalar
 
 _FACTOR: Final = "factor."
 

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
-from bench.display.comparison_text import how_decided
-from bench.gate.reasoning import describe
-from bench.results import Gate, MetricComparison
+from highwater.bench.display.comparison_text import how_decided
+from highwater.bench.gate.reasoning import describe
+from highwater.bench.results import Gate, MetricComparison
 
 Style = Literal["github", "gitlab", "none"]
 _GITLAB_SEVERITY: Final = {"regression": "critical", "target_failed": "blocker", "inconclusive": "minor"}

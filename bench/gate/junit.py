@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 from xml.etree import ElementTree
 
-from bench.display.comparison_text import round_title, row
-from bench.gate.reasoning import describe
-from bench.results import Gate, MetricComparison
+from highwater.bench.display.comparison_text import round_title, row
+from highwater.bench.gate.reasoning import describe
+from highwater.bench.results import Gate, MetricComparison
 
 _BROKEN: Final = ("invalid", "environment_mismatch", "interrupted")
 

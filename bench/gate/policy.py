@@ -19,15 +19,23 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from bench.analysis.statistics import CONFIDENCE, LEAST_FOR_INTERVAL
-from bench.errors import UsageError
-from bench.metrics import METRICS, metric
-from bench.results import CALIBRATION_FILE, AaPair, Analysis, Calibration, Noise, ResultDirectoryError, RunResult
-from bench.results.files import parse
-from bench.user_paths import expanded
-from bench.workload.complaints import complaint
-from bench.workload.values import KeyFaultError, Part, PercentRatio
-from bench.workload.yaml_document import parse_document, read_document
+from highwater.bench.analysis.statistics import CONFIDENCE, LEAST_FOR_INTERVAL
+from highwater.bench.errors import UsageError
+from highwater.bench.metrics import METRICS, metric
+from highwater.bench.results import (
+    CALIBRATION_FILE,
+    AaPair,
+    Analysis,
+    Calibration,
+    Noise,
+    ResultDirectoryError,
+    RunResult,
+)
+from highwater.bench.results.files import parse
+from highwater.bench.user_paths import expanded
+from highwater.bench.workload.complaints import complaint
+from highwater.bench.workload.values import KeyFaultError, Part, PercentRatio
+from highwater.bench.workload.yaml_document import parse_document, read_document
 
 POLICY_SCHEMA: Final = "bench.gate/1"
 OWN_A_A: Final = "a_a"

@@ -1,4 +1,4 @@
-"""The gate's reasoning: trials of base and head in, verdicts out. Pure; what runs trials is `bench.gate.run`.
+"""The gate's reasoning: trials of base and head in, verdicts out. Pure; what runs trials is `highwater.bench.gate.run`.
 
 Base and head are the variants of one run, so every block is a pair. A gated metric is decided when its interval lies
 wholly beyond delta (worse or better), wholly within the floor (no change), or beyond the floor on the better side alone
@@ -13,13 +13,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench.compare import ONLY_CELL, Limits, Trials, change_for_the_worse, judge
-from bench.exit_codes import EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE, EXIT_INVALID, EXIT_OK, EXIT_REGRESSION, EXIT_TARGET
-from bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
-from bench.metrics import METRICS, values_of
-from bench.results import AaPair, GateState, MetricComparison, TrialPlan, TrialSummary
-from bench.runs.agenda import FinishedCells
-from bench.trials.verdict import target_at_fault
+from highwater.bench.compare import ONLY_CELL, Limits, Trials, change_for_the_worse, judge
+from highwater.bench.exit_codes import (
+    EXIT_ENVIRONMENT,
+    EXIT_INCONCLUSIVE,
+    EXIT_INVALID,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    EXIT_TARGET,
+)
+from highwater.bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
+from highwater.bench.metrics import METRICS, values_of
+from highwater.bench.results import AaPair, GateState, MetricComparison, TrialPlan, TrialSummary
+from highwater.bench.runs.agenda import FinishedCells
+from highwater.bench.trials.verdict import target_at_fault
 
 VARIANT: Final = "variant"
 BASE: Final = "base"

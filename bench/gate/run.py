@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from bench.compare import compare, matched_cells, noise_of_both, side_of
-from bench.display.comparison_text import gate_markdown
-from bench.errors import UsageError
-from bench.exit_codes import EXIT_INTERRUPTED
-from bench.gate.annotations import gitlab_report
-from bench.gate.junit import junit_xml
-from bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
-from bench.gate.reasoning import (
+from highwater.bench.compare import compare, matched_cells, noise_of_both, side_of
+from highwater.bench.display.comparison_text import gate_markdown
+from highwater.bench.errors import UsageError
+from highwater.bench.exit_codes import EXIT_INTERRUPTED
+from highwater.bench.gate.annotations import gitlab_report
+from highwater.bench.gate.junit import junit_xml
+from highwater.bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
+from highwater.bench.gate.reasoning import (
     BASE,
     HEAD,
     VARIANT,
@@ -34,13 +34,13 @@ from bench.gate.reasoning import (
     settle,
     target_outcome,
 )
-from bench.gate.sides import Measured, Recorded
-from bench.results import AaPair, ComparedSide, Gate, GateRound, Manifest, RunResult, checksums
-from bench.results.files import dump, write_atomically
-from bench.runs.agenda import FinishedCells
-from bench.trials.plan import Plan, make_plan
-from bench.workload.layers import read_with_includes
-from bench.workload.specification import Specification, specify
+from highwater.bench.gate.sides import Measured, Recorded
+from highwater.bench.results import AaPair, ComparedSide, Gate, GateRound, Manifest, RunResult, checksums
+from highwater.bench.results.files import dump, write_atomically
+from highwater.bench.runs.agenda import FinishedCells
+from highwater.bench.trials.plan import Plan, make_plan
+from highwater.bench.workload.layers import read_with_includes
+from highwater.bench.workload.specification import Specification, specify
 
 GATE_FILE: Final = "gate.json"
 _CONFIRMATION: Final = "confirmation"

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from bench.environment import git_state
-from bench.errors import UsageError
-from bench.results import RunResult
-from bench.workload.yaml_document import Document, read_document
+from highwater.bench.environment import git_state
+from highwater.bench.errors import UsageError
+from highwater.bench.results import RunResult
+from highwater.bench.systems.highwater import is_checkout
+from highwater.bench.workload.yaml_document import Document, read_document
 
 GIT: Final = "git:"
 CONFIG: Final = "config:"
@@ -62,7 +63,7 @@ def side_named(text: str, name: str, repository: Path, scratch: Path) -> Recorde
     if text.startswith(CONFIG):
         document = read_document(Path(text.removeprefix(CONFIG)))
         return Measured(text, document.data, document)
-    if (Path(text) / "broker").is_dir() and (Path(text) / "highwater.py").is_file():
+    if is_checkout(Path(text)):
         source = Path(text).resolve()
         state = git_state(source)
         commit = state.commit + ("+changes" if state.dirty else "") if state else None
@@ -91,8 +92,8 @@ def _revision(text: str, name: str, repository: Path, scratch: Path) -> Measured
     source = scratch / f"{name.lower()}-{commit[:12]}"
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         tar.extractall(source, filter="data")
-    if not (source / "broker").is_dir() or not (source / "highwater.py").is_file():
-        raise UsageError(f"{name}: {revision!r} of {root} holds no broker of ours (no highwater.py, no broker/)")
+    if not is_checkout(source):
+        raise UsageError(f"{name}: {revision!r} of {root} holds no broker of ours (no highwater/, no broker/)")
     return _of_source(text, source, commit)
 
 

@@ -1,4 +1,4 @@
-"""`python -m bench.gate_proof`: many gates over a broker made slower, one after another; go on by calling it again."""
+"""`python -m highwater.bench.gate_proof`: many gates over a slowed broker; call it again to go on."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from typing import Annotated, Final
 
 import typer
 
-from bench.commands.common import one_line_errors
-from bench.environment import git_state
-from bench.environment_key import environment_key
-from bench.errors import NotComparableError, TrialError, UsageError
-from bench.gate.policy import Policy, load_policy
-from bench.gate.run import Rules, gate_specification, run_gate
-from bench.gate.sides import Measured
-from bench.gate_proof import slow_broker
-from bench.gate_proof.outcomes import (
+from highwater.bench.commands.common import one_line_errors
+from highwater.bench.environment import git_state
+from highwater.bench.environment_key import environment_key
+from highwater.bench.errors import NotComparableError, TrialError, UsageError
+from highwater.bench.gate.policy import Policy, load_policy
+from highwater.bench.gate.run import Rules, gate_specification, run_gate
+from highwater.bench.gate.sides import Measured
+from highwater.bench.gate_proof import slow_broker
+from highwater.bench.gate_proof.outcomes import (
     ABORTED,
     POLICY,
     WORKLOAD,
@@ -37,13 +37,13 @@ from bench.gate_proof.outcomes import (
     rules_digest,
     trial_line,
 )
-from bench.results import GitState, Manifest, RunResult
-from bench.runs.agenda import FinishedCells
-from bench.runs.execution import LauncherChoice, run_plan
-from bench.runs.launchers import LauncherKind
-from bench.trials.plan import Plan, make_plan
-from bench.workload.specification import load_specification
-from bench.workload.yaml_document import Document
+from highwater.bench.results import GitState, Manifest, RunResult
+from highwater.bench.runs.agenda import FinishedCells
+from highwater.bench.runs.execution import LauncherChoice, run_plan
+from highwater.bench.runs.launchers import LauncherKind
+from highwater.bench.trials.plan import Plan, make_plan
+from highwater.bench.workload.specification import load_specification
+from highwater.bench.workload.yaml_document import Document
 
 _LAUNCHER: Final = LauncherChoice(LauncherKind.PROCESS)
 # A gate that is aborted is told of like any other; so many in a row, and something is amiss that will not pass.
@@ -79,7 +79,7 @@ def main(
             go_on(proof, _order(wanted, gates), path, deadline_s, _one)
             found = read(path, proof.rules)
         if found:
-            command = f"python -m bench.gate_proof --slowdowns {slowdowns} --gates {gates}"
+            command = f"python -m highwater.bench.gate_proof --slowdowns {slowdowns} --gates {gates}"
             to.write_text(report(found, proof.policy, command), "utf-8")
             typer.echo(f"{len(found)} gates: {to}")
 

@@ -1,4 +1,4 @@
-"""`python -m bench.gate_proof.at_once`: how much the same broker differs from itself, at once and in turn.
+"""`python -m highwater.bench.gate_proof.at_once`: how much the same broker differs from itself, at once and in turn.
 
 Both arrangements of the gate's own workload, round by round, each round begun by the other one; base and head are the
 same broker, so that every pair of a block is an A/A pair.
@@ -18,18 +18,18 @@ from typing import Annotated, Final
 
 import typer
 
-from bench.commands.common import one_line_errors
-from bench.environment_key import environment_key
-from bench.errors import UsageError
-from bench.gate.policy import load_policy
-from bench.gate.run import gate_specification
-from bench.gate.sides import AS_IT_IS, Measured
-from bench.gate_proof.outcomes import POLICY, WORKLOAD, cost_ratios, trial_line
-from bench.results import RunResult
-from bench.runs.execution import LauncherChoice, run_plan
-from bench.runs.launchers import LauncherKind
-from bench.trials.plan import make_plan
-from bench.workload.yaml_document import Document
+from highwater.bench.commands.common import one_line_errors
+from highwater.bench.environment_key import environment_key
+from highwater.bench.errors import UsageError
+from highwater.bench.gate.policy import load_policy
+from highwater.bench.gate.run import gate_specification
+from highwater.bench.gate.sides import AS_IT_IS, Measured
+from highwater.bench.gate_proof.outcomes import POLICY, WORKLOAD, cost_ratios, trial_line
+from highwater.bench.results import RunResult
+from highwater.bench.runs.execution import LauncherChoice, run_plan
+from highwater.bench.runs.launchers import LauncherKind
+from highwater.bench.trials.plan import make_plan
+from highwater.bench.workload.yaml_document import Document
 
 _ARRANGEMENTS: Final = {"at once": True, "in turn": False}
 _SIDE: Final = Measured(AS_IT_IS, {}, Document(AS_IT_IS, {}))
@@ -57,7 +57,7 @@ def main(
             for name in names if number % 2 == 0 else reversed(names):
                 _one_run(found[name], at_once=_ARRANGEMENTS[name], blocks=blocks)
                 typer.echo(f"round {number + 1} of {rounds}, {name}: {_told(found[name].ratios)}")
-        command = f"python -m bench.gate_proof.at_once --rounds {rounds} --blocks {blocks}"
+        command = f"python -m highwater.bench.gate_proof.at_once --rounds {rounds} --blocks {blocks}"
         to.write_text(report(found, command), "utf-8")
         typer.echo(str(to))
 

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from bench.exit_codes import EXIT_REGRESSION, EXIT_TARGET
-from bench.gate.policy import Policy, metrics_of
-from bench.gate.reasoning import BASE, HEAD, VARIANT
-from bench.metrics import values_of
-from bench.results import Gate, GateRound, GitState, TrialRole, TrialSummary, VerdictState
-from bench.results.base import Model
+from highwater.bench.exit_codes import EXIT_REGRESSION, EXIT_TARGET
+from highwater.bench.gate.policy import Policy, metrics_of
+from highwater.bench.gate.reasoning import BASE, HEAD, VARIANT
+from highwater.bench.metrics import values_of
+from highwater.bench.results import Gate, GateRound, GitState, TrialRole, TrialSummary, VerdictState
+from highwater.bench.results.base import Model
 
 _Z_95: Final = 1.959964
 _HERE: Final = Path(__file__).parent

@@ -1,6 +1,6 @@
 """Our broker with a delay: its event loop takes `--slower` per cent more CPU time than it would.
 
-    python -m bench.gate_proof.slow_broker --slower 10 --port 9092 --property log.dirs=/tmp/log
+    python -m highwater.bench.gate_proof.slow_broker --slower 10 --port 9092 --property log.dirs=/tmp/log
 
 All of a broker's produce and fetch path runs on one thread, in two calls of its event loop: bytes have come (requests
 are handled and answered), and answers that were waited for are due. Each is followed by spinning for a share of what
@@ -16,8 +16,8 @@ from functools import wraps
 from time import thread_time_ns
 from typing import Any, Final
 
-from broker.cli import app
-from broker.server.connection import Connection
+from highwater.broker.cli import app
+from highwater.broker.server.connection import Connection
 
 SLOWER_OPTION: Final = "--slower"
 _SLOWED: Final = ("buffer_updated", "_flush_later")

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import yaml
 
-from bench.errors import UsageError
-from bench.user_cache import cached, run_step
+from highwater.bench.errors import UsageError
+from highwater.bench.user_cache import cached, run_step
 
 OTAVA_VERSION: Final = "0.8.0"
 # Otava's own default, which its command line cannot change (its option `-P, --p-value` is misdeclared).

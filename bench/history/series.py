@@ -21,14 +21,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from bench import environment_key
-from bench.errors import NotComparableError, UsageError
-from bench.exports.otava import COLUMNS, row
-from bench.history.otava import ChangePoint
-from bench.metrics import METRICS
-from bench.results import RunResult
-from bench.results.analysis import Better
-from bench.results.files import write_atomically
+from highwater.bench import environment_key
+from highwater.bench.errors import NotComparableError, UsageError
+from highwater.bench.exports.otava import COLUMNS, row
+from highwater.bench.history.otava import ChangePoint
+from highwater.bench.metrics import METRICS
+from highwater.bench.results import RunResult
+from highwater.bench.results.analysis import Better
+from highwater.bench.results.files import write_atomically
 
 WORKLOAD_COLUMN: Final = "workload_sha256"
 _LEADING: Final = (*COLUMNS, WORKLOAD_COLUMN)

@@ -12,11 +12,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bench.errors import UsageError
-from bench.host.sampler import Readings
-from bench.host.sampling_service import Answer, Question
-from bench.results import HostSample
-from bench.workload.clusters import Cluster, ClusterHost
+from highwater.bench.errors import UsageError
+from highwater.bench.host.sampler import Readings
+from highwater.bench.host.sampling_service import Answer, Question
+from highwater.bench.results import HostSample
+from highwater.bench.workload.clusters import Cluster, ClusterHost
 
 # A sampler is a process that starts when it is asked: on a small, busy host Python takes its time.
 _FIRST_READING_WITHIN_S: Final = 20.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.host.use import host_use
-from bench.results import ClusterHostUse, HostSample, HostUse, Phase
-from bench.storage.cluster_storage import target_of
-from bench.workload.clusters import ClusterHost
+from highwater.bench.host.use import host_use
+from highwater.bench.results import ClusterHostUse, HostSample, HostUse, Phase
+from highwater.bench.storage.cluster_storage import target_of
+from highwater.bench.workload.clusters import ClusterHost
 
 # Of a core: what a worker of Spark that has no load task does beside itself.
 _GENERATES_CPU_RATIO = 0.05

@@ -12,7 +12,7 @@ from typing import Final
 
 import psutil
 
-from bench.host.processes import ProcessGroups, process_table, resident_bytes, storage_bytes, use_by_group
+from highwater.bench.host.processes import ProcessGroups, process_table, resident_bytes, storage_bytes, use_by_group
 
 _MEMINFO: Final = Path("/proc/meminfo")
 _GAUGES: Final = {

@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from bench.host.processes import ProcessGroups
-from bench.host.readings import HostReader, Reading
-from bench.results import HostSample
+from highwater.bench.host.processes import ProcessGroups
+from highwater.bench.host.readings import HostReader, Reading
+from highwater.bench.results import HostSample
 
 INTERVAL_S: Final = 1.0
 

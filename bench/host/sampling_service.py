@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from bench.host.processes import ProcessGroups
-from bench.host.readings import HostReader, Reading
+from highwater.bench.host.processes import ProcessGroups
+from highwater.bench.host.readings import HostReader, Reading
 
 INTERVAL_S: Final = 1.0
 QUESTION_BYTES_MAX: Final = 1 << 16

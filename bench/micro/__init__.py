@@ -1,4 +1,4 @@
-"""What single steps of the broker cost: `make bench-micro`, or `python -m bench.micro -o FILE` with pyperf's options.
+"""Cost of steps of the broker: `make bench-micro` or `python -m highwater.bench.micro -o FILE` with pyperf's options.
 
 For development only: it imports the broker and the socketless node of its tests, and is not shipped.
 """

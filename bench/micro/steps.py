@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Client
-from broker.log.offset_index import OffsetIndex
-from broker.log.partition_log import PartitionLog
-from broker.log.time_index import TimeIndex
-from broker.protocol import cold, fetch, metadata, produce
-from broker.protocol.frame import FrameReceiver, frame_response, read_request_header
-from broker.protocol.primitives import Decoder
-from broker.records.batch import read_header, validate_produced
+from highwater.broker.handlers.reply import Client
+from highwater.broker.log.offset_index import OffsetIndex
+from highwater.broker.log.partition_log import PartitionLog
+from highwater.broker.log.time_index import TimeIndex
+from highwater.broker.protocol import cold, fetch, metadata, produce
+from highwater.broker.protocol.frame import FrameReceiver, frame_response, read_request_header
+from highwater.broker.protocol.primitives import Decoder
+from highwater.broker.records.batch import read_header, validate_produced
 from tests.broker.handlers.harness import LISTENER, NodeHarness, one_batch, request_frame
 
 Call = Callable[[], object]

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench.analysis.statistics import LEAST_FOR_INTERVAL, holm, paired_p_value
-from bench.compare import ALPHA, ONLY_CELL, Limits, Trials, judge
-from bench.gate.reasoning import own_noise
-from bench.metrics import METRICS
-from bench.results import MetricComparison, TrialPlan, TrialSummary
-from bench.trials.verdict import target_at_fault
-from tuning.proofs import Effect, Outcome, ProofVerdict, effect_text
+from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL, holm, paired_p_value
+from highwater.bench.compare import ALPHA, ONLY_CELL, Limits, Trials, judge
+from highwater.bench.gate.reasoning import own_noise
+from highwater.bench.metrics import METRICS
+from highwater.bench.results import MetricComparison, TrialPlan, TrialSummary
+from highwater.bench.trials.verdict import target_at_fault
+from highwater.tuning.proofs import Effect, Outcome, ProofVerdict, effect_text
 
 # A change smaller than this matters to nobody who runs a broker.
 DECIDING: Final[Mapping[str, float]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from bench.prove.subjects import Subject
+from highwater.bench.prove.subjects import Subject
 
 FOLDER: Final = Path(__file__).parent / "workloads"
 WRITES: Final = "prove-writes"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bench.units import human_change, human_value
-from tuning.proofs import VERDICT_TEXTS, Effect, Outcome, Proof
+from highwater.bench.units import human_change, human_value
+from highwater.tuning.proofs import VERDICT_TEXTS, Effect, Outcome, Proof
 
 HEADER: Final = ("figure", "off", "on", "change", "95 %", "detectable", "")
 """`95 %`: interval of the change; `detectable`: the smallest change that would have been found 4 times in 5."""

@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from bench import environment_key
-from bench.analysis.statistics import LEAST_FOR_INTERVAL
-from bench.errors import UsageError
-from bench.prove.judging import judge_cells
-from bench.prove.loads import load_file, load_for
-from bench.prove.subjects import Subject
-from bench.results import Manifest, RunResult, StorageTarget, TrialSummary
-from bench.runs.agenda import FinishedCells
-from bench.trials.plan import Plan, make_plan
-from bench.workload.layers import read_with_includes
-from bench.workload.specification import VARIANT, Specification, specify
-from tuning.proofs import Proof, ProvedSetting
+from highwater.bench import environment_key
+from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
+from highwater.bench.errors import UsageError
+from highwater.bench.prove.judging import judge_cells
+from highwater.bench.prove.loads import load_file, load_for
+from highwater.bench.prove.subjects import Subject
+from highwater.bench.results import Manifest, RunResult, StorageTarget, TrialSummary
+from highwater.bench.runs.agenda import FinishedCells
+from highwater.bench.trials.plan import Plan, make_plan
+from highwater.bench.workload.layers import read_with_includes
+from highwater.bench.workload.specification import VARIANT, Specification, specify
+from highwater.tuning.proofs import Proof, ProvedSetting
 
 AS_IT_IS: Final = "as-it-is"
 PROVED_STORAGE: Final = "proved"

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench.errors import UsageError
-from tuning.catalogue import KNOBS, find_knob
-from tuning.check import KnobReport, evaluate
-from tuning.errors import TuningError
-from tuning.facts import Facts
-from tuning.model import Knob, Value
-from tuning.profiles import AS_RECOMMENDED, ad_hoc
-from tuning.quantities import format_value, parse_value
-from tuning.workload import Workload as HostWorkload
+from highwater.bench.errors import UsageError
+from highwater.tuning.catalogue import KNOBS, find_knob
+from highwater.tuning.check import KnobReport, evaluate
+from highwater.tuning.errors import TuningError
+from highwater.tuning.facts import Facts
+from highwater.tuning.model import Knob, Value
+from highwater.tuning.profiles import AS_RECOMMENDED, ad_hoc
+from highwater.tuning.quantities import format_value, parse_value
+from highwater.tuning.workload import Workload as HostWorkload
 
 _UNPROVABLE_PERSISTENCES: Final = {
     "boot line": "it takes a boot",

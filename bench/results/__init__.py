@@ -4,7 +4,7 @@ Layout and field names follow docs/architecture.md ("The result directory"). Eve
 from these files.
 """
 
-from bench.results.analysis import (
+from highwater.bench.results.analysis import (
     ANALYSIS_SCHEMA,
     SEARCH_SCHEMA,
     AaPair,
@@ -18,10 +18,10 @@ from bench.results.analysis import (
     SearchProbe,
     SearchStage,
 )
-from bench.results.base import (
+from highwater.bench.results.base import (
     Model,
 )
-from bench.results.calibration import (
+from highwater.bench.results.calibration import (
     CALIBRATION_FILE,
     CALIBRATION_SCHEMA,
     Calibration,
@@ -32,14 +32,14 @@ from bench.results.calibration import (
     Loopback,
     Sink,
 )
-from bench.results.canary import BlockCanary, CanaryReading
-from bench.results.cluster import ClusterHostUse
-from bench.results.files import (
+from highwater.bench.results.canary import BlockCanary, CanaryReading
+from highwater.bench.results.cluster import ClusterHostUse
+from highwater.bench.results.files import (
     ResultDirectoryError,
     histogram_path,
     measured_latency,
 )
-from bench.results.gate import (
+from highwater.bench.results.gate import (
     COMPARISON_SCHEMA,
     GATE_SCHEMA,
     ComparedSide,
@@ -51,11 +51,11 @@ from bench.results.gate import (
     ResultComparison,
     SideEstimate,
 )
-from bench.results.host import (
+from highwater.bench.results.host import (
     HostSample,
     HostUse,
 )
-from bench.results.models import (
+from highwater.bench.results.models import (
     ENVIRONMENT_SCHEMA,
     MANIFEST_SCHEMA,
     METRICS,
@@ -93,13 +93,13 @@ from bench.results.models import (
     Window,
     fastest_read_per_s,
 )
-from bench.results.reader import (
+from highwater.bench.results.reader import (
     RunResult,
     SpectrumPoint,
     TrialResult,
 )
-from bench.results.recovery import FaultRecovery, Recovery
-from bench.results.storage import (
+from highwater.bench.results.recovery import FaultRecovery, Recovery
+from highwater.bench.results.storage import (
     CacheDrop,
     CacheUse,
     FioProbe,
@@ -109,7 +109,7 @@ from bench.results.storage import (
     TargetProbe,
     WritebackUse,
 )
-from bench.results.writer import (
+from highwater.bench.results.writer import (
     ResultWriter,
 )
 

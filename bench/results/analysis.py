@@ -6,8 +6,8 @@ from typing import Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from bench.results.base import Model
-from bench.results.models import Scalar
+from highwater.bench.results.base import Model
+from highwater.bench.results.models import Scalar
 
 ANALYSIS_SCHEMA: Final = "bench.analysis/1"
 SEARCH_SCHEMA: Final = "bench.search/1"
@@ -21,7 +21,7 @@ SearchStatus = Literal["running", "answered", "interrupted"]
 class MetricEstimate(Model):
     """One metric of one cell over those of its trials that are not invalid."""
 
-    metric: str = Field(description="a name of bench.metrics")
+    metric: str = Field(description="a name of highwater.bench.metrics")
     value: float = Field(description="median of the trials' values")
     unit: str
     better: Better

@@ -6,9 +6,9 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from bench.results.analysis import Comparison, Noise
-from bench.results.base import Model
-from bench.results.storage import TargetProbe
+from highwater.bench.results.analysis import Comparison, Noise
+from highwater.bench.results.base import Model
+from highwater.bench.results.storage import TargetProbe
 
 CALIBRATION_SCHEMA: Final = "bench.calibration/1"
 CALIBRATION_FILE: Final = "calibration.json"

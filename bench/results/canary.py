@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bench.results.base import Model
+from highwater.bench.results.base import Model
 
 
 class CanaryReading(Model):

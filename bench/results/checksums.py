@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from bench.results.files import write_atomically
+from highwater.bench.results.files import write_atomically
 
 FILE_NAME: Final = "checksums.sha256"
 # Made from the rest and made again at will, so a new one contradicts nothing.

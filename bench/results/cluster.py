@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bench.results.base import Model
-from bench.results.host import HostUse
-from bench.results.storage import StorageTarget
+from highwater.bench.results.base import Model
+from highwater.bench.results.host import HostUse
+from highwater.bench.results.storage import StorageTarget
 
 
 class ClusterHostUse(Model):

@@ -12,8 +12,8 @@ from typing import TypeVar
 from hdrh.histogram import HdrHistogram
 from pydantic import BaseModel, ValidationError
 
-from bench.results.histogram_log import mean_of, read_histogram
-from bench.results.models import Latency, Metric, Phase
+from highwater.bench.results.histogram_log import mean_of, read_histogram
+from highwater.bench.results.models import Latency, Metric, Phase
 
 
 class ResultDirectoryError(Exception):

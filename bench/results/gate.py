@@ -6,8 +6,8 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from bench.results.analysis import Better, ComparisonVerdict
-from bench.results.base import Model
+from highwater.bench.results.analysis import Better, ComparisonVerdict
+from highwater.bench.results.base import Model
 
 COMPARISON_SCHEMA: Final = "bench.comparison/1"
 GATE_SCHEMA: Final = "bench.gate-result/1"
@@ -29,7 +29,7 @@ class MetricComparison(Model):
     """One metric of one cell, head against base. Ratios are head ÷ base whichever way is better."""
 
     cell: str = Field(description="what base and head share: the workload's own cell, `base` without a matrix")
-    metric: str = Field(description="a name of bench.metrics")
+    metric: str = Field(description="a name of highwater.bench.metrics")
     unit: str
     better: Better
     gated: bool = Field(default=False, description="it decides; otherwise it is shown and decides nothing")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bench.results.base import Model
+from highwater.bench.results.base import Model
 
 
 class HostSample(Model):

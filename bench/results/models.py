@@ -10,12 +10,12 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from bench.results.base import Model
-from bench.results.canary import BlockCanary
-from bench.results.cluster import ClusterHostUse
-from bench.results.host import HostUse
-from bench.results.recovery import Recovery
-from bench.results.storage import CacheUse, StorageTarget, WritebackUse
+from highwater.bench.results.base import Model
+from highwater.bench.results.canary import BlockCanary
+from highwater.bench.results.cluster import ClusterHostUse
+from highwater.bench.results.host import HostUse
+from highwater.bench.results.recovery import Recovery
+from highwater.bench.results.storage import CacheUse, StorageTarget, WritebackUse
 
 MANIFEST_SCHEMA: Final = "bench.manifest/1"
 ENVIRONMENT_SCHEMA: Final = "bench.environment/1"

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from bench.results.analysis import Analysis, Search
-from bench.results.calibration import CALIBRATION_FILE, Calibration
-from bench.results.files import (
+from highwater.bench.results.analysis import Analysis, Search
+from highwater.bench.results.calibration import CALIBRATION_FILE, Calibration
+from highwater.bench.results.files import (
     CLUSTER_HOSTS,
     ResultDirectoryError,
     histogram_path,
@@ -19,10 +19,10 @@ from bench.results.files import (
     parse,
     parse_file,
 )
-from bench.results.gate import Gate
-from bench.results.histogram_log import percentile_spectrum
-from bench.results.host import HostSample
-from bench.results.models import (
+from highwater.bench.results.gate import Gate
+from highwater.bench.results.histogram_log import percentile_spectrum
+from highwater.bench.results.host import HostSample
+from highwater.bench.results.models import (
     Environment,
     EventLine,
     Manifest,
@@ -32,7 +32,7 @@ from bench.results.models import (
     TrialSummary,
     Window,
 )
-from bench.results.storage import StorageProbes
+from highwater.bench.results.storage import StorageProbes
 
 M = TypeVar("M", bound=BaseModel)
 _RUN_FILES: Final = (

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from bench.results.base import Model
+from highwater.bench.results.base import Model
 
 
 class FaultRecovery(Model):

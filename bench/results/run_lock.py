@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from bench.errors import UsageError
+from highwater.bench.errors import UsageError
 
 LOCK_NAME: Final = "run.lock"
 # Between two looks of a process that makes a lock and one that looks for abandoned ones.

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from bench.results.base import Model
+from highwater.bench.results.base import Model
 
 PROBES_SCHEMA: Final = "bench.probes/1"
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from bench.results.analysis import Analysis, Search
-from bench.results.calibration import CALIBRATION_FILE, Calibration
-from bench.results.files import CLUSTER_HOSTS, ResultDirectoryError, dump, is_trial_id, write_atomically
-from bench.results.host import HostSample
-from bench.results.models import Environment, EventLine, Manifest, PartitionLine, TrialSummary, Window
-from bench.results.storage import StorageProbes
+from highwater.bench.results.analysis import Analysis, Search
+from highwater.bench.results.calibration import CALIBRATION_FILE, Calibration
+from highwater.bench.results.files import CLUSTER_HOSTS, ResultDirectoryError, dump, is_trial_id, write_atomically
+from highwater.bench.results.host import HostSample
+from highwater.bench.results.models import Environment, EventLine, Manifest, PartitionLine, TrialSummary, Window
+from highwater.bench.results.storage import StorageProbes
 
 _FILES_OF_A_RUN: Final = (
     "manifest.json",

@@ -1,7 +1,7 @@
 """Which trial comes next: the plan's blocks one after the other, less what is done and what is decided.
 
 A run asks its agenda before every trial, with `trials.at_once` before every block; so a search can be one as well
-(`bench.runs.searching`).
+(`highwater.bench.runs.searching`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bench.analysis.conclusions import halfwidth_ratio
-from bench.results import Scalar, TrialPlan, TrialSummary
-from bench.trials.plan import Plan, PlannedTrial
-from bench.workload.model import StopWhen
+from highwater.bench.analysis.conclusions import halfwidth_ratio
+from highwater.bench.results import Scalar, TrialPlan, TrialSummary
+from highwater.bench.trials.plan import Plan, PlannedTrial
+from highwater.bench.workload.model import StopWhen
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench.results import BlockCanary, CanaryReading, Reason
-from bench.units import human_ns
-from bench.workload.model import Validity
+from highwater.bench.results import BlockCanary, CanaryReading, Reason
+from highwater.bench.units import human_ns
+from highwater.bench.workload.model import Validity
 
 _CPU_BYTES: Final = 1 << 20
 _MEMORY_BYTES: Final = 32 << 20

@@ -16,21 +16,21 @@ from pathlib import Path
 
 import typer
 
-from bench.errors import UsageError
-from bench.results import Calibration, Manifest, ResultWriter, RunResult, TargetProbe
-from bench.results.run_lock import RunLock
-from bench.runs.agenda import FinishedCells
-from bench.runs.launchers import LauncherKind, make_launcher, told_arguments
-from bench.runs.resume import check_same_launcher, earlier_run
-from bench.runs.runner import Run, Surroundings, check_slots, prepare
-from bench.storage import StorageAreas
-from bench.trials.given_calibration import check_host, host_facts
-from bench.trials.host_profile import restore_after_a_killed_run
-from bench.trials.plan import Plan, PlannedTrial
-from bench.trials.progress import Observer
-from bench.trials.stopping import StopRequest
-from bench.trials.trial import Launcher
-from tuning.facts import collect
+from highwater.bench.errors import UsageError
+from highwater.bench.results import Calibration, Manifest, ResultWriter, RunResult, TargetProbe
+from highwater.bench.results.run_lock import RunLock
+from highwater.bench.runs.agenda import FinishedCells
+from highwater.bench.runs.launchers import LauncherKind, make_launcher, told_arguments
+from highwater.bench.runs.resume import check_same_launcher, earlier_run
+from highwater.bench.runs.runner import Run, Surroundings, check_slots, prepare
+from highwater.bench.storage import StorageAreas
+from highwater.bench.trials.given_calibration import check_host, host_facts
+from highwater.bench.trials.host_profile import restore_after_a_killed_run
+from highwater.bench.trials.plan import Plan, PlannedTrial
+from highwater.bench.trials.progress import Observer
+from highwater.bench.trials.stopping import StopRequest
+from highwater.bench.trials.trial import Launcher
+from highwater.tuning.facts import collect
 
 
 @dataclass(frozen=True, slots=True)

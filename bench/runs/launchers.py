@@ -8,10 +8,10 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from bench.errors import UsageError
+from highwater.bench.errors import UsageError
 
 if TYPE_CHECKING:
-    from spark_loadgen import ProcessLauncher, SparkLauncher
+    from highwater.spark_loadgen import ProcessLauncher, SparkLauncher
 
 _DEFAULT_MASTER: Final = "local[*]"
 # What Spark itself hides when a name or a value has it (spark.redaction.regex), and what else names secrets.
@@ -31,7 +31,7 @@ def make_launcher(
     kind: LauncherKind, master: str | None, spark_conf: Mapping[str, str]
 ) -> SparkLauncher | ProcessLauncher:
     """A launcher, not started yet. `master`: of Spark; None = all cores of this host. Raises UsageError."""
-    from spark_loadgen import ProcessLauncher, SparkLauncher
+    from highwater.spark_loadgen import ProcessLauncher, SparkLauncher
 
     if kind is LauncherKind.SPARK:
         return SparkLauncher(master=master or _DEFAULT_MASTER, spark_conf=spark_conf)

@@ -10,19 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.environment import describe_environment, versions
-from bench.environment_key import connection_text, environment_key
-from bench.errors import NotComparableError, UsageError
-from bench.results import Manifest, RunResult, TrialPlan, TrialSummary
-from bench.runs.agenda import Outcome
-from bench.runs.launchers import LauncherKind, told_settings
-from bench.runs.runner import Earlier, storage_targets
-from bench.storage import describe_target
-from bench.trials.plan import Plan
-from bench.trials.trial import Launcher
-from bench.workload.clusters import without_command_configs
-from bench.workload.command_config import told_of
-from tuning.facts import Facts
+from highwater.bench.environment import describe_environment, versions
+from highwater.bench.environment_key import connection_text, environment_key
+from highwater.bench.errors import NotComparableError, UsageError
+from highwater.bench.results import Manifest, RunResult, TrialPlan, TrialSummary
+from highwater.bench.runs.agenda import Outcome
+from highwater.bench.runs.launchers import LauncherKind, told_settings
+from highwater.bench.runs.runner import Earlier, storage_targets
+from highwater.bench.storage import describe_target
+from highwater.bench.trials.plan import Plan
+from highwater.bench.trials.trial import Launcher
+from highwater.bench.workload.clusters import without_command_configs
+from highwater.bench.workload.command_config import told_of
+from highwater.tuning.facts import Facts
 
 
 def seed_of(directory: Path, seed: int | None) -> int:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from bench.analysis.conclusions import analyse
-from bench.environment import describe_environment, git_state, versions
-from bench.errors import GeneratorError, StoppedError, TrialError, UsageError, text_of
-from bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_TARGET, EXIT_USAGE
-from bench.host.cluster_sampler import check_samplers
-from bench.results import (
+from highwater.bench.analysis.conclusions import analyse
+from highwater.bench.environment import describe_environment, git_state, versions
+from highwater.bench.errors import GeneratorError, StoppedError, TrialError, UsageError, text_of
+from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_TARGET, EXIT_USAGE
+from highwater.bench.host.cluster_sampler import check_samplers
+from highwater.bench.results import (
     BlockCanary,
     Calibration,
     Manifest,
@@ -34,24 +34,24 @@ from bench.results import (
     TrialSummary,
     checksums,
 )
-from bench.runs.agenda import Agenda, BlockAgenda, FinishedCells, Outcome, Skipped, decided_by
-from bench.runs.canary import reasons as canary_reasons
-from bench.runs.canary import take as take_canary
-from bench.runs.launchers import told_settings
-from bench.storage import StorageAreas, emulated_hdd, target_paths
-from bench.storage.probe import QUICK_RUNTIME_S, RUNTIME_S, probe_targets
-from bench.storage.trial_storage import log_directories
-from bench.systems import StartSystem, start_system
-from bench.systems.broker_client import BrokerClient
-from bench.trials.company import Company
-from bench.trials.host_profile import check_profile
-from bench.trials.plan import Plan, PlannedTrial
-from bench.trials.progress import Observer
-from bench.trials.steps import StepClock, overhead_of
-from bench.trials.stopping import StopRequest
-from bench.trials.trial import Launcher, TrialRunner, now_utc
-from bench.trials.verdict import target_at_fault
-from tuning.facts import Facts, collect
+from highwater.bench.runs.agenda import Agenda, BlockAgenda, FinishedCells, Outcome, Skipped, decided_by
+from highwater.bench.runs.canary import reasons as canary_reasons
+from highwater.bench.runs.canary import take as take_canary
+from highwater.bench.runs.launchers import told_settings
+from highwater.bench.storage import StorageAreas, emulated_hdd, target_paths
+from highwater.bench.storage.probe import QUICK_RUNTIME_S, RUNTIME_S, probe_targets
+from highwater.bench.storage.trial_storage import log_directories
+from highwater.bench.systems import StartSystem, start_system
+from highwater.bench.systems.broker_client import BrokerClient
+from highwater.bench.trials.company import Company
+from highwater.bench.trials.host_profile import check_profile
+from highwater.bench.trials.plan import Plan, PlannedTrial
+from highwater.bench.trials.progress import Observer
+from highwater.bench.trials.steps import StepClock, overhead_of
+from highwater.bench.trials.stopping import StopRequest
+from highwater.bench.trials.trial import Launcher, TrialRunner, now_utc
+from highwater.bench.trials.verdict import target_at_fault
+from highwater.tuning.facts import Facts, collect
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,17 @@ from typing import Final
 import numpy as np
 from pydantic import ValidationError
 
-from bench.analysis.conclusions import analyse
-from bench.errors import UsageError
-from bench.exit_codes import EXIT_INVALID, EXIT_OK, EXIT_TARGET
-from bench.results import Reason, ResultWriter, RunResult, Scalar, Search, SearchProbe, TrialResult, Window
-from bench.runs.agenda import Outcome
-from bench.runs.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected, target_at_fault
-from bench.trials.plan import Plan, PlannedTrial, chosen_seed, planned_trial
-from bench.trials.progress import slo_text
-from bench.units import format_rate, human_count, parse_rate_per_s
-from bench.workload.model import Workload
-from bench.workload.specification import BASE_CELL, Cell, Specification
+from highwater.bench.analysis.conclusions import analyse
+from highwater.bench.errors import UsageError
+from highwater.bench.exit_codes import EXIT_INVALID, EXIT_OK, EXIT_TARGET
+from highwater.bench.results import Reason, ResultWriter, RunResult, Scalar, Search, SearchProbe, TrialResult, Window
+from highwater.bench.runs.agenda import Outcome
+from highwater.bench.runs.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected, target_at_fault
+from highwater.bench.trials.plan import Plan, PlannedTrial, chosen_seed, planned_trial
+from highwater.bench.trials.progress import slo_text
+from highwater.bench.units import format_rate, human_count, parse_rate_per_s
+from highwater.bench.workload.model import Workload
+from highwater.bench.workload.specification import BASE_CELL, Cell, Specification
 
 RATE_FACTOR: Final = "load.rate"
 # A slope is told from noise when it is this many standard errors away from 0.

@@ -1,9 +1,9 @@
 """Storage: the targets a log can be kept on, what fio says of them, and how much of a log the page cache holds.
 
-The disk emulated for machines that have one medium only is `bench.storage.emulated_hdd`.
+The disk emulated for machines that have one medium only is `highwater.bench.storage.emulated_hdd`.
 """
 
-from bench.storage.areas import SPARE_BYTES, StorageAreas
-from bench.storage.targets import describe_target, mounted_targets, target_paths
+from highwater.bench.storage.areas import SPARE_BYTES, StorageAreas
+from highwater.bench.storage.targets import describe_target, mounted_targets, target_paths
 
 __all__ = ["SPARE_BYTES", "StorageAreas", "describe_target", "mounted_targets", "target_paths"]

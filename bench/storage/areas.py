@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from bench.errors import UsageError
-from bench.results.run_lock import RunLock, is_abandoned
-from bench.units import human_bytes
+from highwater.bench.errors import UsageError
+from highwater.bench.results.run_lock import RunLock, is_abandoned
+from highwater.bench.units import human_bytes
 
 # What a run leaves free: a full file system harms more than the benchmark.
 SPARE_BYTES: Final = 256 << 20

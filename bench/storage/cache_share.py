@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.results import CacheDrop, CacheUse, HostSample, WritebackUse
-from bench.storage.log_files import LogState
+from highwater.bench.results import CacheDrop, CacheUse, HostSample, WritebackUse
+from highwater.bench.storage.log_files import LogState
 
 
 def stored_ratio(log_bytes: int | None, acked_value_bytes: int, replication: int, whole: bool) -> float:

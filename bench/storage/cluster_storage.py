@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from bench.results import StorageTarget
-from bench.workload.clusters import Cluster, ClusterStorage
+from highwater.bench.results import StorageTarget
+from highwater.bench.workload.clusters import Cluster, ClusterStorage
 
 EXTERNAL_STORAGE: Final = StorageTarget(
     name="external",

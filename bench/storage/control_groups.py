@@ -18,10 +18,10 @@ from typing import Final
 
 import psutil
 
-from bench.errors import UsageError
-from bench.units import human_bytes
-from tuning.facts import Facts
-from tuning.hostfiles import HostFiles
+from highwater.bench.errors import UsageError
+from highwater.bench.units import human_bytes
+from highwater.tuning.facts import Facts
+from highwater.tuning.hostfiles import HostFiles
 
 _GROUP_PREFIX: Final = "highwater-"
 _GONE_WITHIN_S: Final = 5.0

@@ -26,16 +26,16 @@ from typing import Final, Literal
 
 from pydantic import ValidationError
 
-from bench.errors import UsageError
-from bench.results.base import Model
-from bench.results.files import dump, write_atomically
-from bench.storage import block_tools
-from bench.storage.areas import SPARE_BYTES
-from bench.storage.block_tools import LoopDevice
-from bench.storage.control_groups import DiskLimits, Hierarchies, hierarchies, root_limits, set_root_limits
-from bench.units import human_bytes
-from tuning.facts import Facts
-from tuning.hostfiles import HostFiles
+from highwater.bench.errors import UsageError
+from highwater.bench.results.base import Model
+from highwater.bench.results.files import dump, write_atomically
+from highwater.bench.storage import block_tools
+from highwater.bench.storage.areas import SPARE_BYTES
+from highwater.bench.storage.block_tools import LoopDevice
+from highwater.bench.storage.control_groups import DiskLimits, Hierarchies, hierarchies, root_limits, set_root_limits
+from highwater.bench.units import human_bytes
+from highwater.tuning.facts import Facts
+from highwater.tuning.hostfiles import HostFiles
 
 STATE_DIRECTORY: Final = "/var/lib/highwater/emulated-hdd"
 DEFAULT_SIZE_BYTES: Final = 8 << 30

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from bench.results import FioProbe, ProbeName
+from highwater.bench.results import FioProbe, ProbeName
 
 # What fio may take beyond the job's own time: to start, to lay a file out, to wait for what is under way.
 GRACE_S: Final = 60.0

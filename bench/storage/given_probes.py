@@ -11,8 +11,8 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from bench.errors import UsageError
-from bench.results import TargetProbe
+from highwater.bench.errors import UsageError
+from highwater.bench.results import TargetProbe
 
 _FILE: Final = TypeAdapter(dict[str, dict[str, TargetProbe]])
 

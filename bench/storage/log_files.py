@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.storage.page_cache import CacheState, cache_state
+from highwater.bench.storage.page_cache import CacheState, cache_state
 
 # How long writing out what is left may take; a slow disk behind a large page cache would need minutes.
 FLUSH_WITHIN_S: Final = 10.0

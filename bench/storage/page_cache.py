@@ -14,8 +14,8 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from bench.errors import TrialError
-from bench.results import CacheDrop
+from highwater.bench.errors import TrialError
+from highwater.bench.results import CacheDrop
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _CACHESTAT: Final = 451  # the same number on every architecture but Alpha, from Linux 6.5 on

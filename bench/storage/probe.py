@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
-from bench.results import FioProbe, StorageTarget, TargetProbe
-from bench.storage import fio
-from bench.storage.areas import StorageAreas
-from bench.storage.targets import describe_target
-from bench.units import human_bytes
-from tuning.facts import Facts
+from highwater.bench.results import FioProbe, StorageTarget, TargetProbe
+from highwater.bench.storage import fio
+from highwater.bench.storage.areas import StorageAreas
+from highwater.bench.storage.targets import describe_target
+from highwater.bench.units import human_bytes
+from highwater.tuning.facts import Facts
 
 RUNTIME_S: Final = 1.0
 # For runs whose figures are not to be quoted.

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-from bench.results import StorageTarget
-from bench.storage import emulated_hdd
-from bench.user_paths import expanded
-from bench.workload.model import TEMPORARY_TARGET, Workload
-from tuning.facts import BlockDevice, Facts
+from highwater.bench.results import StorageTarget
+from highwater.bench.storage import emulated_hdd
+from highwater.bench.user_paths import expanded
+from highwater.bench.workload.model import TEMPORARY_TARGET, Workload
+from highwater.tuning.facts import BlockDevice, Facts
 
 Medium = Literal["ssd", "hdd", "nvme", "memory", "unknown"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.results import CacheDrop
-from bench.storage import emulated_hdd, page_cache
-from bench.storage.areas import StorageAreas
-from bench.storage.cluster_storage import cluster_target
-from bench.storage.control_groups import SystemGroup, hierarchies
-from bench.storage.log_files import LogState, log_state
-from bench.storage.targets import describe_target
-from bench.workload.model import Workload
-from tuning.facts import Facts
+from highwater.bench.results import CacheDrop
+from highwater.bench.storage import emulated_hdd, page_cache
+from highwater.bench.storage.areas import StorageAreas
+from highwater.bench.storage.cluster_storage import cluster_target
+from highwater.bench.storage.control_groups import SystemGroup, hierarchies
+from highwater.bench.storage.log_files import LogState, log_state
+from highwater.bench.storage.targets import describe_target
+from highwater.bench.workload.model import Workload
+from highwater.tuning.facts import Facts
 
 
 def log_directories(workload: Workload, areas: StorageAreas) -> tuple[str, ...]:

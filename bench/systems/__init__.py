@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from bench.systems.process import SystemProcess
-from bench.systems.running import StartedSystem
-from bench.user_paths import expanded
-from bench.workload.model import SystemUnderTest
+from highwater.bench.systems.process import SystemProcess
+from highwater.bench.systems.running import StartedSystem
+from highwater.bench.user_paths import expanded
+from highwater.bench.workload.model import SystemUnderTest
 
 __all__ = ["ExternalSystem", "StartSystem", "StartedSystem", "System", "SystemProcess", "start_system"]
 
@@ -74,13 +74,13 @@ def start_system(
         raise ValueError("a system that this run starts needs a data directory")
     directories = list(data_directories)
     if wanted.kind == "command":
-        from bench.systems.command_line import start_command_line
+        from highwater.bench.systems.command_line import start_command_line
 
         return start_command_line(
             wanted.command or "", directories, log_directory, checkpoint, ready_within_s=READY_WITHIN_S
         )
     if wanted.kind == "apache-kafka":
-        from bench.systems.apache_kafka import find_distribution, start_apache_kafka
+        from highwater.bench.systems.apache_kafka import find_distribution, start_apache_kafka
 
         return start_apache_kafka(
             find_distribution(wanted.version),
@@ -91,7 +91,7 @@ def start_system(
             checkpoint,
             ready_within_s=READY_WITHIN_S,
         )
-    from bench.systems.highwater import start_highwater
+    from highwater.bench.systems.highwater import start_highwater
 
     return start_highwater(
         wanted.nodes,

@@ -1,6 +1,6 @@
 """Apache Kafka as a system under test: 3.9 on a ZooKeeper, 4 with KRaft; from KAFKA_HOME, or fetched by Maven.
 
-`python -m bench.systems.apache_kafka POM` prints the folder with the jars that a POM depends on.
+`python -m highwater.bench.systems.apache_kafka POM` prints the folder with the jars that a POM depends on.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.errors import UsageError
-from bench.systems.broker_client import BrokerClient
-from bench.systems.java import java_for
-from bench.systems.process import SystemProcess, free_ports, last_words, listening, refused_configuration
-from bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
-from bench.systems.running import StartedSystem, await_members
-from bench.systems.zookeeper import serving, start_zookeeper
-from bench.user_cache import cached, main_of, need, run_step
-from bench.workload.model import Scalar
+from highwater.bench.errors import UsageError
+from highwater.bench.systems.broker_client import BrokerClient
+from highwater.bench.systems.java import java_for
+from highwater.bench.systems.process import SystemProcess, free_ports, last_words, listening, refused_configuration
+from highwater.bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
+from highwater.bench.systems.running import StartedSystem, await_members
+from highwater.bench.systems.zookeeper import serving, start_zookeeper
+from highwater.bench.user_cache import cached, main_of, need, run_step
+from highwater.bench.workload.model import Scalar
 
 APACHE_KAFKA: Final = "apache-kafka"
 LINES: Final = ("3.9", "4")

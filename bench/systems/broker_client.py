@@ -18,12 +18,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
-from bench.errors import TrialError, UsageError
-from bench.systems.kraft import active_controller
-from bench.workload.client_properties import as_text
-from spark_loadgen import LoadSetupError
-from spark_loadgen.wire.connection import addresses_of, first_to_answer
-from spark_loadgen.wire.protocol import MalformedAnswerError
+from highwater.bench.errors import TrialError, UsageError
+from highwater.bench.systems.kraft import active_controller
+from highwater.bench.workload.client_properties import as_text
+from highwater.spark_loadgen import LoadSetupError
+from highwater.spark_loadgen.wire.connection import addresses_of, first_to_answer
+from highwater.spark_loadgen.wire.protocol import MalformedAnswerError
 
 _TIMEOUT_S: Final = 10.0
 # An external cluster may take a while to elect leaders for a new topic.

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench.errors import UsageError
-from bench.systems.process import SystemProcess, free_ports, listening
-from bench.systems.running import StartedSystem, await_members
+from highwater.bench.errors import UsageError
+from highwater.bench.systems.process import SystemProcess, free_ports, listening
+from highwater.bench.systems.running import StartedSystem, await_members
 
 COMMAND: Final = "command"
 

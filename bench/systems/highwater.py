@@ -9,14 +9,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from bench.environment import git_state
-from bench.errors import UsageError
-from bench.systems.process import SystemProcess, free_ports, ready_line
-from bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
-from bench.systems.running import StartedSystem, await_members
-from bench.systems.zookeeper import serving, start_zookeeper
-from bench.workload.client_properties import as_text
-from bench.workload.model import Scalar
+from highwater.bench.environment import git_state
+from highwater.bench.errors import UsageError
+from highwater.bench.systems.process import SystemProcess, free_ports, ready_line
+from highwater.bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
+from highwater.bench.systems.running import StartedSystem, await_members
+from highwater.bench.systems.zookeeper import serving, start_zookeeper
+from highwater.bench.workload.client_properties import as_text
+from highwater.bench.workload.model import Scalar
 
 HIGHWATER: Final = "highwater"
 
@@ -80,8 +80,15 @@ def start_highwater(
     return system
 
 
+def is_checkout(directory: Path) -> bool:
+    """Whether a broker can be started from there with `python -m highwater`. Version 0.1 had a module highwater.py."""
+    return (directory / "broker").is_dir() and (
+        (directory / "highwater").is_dir() or (directory / "highwater.py").is_file()
+    )
+
+
 def _version_of(source: Path) -> str:
-    if not (source / "highwater.py").is_file() or not (source / "broker").is_dir():
-        raise UsageError(f"system.source: {source} holds no highwater.py and no broker/; name a checkout")
+    if not is_checkout(source):
+        raise UsageError(f"system.source: {source} holds no highwater/ and no broker/; name a checkout")
     git = git_state(source)
     return f"{git.commit}{'+changes' if git.dirty else ''}" if git else f"of {source}"

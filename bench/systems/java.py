@@ -7,7 +7,7 @@ import shutil
 from importlib import import_module
 from pathlib import Path
 
-from bench.errors import UsageError
+from highwater.bench.errors import UsageError
 
 
 def java_for(purpose: str) -> str:

@@ -16,8 +16,8 @@ from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32
 
-from spark_loadgen.wire.connection import addresses_of, exchange, first_to_answer
-from spark_loadgen.wire.protocol import LENGTH, api_versions_request, parse_api_versions, request
+from highwater.spark_loadgen.wire.connection import addresses_of, exchange, first_to_answer
+from highwater.spark_loadgen.wire.protocol import LENGTH, api_versions_request, parse_api_versions, request
 
 _DESCRIBE_QUORUM: Final = 55
 _VERSION: Final = 0

@@ -16,8 +16,8 @@ from typing import Final
 
 import psutil
 
-from bench.errors import TrialError, UsageError
-from bench.systems import tether
+from highwater.bench.errors import TrialError, UsageError
+from highwater.bench.systems import tether
 
 STOPPED_WITHIN_S: Final = 30.0
 _READY_LINE: Final = re.compile(r"^ready: listening on (\S+:\d+)", re.MULTILINE)

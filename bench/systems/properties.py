@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.workload.client_properties import as_text
-from bench.workload.model import Scalar
+from highwater.bench.workload.client_properties import as_text
+from highwater.bench.workload.model import Scalar
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from bench.errors import TrialError
-from bench.systems.process import SystemProcess
+from highwater.bench.errors import TrialError
+from highwater.bench.systems.process import SystemProcess
 
 
 class StartedSystem:

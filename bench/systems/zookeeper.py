@@ -7,10 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from bench.errors import UsageError
-from bench.systems.java import java_for
-from bench.systems.process import AddressWhenReady, SystemProcess
-from bench.systems.properties import write_properties
+from highwater.bench.errors import UsageError
+from highwater.bench.systems.java import java_for
+from highwater.bench.systems.process import AddressWhenReady, SystemProcess
+from highwater.bench.systems.properties import write_properties
 
 # Its log framework included: without one, a start takes ten seconds.
 _JARS: Final = (

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Literal, get_args
 
-from bench.results import AtOnce, Reason
-from bench.systems import System
+from highwater.bench.results import AtOnce, Reason
+from highwater.bench.systems import System
 
 Stage = Literal["started", "ready", "loaded"]
 """Its system runs; its load tasks are ready; its load is over."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench.host.cluster_use import shared_cpu_ratio, steal_ratio
-from bench.results import Reason, TrialSummary, Verdict, Window, fastest_read_per_s
-from bench.trials.verdict import Evidence, judge
-from bench.workload.client_properties import as_text, to_librdkafka
-from bench.workload.model import Workload
+from highwater.bench.host.cluster_use import shared_cpu_ratio, steal_ratio
+from highwater.bench.results import Reason, TrialSummary, Verdict, Window, fastest_read_per_s
+from highwater.bench.trials.verdict import Evidence, judge
+from highwater.bench.workload.client_properties import as_text, to_librdkafka
+from highwater.bench.workload.model import Workload
 
 _LIBRDKAFKA_TRUE: Final = ("true", "t", "1")
 

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from bench.errors import TrialError, UsageError
-from bench.results import EventLine
-from bench.systems import SystemProcess
-from bench.systems.broker_client import BrokerClient
-from bench.trials.recovery import FaultMark
-from bench.workload.faults import Fault
-from spark_loadgen import Progress
+from highwater.bench.errors import TrialError, UsageError
+from highwater.bench.results import EventLine
+from highwater.bench.systems import SystemProcess
+from highwater.bench.systems.broker_client import BrokerClient
+from highwater.bench.trials.recovery import FaultMark
+from highwater.bench.workload.faults import Fault
+from highwater.spark_loadgen import Progress
 
 # A broker that is started again may be refused while the cluster still counts it in: it is started once more, as a
 # supervisor would.

@@ -6,15 +6,15 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.environment import describe_environment
-from bench.environment_key import environment_key
-from bench.errors import NotComparableError, UsageError
-from bench.results import CALIBRATION_FILE, Calibration, ConsumerShape, GeneratorShape, ResultDirectoryError
-from bench.results.files import parse
-from bench.units import format_size
-from bench.workload.command_config import told_of
-from spark_loadgen import FixedSize, LoadPlan, LoadResult
-from tuning.facts import Facts
+from highwater.bench.environment import describe_environment
+from highwater.bench.environment_key import environment_key
+from highwater.bench.errors import NotComparableError, UsageError
+from highwater.bench.results import CALIBRATION_FILE, Calibration, ConsumerShape, GeneratorShape, ResultDirectoryError
+from highwater.bench.results.files import parse
+from highwater.bench.units import format_size
+from highwater.bench.workload.command_config import told_of
+from highwater.spark_loadgen import FixedSize, LoadPlan, LoadResult
+from highwater.tuning.facts import Facts
 
 
 def load_calibration(path: Path) -> Calibration:

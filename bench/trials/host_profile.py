@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from bench.errors import TrialError, UsageError
-from bench.results import HostProfileUse, Reason
-from bench.workload.host import Host
-from tuning.errors import TuningError
-from tuning.facts import Facts, collect_from
-from tuning.fingerprint import fingerprint
-from tuning.hostfiles import HostFiles
-from tuning.profiles.session import (
+from highwater.bench.errors import TrialError, UsageError
+from highwater.bench.results import HostProfileUse, Reason
+from highwater.bench.workload.host import Host
+from highwater.tuning.errors import TuningError
+from highwater.tuning.facts import Facts, collect_from
+from highwater.tuning.fingerprint import fingerprint
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.profiles.session import (
     SessionPlan,
     begin_session,
     differing,
@@ -20,9 +20,9 @@ from tuning.profiles.session import (
     plan_session,
     recover_session,
 )
-from tuning.runner import runner_for
-from tuning.trades import durability_trades
-from tuning.workload import Workload as HostWorkload
+from highwater.tuning.runner import runner_for
+from highwater.tuning.trades import durability_trades
+from highwater.tuning.workload import Workload as HostWorkload
 
 
 class AppliedProfile:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.workload import values
-from bench.workload.client_properties import to_librdkafka
-from bench.workload.model import Load, Transactions, Workload
-from spark_loadgen import (
+from highwater.bench.workload import values
+from highwater.bench.workload.client_properties import to_librdkafka
+from highwater.bench.workload.model import Load, Transactions, Workload
+from highwater.spark_loadgen import (
     FilePayload,
     FixedSize,
     GeneratedPayload,

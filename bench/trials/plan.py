@@ -15,9 +15,9 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from bench.results import TrialPlan, TrialRole
-from bench.workload.model import LoadStep, Workload
-from bench.workload.specification import Cell, Specification
+from highwater.bench.results import TrialPlan, TrialRole
+from highwater.bench.workload.model import LoadStep, Workload
+from highwater.bench.workload.specification import Cell, Specification
 
 # What a trial costs beside its load: broker start, topic, Spark stage, drain, counting. Measured on two shared cores:
 # 1.1 to 1.8 s.

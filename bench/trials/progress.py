@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
-from bench.metrics import metric
-from bench.results import SloResult, TrialPlan, TrialSummary
-from bench.trials.plan import Plan
-from bench.units import human_count, human_duration, human_ns, human_rate, human_value
-from spark_loadgen import Progress
+from highwater.bench.metrics import metric
+from highwater.bench.results import SloResult, TrialPlan, TrialSummary
+from highwater.bench.trials.plan import Plan
+from highwater.bench.units import human_count, human_duration, human_ns, human_rate, human_value
+from highwater.spark_loadgen import Progress
 
 # On a terminal the line changes every second; a log would be flooded.
 PLAIN_EVERY_S: Final = 10.0

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bench.host.use import host_use
-from bench.results import FaultRecovery, HostSample, Phase, Window
-from bench.trials.verdict import Evidence
-from bench.workload.faults import QUIET_S, FaultKind
-from spark_loadgen import Histogram, LoadResult
+from highwater.bench.host.use import host_use
+from highwater.bench.results import FaultRecovery, HostSample, Phase, Window
+from highwater.bench.trials.verdict import Evidence
+from highwater.bench.workload.faults import QUIET_S, FaultKind
+from highwater.spark_loadgen import Histogram, LoadResult
 
 SETTLED_S: Final = QUIET_S
 HALF: Final = 0.5

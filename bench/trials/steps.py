@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from bench.results import Overhead
+from highwater.bench.results import Overhead
 
 LOAD = "load"
 

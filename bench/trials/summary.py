@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bench.host.cluster_use import with_cluster
-from bench.host.use import host_use
-from bench.metrics import metric
-from bench.results import (
+from highwater.bench.host.cluster_use import with_cluster
+from highwater.bench.host.use import host_use
+from highwater.bench.metrics import metric
+from highwater.bench.results import (
     METRICS,
     AtOnce,
     Backlog,
@@ -44,17 +44,17 @@ from bench.results import (
     histogram_path,
     measured_latency,
 )
-from bench.results.histogram_log import histogram_of, write_histograms
-from bench.storage.cache_share import cache_use, stored_ratio, writeback_use
-from bench.storage.log_files import LogState
-from bench.trials.evidence import Beside, evidence_in
-from bench.trials.plan import PlannedTrial
-from bench.trials.recovery import FaultMark, evidence_beside_faults, recoveries, undisturbed
-from bench.trials.verdict import judge
-from bench.workload.model import Workload
-from bench.workload.values import FixedSize
-from spark_loadgen import LoadResult
-from spark_loadgen.model import PartitionCounts
+from highwater.bench.results.histogram_log import histogram_of, write_histograms
+from highwater.bench.storage.cache_share import cache_use, stored_ratio, writeback_use
+from highwater.bench.storage.log_files import LogState
+from highwater.bench.trials.evidence import Beside, evidence_in
+from highwater.bench.trials.plan import PlannedTrial
+from highwater.bench.trials.recovery import FaultMark, evidence_beside_faults, recoveries, undisturbed
+from highwater.bench.trials.verdict import judge
+from highwater.bench.workload.model import Workload
+from highwater.bench.workload.values import FixedSize
+from highwater.spark_loadgen import LoadResult
+from highwater.spark_loadgen.model import PartitionCounts
 
 _MOST_ERRORS_SHOWN = 3
 
@@ -82,7 +82,7 @@ class TrialRecord:
     host_profile_faults: Sequence[Reason]
     tuning_fingerprint: str
     durability_trades: Sequence[str] = ()
-    """What stood against crash safety while it ran (`tuning.trades`)."""
+    """What stood against crash safety while it ran (`highwater.tuning.trades`)."""
     doubts: Sequence[Reason] = ()
     """What was found before the trial that its verdict must know."""
     ceiling_per_s: float | None = None

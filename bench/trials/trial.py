@@ -11,26 +11,26 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from bench.errors import GeneratorError, TrialError, UsageError, text_of
-from bench.host.cluster_sampler import ClusterSampler
-from bench.host.cluster_use import cluster_host_use
-from bench.host.processes import ProcessGroups
-from bench.host.sampler import HostSampler
-from bench.results import AtOnce, Calibration, Phase, Reason, ResultWriter, SystemFacts, TrialSummary
-from bench.storage import StorageAreas
-from bench.storage.trial_storage import TrialStorage, log_directories
-from bench.systems import StartSystem, System
-from bench.systems.broker_client import BrokerClient
-from bench.trials.company import Company
-from bench.trials.faults import FaultInjector
-from bench.trials.given_calibration import calibration_for, ceiling_per_s, consumer_ceiling_per_s
-from bench.trials.host_profile import AppliedProfile, applied_profile
-from bench.trials.load_plan import load_plan_of
-from bench.trials.plan import PlannedTrial
-from bench.trials.progress import Observer
-from bench.trials.steps import LOAD, StepClock
-from bench.trials.stopping import StopRequest
-from bench.trials.summary import (
+from highwater.bench.errors import GeneratorError, TrialError, UsageError, text_of
+from highwater.bench.host.cluster_sampler import ClusterSampler
+from highwater.bench.host.cluster_use import cluster_host_use
+from highwater.bench.host.processes import ProcessGroups
+from highwater.bench.host.sampler import HostSampler
+from highwater.bench.results import AtOnce, Calibration, Phase, Reason, ResultWriter, SystemFacts, TrialSummary
+from highwater.bench.storage import StorageAreas
+from highwater.bench.storage.trial_storage import TrialStorage, log_directories
+from highwater.bench.systems import StartSystem, System
+from highwater.bench.systems.broker_client import BrokerClient
+from highwater.bench.trials.company import Company
+from highwater.bench.trials.faults import FaultInjector
+from highwater.bench.trials.given_calibration import calibration_for, ceiling_per_s, consumer_ceiling_per_s
+from highwater.bench.trials.host_profile import AppliedProfile, applied_profile
+from highwater.bench.trials.load_plan import load_plan_of
+from highwater.bench.trials.plan import PlannedTrial
+from highwater.bench.trials.progress import Observer
+from highwater.bench.trials.steps import LOAD, StepClock
+from highwater.bench.trials.stopping import StopRequest
+from highwater.bench.trials.summary import (
     TrialRecord,
     client_errors,
     event_lines,
@@ -40,10 +40,10 @@ from bench.trials.summary import (
     windows_of,
     write_histogram_logs,
 )
-from bench.workload.command_config import told_of
-from bench.workload.specification import Specification
-from spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
-from tuning.facts import Facts
+from highwater.bench.workload.command_config import told_of
+from highwater.bench.workload.specification import Specification
+from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
+from highwater.tuning.facts import Facts
 
 
 class Launcher(Protocol):

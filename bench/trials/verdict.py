@@ -10,9 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from bench.results import Delivery, EndToEnd, Generator, Latency, Produce, Reason, SteadyState, Verdict, VerdictState
-from bench.units import human_duration, human_ns, human_rate
-from bench.workload.model import Validity
+from highwater.bench.results import (
+    Delivery,
+    EndToEnd,
+    Generator,
+    Latency,
+    Produce,
+    Reason,
+    SteadyState,
+    Verdict,
+    VerdictState,
+)
+from highwater.bench.units import human_duration, human_ns, human_rate
+from highwater.bench.workload.model import Validity
 
 # A percentile is read off the records beyond it; with fewer than this many it is an anecdote.
 SAMPLES_BEYOND_PERCENTILE: Final = 10
@@ -50,7 +60,7 @@ class Evidence:
     host_profile: Sequence[Reason] = ()
     """What was wrong with the host profile that the trial is said to have run under."""
     canary: Sequence[Reason] = ()
-    """What the canaries of the trial's block found (bench.runs.canary)."""
+    """What the canaries of the trial's block found (highwater.bench.runs.canary)."""
     steal_ratio: float | None = None
     """CPU time that the hypervisor gave to others, of all CPUs, measured phase; None when the host does not tell."""
     promise: Literal["at_least_once", "exactly_once", "none"] = "at_least_once"

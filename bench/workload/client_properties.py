@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from bench.units import format_size, parse_size_bytes
+from highwater.bench.units import format_size, parse_size_bytes
 
 Role = Literal["producer", "consumer"]
 # A set that is judged by itself: of one kind of client, or of what all have to come into a cluster.

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from bench.workload.values import Part, SizeBytes
+from highwater.bench.workload.values import Part, SizeBytes
 
 SAMPLER_PORT: Final = 9180
 COMMAND_CONFIG: Final = "file with the TLS and SASL properties of its clients, by librdkafka's names"

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from bench.errors import UsageError, text_of
-from bench.user_paths import expanded
-from bench.workload.client_properties import PropertyError, check_connection, is_of_a_connection
-from bench.workload.java_properties import Property, parse_properties
+from highwater.bench.errors import UsageError, text_of
+from highwater.bench.user_paths import expanded
+from highwater.bench.workload.client_properties import PropertyError, check_connection, is_of_a_connection
+from highwater.bench.workload.java_properties import Property, parse_properties
 
 _PROTOCOL: Final = "security.protocol"
 _MECHANISM: Final = "sasl.mechanism"

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from bench.workload.model import KeyFaultError, Workload
-from bench.workload.values import SHAPE_TAGS
-from bench.workload.yaml_document import Location, dotted
+from highwater.bench.workload.model import KeyFaultError, Workload
+from highwater.bench.workload.values import SHAPE_TAGS
+from highwater.bench.workload.yaml_document import Location, dotted
 
 # pydantic's own marks in a location: members of a union, and "the key of a mapping, not its value".
 _NOT_KEYS: Final = {"str", "int", "float", "bool", "[key]", *SHAPE_TAGS}

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from bench import units
-from bench.workload.values import DurationS, KeyFaultError, Part
+from highwater.bench import units
+from highwater.bench.workload.values import DurationS, KeyFaultError, Part
 
 if TYPE_CHECKING:
-    from bench.workload.model import Workload
+    from highwater.bench.workload.model import Workload
 
 FaultKind = Literal["kill", "stop", "pause", "restart"]
 NodeRole = Literal["leader", "controller", "any"]

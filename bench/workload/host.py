@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
-from bench.workload.values import NO_PROFILE, KeyFaultError, Part, Properties, Scalar
-from tuning.errors import TuningError
-from tuning.profiles import Profile, ad_hoc, find_profile
+from highwater.bench.workload.values import NO_PROFILE, KeyFaultError, Part, Properties, Scalar
+from highwater.tuning.errors import TuningError
+from highwater.tuning.profiles import Profile, ad_hoc, find_profile
 
 
 class Host(Part):

@@ -1,7 +1,7 @@
 """The workload file: what is asked of the system under test, as models that refuse everything they do not know.
 
 The values that keys take are in `bench.workload.values`; reading a file into these models, with its includes, variants
-and matrix, is `bench.workload.specification`. Dumping a `Workload` gives a document that loads again.
+and matrix, is `highwater.bench.workload.specification`. Dumping a `Workload` gives a document that loads again.
 """
 
 from __future__ import annotations
@@ -12,16 +12,22 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from bench import units
-from bench.errors import UsageError
-from bench.metrics import metric
-from bench.workload.client_properties import PropertyError, Role, to_librdkafka
-from bench.workload.clusters import COMMAND_CONFIG, Cluster
-from bench.workload.faults import Fault, check_faults
-from bench.workload.host import Host
-from bench.workload.rules import check_at_once, check_consumers, check_external, check_figures, check_producers
-from bench.workload.slo import Bound
-from bench.workload.values import (
+from highwater.bench import units
+from highwater.bench.errors import UsageError
+from highwater.bench.metrics import metric
+from highwater.bench.workload.client_properties import PropertyError, Role, to_librdkafka
+from highwater.bench.workload.clusters import COMMAND_CONFIG, Cluster
+from highwater.bench.workload.faults import Fault, check_faults
+from highwater.bench.workload.host import Host
+from highwater.bench.workload.rules import (
+    check_at_once,
+    check_consumers,
+    check_external,
+    check_figures,
+    check_producers,
+)
+from highwater.bench.workload.slo import Bound
+from highwater.bench.workload.values import (
     NO_PROFILE,
     TEMPORARY_TARGET,
     AfterBacklog,

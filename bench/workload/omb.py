@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from bench import units
-from bench.errors import UsageError
-from bench.workload.client_properties import PropertyError, Role, is_of_a_connection, to_librdkafka
-from bench.workload.java_properties import parse_properties
-from bench.workload.yaml_document import read_document
+from highwater.bench import units
+from highwater.bench.errors import UsageError
+from highwater.bench.workload.client_properties import PropertyError, Role, is_of_a_connection, to_librdkafka
+from highwater.bench.workload.java_properties import parse_properties
+from highwater.bench.workload.yaml_document import read_document
 
 _WORKLOAD_KEYS: Final = (
     "name", "topics", "partitionsPerTopic", "keyDistributor", "messageSize", "useRandomizedPayloads",

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from bench import units
-from bench.metrics import COUNTS_OF_FATES
-from bench.workload.client_properties import to_librdkafka
-from bench.workload.values import NO_PROFILE, TEMPORARY_TARGET, FixedSize, KeyFaultError
-from spark_loadgen import LoadSetupError
-from spark_loadgen.wire.settings import WireSettings
+from highwater.bench import units
+from highwater.bench.metrics import COUNTS_OF_FATES
+from highwater.bench.workload.client_properties import to_librdkafka
+from highwater.bench.workload.values import NO_PROFILE, TEMPORARY_TARGET, FixedSize, KeyFaultError
+from highwater.spark_loadgen import LoadSetupError
+from highwater.spark_loadgen.wire.settings import WireSettings
 
 if TYPE_CHECKING:
-    from bench.workload.model import Producers, Records, Workload
+    from highwater.bench.workload.model import Producers, Records, Workload
 
 # librdkafka's default, and what it counts beside a value without key and headers (a batch's header and a record's).
 DEFAULT_MESSAGE_MAX_BYTES: Final = 1_000_000

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from bench import units
+from highwater.bench import units
 
 Comparison = Literal["<", "<=", ">", ">=", "=="]
 Unit = Literal["ns", "s", "per_s", "bytes_per_s", "bytes", "ratio", ""]
@@ -45,7 +45,7 @@ class Bound:
         return bool(_COMPARE[self.comparison](value, self.value))
 
     def for_unit(self, unit: str) -> Bound:
-        """As it bounds metrics of this unit (`bench.metrics`). Raises ValueError when it cannot."""
+        """As it bounds metrics of this unit (`highwater.bench.metrics`). Raises ValueError when it cannot."""
         comparable, example = _COMPARABLE[unit]
         if self.unit not in comparable:
             raise ValueError(f"{self.text!r} has another unit than this metric, whose bounds look like {example}")

@@ -19,14 +19,14 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from bench.errors import UsageError
-from bench.user_paths import expanded
-from bench.workload.clusters import without_command_configs
-from bench.workload.command_config import read_command_config
-from bench.workload.complaints import complaint, describe, location_of, scalar_locations
-from bench.workload.layers import merged, put, read_with_includes
-from bench.workload.model import Scalar, Workload
-from bench.workload.yaml_document import Document, Location, dotted
+from highwater.bench.errors import UsageError
+from highwater.bench.user_paths import expanded
+from highwater.bench.workload.clusters import without_command_configs
+from highwater.bench.workload.command_config import read_command_config
+from highwater.bench.workload.complaints import complaint, describe, location_of, scalar_locations
+from highwater.bench.workload.layers import merged, put, read_with_includes
+from highwater.bench.workload.model import Scalar, Workload
+from highwater.bench.workload.yaml_document import Document, Location, dotted
 
 BASE_CELL: Final = "base"
 VARIANT: Final = "variant"

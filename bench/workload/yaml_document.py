@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from bench.errors import UsageError
+from highwater.bench.errors import UsageError
 
 Location = tuple[str | int, ...]
 

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import (
+from highwater.broker.administration import (
     DELETION_DISABLED,
     MAX_PARTITIONS_PER_REQUEST,
     NOT_CONTROLLER,
@@ -32,13 +32,13 @@ from broker.administration import (
     too_many_partitions,
     unknown_topic,
 )
-from broker.cluster import znodes
-from broker.cluster.controller.assignment import assign_replicas
-from broker.cluster.controller.context import ControllerContext
-from broker.cluster.controller.storage import ControllerMoved, Rounds, ask, children, write
-from broker.cluster.metadata import MetadataCache
-from broker.cluster.state import NO_LEADER, ReplicaAssignment
-from broker.cluster.zookeeper import (
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.controller.assignment import assign_replicas
+from highwater.broker.cluster.controller.context import ControllerContext
+from highwater.broker.cluster.controller.storage import ControllerMoved, Rounds, ask, children, write
+from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.cluster.state import NO_LEADER, ReplicaAssignment
+from highwater.broker.cluster.zookeeper import (
     Check,
     Children,
     Create,
@@ -48,16 +48,16 @@ from broker.cluster.zookeeper import (
     Transaction,
     ZooKeeperError,
 )
-from broker.cluster.zookeeper import (
+from highwater.broker.cluster.zookeeper import (
     Node as Znode,
 )
-from broker.config import BrokerConfig, TopicConfig, topic_override_warnings
-from broker.log.checkpoint import TopicPartition
-from broker.replica.waiters import Scheduler
-from broker.topic_names import metric_name, topic_name_problem
+from highwater.broker.config import BrokerConfig, TopicConfig, topic_override_warnings
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.replica.waiters import Scheduler
+from highwater.broker.topic_names import metric_name, topic_name_problem
 
 if TYPE_CHECKING:
-    from broker.cluster.controller.controller import Controller
+    from highwater.broker.cluster.controller.controller import Controller
 
 _logger = logging.getLogger(__name__)
 

@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
-from broker.cluster.administration import ClusterAdministration
-from broker.cluster.controller.controller import Controller
-from broker.cluster.controller_channel import ControllerChannel
-from broker.cluster.coordinators import Coordinators
-from broker.cluster.member import SessionPart
-from broker.cluster.metadata import MetadataCache
-from broker.cluster.peers import Endpoint, Peers
-from broker.cluster.zookeeper import WatchEvent, ZooKeeper
-from broker.config import TopicConfig
-from broker.node import Node
-from broker.replica.fetchers import Fetchers
-from broker.replica.in_sync_changes import InSyncChanges
-from broker.replica.manager import Overrides, ReplicaManager
-from broker.replica.strays import Strays
+from highwater.broker.cluster.administration import ClusterAdministration
+from highwater.broker.cluster.controller.controller import Controller
+from highwater.broker.cluster.controller_channel import ControllerChannel
+from highwater.broker.cluster.coordinators import Coordinators
+from highwater.broker.cluster.member import SessionPart
+from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.cluster.peers import Endpoint, Peers
+from highwater.broker.cluster.zookeeper import WatchEvent, ZooKeeper
+from highwater.broker.config import TopicConfig
+from highwater.broker.node import Node
+from highwater.broker.replica.fetchers import Fetchers
+from highwater.broker.replica.in_sync_changes import InSyncChanges
+from highwater.broker.replica.manager import Overrides, ReplicaManager
+from highwater.broker.replica.strays import Strays
 
 
 class _Registration:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.cluster.peers import Endpoint, Peer, Peers
+from highwater.broker.cluster.peers import Endpoint, Peer, Peers
 
 
 class Connections:

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.peers import Endpoint, Peer, PeerFailure, Peers, ask
-from broker.cluster.state import BrokerInfo
-from broker.cluster.znodes import CONTROLLER, broker_path, parse_broker, parse_controller, read
-from broker.cluster.zookeeper import Get, Node, Request, ZooKeeper, run
-from broker.config import BrokerConfig
-from broker.protocol.apis import CONTROLLED_SHUTDOWN
-from broker.replica.waiters import Scheduler, Timer
+from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, Peers, ask
+from highwater.broker.cluster.state import BrokerInfo
+from highwater.broker.cluster.znodes import CONTROLLER, broker_path, parse_broker, parse_controller, read
+from highwater.broker.cluster.zookeeper import Get, Node, Request, ZooKeeper, run
+from highwater.broker.config import BrokerConfig
+from highwater.broker.protocol.apis import CONTROLLED_SHUTDOWN
+from highwater.broker.replica.waiters import Scheduler, Timer
 
 _logger = logging.getLogger(__name__)
 

@@ -20,14 +20,14 @@ from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
-from broker.cluster import znodes
-from broker.cluster.store import ConfigChange, MetadataError, TopicRecord
-from broker.cluster.znodes import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
-from broker.log.checkpoint import MalformedFile
-from broker.log.files import FileOperations, write_durably
-from broker.quota.entities import Entity, Quotas
-from broker.security.scram import Credentials
+from highwater.broker.administration import Problem
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.store import ConfigChange, MetadataError, TopicRecord
+from highwater.broker.cluster.znodes import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
+from highwater.broker.log.checkpoint import MalformedFile
+from highwater.broker.log.files import FileOperations, write_durably
+from highwater.broker.quota.entities import Entity, Quotas
+from highwater.broker.security.scram import Credentials
 
 _logger = logging.getLogger(__name__)
 

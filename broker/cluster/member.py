@@ -10,11 +10,11 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Protocol
 
-from broker.clock import Clock
-from broker.cluster.controlled_shutdown import ControlledShutdown
-from broker.cluster.peers import Peers
-from broker.cluster.state import BrokerInfo
-from broker.cluster.znodes import (
+from highwater.broker.clock import Clock
+from highwater.broker.cluster.controlled_shutdown import ControlledShutdown
+from highwater.broker.cluster.peers import Peers
+from highwater.broker.cluster.state import BrokerInfo
+from highwater.broker.cluster.znodes import (
     CLUSTER_ID,
     LOG_DIR_EVENT_PREFIX,
     PERSISTENT_PATHS,
@@ -26,7 +26,7 @@ from broker.cluster.znodes import (
     parse_cluster_id,
     read,
 )
-from broker.cluster.zookeeper import (
+from highwater.broker.cluster.zookeeper import (
     Create,
     Created,
     Get,
@@ -37,8 +37,8 @@ from broker.cluster.zookeeper import (
     ZooKeeperError,
     run,
 )
-from broker.config import BrokerConfig
-from broker.replica.waiters import Scheduler, Timer
+from highwater.broker.config import BrokerConfig
+from highwater.broker.replica.waiters import Scheduler, Timer
 
 _logger = logging.getLogger(__name__)
 

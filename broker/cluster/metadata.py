@@ -11,14 +11,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from broker.cluster.peers import Endpoint
-from broker.cluster.state import LEADER_DURING_DELETE, NO_BROKER, NO_LEADER, BrokerInfo, PartitionView, TopicView
-from broker.log.checkpoint import TopicPartition
+from highwater.broker.cluster.peers import Endpoint
+from highwater.broker.cluster.state import (
+    LEADER_DURING_DELETE,
+    NO_BROKER,
+    NO_LEADER,
+    BrokerInfo,
+    PartitionView,
+    TopicView,
+)
+from highwater.broker.log.checkpoint import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.replica.partition import Partition
-    from broker.topic import Topic
+    from highwater.broker.node import Node
+    from highwater.broker.replica.partition import Partition
+    from highwater.broker.topic import Topic
 
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By number (org.apache.kafka.common.security.auth.SecurityProtocol)."""

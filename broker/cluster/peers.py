@@ -6,10 +6,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
-from broker.protocol import cold
-from broker.protocol.apis import api_of
-from broker.protocol.frame import Parts
-from broker.protocol.primitives import Decoder
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import api_of
+from highwater.broker.protocol.frame import Parts
+from highwater.broker.protocol.primitives import Decoder
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By number (org.apache.kafka.common.security.auth.SecurityProtocol)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from broker.cluster.peers import Endpoint
+from highwater.broker.cluster.peers import Endpoint
 
 NO_LEADER: Final = -1
 NO_BROKER: Final = -1

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
-from broker.administration import Problem
-from broker.cluster.znodes import ProducerIdBlock
-from broker.quota.entities import Quotas
-from broker.security.scram import Credentials
+from highwater.broker.administration import Problem
+from highwater.broker.cluster.znodes import ProducerIdBlock
+from highwater.broker.quota.entities import Quotas
+from highwater.broker.security.scram import Credentials
 
 
 @dataclass(frozen=True, slots=True)

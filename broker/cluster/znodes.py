@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 from uuid import UUID, uuid4
 
-from broker.cluster.peers import Endpoint
-from broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
-from broker.log.checkpoint import TopicPartition, decode_topic_id, encode_topic_id
-from broker.quota.entities import DEFAULT, Default, Entity
-from broker.security.scram import Credentials, ScramMechanism, decode_credential, encode_credential
+from highwater.broker.cluster.peers import Endpoint
+from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
+from highwater.broker.log.checkpoint import TopicPartition, decode_topic_id, encode_topic_id
+from highwater.broker.quota.entities import DEFAULT, Default, Entity
+from highwater.broker.security.scram import Credentials, ScramMechanism, decode_credential, encode_credential
 
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER: Final = "/controller"

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
-from broker.clock import Clock
-from broker.cluster import znodes
-from broker.cluster.store import ConfigChange
-from broker.cluster.zookeeper import (
+from highwater.broker.administration import Problem
+from highwater.broker.clock import Clock
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.store import ConfigChange
+from highwater.broker.cluster.zookeeper import (
     Children,
     Create,
     Delete,
@@ -30,8 +30,8 @@ from broker.cluster.zookeeper import (
     ZooKeeperError,
     run,
 )
-from broker.quota.entities import Entity, Quotas
-from broker.security.scram import Credentials
+from highwater.broker.quota.entities import Entity, Quotas
+from highwater.broker.security.scram import Credentials
 
 _logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from broker.commands.terminal import UsageError, reporting
-from broker.config import BrokerConfig, read_properties_file
-from broker.server.broker import SETUP_ERRORS, check
+from highwater.broker.commands.terminal import UsageError, reporting
+from highwater.broker.config import BrokerConfig, read_properties_file
+from highwater.broker.server.broker import SETUP_ERRORS, check
 
 
 def check_config(

@@ -14,9 +14,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from kio.schema.errors import ErrorCode
 
-from broker.commands.client import REQUEST_TIMEOUT_S, Cluster, result_of
-from broker.commands.terminal import CommandError, UsageError, print_json, print_table, say
-from broker.commands.wire import ask_any
+from highwater.broker.commands.client import REQUEST_TIMEOUT_S, Cluster, result_of
+from highwater.broker.commands.terminal import CommandError, UsageError, print_json, print_table, say
+from highwater.broker.commands.wire import ask_any
 
 _MECHANISMS: Final = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,

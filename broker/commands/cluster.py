@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from broker.commands import local_cluster
-from broker.commands.client import (
+from highwater.broker.commands import local_cluster
+from highwater.broker.commands.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
@@ -18,8 +18,8 @@ from broker.commands.client import (
     key_values,
     result_of,
 )
-from broker.commands.detached import wait_until
-from broker.commands.terminal import (
+from highwater.broker.commands.detached import wait_until
+from highwater.broker.commands.terminal import (
     CommandError,
     JsonOption,
     UsageError,
@@ -28,7 +28,7 @@ from broker.commands.terminal import (
     reporting,
     say,
 )
-from broker.config import ConfigError, read_properties_file
+from highwater.broker.config import ConfigError, read_properties_file
 
 _JOINED_WITHIN_S: Final = 60.0
 _MOST_SHOWN: Final = 10

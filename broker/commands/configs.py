@@ -15,8 +15,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from kio.schema.errors import ErrorCode
 
-from broker.commands import client_configs
-from broker.commands.client import (
+from highwater.broker.commands import client_configs
+from highwater.broker.commands.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
@@ -26,8 +26,16 @@ from broker.commands.client import (
     refuse_options,
     result_of,
 )
-from broker.commands.terminal import CommandError, JsonOption, UsageError, print_json, print_table, reporting, say
-from broker.commands.wire import ask_any
+from highwater.broker.commands.terminal import (
+    CommandError,
+    JsonOption,
+    UsageError,
+    print_json,
+    print_table,
+    reporting,
+    say,
+)
+from highwater.broker.commands.wire import ask_any
 
 _ENTITY_TYPES: Final = {"topics": "topic", "brokers": "broker", "users": "user", "clients": "client"}
 _CLIENT_KINDS: Final = ("user", "client")

@@ -19,7 +19,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from broker.commands.client import (
+from highwater.broker.commands.client import (
     DEFAULT_BOOTSTRAP,
     BootstrapOption,
     Cluster,
@@ -28,7 +28,7 @@ from broker.commands.client import (
     key_values,
     refusal,
 )
-from broker.commands.terminal import (
+from highwater.broker.commands.terminal import (
     CommandError,
     JsonOption,
     UsageError,

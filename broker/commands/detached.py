@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import typer
 
-from broker.commands.terminal import CommandError
+from highwater.broker.commands.terminal import CommandError
 
 _POLL_S: Final = 0.05
 _QUIET_S: Final = 2.0

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from broker.commands.log_files import Options, Row, UnknownFile, inspect, log_files_below
-from broker.commands.terminal import (
+from highwater.broker.commands.log_files import Options, Row, UnknownFile, inspect, log_files_below
+from highwater.broker.commands.terminal import (
     JsonOption,
     UsageError,
     bytes_text,
@@ -19,7 +19,7 @@ from broker.commands.terminal import (
     say,
     time_text,
 )
-from broker.records.batch import NO_PRODUCER_ID
+from highwater.broker.records.batch import NO_PRODUCER_ID
 
 EXIT_DAMAGED: Final = 1
 

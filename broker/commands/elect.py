@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 from kio.schema.errors import ErrorCode
 
-from broker.commands.client import (
+from highwater.broker.commands.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
@@ -16,8 +16,16 @@ from broker.commands.client import (
     Partition,
     only_action,
 )
-from broker.commands.terminal import CommandError, JsonOption, UsageError, print_json, print_table, reporting, say
-from broker.commands.wire import ask_controller
+from highwater.broker.commands.terminal import (
+    CommandError,
+    JsonOption,
+    UsageError,
+    print_json,
+    print_table,
+    reporting,
+    say,
+)
+from highwater.broker.commands.wire import ask_controller
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1

@@ -9,7 +9,7 @@ import typer
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 from kio.schema.errors import ErrorCode
 
-from broker.commands.client import (
+from highwater.broker.commands.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
@@ -20,8 +20,8 @@ from broker.commands.client import (
     refuse_options,
     result_of,
 )
-from broker.commands.offset_reset import Target, parse_target, targets
-from broker.commands.terminal import (
+from highwater.broker.commands.offset_reset import Target, parse_target, targets
+from highwater.broker.commands.terminal import (
     CommandError,
     JsonOption,
     UsageError,
@@ -32,7 +32,7 @@ from broker.commands.terminal import (
     say,
     say_all,
 )
-from broker.commands.wire import GROUP, coordinator_of
+from highwater.broker.commands.wire import GROUP, coordinator_of
 
 
 def groups(

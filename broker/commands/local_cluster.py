@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from broker.commands import zookeeper_process
-from broker.commands.detached import Detached, last_line, start, wait_until
-from broker.commands.terminal import CommandError, UsageError
-from broker.config import BrokerConfig, ConfigError, Setting
+from highwater.broker.commands import zookeeper_process
+from highwater.broker.commands.detached import Detached, last_line, start, wait_until
+from highwater.broker.commands.terminal import CommandError, UsageError
+from highwater.broker.config import BrokerConfig, ConfigError, Setting
 
 STATE_FILE: Final = "cluster.json"
 STATE_VERSION: Final = 1

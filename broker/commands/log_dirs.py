@@ -10,9 +10,17 @@ from typing import Annotated, NamedTuple
 import typer
 from kio.schema.errors import ErrorCode
 
-from broker.commands.client import DEFAULT_BOOTSTRAP, BootstrapOption, Cluster
-from broker.commands.terminal import CommandError, JsonOption, print_json, print_table, reporting, say, size_text
-from broker.commands.wire import Node, nodes_of
+from highwater.broker.commands.client import DEFAULT_BOOTSTRAP, BootstrapOption, Cluster
+from highwater.broker.commands.terminal import (
+    CommandError,
+    JsonOption,
+    print_json,
+    print_table,
+    reporting,
+    say,
+    size_text,
+)
+from highwater.broker.commands.wire import Node, nodes_of
 
 
 class PartitionSize(NamedTuple):

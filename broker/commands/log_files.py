@@ -13,18 +13,18 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeVar
 
-from broker.log import checkpoint, offset_index, time_index
-from broker.log.checkpoint import MalformedFile
-from broker.log.errors import CorruptSnapshot
-from broker.log.producer_state import ProducerStates
-from broker.log.segment import (
+from highwater.broker.log import checkpoint, offset_index, time_index
+from highwater.broker.log.checkpoint import MalformedFile
+from highwater.broker.log.errors import CorruptSnapshot
+from highwater.broker.log.producer_state import ProducerStates
+from highwater.broker.log.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from broker.records.batch import (
+from highwater.broker.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
     NO_PRODUCER_ID,
@@ -34,7 +34,7 @@ from broker.records.batch import (
     crc_is_valid,
     read_header,
 )
-from broker.records.record import Record, decode_batch, read_end_marker
+from highwater.broker.records.record import Record, decode_batch, read_end_marker
 
 _INDEX_ENTRY: Final = struct.Struct(">ii")
 _TIME_INDEX_ENTRY: Final = struct.Struct(">qi")

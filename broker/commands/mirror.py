@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from broker.commands.client import REQUEST_TIMEOUT_S, Cluster, Partition, key_values
-from broker.commands.mirroring.copier import Copier
-from broker.commands.mirroring.offsets import take_along
-from broker.commands.mirroring.progress import lag
-from broker.commands.mirroring.topics import (
+from highwater.broker.commands.client import REQUEST_TIMEOUT_S, Cluster, Partition, key_values
+from highwater.broker.commands.mirroring.copier import Copier
+from highwater.broker.commands.mirroring.offsets import take_along
+from highwater.broker.commands.mirroring.progress import lag
+from highwater.broker.commands.mirroring.topics import (
     PROGRESS_TOPIC_PREFIX,
     Selection,
     SourceTopic,
@@ -27,7 +27,7 @@ from broker.commands.mirroring.topics import (
     selected_topics,
     unmatched_names,
 )
-from broker.commands.terminal import (
+from highwater.broker.commands.terminal import (
     CommandError,
     JsonOption,
     UsageError,
@@ -35,7 +35,7 @@ from broker.commands.terminal import (
     print_table,
     reporting,
 )
-from broker.topic_names import topic_name_problem
+from highwater.broker.topic_names import topic_name_problem
 
 _TELL_INTERVAL_S: Final = 5.0
 _REFRESH_INTERVAL_S: Final = 30.0

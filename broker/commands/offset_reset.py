@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import typer
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from broker.commands.client import Cluster, Partition
-from broker.commands.terminal import CommandError, UsageError
+from highwater.broker.commands.client import Cluster, Partition
+from highwater.broker.commands.terminal import CommandError, UsageError
 
 # ISO 8601's durations, as java.time.Duration reads them: no years or months, whose length varies.
 _DURATION: Final = re.compile(

@@ -9,7 +9,7 @@ from typing import IO, Annotated, Any, Final, NamedTuple
 import typer
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from broker.commands.client import (
+from highwater.broker.commands.client import (
     DEFAULT_BOOTSTRAP,
     BootstrapOption,
     Cluster,
@@ -17,7 +17,7 @@ from broker.commands.client import (
     key_values,
     refusal,
 )
-from broker.commands.terminal import EXIT_INTERRUPTED, CommandError, UsageError, nearest, reporting
+from highwater.broker.commands.terminal import EXIT_INTERRUPTED, CommandError, UsageError, nearest, reporting
 
 DELIVERY_TIMEOUT_S: Final = 30
 _FLUSH_STEP_S: Final = 0.5

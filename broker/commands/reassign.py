@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from kio.schema.errors import ErrorCode
 
-from broker.commands.client import (
+from highwater.broker.commands.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
@@ -28,8 +28,8 @@ from broker.commands.client import (
     refuse_options,
     result_of,
 )
-from broker.commands.reassignment_plan import Assignment, MalformedPlan, make_plan, parse_plan, render_plan
-from broker.commands.terminal import (
+from highwater.broker.commands.reassignment_plan import Assignment, MalformedPlan, make_plan, parse_plan, render_plan
+from highwater.broker.commands.terminal import (
     CommandError,
     JsonOption,
     UsageError,
@@ -38,7 +38,7 @@ from broker.commands.terminal import (
     reporting,
     say,
 )
-from broker.commands.wire import ask_controller
+from highwater.broker.commands.wire import ask_controller
 
 _BROKER_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from broker.commands.client import Partition
+from highwater.broker.commands.client import Partition
 
 Assignment = dict[Partition, list[int]]
 """Replicas by partition, the preferred leader first."""

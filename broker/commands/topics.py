@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from broker.commands.client import (
+from highwater.broker.commands.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
@@ -29,7 +29,7 @@ from broker.commands.client import (
     result_of,
     unknown_topic,
 )
-from broker.commands.terminal import JsonOption, UsageError, print_json, print_table, reporting, say, say_all
+from highwater.broker.commands.terminal import JsonOption, UsageError, print_json, print_table, reporting, say, say_all
 
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 from kio.schema.errors import ErrorCode
 
-from broker.commands.client import DEFAULT_BOOTSTRAP, BootstrapOption, Cluster, CommandConfigOption, Partition
-from broker.commands.terminal import (
+from highwater.broker.commands.client import DEFAULT_BOOTSTRAP, BootstrapOption, Cluster, CommandConfigOption, Partition
+from highwater.broker.commands.terminal import (
     CommandError,
     JsonOption,
     UsageError,
@@ -26,7 +26,7 @@ from broker.commands.terminal import (
     say,
     time_text,
 )
-from broker.commands.wire import Node, coordinator_of, nodes_of
+from highwater.broker.commands.wire import Node, coordinator_of, nodes_of
 
 _NONE: Final = -1
 _PARTITIONS_AT_ONCE: Final = 500

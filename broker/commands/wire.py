@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.commands.client import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Cluster
-from broker.commands.terminal import CommandError, UsageError
-from broker.protocol import cold
-from broker.protocol.apis import APIS
-from broker.protocol.primitives import Decoder, MalformedRequestError
+from highwater.broker.commands.client import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Cluster
+from highwater.broker.commands.terminal import CommandError, UsageError
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import APIS
+from highwater.broker.protocol.primitives import Decoder, MalformedRequestError
 
 _HEADER: Final = struct.Struct(">hhih")
 _NO_CLIENT_ID: Final = -1

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from broker.commands.terminal import UsageError
+from highwater.broker.commands.terminal import UsageError
 
 # Its log framework included: without one, a start takes ten seconds.
 _JARS: Final = (

@@ -8,7 +8,7 @@
     OffsetCommit     simple consumers    NONE                    REBALANCE_IN_PROGRESS         NONE
 
     Dead answers every request with COORDINATOR_NOT_AVAILABLE. The states and their transitions stand in
-    broker.group.rebalance.
+    highwater.broker.group.rebalance.
 
 A request is checked in this order: is its instance id fenced (FENCED_INSTANCE_ID), is its member known
 (UNKNOWN_MEMBER_ID), is its generation this one (ILLEGAL_GENERATION). Dynamic members first get an id and join with it
@@ -26,7 +26,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.group.events import (
+from highwater.broker.group.events import (
     NO_MEMBER_ID,
     AnswerJoin,
     AnswerSync,
@@ -38,8 +38,8 @@ from broker.group.events import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.group.members import Member
-from broker.group.rebalance import Rebalance, State
+from highwater.broker.group.members import Member
+from highwater.broker.group.rebalance import Rebalance, State
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """How long a first join may wait: its client has no member id yet, so nothing else would tell that it is gone."""

@@ -15,9 +15,9 @@ from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
-from broker.clock import ClockGuard
-from broker.group.classic import ClassicGroup
-from broker.group.events import (
+from highwater.broker.clock import ClockGuard
+from highwater.broker.group.classic import ClassicGroup
+from highwater.broker.group.events import (
     NO_MEMBER_ID,
     Answer,
     AnswerJoin,
@@ -31,11 +31,11 @@ from broker.group.events import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.group.kept import KeptGroups, kept_groups
-from broker.group.members import CONSUMER
-from broker.group.offsets import CommittedOffset, GroupOffsets, TopicPartition
-from broker.group.rebalance import GroupSettings, State
-from broker.group.schemas import (
+from highwater.broker.group.kept import KeptGroups, kept_groups
+from highwater.broker.group.members import CONSUMER
+from highwater.broker.group.offsets import CommittedOffset, GroupOffsets, TopicPartition
+from highwater.broker.group.rebalance import GroupSettings, State
+from highwater.broker.group.schemas import (
     GroupKey,
     OffsetKey,
     encode_group,
@@ -43,14 +43,14 @@ from broker.group.schemas import (
     encode_offset,
     encode_offset_key,
 )
-from broker.group.settling import SettledRecords
-from broker.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
-from broker.records.batch import Codec
-from broker.replica.partition import Partition, Verify
-from broker.replica.waiters import Timer
+from highwater.broker.group.settling import SettledRecords
+from highwater.broker.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
+from highwater.broker.records.batch import Codec
+from highwater.broker.replica.partition import Partition, Verify
+from highwater.broker.replica.waiters import Timer
 
 if TYPE_CHECKING:
-    from broker.node import Node
+    from highwater.broker.node import Node
 
 _logger = logging.getLogger(__name__)
 

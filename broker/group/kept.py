@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.group.events import StoredGroup
-from broker.group.offsets import CommittedOffset, TopicPartition
-from broker.group.schemas import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
-from broker.group.settling import SettledRecords
+from highwater.broker.group.events import StoredGroup
+from highwater.broker.group.offsets import CommittedOffset, TopicPartition
+from highwater.broker.group.schemas import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
+from highwater.broker.group.settling import SettledRecords
 
 
 class UndecidedOffset(NamedTuple):

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, ValuesView
 from typing import Final
 
-from broker.group.events import AnswerJoin, AnswerSync, JoinedMember, JoinRequest, Protocol, StoredMember
-from broker.protocol.primitives import Decoder, MalformedRequestError
+from highwater.broker.group.events import AnswerJoin, AnswerSync, JoinedMember, JoinRequest, Protocol, StoredMember
+from highwater.broker.protocol.primitives import Decoder, MalformedRequestError
 
 CONSUMER: Final = "consumer"
 """The protocol type of consumers (KIP-26); other users of groups, such as Kafka Connect, have their own."""

@@ -24,8 +24,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from broker.group.members import CONSUMER
-from broker.group.rebalance import NO_STATE_TIMESTAMP, Rebalance, State
+from highwater.broker.group.members import CONSUMER
+from highwater.broker.group.rebalance import NO_STATE_TIMESTAMP, Rebalance, State
 
 TopicPartition = tuple[str, int]
 

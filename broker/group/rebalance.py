@@ -13,7 +13,7 @@
 
 A group that was empty waits `initial_rebalance_delay_ms` for more members, and again as long as new ones came
 meanwhile, up to the rebalance time (KIP-134). Whoever waits for the answer to a JoinGroup or SyncGroup is answered
-exactly once. The requests stand in broker.group.classic.
+exactly once. The requests stand in highwater.broker.group.classic.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, Self, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from broker.group.events import (
+from highwater.broker.group.events import (
     Answer,
     Effect,
     JoinAnswer,
@@ -35,7 +35,7 @@ from broker.group.events import (
     StoredGroup,
     SyncAnswer,
 )
-from broker.group.members import CONSUMER, Member, Members, subscribed_topics
+from highwater.broker.group.members import CONSUMER, Member, Members, subscribed_topics
 
 _logger = logging.getLogger(__name__)
 

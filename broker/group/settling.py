@@ -12,8 +12,8 @@ that was deleted comes back with the next start.)
 
 from __future__ import annotations
 
-from broker.records.batch import BatchHeader, CorruptBatch
-from broker.records.record import Record, decode_batch, read_end_marker
+from highwater.broker.records.batch import BatchHeader, CorruptBatch
+from highwater.broker.records.record import Record, decode_batch, read_end_marker
 
 
 class SettledRecords:

@@ -20,11 +20,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.fencing import as_known
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
-from broker.protocol.cold import Answer
-from broker.txn.transaction import Producer, TopicPartition
+from highwater.broker.handlers.fencing import as_known
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.txn.transaction import Producer, TopicPartition
 
 Outcomes = dict[TopicPartition, ErrorCode]
 

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
-from broker.cluster import znodes
-from broker.cluster.store import ConfigChange
-from broker.handlers.describe_client_quotas import CLIENT_ID, IP, USER
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
-from broker.quota.entities import DEFAULT, HONOURED, Entity, Name
+from highwater.broker.administration import Problem
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.store import ConfigChange
+from highwater.broker.handlers.describe_client_quotas import CLIENT_ID, IP, USER
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.quota.entities import DEFAULT, HONOURED, Entity, Name
 
 _NOT_ENFORCED: Final = ("request_percentage", "controller_mutation_rate", "connection_creation_rate")
 _EPSILON: Final = 1e-6

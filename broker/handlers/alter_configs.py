@@ -12,11 +12,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker import reconfiguration
-from broker.administration import Problem
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
-from broker.reconfiguration import Alteration, Change, Operation
+from highwater.broker import reconfiguration
+from highwater.broker.administration import Problem
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.reconfiguration import Alteration, Change, Operation
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

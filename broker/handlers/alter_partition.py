@@ -1,6 +1,6 @@
 """AlterPartition: v0-v3 (key 56), served by the controller to leaders
 
-Behaviour: each partition by itself, all written in one round (broker.cluster.controller.alter_partition).
+Behaviour: each partition by itself, all written in one round (highwater.broker.cluster.controller.alter_partition).
 v1 brings the leader recovery state (KIP-704), v2 topic ids (KIP-841), v3 the epochs of the replicas (KIP-903).
 """
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
-from broker.protocol.cold import Answer
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

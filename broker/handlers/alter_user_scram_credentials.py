@@ -16,12 +16,12 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
-from broker.cluster import znodes
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
-from broker.quota.entities import Entity
-from broker.security.scram import (
+from highwater.broker.administration import Problem
+from highwater.broker.cluster import znodes
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.quota.entities import Entity
+from highwater.broker.security.scram import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
     ScramCredential,

@@ -1,7 +1,7 @@
 """ApiVersions: v0-v4 (key 18)
 
 Behaviour:
-* Tells the table of broker.protocol.apis, with what brokers ask of each other where there is a cluster.
+* Tells the table of highwater.broker.protocol.apis, with what brokers ask of each other where there is a cluster.
 * A version that is not served is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions alone.
 * No finalised features are told: transaction.version would make clients use what does not exist here (KIP-890).
 
@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
-from broker.protocol import cold
-from broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

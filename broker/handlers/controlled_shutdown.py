@@ -11,9 +11,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.log.checkpoint import TopicPartition
-from broker.node import Node
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.node import Node
 
 _UNKNOWN_EPOCH = -1
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import CreatedTopic, NewTopic, Problem
-from broker.handlers.describe_configs import describe_topic_config
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
-from broker.protocol.cold import Answer, milliseconds
+from highwater.broker.administration import CreatedTopic, NewTopic, Problem
+from highwater.broker.handlers.describe_configs import describe_topic_config
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer, milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -19,12 +19,12 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.internal_topic import INTERNAL_TOPICS
-from broker.node import Node
-from broker.protocol.cold import Answer, milliseconds
-from broker.replica.replicated_partition import ReplicatedPartition
-from broker.replica.waiters import Timer
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.internal_topic import INTERNAL_TOPICS
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer, milliseconds
+from highwater.broker.replica.replicated_partition import ReplicatedPartition
+from highwater.broker.replica.waiters import Timer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import NOT_CONTROLLER, Problem
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
-from broker.protocol.cold import Answer, milliseconds
+from highwater.broker.administration import NOT_CONTROLLER, Problem
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer, milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
 
 NO_AUTHORIZER: Final = "No Authorizer is configured on the broker."
 

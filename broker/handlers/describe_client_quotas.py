@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
-from broker.quota.entities import DEFAULT, Entity, Name
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.quota.entities import DEFAULT, Entity, Name
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

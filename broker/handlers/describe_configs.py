@@ -18,13 +18,13 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.config import DYNAMIC_BROKER_PROPERTIES, BrokerConfig, Source, TopicConfig, render
-from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, Value
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
-from broker.protocol.cold import Answer
-from broker.settings import usable_topic_settings
-from broker.topic_names import topic_name_problem
+from highwater.broker.config import DYNAMIC_BROKER_PROPERTIES, BrokerConfig, Source, TopicConfig, render
+from highwater.broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, Value
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.settings import usable_topic_settings
+from highwater.broker.topic_names import topic_name_problem
 
 _TOPIC: Final = 2
 _BROKER: Final = 4

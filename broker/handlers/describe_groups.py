@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.group.classic import ClassicGroup
-from broker.group.rebalance import State
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
-from broker.protocol.cold import Answer
+from highwater.broker.group.classic import ClassicGroup
+from highwater.broker.group.rebalance import State
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
 
 # Numbered as in Kafka's AclOperation: 3 read, 6 delete, 8 describe.
 GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8))

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.log.checkpoint import TopicPartition
-from broker.log.log_directory import LogDirectory
-from broker.log.moving import Move
-from broker.node import Node
-from broker.protocol.cold import Answer
-from broker.topic import Topic
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.moving import Move
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.topic import Topic
 
 _UNKNOWN: Final = (-1, -1)
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
-from broker.protocol.cold import Answer
-from broker.topic_names import topic_name_problem
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.topic_names import topic_name_problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -12,9 +12,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
-from broker.protocol.cold import Answer
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -12,8 +12,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -12,15 +12,15 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.metadata import MetadataCache
-from broker.handlers.reply import Client, CloseConnection, Deferred, Reply, RequestContext, answer_and_hang_up
-from broker.handlers.sasl_authenticate import take_token
-from broker.metrics.counters import RequestCounters
-from broker.node import Node
-from broker.protocol import cold
-from broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api
-from broker.protocol.frame import Part, Parts, frame_response, read_request_header
-from broker.protocol.primitives import Decoder, MalformedRequestError
+from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.handlers.reply import Client, CloseConnection, Deferred, Reply, RequestContext, answer_and_hang_up
+from highwater.broker.handlers.sasl_authenticate import take_token
+from highwater.broker.metrics.counters import RequestCounters
+from highwater.broker.node import Node
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api
+from highwater.broker.protocol.frame import Part, Parts, frame_response, read_request_header
+from highwater.broker.protocol.primitives import Decoder, MalformedRequestError
 
 Decode = Callable[[Decoder, int], Any]
 Handle = Callable[[Node, RequestContext, Any], Reply]
@@ -134,7 +134,7 @@ class Dispatcher:
         api = APIS.get(api_key) or (CLUSTER_APIS.get(api_key) if self._node.is_clustered else None)
         if api is None:
             raise MalformedRequestError(f"there is no API {api_key} here")
-        module = import_module(f"broker.handlers.{api.name}")
+        module = import_module(f"highwater.broker.handlers.{api.name}")
         decode: Decode = getattr(module, "decode", None) or partial(_decode_cold, api.name)
         handler = _Handler(api, decode, module.handle, self._node.counters.requests[api_key])
         cluster = self._node.cluster

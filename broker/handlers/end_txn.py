@@ -15,10 +15,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.fencing import as_known
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
-from broker.txn.transaction import Producer
+from highwater.broker.handlers.fencing import as_known
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.txn.transaction import Producer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -35,10 +35,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
-from broker.protocol.apis import FETCH
-from broker.protocol.fetch import (
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.apis import FETCH
+from highwater.broker.protocol.fetch import (
     READ_COMMITTED,
     TOPIC_IDS_FROM,
     FetchPartition,
@@ -48,14 +48,14 @@ from broker.protocol.fetch import (
     decode_request,
     encode_response,
 )
-from broker.protocol.frame import Part
-from broker.quota.replication_throttle import ReplicationThrottle
-from broker.records.batch import Codec
-from broker.replica.fetch_sessions import FetchContext, Fetched
-from broker.replica.nearer import NONE_NEARER, nearer_replica
-from broker.replica.partition import Partition
-from broker.replica.replicated_partition import ReplicatedPartition
-from broker.replica.waiters import FetchWaiter
+from highwater.broker.protocol.frame import Part
+from highwater.broker.quota.replication_throttle import ReplicationThrottle
+from highwater.broker.records.batch import Codec
+from highwater.broker.replica.fetch_sessions import FetchContext, Fetched
+from highwater.broker.replica.nearer import NONE_NEARER, nearer_replica
+from highwater.broker.replica.partition import Partition
+from highwater.broker.replica.replicated_partition import ReplicatedPartition
+from highwater.broker.replica.waiters import FetchWaiter
 
 decode = decode_request
 

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.state import NO_LEADER
-from broker.handlers.reply import Reply, RequestContext
-from broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.node import Node
-from broker.protocol.cold import Answer
+from highwater.broker.cluster.state import NO_LEADER
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
 
 _GROUP: Final = 0
 _TOPICS: Final = {_GROUP: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}

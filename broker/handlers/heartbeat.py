@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -20,11 +20,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.fencing import as_known
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
-from broker.protocol.cold import Answer, milliseconds
-from broker.txn.transaction import NO_EPOCH, NO_PRODUCER, NO_PRODUCER_ID, InitAnswer, Producer
+from highwater.broker.handlers.fencing import as_known
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer, milliseconds
+from highwater.broker.txn.transaction import NO_EPOCH, NO_PRODUCER, NO_PRODUCER_ID, InitAnswer, Producer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

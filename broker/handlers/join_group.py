@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.group.events import JoinAnswer, JoinRequest, Protocol
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
-from broker.protocol.cold import milliseconds
+from highwater.broker.group.events import JoinAnswer, JoinRequest, Protocol
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

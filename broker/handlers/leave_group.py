@@ -13,9 +13,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.group.events import Leaver
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
+from highwater.broker.group.events import Leaver
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
 
 _CLASSIC: Final = "classic"
 

@@ -24,13 +24,13 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.log.errors import CorruptIndex
-from broker.node import Node
-from broker.protocol.cold import Answer
-from broker.protocol.fetch import READ_COMMITTED
-from broker.records.batch import CorruptBatch
-from broker.replica.partition import Partition
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.log.errors import CorruptIndex
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.protocol.fetch import READ_COMMITTED
+from highwater.broker.records.batch import CorruptBatch
+from highwater.broker.replica.partition import Partition
 
 _logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
-from broker.txn.transaction import State
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.txn.transaction import State
 
 _STATES: Final = {state.kafka_name: state for state in State}
 _ANY_DURATION: Final = -1

@@ -23,12 +23,12 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.state import NO_LEADER, BrokerInfo, TopicView
-from broker.handlers.reply import Reply, RequestContext
-from broker.internal_topic import INTERNAL_TOPICS
-from broker.node import Node
-from broker.protocol.apis import METADATA
-from broker.protocol.metadata import (
+from highwater.broker.cluster.state import NO_LEADER, BrokerInfo, TopicView
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.internal_topic import INTERNAL_TOPICS
+from highwater.broker.node import Node
+from highwater.broker.protocol.apis import METADATA
+from highwater.broker.protocol.metadata import (
     OPERATIONS_NOT_ASKED,
     BrokerMetadata,
     ClusterMetadata,
@@ -39,8 +39,8 @@ from broker.protocol.metadata import (
     decode_request,
     encode_response,
 )
-from broker.protocol.primitives import ZERO_UUID
-from broker.topic_names import topic_name_problem
+from highwater.broker.protocol.primitives import ZERO_UUID
+from highwater.broker.topic_names import topic_name_problem
 
 decode = decode_request
 

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.group.coordinator import Committer, Outcomes
-from broker.group.offsets import CommittedOffset, TopicPartition
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
-from broker.protocol.cold import Answer, milliseconds
+from highwater.broker.group.coordinator import Committer, Outcomes
+from highwater.broker.group.offsets import CommittedOffset, TopicPartition
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer, milliseconds
 
 _NO_RETENTION_MS: Final = -1
 

@@ -28,16 +28,16 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
-from broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
-from broker.internal_topic import INTERNAL_TOPICS
-from broker.log.checkpoint import TopicPartition
-from broker.log.partition_log import Appended
-from broker.metrics.counters import TopicCounters
-from broker.node import Node
-from broker.protocol.apis import PRODUCE
-from broker.protocol.frame import Part
-from broker.protocol.produce import (
+from highwater.broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
+from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
+from highwater.broker.internal_topic import INTERNAL_TOPICS
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.log.partition_log import Appended
+from highwater.broker.metrics.counters import TopicCounters
+from highwater.broker.node import Node
+from highwater.broker.protocol.apis import PRODUCE
+from highwater.broker.protocol.frame import Part
+from highwater.broker.protocol.produce import (
     PartitionProduced,
     ProducePartition,
     ProduceRequest,
@@ -45,11 +45,11 @@ from broker.protocol.produce import (
     decode_request,
     encode_response,
 )
-from broker.records.batch import is_zstd, transactional_producer
-from broker.records.produced import RefusedRecords
-from broker.replica.partition import Partition, Verify
-from broker.replica.waiters import Timer
-from broker.txn.transaction import Producer
+from highwater.broker.records.batch import is_zstd, transactional_producer
+from highwater.broker.records.produced import RefusedRecords
+from highwater.broker.replica.partition import Partition, Verify
+from highwater.broker.replica.waiters import Timer
+from highwater.broker.txn.transaction import Producer
 
 decode = decode_request
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.protocol.cold import Answer
-from broker.protocol.frame import Parts
-from broker.replica.waiters import Scheduler
-from broker.security.principal import ANONYMOUS
-from broker.security.sasl import Authentication
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.protocol.frame import Parts
+from highwater.broker.replica.waiters import Scheduler
+from highwater.broker.security.principal import ANONYMOUS
+from highwater.broker.security.sasl import Authentication
 
 
 class Listener(NamedTuple):

@@ -15,9 +15,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Client, Reply, RequestContext, answer_and_hang_up
-from broker.node import Node
-from broker.security.sasl import Outcome
+from highwater.broker.handlers.reply import Client, Reply, RequestContext, answer_and_hang_up
+from highwater.broker.node import Node
+from highwater.broker.security.sasl import Outcome
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -16,8 +16,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Reply, RequestContext, answer_and_hang_up
-from broker.node import Node
+from highwater.broker.handlers.reply import Reply, RequestContext, answer_and_hang_up
+from highwater.broker.node import Node
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -1,7 +1,7 @@
 """SyncGroup: v0-v5 (key 14)
 
 Behaviour: followers wait until the leader's SyncGroup brings the assignment and the log has it; see
-broker.group.classic.
+highwater.broker.group.classic.
 
 Versions: v3 brings static members (KIP-345); from v5 on protocol type and name must be there and be the group's, else
 INCONSISTENT_GROUP_PROTOCOL (KIP-559).
@@ -13,9 +13,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.group.events import SyncAnswer, SyncRequest
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
+from highwater.broker.group.events import SyncAnswer, SyncRequest
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -20,13 +20,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.group.coordinator import Committer, Outcomes
-from broker.group.offsets import CommittedOffset, TopicPartition
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
-from broker.node import Node
-from broker.protocol.cold import Answer
-from broker.txn.transaction import Producer
+from highwater.broker.group.coordinator import Committer, Outcomes
+from highwater.broker.group.offsets import CommittedOffset, TopicPartition
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.txn.transaction import Producer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -5,7 +5,7 @@ refused with STALE_BROKER_EPOCH if it means an earlier registration of this brok
 later controller was heard before.
 
 A controller that takes over tells of the brokers first, and of the partitions when it has looked after them. A broker
-that has replicas waits for that with its answers to clients (broker.handlers.dispatch).
+that has replicas waits for that with its answers to clients (highwater.broker.handlers.dispatch).
 
 Versions: v1 brings several endpoints of a broker, v2 racks, v3 the names of listeners, v4 offline replicas, v5 the
 broker epoch and topics, v7 topic ids. Type, of v8, matters to those who migrate to KRaft (KIP-866).
@@ -16,10 +16,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from broker.cluster.epochs import UNKNOWN_EPOCH
-from broker.cluster.metadata import MetadataCache
-from broker.handlers.reply import Reply, RequestContext
-from broker.node import Node
+from highwater.broker.cluster.epochs import UNKNOWN_EPOCH
+from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
 
 _PARTITIONS_FOLLOW_WITHIN_MS: Final = 2000
 """They never do when all topics were deleted while the broker was down."""

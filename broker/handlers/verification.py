@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.fencing import as_known
-from broker.node import Node
-from broker.replica.partition import Partition, Verify
-from broker.txn.transaction import Producer, TopicPartition
+from highwater.broker.handlers.fencing import as_known
+from highwater.broker.node import Node
+from highwater.broker.replica.partition import Partition, Verify
+from highwater.broker.txn.transaction import Producer, TopicPartition
 
 if TYPE_CHECKING:
-    from broker.txn.verification import Verdicts
+    from highwater.broker.txn.verification import Verdicts
 
 
 class Verified(NamedTuple):

@@ -13,10 +13,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Deferred, Reply, RequestContext
-from broker.node import Node
-from broker.protocol.cold import Answer
-from broker.records.record import TransactionMarker
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.records.record import TransactionMarker
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Final
 
-from broker.log.flush import FlushTicket
-from broker.log.partition_log import PartitionLog
+from highwater.broker.log.flush import FlushTicket
+from highwater.broker.log.partition_log import PartitionLog
 
 _THREADS: Final = 16
 _TOGETHER: Final = 16 * _THREADS

@@ -28,20 +28,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker.log.config import LogConfig
-from broker.log.files import FileOperations, sync_file, write_file
-from broker.log.offset_index import MAX_RELATIVE_OFFSET
-from broker.log.offset_map import ENTRY_BYTES, OffsetMap
-from broker.log.open_segments import OpenSegments
-from broker.log.segment import (
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.files import FileOperations, sync_file, write_file
+from highwater.broker.log.offset_index import MAX_RELATIVE_OFFSET
+from highwater.broker.log.offset_map import ENTRY_BYTES, OffsetMap
+from highwater.broker.log.open_segments import OpenSegments
+from highwater.broker.log.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
 )
-from broker.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
-from broker.records.batch import (
+from highwater.broker.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
+from highwater.broker.records.batch import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER,
@@ -58,8 +58,8 @@ from broker.records.batch import (
     read_header,
     update_crc,
 )
-from broker.records.compress import compress
-from broker.records.record import outlines, read_end_marker, uncompressed_records, with_timestamp_delta
+from highwater.broker.records.compress import compress
+from highwater.broker.records.record import outlines, read_end_marker, uncompressed_records, with_timestamp_delta
 
 _LENGTH_OVERHEAD: Final = 12
 _MAX_OPEN_SOURCES: Final = 16

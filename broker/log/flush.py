@@ -6,9 +6,9 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT
-from broker.log.files import DISK_IS_FULL, FileOperations, sync_file, write_durably
-from broker.log.segment import Segment
+from highwater.broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT
+from highwater.broker.log.files import DISK_IS_FULL, FileOperations, sync_file, write_durably
+from highwater.broker.log.segment import Segment
 
 _logger = logging.getLogger(__name__)
 

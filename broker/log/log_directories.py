@@ -10,11 +10,11 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from broker.log.checkpoint import TopicPartition
-from broker.log.config import LogConfig
-from broker.log.errors import LogDirectoryError
-from broker.log.log_directory import LogDirectory
-from broker.log.partition_log import PartitionLog
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from broker.clock import Clock
-from broker.log.checkpoint import (
+from highwater.broker.clock import Clock
+from highwater.broker.log.checkpoint import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -36,13 +36,13 @@ from broker.log.checkpoint import (
     encode_properties,
     encode_topic_id,
 )
-from broker.log.closing import close_logs
-from broker.log.config import LogConfig
-from broker.log.errors import LogDirectoryError
-from broker.log.files import FileOperations, write_durably
-from broker.log.open_segments import DEFAULT_MAX_OPEN_SEGMENTS, OpenSegments
-from broker.log.partition_log import PartitionLog
-from broker.log.recovery import LogLoader
+from highwater.broker.log.closing import close_logs
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.files import FileOperations, write_durably
+from highwater.broker.log.open_segments import DEFAULT_MAX_OPEN_SEGMENTS, OpenSegments
+from highwater.broker.log.partition_log import PartitionLog
+from highwater.broker.log.recovery import LogLoader
 
 _logger = logging.getLogger(__name__)
 
@@ -275,7 +275,7 @@ class LogDirectory:
                     self._files.remove(directory / file.name)
                 self._files.remove_directory(directory)
 
-    # Logs that come from another directory, or go to one (broker.log.moving)
+    # Logs that come from another directory, or go to one (highwater.broker.log.moving)
 
     @property
     def files(self) -> FileOperations:

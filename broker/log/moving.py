@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from broker.log.checkpoint import TopicPartition
-from broker.log.files import TEMPORARY_SUFFIX, FileOperations, write_durably
-from broker.log.log_directory import MOVED, LogDirectory
-from broker.log.partition_log import PartitionLog
-from broker.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.log.files import TEMPORARY_SUFFIX, FileOperations, write_durably
+from highwater.broker.log.log_directory import MOVED, LogDirectory
+from highwater.broker.log.partition_log import PartitionLog
+from highwater.broker.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
 
 ROUND_BYTES: Final = 16 * 1024 * 1024
 """How much one round copies: the thread is not the move's alone."""

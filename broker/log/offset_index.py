@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from itertools import islice
 from typing import Final
 
-from broker.log.errors import CorruptIndex
+from highwater.broker.log.errors import CorruptIndex
 
 ENTRY_SIZE: Final = 8
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1

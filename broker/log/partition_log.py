@@ -17,28 +17,28 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.log.checkpoint import (
+from highwater.broker.log.checkpoint import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     encode_epochs,
     encode_partition_metadata,
 )
-from broker.log.compaction import CleanedGroup, Dirtiness, Job, dirtiness
-from broker.log.config import LogConfig
-from broker.log.errors import CorruptIndex
-from broker.log.files import FileOperations, sync_file, write_durably, write_file
-from broker.log.flush import FlushTicket
-from broker.log.open_segments import OpenSegments
-from broker.log.producer_state import ProducerStates
-from broker.log.recovery import (
+from highwater.broker.log.compaction import CleanedGroup, Dirtiness, Job, dirtiness
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.errors import CorruptIndex
+from highwater.broker.log.files import FileOperations, sync_file, write_durably, write_file
+from highwater.broker.log.flush import FlushTicket
+from highwater.broker.log.open_segments import OpenSegments
+from highwater.broker.log.producer_state import ProducerStates
+from highwater.broker.log.recovery import (
     LogState,
     first_unsynced_slot,
     observe_producer,
     rebuild_producers,
     remove_snapshots,
 )
-from broker.log.retention import count_expired
-from broker.log.segment import (
+from highwater.broker.log.retention import count_expired
+from highwater.broker.log.segment import (
     DELETED_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
@@ -47,7 +47,7 @@ from broker.log.segment import (
     Segment,
     file_name,
 )
-from broker.records.batch import (
+from highwater.broker.records.batch import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchHeader,
@@ -60,8 +60,8 @@ from broker.records.batch import (
     read_header,
     set_log_append_time,
 )
-from broker.records.batch import headers as iterate_headers
-from broker.records.record import EndMarker, TransactionMarker, encode_end_marker
+from highwater.broker.records.batch import headers as iterate_headers
+from highwater.broker.records.record import EndMarker, TransactionMarker, encode_end_marker
 
 _logger = logging.getLogger(__name__)
 

@@ -39,10 +39,10 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
-from broker.log.errors import CorruptSnapshot
-from broker.log.transaction_index import AbortedTransaction
-from broker.records.batch import MAX_SEQUENCE, NO_TIMESTAMP, BatchHeader, add_to_sequence
-from broker.records.record import EndMarker, TransactionMarker
+from highwater.broker.log.errors import CorruptSnapshot
+from highwater.broker.log.transaction_index import AbortedTransaction
+from highwater.broker.records.batch import MAX_SEQUENCE, NO_TIMESTAMP, BatchHeader, add_to_sequence
+from highwater.broker.records.record import EndMarker, TransactionMarker
 
 BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1

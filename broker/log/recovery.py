@@ -27,14 +27,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT, MalformedFile, decode_epochs
-from broker.log.config import LogConfig
-from broker.log.errors import CorruptIndex, CorruptSnapshot, LogDirectoryError
-from broker.log.files import TEMPORARY_SUFFIX, Entry, FileOperations, sync_file
-from broker.log.leader_epochs import LeaderEpochs
-from broker.log.open_segments import OpenSegments
-from broker.log.producer_state import ProducerStates
-from broker.log.segment import (
+from highwater.broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT, MalformedFile, decode_epochs
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.errors import CorruptIndex, CorruptSnapshot, LogDirectoryError
+from highwater.broker.log.files import TEMPORARY_SUFFIX, Entry, FileOperations, sync_file
+from highwater.broker.log.leader_epochs import LeaderEpochs
+from highwater.broker.log.open_segments import OpenSegments
+from highwater.broker.log.producer_state import ProducerStates
+from highwater.broker.log.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -47,9 +47,9 @@ from broker.log.segment import (
     Segment,
     file_name,
 )
-from broker.log.transaction_index import AbortedTransaction
-from broker.records.batch import NO_PRODUCER_ID, BatchHeader, CorruptBatch, foreign_format
-from broker.records.record import read_end_marker
+from highwater.broker.log.transaction_index import AbortedTransaction
+from highwater.broker.records.batch import NO_PRODUCER_ID, BatchHeader, CorruptBatch, foreign_format
+from highwater.broker.records.record import read_end_marker
 
 _logger = logging.getLogger(__name__)
 

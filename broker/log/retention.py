@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.log.config import LogConfig
+from highwater.broker.log.config import LogConfig
 
 
 class Ageing(Protocol):

@@ -1,7 +1,7 @@
 """One segment of a partition's log: a `.log` file of batches, and the indexes that make it searchable.
 
 There are three: by offset, by time, and, where a transaction was aborted, of those. The last can be made anew only by
-who knows which transactions were open before the segment (`broker.log.recovery`).
+who knows which transactions were open before the segment (`highwater.broker.log.recovery`).
 
 Invariants:
 - `size_bytes` is where the next batch goes; bytes past it are leftovers of a failed write, for the next one to cover.
@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
 
-from broker.log import offset_index, time_index, transaction_index
-from broker.log.config import LogConfig
-from broker.log.errors import CorruptIndex
-from broker.log.files import FileOperations, sync_file, write_file
-from broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
-from broker.log.open_segments import OpenSegments
-from broker.log.time_index import TimeIndex
-from broker.log.transaction_index import AbortedTransaction, TransactionIndex
-from broker.records.batch import (
+from highwater.broker.log import offset_index, time_index, transaction_index
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.errors import CorruptIndex
+from highwater.broker.log.files import FileOperations, sync_file, write_file
+from highwater.broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from highwater.broker.log.open_segments import OpenSegments
+from highwater.broker.log.time_index import TimeIndex
+from highwater.broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from highwater.broker.records.batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
@@ -35,7 +35,7 @@ from broker.records.batch import (
     crc_is_valid,
     read_header,
 )
-from broker.records.record import decode_batch
+from highwater.broker.records.record import decode_batch
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"

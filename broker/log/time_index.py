@@ -14,8 +14,8 @@ from bisect import bisect_left, bisect_right
 from itertools import islice
 from typing import Final
 
-from broker.log.errors import CorruptIndex
-from broker.records.batch import NO_TIMESTAMP
+from highwater.broker.log.errors import CorruptIndex
+from highwater.broker.records.batch import NO_TIMESTAMP
 
 ENTRY_SIZE: Final = 12
 

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from broker.log.errors import CorruptIndex
+from highwater.broker.log.errors import CorruptIndex
 
 _VERSION: Final = 0
 _ENTRY: Final = struct.Struct(">hqqqq")

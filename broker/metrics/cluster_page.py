@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.cluster.controller.context import ControllerContext
-from broker.metrics.counters import ZooKeeperCounters
-from broker.metrics.exposition import NO_LABELS, family, histogram_family
-from broker.node import Node
-from broker.replica.replicated_partition import ReplicatedPartition
+from highwater.broker.cluster.controller.context import ControllerContext
+from highwater.broker.metrics.counters import ZooKeeperCounters
+from highwater.broker.metrics.exposition import NO_LABELS, family, histogram_family
+from highwater.broker.node import Node
+from highwater.broker.replica.replicated_partition import ReplicatedPartition
 
 _REPLICA_MANAGER = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"

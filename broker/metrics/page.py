@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from broker.metrics.counters import BrokerCounters, Histogram, RequestCounters, TopicCounters
-from broker.metrics.exposition import NO_LABELS, Labels, family, family_samples, histogram_family
-from broker.node import Node
-from broker.replica.partition import Partition
+from highwater.broker.metrics.counters import BrokerCounters, Histogram, RequestCounters, TopicCounters
+from highwater.broker.metrics.exposition import NO_LABELS, Labels, family, family_samples, histogram_family
+from highwater.broker.node import Node
+from highwater.broker.replica.partition import Partition
 
 LINES_PER_PIECE: Final = 1000
 
@@ -60,7 +60,9 @@ def page(node: Node) -> Iterator[str]:
     yield from _requests(counters)
     yield from _broker(node)
     if node.is_clustered:
-        from broker.metrics.cluster_page import cluster_page  # here, as a broker alone has none of what it shows
+        from highwater.broker.metrics.cluster_page import (
+            cluster_page,  # here, as a broker alone has none of what it shows
+        )
 
         yield from cluster_page(node)
     partitions = list(node.partitions())

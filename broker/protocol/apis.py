@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 class Api(NamedTuple):
     key: int
     name: str
-    """The name in kio's spelling; also the module of broker.handlers that serves it."""
+    """The name in kio's spelling; also the module of highwater.broker.handlers that serves it."""
     min_version: int
     """The lowest version that ApiVersions tells."""
     max_version: int

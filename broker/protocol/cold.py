@@ -1,7 +1,7 @@
 """The codecs of the APIs that are not hot: kio's generated classes, loaded when a version is first asked for.
 
 Versions that kio lacks are made from those that it has, by broker.protocol.older_schemas; APIs that it lacks stand in
-broker.protocol.cluster_schemas.
+highwater.broker.protocol.cluster_schemas.
 
 Requests are read by our own bounds-checked decoder along kio's schemas, not by kio's: kio 0.6 reserves memory for as
 many items as an array claims, and a count of some billions aborts the process.
@@ -30,8 +30,8 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
-from broker.protocol import cluster_schemas, older_schemas
-from broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError, error_code_of
+from highwater.broker.protocol import cluster_schemas, older_schemas
+from highwater.broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError, error_code_of
 
 Answer = dict[str, Any]
 _ABSENT: Final = object()

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from broker.protocol.primitives import MalformedRequestError
+from highwater.broker.protocol.primitives import MalformedRequestError
 
 Part = bytes | bytearray | memoryview
 Parts = Sequence[Part]

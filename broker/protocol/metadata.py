@@ -21,8 +21,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.protocol.frame import Part
-from broker.protocol.primitives import (
+from highwater.broker.protocol.frame import Part
+from highwater.broker.protocol.primitives import (
     NO_TAGS,
     ZERO_UUID,
     Decoder,

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.protocol.frame import Part
-from broker.protocol.primitives import NO_TAGS, Decoder, array_length, nullable_string, string
+from highwater.broker.protocol.frame import Part
+from highwater.broker.protocol.primitives import NO_TAGS, Decoder, array_length, nullable_string, string
 
 FLEXIBLE_FROM: Final = 9
 

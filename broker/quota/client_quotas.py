@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from broker.quota.entities import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Quotas, limit_of
-from broker.quota.rate import WindowedRate
+from highwater.broker.quota.entities import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Quotas, limit_of
+from highwater.broker.quota.rate import WindowedRate
 
 MAX_METERS: Final = 10_000
 """Clients whose rates are kept; a client may call itself by as many names as it likes."""

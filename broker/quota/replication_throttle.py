@@ -11,9 +11,9 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from broker.config import BrokerConfig, TopicConfig
-from broker.config_table import INT64_MAX
-from broker.quota.rate import WindowedRate
+from highwater.broker.config import BrokerConfig, TopicConfig
+from highwater.broker.config_table import INT64_MAX
+from highwater.broker.quota.rate import WindowedRate
 
 _EVERY_REPLICA: Final = "*"
 THROTTLED_REPLICA: Final = re.compile(r"([0-9]+):([0-9]+)")

@@ -16,7 +16,7 @@ from typing import Final
 
 import cramjam
 
-from broker.records.batch import Codec, CorruptBatch, ReadableBuffer
+from highwater.broker.records.batch import Codec, CorruptBatch, ReadableBuffer
 
 DEFAULT_LIMIT_BYTES: Final = 256 * 1024 * 1024
 

@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.records import compress
-from broker.records.batch import (
+from highwater.broker.records import compress
+from highwater.broker.records.batch import (
     CODEC_MASK,
     HEADER,
     HEADER_SIZE,
@@ -33,7 +33,7 @@ from broker.records.batch import (
     read_header,
     update_crc,
 )
-from broker.records.record import outlines, uncompressed_records
+from highwater.broker.records.record import outlines, uncompressed_records
 
 UNBOUNDED: Final = 2**63 - 1
 MAX_RECORDS: Final = 500_000

@@ -13,8 +13,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from broker.records import compress
-from broker.records.batch import (
+from highwater.broker.records import compress
+from highwater.broker.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
     HEADER,

@@ -30,7 +30,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.protocol.fetch import FetchPartition, FetchTopic, PartitionFetched
+from highwater.broker.protocol.fetch import FetchPartition, FetchTopic, PartitionFetched
 
 NO_SESSION: Final = 0
 FULL_FETCH_EPOCH: Final = 0

@@ -29,9 +29,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.peers import Endpoint, Peer, PeerFailure, ask
-from broker.protocol.apis import FETCH, LIST_OFFSETS
-from broker.protocol.fetch import (
+from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, ask
+from highwater.broker.protocol.apis import FETCH, LIST_OFFSETS
+from highwater.broker.protocol.fetch import (
     FOLLOWER_VERSION,
     FetchPartition,
     FetchRequest,
@@ -40,11 +40,11 @@ from broker.protocol.fetch import (
     decode_follower_response,
     encode_follower_request,
 )
-from broker.protocol.primitives import MalformedRequestError
-from broker.records.batch import CorruptBatch
-from broker.replica.follower_session import FollowerSession
-from broker.replica.following import FetchSettings, FollowerReplica, Throttle
-from broker.replica.waiters import Timer
+from highwater.broker.protocol.primitives import MalformedRequestError
+from highwater.broker.records.batch import CorruptBatch
+from highwater.broker.replica.follower_session import FollowerSession
+from highwater.broker.replica.following import FetchSettings, FollowerReplica, Throttle
+from highwater.broker.replica.waiters import Timer
 
 _logger = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 from zlib import crc32
 
-from broker.clock import Clock
-from broker.cluster.peers import Endpoint, Peers
-from broker.config import BrokerConfig
-from broker.replica.fetcher import Fetcher
-from broker.replica.following import FetchSettings, FollowerReplica, Throttle
-from broker.replica.waiters import Scheduler
+from highwater.broker.clock import Clock
+from highwater.broker.cluster.peers import Endpoint, Peers
+from highwater.broker.config import BrokerConfig
+from highwater.broker.replica.fetcher import Fetcher
+from highwater.broker.replica.following import FetchSettings, FollowerReplica, Throttle
+from highwater.broker.replica.waiters import Scheduler
 
 
 class Fetchers:

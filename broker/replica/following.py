@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from broker.clock import Clock
-from broker.cluster.peers import Endpoint, Peers
-from broker.protocol.frame import Part
-from broker.replica.waiters import Scheduler
+from highwater.broker.clock import Clock
+from highwater.broker.cluster.peers import Endpoint, Peers
+from highwater.broker.protocol.frame import Part
+from highwater.broker.replica.waiters import Scheduler
 
 
 class FollowerReplica(Protocol):
-    """What a fetcher needs of a partition that this broker follows (broker.replica.replicated_partition)."""
+    """What a fetcher needs of a partition that this broker follows (highwater.broker.replica.replicated_partition)."""
 
     topic: str
     topic_id: UUID
@@ -51,7 +51,7 @@ class FollowerReplica(Protocol):
 
 
 class Throttle(Protocol):
-    """Holds back what followers fetch while replicas are moved (broker.quota)."""
+    """Holds back what followers fetch while replicas are moved (highwater.broker.quota)."""
 
     @property
     def is_active(self) -> bool: ...

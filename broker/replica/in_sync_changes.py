@@ -13,13 +13,13 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.state import LeaderAndIsr
-from broker.protocol.apis import ALTER_PARTITION
-from broker.protocol.cold import Answer
-from broker.replica.waiters import Scheduler
+from highwater.broker.cluster.state import LeaderAndIsr
+from highwater.broker.protocol.apis import ALTER_PARTITION
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.replica.waiters import Scheduler
 
 if TYPE_CHECKING:
-    from broker.cluster.controller_channel import ControllerChannel
+    from highwater.broker.cluster.controller_channel import ControllerChannel
 
 _logger = logging.getLogger(__name__)
 

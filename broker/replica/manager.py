@@ -24,17 +24,17 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.state import EPOCH_DURING_DELETE, NO_LEADER_EPOCH, LeaderAndIsr
-from broker.protocol.cold import Answer
-from broker.protocol.primitives import ZERO_UUID
-from broker.replica.following import FollowerReplica
-from broker.replica.in_sync_changes import InSyncChange
-from broker.replica.partition import Partition
-from broker.replica.replicated_partition import ReplicatedPartition
-from broker.replica.waiters import Timer
+from highwater.broker.cluster.state import EPOCH_DURING_DELETE, NO_LEADER_EPOCH, LeaderAndIsr
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.protocol.primitives import ZERO_UUID
+from highwater.broker.replica.following import FollowerReplica
+from highwater.broker.replica.in_sync_changes import InSyncChange
+from highwater.broker.replica.partition import Partition
+from highwater.broker.replica.replicated_partition import ReplicatedPartition
+from highwater.broker.replica.waiters import Timer
 
 if TYPE_CHECKING:
-    from broker.node import Node
+    from highwater.broker.node import Node
 
 _logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ Then = Callable[[Answer], None]
 
 
 class Fetching(Protocol):
-    """The part of broker.replica.fetchers.Fetchers that is needed here."""
+    """The part of highwater.broker.replica.fetchers.Fetchers that is needed here."""
 
     def add(self, leader: int, replicas: Iterable[FollowerReplica]) -> None: ...
 
@@ -58,7 +58,7 @@ class Fetching(Protocol):
 
 
 class InSyncProposals(Protocol):
-    """The part of broker.replica.in_sync_changes.InSyncChanges that is needed here."""
+    """The part of highwater.broker.replica.in_sync_changes.InSyncChanges that is needed here."""
 
     def submit(self, change: InSyncChange, then: Callable[[LeaderAndIsr | ErrorCode], None]) -> bool: ...
 

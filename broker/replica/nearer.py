@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.replica.partition import Partition
-from broker.replica.replicated_partition import ReplicatedPartition
+from highwater.broker.replica.partition import Partition
+from highwater.broker.replica.replicated_partition import ReplicatedPartition
 
 if TYPE_CHECKING:
-    from broker.node import Node
+    from highwater.broker.node import Node
 
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 NONE_NEARER: Final = -1

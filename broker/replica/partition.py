@@ -21,13 +21,13 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.log.files import DISK_IS_FULL
-from broker.log.partition_log import Appended, PartitionLog
-from broker.metrics.counters import TopicCounters
-from broker.records.batch import BatchHeader, WritableBuffer, validate_produced
-from broker.records.produced import RefusedRecords, conform
-from broker.records.record import TransactionMarker
-from broker.replica.waiters import FetchWaiter
+from highwater.broker.log.files import DISK_IS_FULL
+from highwater.broker.log.partition_log import Appended, PartitionLog
+from highwater.broker.metrics.counters import TopicCounters
+from highwater.broker.records.batch import BatchHeader, WritableBuffer, validate_produced
+from highwater.broker.records.produced import RefusedRecords, conform
+from highwater.broker.records.record import TransactionMarker
+from highwater.broker.replica.waiters import FetchWaiter
 
 _logger = logging.getLogger(__name__)
 

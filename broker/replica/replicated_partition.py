@@ -25,17 +25,17 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.state import NO_LEADER, LeaderAndIsr
-from broker.log.partition_log import Appended, PartitionLog
-from broker.metrics.counters import TopicCounters
-from broker.protocol.frame import Part
-from broker.records.batch import WritableBuffer
-from broker.records.produced import RefusedRecords
-from broker.records.record import TransactionMarker
-from broker.replica.followers import Followers
-from broker.replica.in_sync_changes import InSyncChange
-from broker.replica.partition import Acknowledge, Partition, Verify
-from broker.replica.waiters import FetchWaiter
+from highwater.broker.cluster.state import NO_LEADER, LeaderAndIsr
+from highwater.broker.log.partition_log import Appended, PartitionLog
+from highwater.broker.metrics.counters import TopicCounters
+from highwater.broker.protocol.frame import Part
+from highwater.broker.records.batch import WritableBuffer
+from highwater.broker.records.produced import RefusedRecords
+from highwater.broker.records.record import TransactionMarker
+from highwater.broker.replica.followers import Followers
+from highwater.broker.replica.in_sync_changes import InSyncChange
+from highwater.broker.replica.partition import Acknowledge, Partition, Verify
+from highwater.broker.replica.waiters import FetchWaiter
 
 _logger = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.cluster.metadata import MetadataCache
-from broker.log.checkpoint import TopicPartition
+from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.log.checkpoint import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.node import Node
+    from highwater.broker.node import Node
 
 _logger = logging.getLogger(__name__)
 

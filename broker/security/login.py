@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from broker.security.sasl import PLAIN
-from broker.security.scram import ScramMechanism
+from highwater.broker.security.sasl import PLAIN
+from highwater.broker.security.scram import ScramMechanism
 
 SCRAM_MECHANISMS: Final = tuple(mechanism.text for mechanism in ScramMechanism)
 LOGIN_MODULES: Final = {PLAIN: "PlainLoginModule", **dict.fromkeys(SCRAM_MECHANISMS, "ScramLoginModule")}

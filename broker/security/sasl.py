@@ -20,8 +20,8 @@ from typing import Final, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from broker.security.scram import ScramCredential, ScramMechanism
+from highwater.broker.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from highwater.broker.security.scram import ScramCredential, ScramMechanism
 
 PLAIN: Final = "PLAIN"
 _BARE_TOKENS_UP_TO: Final = 0

@@ -24,41 +24,48 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import uvloop
 
-from broker.clock import ClockGuard, SystemClock
-from broker.cluster.embedded import FILE_NAME as EMBEDDED_METADATA
-from broker.cluster.embedded import EmbeddedMetadataStore
-from broker.cluster.metadata import MetadataCache
-from broker.cluster.store import MetadataError, SettingsStore
-from broker.config import BrokerConfig, ConfigError, TopicConfig
-from broker.handlers.dispatch import Dispatcher
-from broker.log.config import LogConfig
-from broker.log.errors import LogDirectoryError
-from broker.log.files import FileOperations, RealFiles
-from broker.log.log_directories import LogDirectories
-from broker.log.log_directory import LogDirectory
-from broker.log_settings import log_config_of, log_configs_of
-from broker.metrics.page import page
-from broker.node import Node
-from broker.quota.rate import WindowedRate
-from broker.replica.partition import Partition
-from broker.replica.waiters import Timer
-from broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
-from broker.server.cleaner import Cleaner
-from broker.server.connection import Connection
-from broker.server.flusher import Flusher
-from broker.server.listeners import BoundListener, Endpoint, ListenError, bind, endpoints_of, metrics_endpoint_of
-from broker.server.log_keeper import CheckpointDone, LogKeeper, in_slices
-from broker.server.log_mover import LogMover
-from broker.server.metrics_endpoint import MetricsEndpoint, endpoint_url
-from broker.server.process_metrics import ProcessMetrics
-from broker.server.sasl import ScramCredentials, sasl_of
-from broker.server.systemd import READY, STOPPING, more_time, notify, status
-from broker.settings import take_up_broker_settings, usable_topic_settings
+from highwater.broker.clock import ClockGuard, SystemClock
+from highwater.broker.cluster.embedded import FILE_NAME as EMBEDDED_METADATA
+from highwater.broker.cluster.embedded import EmbeddedMetadataStore
+from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.cluster.store import MetadataError, SettingsStore
+from highwater.broker.config import BrokerConfig, ConfigError, TopicConfig
+from highwater.broker.handlers.dispatch import Dispatcher
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.files import FileOperations, RealFiles
+from highwater.broker.log.log_directories import LogDirectories
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log_settings import log_config_of, log_configs_of
+from highwater.broker.metrics.page import page
+from highwater.broker.node import Node
+from highwater.broker.quota.rate import WindowedRate
+from highwater.broker.replica.partition import Partition
+from highwater.broker.replica.waiters import Timer
+from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
+from highwater.broker.server.cleaner import Cleaner
+from highwater.broker.server.connection import Connection
+from highwater.broker.server.flusher import Flusher
+from highwater.broker.server.listeners import (
+    BoundListener,
+    Endpoint,
+    ListenError,
+    bind,
+    endpoints_of,
+    metrics_endpoint_of,
+)
+from highwater.broker.server.log_keeper import CheckpointDone, LogKeeper, in_slices
+from highwater.broker.server.log_mover import LogMover
+from highwater.broker.server.metrics_endpoint import MetricsEndpoint, endpoint_url
+from highwater.broker.server.process_metrics import ProcessMetrics
+from highwater.broker.server.sasl import ScramCredentials, sasl_of
+from highwater.broker.server.systemd import READY, STOPPING, more_time, notify, status
+from highwater.broker.settings import take_up_broker_settings, usable_topic_settings
 
 if TYPE_CHECKING:
-    from broker.security.sasl import SaslSettings
-    from broker.server.membership import Membership
-    from broker.server.tls import Tls
+    from highwater.broker.security.sasl import SaslSettings
+    from highwater.broker.server.membership import Membership
+    from highwater.broker.server.tls import Tls
 
 _logger = logging.getLogger(__name__)
 
@@ -137,8 +144,8 @@ def check(config: BrokerConfig) -> None:
     _, endpoints, _, _ = _checked(config)
     broker_id_of(config)
     if config.is_of_a_cluster:
-        from broker.server.peer_security import PeerSecurity
-        from broker.server.zookeeper import ZooKeeperSettings
+        from highwater.broker.server.peer_security import PeerSecurity
+        from highwater.broker.server.zookeeper import ZooKeeperSettings
 
         ZooKeeperSettings.of(config)
         PeerSecurity(config)
@@ -218,7 +225,7 @@ def _security_of(
 ) -> tuple[Tls | None, SaslSettings | None]:
     tls = None
     if endpoint.has_tls:
-        from broker.server.tls import tls_of  # here, as most brokers never need the memory that it takes
+        from highwater.broker.server.tls import tls_of  # here, as most brokers never need the memory that it takes
 
         tls = tls_of(config, endpoint.name)
     return tls, sasl_of(config, endpoint.name, scram_credentials) if endpoint.has_sasl else None
@@ -321,7 +328,9 @@ class _Broker:
         self._stop: asyncio.Future[int] = self._loop.create_future()
         if not self._config.is_of_a_cluster:
             return await self._serve()
-        from broker.server.membership import Membership  # here, as a broker alone needs neither it nor its memory
+        from highwater.broker.server.membership import (
+            Membership,  # here, as a broker alone needs neither it nor its memory
+        )
 
         scheduler = LoopScheduler(self._loop)
         self._membership = Membership(self._config, self._loop, scheduler, SystemClock(), self._on_membership_failure)

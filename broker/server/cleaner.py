@@ -15,19 +15,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import broker
-from broker.log.checkpoint import CLEANER_OFFSET_CHECKPOINT
-from broker.log.compaction import CleanedGroup, Dirtiness
-from broker.log.files import DISK_IS_FULL
-from broker.log.log_directory import LogDirectory
-from broker.log.segment import CLEANED_SUFFIX
-from broker.node import Node
-from broker.replica.partition import Partition
-from broker.server.log_keeper import RunInThread
+from highwater.broker.log.checkpoint import CLEANER_OFFSET_CHECKPOINT
+from highwater.broker.log.compaction import CleanedGroup, Dirtiness
+from highwater.broker.log.files import DISK_IS_FULL
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.segment import CLEANED_SUFFIX
+from highwater.broker.node import Node
+from highwater.broker.replica.partition import Partition
+from highwater.broker.server.log_keeper import RunInThread
 
 _logger = logging.getLogger(__name__)
 
-_PACKAGES: Final = str(Path(broker.__file__).resolve().parent.parent)
+_PACKAGES: Final = str(Path(__file__).parents[3])
 _MAX_LINE_BYTES: Final = 1 << 24
 
 
@@ -159,7 +158,7 @@ class Cleaner:
             process = self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "broker.server.cleaner_process",
+                "highwater.broker.server.cleaner_process",
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=_MAX_LINE_BYTES,

@@ -16,11 +16,11 @@ import sys
 import time
 from typing import Any, Final
 
-from broker.log.compaction import CleanedGroup, Job, compact
-from broker.log.errors import CorruptIndex
-from broker.log.files import RealFiles
-from broker.log.segment import CLEANED_SUFFIX
-from broker.records.batch import CorruptBatch
+from highwater.broker.log.compaction import CleanedGroup, Job, compact
+from highwater.broker.log.errors import CorruptIndex
+from highwater.broker.log.files import RealFiles
+from highwater.broker.log.segment import CLEANED_SUFFIX
+from highwater.broker.records.batch import CorruptBatch
 
 _PR_SET_PDEATHSIG: Final = 1
 _NICENESS: Final = 10

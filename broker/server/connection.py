@@ -18,12 +18,12 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Final, cast
 
-from broker.handlers.dispatch import Dispatcher, PendingResponse
-from broker.handlers.reply import Client, CloseConnection, Deferred, Listener
-from broker.protocol.cold import Answer
-from broker.protocol.frame import FrameReceiver, Part, Parts
-from broker.protocol.primitives import MalformedRequestError
-from broker.security.sasl import Authentication, SaslSettings
+from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
+from highwater.broker.handlers.reply import Client, CloseConnection, Deferred, Listener
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.protocol.frame import FrameReceiver, Part, Parts
+from highwater.broker.protocol.primitives import MalformedRequestError
+from highwater.broker.security.sasl import Authentication, SaslSettings
 
 _logger = logging.getLogger(__name__)
 

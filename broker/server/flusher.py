@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
 from typing import Final
 
-from broker.metrics.counters import Histogram
-from broker.replica.partition import Partition
+from highwater.broker.metrics.counters import Histogram
+from highwater.broker.replica.partition import Partition
 
 _logger = logging.getLogger(__name__)
 

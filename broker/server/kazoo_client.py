@@ -19,7 +19,7 @@ from kazoo.protocol.states import EventType, KeeperState, WatchedEvent, ZnodeSta
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from broker.cluster.zookeeper import (
+from highwater.broker.cluster.zookeeper import (
     Check,
     Children,
     Create,

@@ -7,12 +7,12 @@ import re
 import socket
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.config import BrokerConfig, ConfigError
-from broker.handlers.reply import Listener
-from broker.security.sasl import SaslSettings
+from highwater.broker.config import BrokerConfig, ConfigError
+from highwater.broker.handlers.reply import Listener
+from highwater.broker.security.sasl import SaslSettings
 
 if TYPE_CHECKING:
-    from broker.server.tls import Tls
+    from highwater.broker.server.tls import Tls
 
 _ENDPOINT: Final = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*):(-?\d+)")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from broker.clock import ClockGuard
-from broker.log.files import DISK_IS_FULL, FileOperations
-from broker.log.log_directory import LogDirectory
-from broker.node import Node
-from broker.replica.partition import Partition
+from highwater.broker.clock import ClockGuard
+from highwater.broker.log.files import DISK_IS_FULL, FileOperations
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.node import Node
+from highwater.broker.replica.partition import Partition
 
 _logger = logging.getLogger(__name__)
 

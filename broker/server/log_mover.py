@@ -1,6 +1,6 @@
 """Moves logs between the log directories of a running broker, one at a time, as the node was asked to.
 
-The copying is done in a thread, the last step on the event loop: see broker.log.moving.
+The copying is done in a thread, the last step on the event loop: see highwater.broker.log.moving.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from broker.log.log_directory import LogDirectory
-from broker.log.moving import Move
-from broker.node import Node
-from broker.replica.partition import Partition
-from broker.server.log_keeper import RunInThread
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.moving import Move
+from highwater.broker.node import Node
+from highwater.broker.replica.partition import Partition
+from highwater.broker.server.log_keeper import RunInThread
 
 _logger = logging.getLogger(__name__)
 

@@ -15,25 +15,25 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
 
-from broker.clock import Clock
-from broker.cluster import znodes
-from broker.cluster.assembly import ClusteredNode
-from broker.cluster.member import Member, take_up_cluster
-from broker.cluster.metadata import MetadataCache
-from broker.cluster.peers import Endpoint
-from broker.cluster.state import NO_BROKER, BrokerInfo
-from broker.cluster.store import MetadataError
-from broker.cluster.zookeeper import Request, Set, Stat, ZooKeeperError, run
-from broker.cluster.zookeeper_store import ZooKeeperStore
-from broker.config import BrokerConfig, ConfigError
-from broker.log.checkpoint import META_PROPERTIES, MalformedFile, decode_properties, encode_topic_id
-from broker.metrics.cluster_page import zookeeper_page
-from broker.node import Node
-from broker.replica.waiters import Scheduler
-from broker.server.listeners import BoundListener, endpoints_of
-from broker.server.peer_security import inter_broker_listener
-from broker.server.peers import SocketPeers
-from broker.server.zookeeper import KazooZooKeeper, SessionFile, ZooKeeperSettings
+from highwater.broker.clock import Clock
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.assembly import ClusteredNode
+from highwater.broker.cluster.member import Member, take_up_cluster
+from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.cluster.peers import Endpoint
+from highwater.broker.cluster.state import NO_BROKER, BrokerInfo
+from highwater.broker.cluster.store import MetadataError
+from highwater.broker.cluster.zookeeper import Request, Set, Stat, ZooKeeperError, run
+from highwater.broker.cluster.zookeeper_store import ZooKeeperStore
+from highwater.broker.config import BrokerConfig, ConfigError
+from highwater.broker.log.checkpoint import META_PROPERTIES, MalformedFile, decode_properties, encode_topic_id
+from highwater.broker.metrics.cluster_page import zookeeper_page
+from highwater.broker.node import Node
+from highwater.broker.replica.waiters import Scheduler
+from highwater.broker.server.listeners import BoundListener, endpoints_of
+from highwater.broker.server.peer_security import inter_broker_listener
+from highwater.broker.server.peers import SocketPeers
+from highwater.broker.server.zookeeper import KazooZooKeeper, SessionFile, ZooKeeperSettings
 
 _logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Final
 
-from broker.handlers.reply import Listener
-from broker.metrics.exposition import CONTENT_TYPE
-from broker.server.listeners import BoundListener
+from highwater.broker.handlers.reply import Listener
+from highwater.broker.metrics.exposition import CONTENT_TYPE
+from highwater.broker.server.listeners import BoundListener
 
 _logger = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ import ssl
 from functools import cached_property
 from typing import Final
 
-from broker.cluster.peers import Endpoint
-from broker.config import BrokerConfig, ConfigError
-from broker.security.jaas import parse_login_entry
-from broker.security.login import LOGIN_MODULES, Credential
-from broker.server.listeners import endpoints_of
+from highwater.broker.cluster.peers import Endpoint
+from highwater.broker.config import BrokerConfig, ConfigError
+from highwater.broker.security.jaas import parse_login_entry
+from highwater.broker.security.login import LOGIN_MODULES, Credential
+from highwater.broker.server.listeners import endpoints_of
 
 _LOGIN_TIMEOUT_MS: Final = 30_000
 
@@ -57,7 +57,9 @@ class PeerSecurity:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        from broker.server.tls import client_context_of  # here, as most brokers never need the memory that it takes
+        from highwater.broker.server.tls import (
+            client_context_of,  # here, as most brokers never need the memory that it takes
+        )
 
         return client_context_of(self._config, self._listener)
 

@@ -22,14 +22,14 @@ from typing import Final, cast
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.peers import Endpoint, PeerFailure
-from broker.config import BrokerConfig
-from broker.protocol import cold
-from broker.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, api_of
-from broker.protocol.frame import FrameReceiver, Part, Parts
-from broker.protocol.primitives import NO_TAGS, Decoder, MalformedRequestError
-from broker.security.login import Login, LoginError
-from broker.server.peer_security import PeerSecurity
+from highwater.broker.cluster.peers import Endpoint, PeerFailure
+from highwater.broker.config import BrokerConfig
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, api_of
+from highwater.broker.protocol.frame import FrameReceiver, Part, Parts
+from highwater.broker.protocol.primitives import NO_TAGS, Decoder, MalformedRequestError
+from highwater.broker.security.login import Login, LoginError
+from highwater.broker.server.peer_security import PeerSecurity
 
 _logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class _Request:
 
 
 class SocketPeers:
-    """Implements broker.cluster.peers.Peers."""
+    """Implements highwater.broker.cluster.peers.Peers."""
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         """Raises ConfigError for settings of the inter-broker listener that cannot be used."""
@@ -98,7 +98,7 @@ class SocketPeers:
 
 
 class _SocketPeer:
-    """Implements broker.cluster.peers.Peer."""
+    """Implements highwater.broker.cluster.peers.Peer."""
 
     def __init__(
         self,

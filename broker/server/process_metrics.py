@@ -7,7 +7,7 @@ import resource
 
 import psutil
 
-from broker.metrics.exposition import NO_LABELS, family
+from highwater.broker.metrics.exposition import NO_LABELS, family
 
 
 class ProcessMetrics:

@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple
 
-from broker.cluster.store import MetadataError
-from broker.cluster.zookeeper import (
+from highwater.broker.cluster.store import MetadataError
+from highwater.broker.cluster.zookeeper import (
     Create,
     Created,
     Request,
@@ -30,9 +30,9 @@ from broker.cluster.zookeeper import (
     WatchEvent,
     ZooKeeperError,
 )
-from broker.config import BrokerConfig, ConfigError
-from broker.metrics.counters import ZooKeeperCounters
-from broker.server.kazoo_client import Answer, Client
+from highwater.broker.config import BrokerConfig, ConfigError
+from highwater.broker.metrics.counters import ZooKeeperCounters
+from highwater.broker.server.kazoo_client import Answer, Client
 
 _logger = logging.getLogger(__name__)
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.clock import ClockGuard
-from broker.internal_topic import TRANSACTIONS_TOPIC, InternalTopic
-from broker.records.batch import CorruptBatch
-from broker.records.record import Record, TransactionMarker, decode_batch
-from broker.replica.partition import Partition
-from broker.replica.waiters import Timer
-from broker.txn.schemas import decode_key, decode_transaction, encode_key, encode_transaction
-from broker.txn.transaction import (
+from highwater.broker.clock import ClockGuard
+from highwater.broker.internal_topic import TRANSACTIONS_TOPIC, InternalTopic
+from highwater.broker.records.batch import CorruptBatch
+from highwater.broker.records.record import Record, TransactionMarker, decode_batch
+from highwater.broker.replica.partition import Partition
+from highwater.broker.replica.waiters import Timer
+from highwater.broker.txn.schemas import decode_key, decode_transaction, encode_key, encode_transaction
+from highwater.broker.txn.transaction import (
     EXPECTED_MARKER_ERRORS,
     Answer,
     AnswerError,
@@ -39,7 +39,7 @@ from broker.txn.transaction import (
 )
 
 if TYPE_CHECKING:
-    from broker.node import Node
+    from highwater.broker.node import Node
 
 _logger = logging.getLogger(__name__)
 

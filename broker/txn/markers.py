@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.peers import PeerFailure, ask
-from broker.protocol.apis import WRITE_TXN_MARKERS
-from broker.protocol.cold import Answer
-from broker.records.record import TransactionMarker
-from broker.txn.transaction import TopicPartition
+from highwater.broker.cluster.peers import PeerFailure, ask
+from highwater.broker.protocol.apis import WRITE_TXN_MARKERS
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.records.record import TransactionMarker
+from highwater.broker.txn.transaction import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.cluster.connections import Connections
-    from broker.node import Node
+    from highwater.broker.cluster.connections import Connections
+    from highwater.broker.node import Node
 
 _VERSION: Final = 1
 """Kafka's at inter.broker.protocol.version 3.9."""

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker.protocol.apis import ALLOCATE_PRODUCER_IDS
-from broker.protocol.cold import Answer
+from highwater.broker.protocol.apis import ALLOCATE_PRODUCER_IDS
+from highwater.broker.protocol.cold import Answer
 
 if TYPE_CHECKING:
-    from broker.cluster.controller_channel import ControllerChannel
-    from broker.node import Node
+    from highwater.broker.cluster.controller_channel import ControllerChannel
+    from highwater.broker.node import Node
 
 _logger = logging.getLogger(__name__)
 

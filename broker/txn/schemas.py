@@ -16,9 +16,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from broker.protocol.primitives import Decoder, MalformedRequestError, string
-from broker.records.batch import CorruptBatch
-from broker.txn.transaction import Producer, State, StoredTransaction, TopicPartition
+from highwater.broker.protocol.primitives import Decoder, MalformedRequestError, string
+from highwater.broker.records.batch import CorruptBatch
+from highwater.broker.txn.transaction import Producer, State, StoredTransaction, TopicPartition
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.connections import Connections
-from broker.cluster.peers import PeerFailure, ask
-from broker.internal_topic import TRANSACTIONS_TOPIC
-from broker.protocol.apis import ADD_PARTITIONS_TO_TXN
-from broker.protocol.cold import Answer
-from broker.txn.transaction import Producer, TopicPartition
+from highwater.broker.cluster.connections import Connections
+from highwater.broker.cluster.peers import PeerFailure, ask
+from highwater.broker.internal_topic import TRANSACTIONS_TOPIC
+from highwater.broker.protocol.apis import ADD_PARTITIONS_TO_TXN
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.txn.transaction import Producer, TopicPartition
 
 if TYPE_CHECKING:
-    from broker.node import Node
+    from highwater.broker.node import Node
 
 _VERSION: Final = 5
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.tuning.facts import collect
-from ansible.module_utils.tuning.quantities import format_bytes
+from ansible.module_utils.highwater.tuning.facts import collect
+from ansible.module_utils.highwater.tuning.quantities import format_bytes
 
 DOCUMENTATION = r"""
 module: highwater_preflight

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.tuning import effects, engine
-from ansible.module_utils.tuning.catalogue import find_knob, select_knobs
-from ansible.module_utils.tuning.check import CANNOT_BE_CHANGED
-from ansible.module_utils.tuning.errors import TuningError
-from ansible.module_utils.tuning.facts import Facts, Mount, collect
-from ansible.module_utils.tuning.facts.captured import is_captured
-from ansible.module_utils.tuning.journal import SESSION
-from ansible.module_utils.tuning.model import Knob
-from ansible.module_utils.tuning.planning import PlanOptions, make_plan
-from ansible.module_utils.tuning.profiles import find_profile, knobs_of
-from ansible.module_utils.tuning.runner import runner_for
-from ansible.module_utils.tuning.steps import (
+from ansible.module_utils.highwater.tuning import effects, engine
+from ansible.module_utils.highwater.tuning.catalogue import find_knob, select_knobs
+from ansible.module_utils.highwater.tuning.check import CANNOT_BE_CHANGED
+from ansible.module_utils.highwater.tuning.errors import TuningError
+from ansible.module_utils.highwater.tuning.facts import Facts, Mount, collect
+from ansible.module_utils.highwater.tuning.facts.captured import is_captured
+from ansible.module_utils.highwater.tuning.journal import SESSION
+from ansible.module_utils.highwater.tuning.model import Knob
+from ansible.module_utils.highwater.tuning.planning import PlanOptions, make_plan
+from ansible.module_utils.highwater.tuning.profiles import find_profile, knobs_of
+from ansible.module_utils.highwater.tuning.runner import runner_for
+from ansible.module_utils.highwater.tuning.steps import (
     CommandStep,
     FileStep,
     Plan,
@@ -32,7 +32,7 @@ from ansible.module_utils.tuning.steps import (
     SwapOffStep,
     setting_name,
 )
-from ansible.module_utils.tuning.workload import Workload, parse_workload
+from ansible.module_utils.highwater.tuning.workload import Workload, parse_workload
 
 DOCUMENTATION = r"""
 module: highwater_tune

@@ -91,8 +91,9 @@ wheels:
 """
 
 ROOMS = ("bench", "broker", "reports", "spark_loadgen", "tuning")
-"""What is shipped, besides highwater.py."""
-AROUND = ("LICENSE", "README.md", "constraints.txt", "highwater.py", "pyproject.toml")
+"""Folders of the package `highwater`, which links to each of them."""
+PACKAGE = "highwater"
+AROUND = ("LICENSE", "README.md", "constraints.txt", "pyproject.toml")
 NOT_SOURCE = ("__pycache__", ".mypy_cache", ".ruff_cache")
 # Files in a wheel bear a time; this one is the earliest that a zip file can hold.
 SOURCE_DATE_EPOCH = "315532800"
@@ -158,12 +159,12 @@ class Target:
 
 def source_files(source: Path) -> list[Path]:
     """What a release is built from, relative to the tree."""
-    missing = [name for name in (*AROUND, *ROOMS) if not (source / name).exists()]
+    missing = [name for name in (*AROUND, PACKAGE, *ROOMS) if not (source / name).exists()]
     if missing:
         raise WheelhouseError(f"{source} is no tree of Highwater: it has no {missing[0]}; set package_source")
     of_rooms = [
         path.relative_to(source)
-        for room in ROOMS
+        for room in (PACKAGE, *ROOMS)
         for path in sorted((source / room).rglob("*"))
         if path.is_file() and path.suffix != ".pyc" and not any(part in NOT_SOURCE for part in path.parts)
     ]
@@ -232,6 +233,8 @@ def build_ours(source: Path, making: Path) -> Path:
         copied.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / path, copied)
         copied.chmod(0o644)
+    for room in ROOMS:
+        (tree / PACKAGE / room).symlink_to(Path("..", room))
     pip("wheel", "--no-deps", "--wheel-dir", str(making / "ours"), str(tree))
     return next((making / "ours").glob("highwater-*.whl"))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.errors import LoadSetupError
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CODECS: Final[tuple[Codec, ...]] = get_args(Codec)

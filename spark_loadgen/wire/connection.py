@@ -13,10 +13,10 @@ from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError
 
-from spark_loadgen.errors import LoadSetupError
-from spark_loadgen.wire.batch import BatchBuffer
-from spark_loadgen.wire.lanes import Batch, Lane
-from spark_loadgen.wire.protocol import (
+from highwater.spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.wire.batch import BatchBuffer
+from highwater.spark_loadgen.wire.lanes import Batch, Lane
+from highwater.spark_loadgen.wire.protocol import (
     INIT_PRODUCER_ID,
     INIT_PRODUCER_ID_VERSION,
     LENGTH,

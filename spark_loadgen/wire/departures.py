@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_loadgen.schedule import Schedule
+from highwater.spark_loadgen.schedule import Schedule
 
 _NEVER_NS = 1 << 62
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_loadgen.wire.departures import Departure
+from highwater.spark_loadgen.wire.departures import Departure
 
 RETRY_BACKOFF_NS: Final = 100_000_000
 # After the largest, a partition's sequence begins at 0 again.

@@ -18,22 +18,22 @@ import numpy as np
 from confluent_kafka import KafkaError
 from numpy.typing import NDArray
 
-from spark_loadgen.channel import TaskChannel
-from spark_loadgen.content import Content
-from spark_loadgen.dealing import partitions_of
-from spark_loadgen.errors import LoadSetupError
-from spark_loadgen.ledger import Ledger, ProducerReport, Totals
-from spark_loadgen.model import LoadPlan
-from spark_loadgen.payload import pool_start
-from spark_loadgen.sampling import sampling_stride
-from spark_loadgen.stamp import STAMP_BYTES
-from spark_loadgen.windows import SECOND_NS
-from spark_loadgen.wire.batch import HEADER_BYTES, NO_PLACE, BatchBuffer, BodyPool, Place, encode_headers
-from spark_loadgen.wire.compression import compression_of
-from spark_loadgen.wire.connection import Connection, addresses_of, fetch_cluster, fetch_producer_id
-from spark_loadgen.wire.departures import ClosedDepartures, Departure, Departures, ScheduledDepartures
-from spark_loadgen.wire.lanes import Batch, Lane
-from spark_loadgen.wire.protocol import (
+from highwater.spark_loadgen.channel import TaskChannel
+from highwater.spark_loadgen.content import Content
+from highwater.spark_loadgen.dealing import partitions_of
+from highwater.spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.ledger import Ledger, ProducerReport, Totals
+from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.payload import pool_start
+from highwater.spark_loadgen.sampling import sampling_stride
+from highwater.spark_loadgen.stamp import STAMP_BYTES
+from highwater.spark_loadgen.windows import SECOND_NS
+from highwater.spark_loadgen.wire.batch import HEADER_BYTES, NO_PLACE, BatchBuffer, BodyPool, Place, encode_headers
+from highwater.spark_loadgen.wire.compression import compression_of
+from highwater.spark_loadgen.wire.connection import Connection, addresses_of, fetch_cluster, fetch_producer_id
+from highwater.spark_loadgen.wire.departures import ClosedDepartures, Departure, Departures, ScheduledDepartures
+from highwater.spark_loadgen.wire.lanes import Batch, Lane
+from highwater.spark_loadgen.wire.protocol import (
     DUPLICATE_SEQUENCE,
     OUT_OF_SEQUENCE,
     RETRIABLE,
@@ -44,7 +44,7 @@ from spark_loadgen.wire.protocol import (
     correlation_of,
     parse_produce,
 )
-from spark_loadgen.wire.settings import WireSettings
+from highwater.spark_loadgen.wire.settings import WireSettings
 
 _ACCOUNTS_NS: Final = 5_000_000
 _IDLE_NS_MAX: Final = 20_000_000

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.results import CanaryReading
-from bench.runs import execution, runner
-from bench.storage import page_cache
+from highwater.bench.results import CanaryReading
+from highwater.bench.runs import execution, runner
+from highwater.bench.storage import page_cache
 from tests.this_machine import settings_as_they_are
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.systems import SystemProcess
-from bench.workload.model import SystemUnderTest
-from spark_loadgen import (
+from highwater.bench.systems import SystemProcess
+from highwater.bench.workload.model import SystemUnderTest
+from highwater.spark_loadgen import (
     Delivery,
     Generator,
     Histogram,

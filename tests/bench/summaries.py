@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.results import (
+from highwater.bench.results import (
     Delivery,
     EndToEnd,
     Generator,

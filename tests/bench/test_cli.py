@@ -12,27 +12,27 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import bench.cli
-import spark_loadgen
-from bench.display.tables import print_end, results_as_json
-from bench.metrics import METRICS
-from bench.results import ResultWriter, RunResult, checksums
-from bench.runs.runner import Run, Surroundings
-from bench.storage import StorageAreas
-from bench.trials.plan import make_plan
-from bench.trials.progress import Observer, PlainObserver
-from bench.trials.stopping import StopRequest
-from bench.verify import disagreements
-from bench.workload.specification import load_specification
-from spark_loadgen import LoadSetupError
+import highwater.bench.cli
+import highwater.spark_loadgen
+from highwater.bench.display.tables import print_end, results_as_json
+from highwater.bench.metrics import METRICS
+from highwater.bench.results import ResultWriter, RunResult, checksums
+from highwater.bench.runs.runner import Run, Surroundings
+from highwater.bench.storage import StorageAreas
+from highwater.bench.trials.plan import make_plan
+from highwater.bench.trials.progress import Observer, PlainObserver
+from highwater.bench.trials.stopping import StopRequest
+from highwater.bench.verify import disagreements
+from highwater.bench.workload.specification import load_specification
+from highwater.spark_loadgen import LoadSetupError
+from highwater.tuning.facts import collect
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems
-from tuning.facts import collect
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 def call(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(bench.cli.app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(highwater.bench.cli.app, [str(argument) for argument in arguments])
 
 
 class Spark(FakeLauncher):
@@ -52,7 +52,7 @@ class Spark(FakeLauncher):
 
 @pytest.fixture
 def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(spark_loadgen, "SparkLauncher", Spark)
+    monkeypatch.setattr(highwater.spark_loadgen, "SparkLauncher", Spark)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     path = tmp_path / "w.yaml"
@@ -153,7 +153,7 @@ def test_a_result_directory_that_is_taken(workload: Path, finished: Path) -> Non
 
 
 def test_a_cluster_that_does_not_answer(workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.systems.broker_client._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("highwater.bench.systems.broker_client._TIMEOUT_S", 0.5)
     result = call("run", workload, "--out", tmp_path / "out", "--quiet", "--bootstrap-servers", "127.0.0.1:1")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: no broker answers at 127.0.0.1:1 within ")

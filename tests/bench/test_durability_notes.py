@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.compare import compare
-from bench.display.tables import print_end, results_as_json
-from bench.gate.run import judge_recorded
-from bench.gate.sides import Recorded
-from bench.results import RunResult, TrialSummary
-from reports import markdown, page
-from reports.side_by_side import comparison_document
+from highwater.bench.compare import compare
+from highwater.bench.display.tables import print_end, results_as_json
+from highwater.bench.gate.run import judge_recorded
+from highwater.bench.gate.sides import Recorded
+from highwater.bench.results import RunResult, TrialSummary
+from highwater.reports import markdown, page
+from highwater.reports.side_by_side import comparison_document
 from tests.bench.gate.test_run import RULES
 from tests.reports.sample_run import Sample, write_sample
 

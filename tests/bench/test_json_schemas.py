@@ -11,10 +11,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from bench.cli import app
-from bench.gate.policy import default_policy
-from bench.json_schemas import FOLDER, SCHEMAS, json_schema
-from bench.workload.specification import load_specification
+from highwater.bench.cli import app
+from highwater.bench.gate.policy import default_policy
+from highwater.bench.json_schemas import FOLDER, SCHEMAS, json_schema
+from highwater.bench.workload.specification import load_specification
 
 WORKLOADS = sorted((Path(__file__).parent.parent.parent / "workloads").glob("*.yaml"))
 SMALLEST: dict[str, Any] = {

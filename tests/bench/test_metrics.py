@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.errors import UsageError
-from bench.metrics import METRICS, metric, values_of
-from bench.results import Backlog, SteadyState, Transactions
+from highwater.bench.errors import UsageError
+from highwater.bench.metrics import METRICS, metric, values_of
+from highwater.bench.results import Backlog, SteadyState, Transactions
 from tests.bench.summaries import summary
 
 

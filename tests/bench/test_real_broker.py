@@ -16,13 +16,13 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from bench.errors import UsageError
-from bench.results import RunResult
-from bench.systems import System, start_system
-from bench.systems.broker_client import BrokerClient
-from bench.verify import disagreements
-from bench.workload.model import SystemUnderTest
-from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, TransactionPlan
+from highwater.bench.errors import UsageError
+from highwater.bench.results import RunResult
+from highwater.bench.systems import System, start_system
+from highwater.bench.systems.broker_client import BrokerClient
+from highwater.bench.verify import disagreements
+from highwater.bench.workload.model import SystemUnderTest
+from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, TransactionPlan
 from tests.spark_loadgen.running import run_load
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay")]

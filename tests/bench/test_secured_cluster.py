@@ -10,10 +10,10 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner, Result
 
-import bench.cli
-from bench.environment_key import key_of
-from bench.results import RunResult
-from bench.systems import broker_client
+import highwater.bench.cli
+from highwater.bench.environment_key import key_of
+from highwater.bench.results import RunResult
+from highwater.bench.systems import broker_client
 from tests.bench.fakes import MINIMAL
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority
@@ -68,7 +68,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 def run(secured: Secured, out: Path, *options: str | Path, begin: str = "--out") -> Result:
     arguments = ["run", secured.directory / "w.yaml", "--bootstrap-servers", secured.address, begin, out, *options]
-    return CliRunner().invoke(bench.cli.app, [str(part) for part in (*arguments, "--launcher", "process", "--quiet")])
+    return CliRunner().invoke(
+        highwater.bench.cli.app, [str(part) for part in (*arguments, "--launcher", "process", "--quiet")]
+    )
 
 
 def test_it_is_measured_and_no_result_has_its_password(secured: Secured, tmp_path: Path) -> None:

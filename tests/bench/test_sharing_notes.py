@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.compare import compare
-from bench.display.tables import print_end, results_as_json
-from bench.gate.run import judge_recorded
-from bench.gate.sides import Recorded
-from bench.results import AtOnce, RunResult, TrialSummary
-from reports import markdown, page
+from highwater.bench.compare import compare
+from highwater.bench.display.tables import print_end, results_as_json
+from highwater.bench.gate.run import judge_recorded
+from highwater.bench.gate.sides import Recorded
+from highwater.bench.results import AtOnce, RunResult, TrialSummary
+from highwater.reports import markdown, page
 from tests.bench.gate.test_run import RULES
 from tests.reports.sample_run import Sample, write_sample
 

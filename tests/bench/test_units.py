@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import units
+from highwater.bench import units
 
 
 @pytest.mark.parametrize(

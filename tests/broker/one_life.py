@@ -19,22 +19,22 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import MorePartitions, NewTopic, Problem
-from broker.clock import ManualClock
-from broker.cluster.embedded import EmbeddedMetadataStore
-from broker.cluster.store import MetadataError
-from broker.config import BrokerConfig, Setting, TopicConfig
-from broker.log.compaction import CleanedGroup, compact
-from broker.log.errors import LogDirectoryError
-from broker.log.files import DISK_IS_FULL
-from broker.log.log_directories import LogDirectories
-from broker.log.log_directory import LogDirectory
-from broker.log.partition_log import Appended, PartitionLog
-from broker.log_settings import log_config_of, log_configs_of
-from broker.node import Node
-from broker.records.batch import headers
-from broker.records.record import Record, TransactionMarker, encode_batch
-from broker.replica.partition import Partition
+from highwater.broker.administration import MorePartitions, NewTopic, Problem
+from highwater.broker.clock import ManualClock
+from highwater.broker.cluster.embedded import EmbeddedMetadataStore
+from highwater.broker.cluster.store import MetadataError
+from highwater.broker.config import BrokerConfig, Setting, TopicConfig
+from highwater.broker.log.compaction import CleanedGroup, compact
+from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.files import DISK_IS_FULL
+from highwater.broker.log.log_directories import LogDirectories
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.partition_log import Appended, PartitionLog
+from highwater.broker.log_settings import log_config_of, log_configs_of
+from highwater.broker.node import Node
+from highwater.broker.records.batch import headers
+from highwater.broker.records.record import Record, TransactionMarker, encode_batch
+from highwater.broker.replica.partition import Partition
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import batch, read_all
 from tests.broker.log.compacting import MAP_BYTES, keyed_batch, last_values, records_of
@@ -65,7 +65,7 @@ class Excused(Stopped):
 
 
 class Broker:
-    """What `broker.server` makes of a node, in one thread."""
+    """What `highwater.broker.server` makes of a node, in one thread."""
 
     def __init__(self, files: SimulatedFiles, clock: ManualClock) -> None:
         self.files = files

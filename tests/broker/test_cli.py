@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from broker.cli import app
+from highwater.broker.cli import app
 from tests.broker.running import COMMAND, RunningBroker, running_broker
 from tests.broker.test_stopping import create_topic
 
@@ -191,4 +191,10 @@ def test_help_imports_nothing_heavy() -> None:
         check=True,
     )
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
-    assert not imported & {"uvloop", "kio.schema.errors", "broker.server.broker", "cramjam", "confluent_kafka"}
+    assert not imported & {
+        "uvloop",
+        "kio.schema.errors",
+        "highwater.broker.server.broker",
+        "cramjam",
+        "confluent_kafka",
+    }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.clock import ClockGuard, ManualClock
-from broker.log.config import LogConfig
+from highwater.broker.clock import ClockGuard, ManualClock
+from highwater.broker.log.config import LogConfig
 from tests.broker.group.asking import GroupHarness
 from tests.broker.handlers.harness import NodeHarness
 from tests.broker.log.building import append, batch, new_log

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import (
+from highwater.broker.config import (
     BrokerConfig,
     ConfigError,
     Setting,
@@ -15,7 +15,7 @@ from broker.config import (
     read_properties_file,
     render,
 )
-from broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, property_named
+from highwater.broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, property_named
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-3.9.1-properties.tsv"
 # Where a default is our own; the reasons stand in broker/config_table.py.

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.clock import ManualClock
-from broker.cluster.store import MetadataError
-from broker.log.errors import LogDirectoryError
-from broker.log.partition_log import Appended
+from highwater.broker.clock import ManualClock
+from highwater.broker.cluster.store import MetadataError
+from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.partition_log import Appended
 from tests.broker.log.building import batch
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 from tests.broker.one_life import ROOT, Broker, Life

@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from broker.cli import COMMANDS, app
-from broker.protocol.apis import APIS, CLUSTER_APIS
+from highwater.broker.cli import COMMANDS, app
+from highwater.broker.protocol.apis import APIS, CLUSTER_APIS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "broker.md").read_text("utf-8")
 SHOWN = re.findall(r"highwater broker ([a-z-]+)(.*)", "\n".join(re.findall(r"```\n(.*?)```", TEXT, re.DOTALL)))

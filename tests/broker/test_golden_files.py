@@ -21,16 +21,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.clock import ManualClock
-from broker.handlers.dispatch import PendingResponse
-from broker.log.compaction import CleanedGroup, compact
-from broker.log.config import LogConfig
-from broker.log.files import RealFiles
-from broker.log.log_directory import LogDirectory
-from broker.log.partition_log import PartitionLog
-from broker.protocol.frame import Part
-from broker.records.batch import BatchHeader, headers, read_header
-from broker.records.record import decode_batch, encode_batch
+from highwater.broker.clock import ManualClock
+from highwater.broker.handlers.dispatch import PendingResponse
+from highwater.broker.log.compaction import CleanedGroup, compact
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.files import RealFiles
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.partition_log import PartitionLog
+from highwater.broker.protocol.frame import Part
+from highwater.broker.records.batch import BatchHeader, headers, read_header
+from highwater.broker.records.record import decode_batch, encode_batch
 from tests.broker.handlers.harness import NodeHarness, decode_answer
 from tests.broker.log.building import flush
 from tests.compat.apache_kafka.golden import RETRIABLE, error_codes

@@ -11,8 +11,8 @@ from typing import Any, Final, Protocol
 import uvloop
 from kazoo.client import KazooClient
 
-from broker.cluster.zookeeper import Request, WatchEvent, ZooKeeper
-from broker.server.zookeeper import KazooZooKeeper, ZooKeeperSettings
+from highwater.broker.cluster.zookeeper import Request, WatchEvent, ZooKeeper
+from highwater.broker.server.zookeeper import KazooZooKeeper, ZooKeeperSettings
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble
 

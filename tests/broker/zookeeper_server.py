@@ -10,7 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from broker.commands.zookeeper_process import ZooKeeperNode, command, free_ports, mode, plan_ensemble, write_files
+from highwater.broker.commands.zookeeper_process import (
+    ZooKeeperNode,
+    command,
+    free_ports,
+    mode,
+    plan_ensemble,
+    write_files,
+)
 
 START_DEADLINE_S: Final = 60.0
 

@@ -11,15 +11,15 @@ import re
 import time
 from typing import Final
 
-from bench.errors import UsageError
-from bench.storage import block_tools
-from bench.storage.block_tools import LoopDevice
-from bench.storage.control_groups import hierarchies, set_root_limits
-from bench.storage.emulated_hdd import DEFAULT_LIMITS, like_a_disk
+from highwater.bench.errors import UsageError
+from highwater.bench.storage import block_tools
+from highwater.bench.storage.block_tools import LoopDevice
+from highwater.bench.storage.control_groups import hierarchies, set_root_limits
+from highwater.bench.storage.emulated_hdd import DEFAULT_LIMITS, like_a_disk
+from highwater.tuning.facts import collect
+from highwater.tuning.hostfiles import HostFiles
 from tests.lab import groups
 from tests.lab.record import DISKS, LoopSettings, Node, Record, Store
-from tuning.facts import collect
-from tuning.hostfiles import HostFiles
 
 SIZE_BYTES: Final = 4 << 30
 

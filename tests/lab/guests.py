@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench.storage.block_tools import run
-from bench.storage.emulated_hdd import DEFAULT_LIMITS
+from highwater.bench.storage.block_tools import run
+from highwater.bench.storage.emulated_hdd import DEFAULT_LIMITS
 from tests.lab import disks, groups, guest_image, hosts, processes
 from tests.lab.record import DISKS, Node, Record, Store
 

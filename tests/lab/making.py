@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from bench.errors import UsageError
-from bench.units import human_bytes
+from highwater.bench.errors import UsageError
+from highwater.bench.units import human_bytes
 from tests.lab import disks, groups, guest_image, guests, hosts, image, inventory, keys, network, processes
 from tests.lab.record import MOST_HOSTS, Node, Record, Store, free_network, held
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.storage.block_tools import run
+from highwater.bench.storage.block_tools import run
 from tests.lab.record import Record
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench.errors import UsageError
+from highwater.bench.errors import UsageError
 
 # 0 stands for whoever writes it.
 _JOIN: Final = """

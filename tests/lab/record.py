@@ -16,10 +16,10 @@ from typing import Final
 
 from pydantic import Field, ValidationError
 
-from bench.errors import UsageError
-from bench.results.base import Model
-from bench.results.files import dump, write_atomically
-from bench.user_cache import cache_directory
+from highwater.bench.errors import UsageError
+from highwater.bench.results.base import Model
+from highwater.bench.results.files import dump, write_atomically
+from highwater.bench.user_cache import cache_directory
 
 DEFAULT_LAB: Final = "lab"
 DISKS: Final = ("hdd", "ssd")

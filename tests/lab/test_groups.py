@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.storage.control_groups import Hierarchies
+from highwater.bench.storage.control_groups import Hierarchies
+from highwater.tuning.hostfiles import HostFiles
 from tests.lab import disks, groups
 from tests.lab.record import Node
-from tuning.hostfiles import HostFiles
 
 NODE = Node("a", 1, 1)
 

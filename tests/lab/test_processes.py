@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import UsageError
+from highwater.bench.errors import UsageError
 from tests.lab import groups, processes
 
 

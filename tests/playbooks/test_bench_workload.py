@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 
-from bench.workload.specification import Specification, load_specification
+from highwater.bench.workload.specification import Specification, load_specification
 from tests.playbooks.shipped import shipped
 
 FILTERS = shipped("filter_plugins/highwater_bench.py")

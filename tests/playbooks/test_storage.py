@@ -17,9 +17,9 @@ from playbooks.module_utils.data_disks.device import look_at
 from playbooks.module_utils.data_disks.judging import Host, Plan, edited_fstab, make_plan, use_by_others
 from playbooks.module_utils.data_disks.making import carry_out, mount_at, removals, take_away
 from playbooks.module_utils.data_disks.wanted import Disk, read_disks
-from playbooks.module_utils.tuning.errors import TuningError
-from playbooks.module_utils.tuning.facts import collect
-from playbooks.module_utils.tuning.runner import SystemRunner
+from playbooks.module_utils.highwater.tuning.errors import TuningError
+from playbooks.module_utils.highwater.tuning.facts import collect
+from playbooks.module_utils.highwater.tuning.runner import SystemRunner
 from tests.playbooks.private_host import child, loop_devices, mount, on_private_host, unshare_mounts, why_not
 
 SECTOR = 512

@@ -14,9 +14,9 @@ import pytest
 from playbooks.module_utils.data_disks import ledger
 from playbooks.module_utils.data_disks.judging import Host, make_plan
 from playbooks.module_utils.data_disks.making import carry_out, removals, take_away
-from playbooks.module_utils.tuning.facts import collect
-from playbooks.module_utils.tuning.hostfiles import HostFiles
-from playbooks.module_utils.tuning.runner import Completed, SystemRunner
+from playbooks.module_utils.highwater.tuning.facts import collect
+from playbooks.module_utils.highwater.tuning.hostfiles import HostFiles
+from playbooks.module_utils.highwater.tuning.runner import Completed, SystemRunner
 from tests.playbooks.private_host import run_until_killed
 from tests.playbooks.test_storage import (
     MOUNT_POINT,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.results import RunResult
-from reports.page import render, run_document
+from highwater.bench.results import RunResult
+from highwater.reports.page import render, run_document
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import golden_sample, write_sample
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from bench.results import (
+from highwater.bench.results import (
     Backlog,
     CacheUse,
     Calibration,
@@ -30,8 +30,8 @@ from bench.results import (
     Window,
     WritebackUse,
 )
-from bench.results.calibration import Loopback
-from bench.results.gate import ComparedSide, EnvironmentDifference, GateRound, MetricComparison, SideEstimate
+from highwater.bench.results.calibration import Loopback
+from highwater.bench.results.gate import ComparedSide, EnvironmentDifference, GateRound, MetricComparison, SideEstimate
 
 _MIB = 1 << 20
 

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from hdrh.histogram import HdrHistogram
 
-from bench.analysis.conclusions import analyse
-from bench.results import (
+from highwater.bench.analysis.conclusions import analyse
+from highwater.bench.results import (
     METRICS,
     Delivery,
     EndToEnd,
@@ -43,9 +43,9 @@ from bench.results import (
     Verdict,
     Window,
 )
-from bench.results.calibration import CALIBRATION_FILE
-from bench.results.histogram_log import empty_histogram, histogram_of
-from spark_loadgen import Histogram
+from highwater.bench.results.calibration import CALIBRATION_FILE
+from highwater.bench.results.histogram_log import empty_histogram, histogram_of
+from highwater.spark_loadgen import Histogram
 from tests.reports import sample_details as details
 
 _QUANTILES: Final = 200

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.results import RunResult
-from bench.results.writer import ResultWriter
-from reports.page import render, run_document
+from highwater.bench.results import RunResult
+from highwater.bench.results.writer import ResultWriter
+from highwater.reports.page import render, run_document
 from tests.reports import sample_details
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, write_sample

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from reports.cli import report
+from highwater.reports.cli import report
 from tests.reports.parsing import parse
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.results import RunResult
-from reports.cells import Run
-from reports.curve import curve_figures, knee
-from reports.downsample import Point
-from reports.facets import FacetKeys, UnknownFactorError, chosen_keys, facet_figures
-from reports.heatmap import partition_figures
-from reports.page import render, run_document
-from reports.quantity import change_text, duration_text, unit_text
-from reports.roofline import roofline_figures
+from highwater.bench.results import RunResult
+from highwater.reports.cells import Run
+from highwater.reports.curve import curve_figures, knee
+from highwater.reports.downsample import Point
+from highwater.reports.facets import FacetKeys, UnknownFactorError, chosen_keys, facet_figures
+from highwater.reports.heatmap import partition_figures
+from highwater.reports.page import render, run_document
+from highwater.reports.quantity import change_text, duration_text, unit_text
+from highwater.reports.roofline import roofline_figures
 from tests.reports.parsing import Document, parse, parse_drawing
 from tests.reports.sample_run import Sample, saturated, write_sample
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.downsample import Point, downsampled
-from reports.plot import path_data
+from highwater.reports.downsample import Point, downsampled
+from highwater.reports.plot import path_data
 from tests.reports.test_plot import drawn_points
 
 

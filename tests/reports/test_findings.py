@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.results import RunResult, Scalar, TrialSummary
-from reports.cells import Run
-from reports.findings import Finding, caution, findings
-from reports.measures import PRODUCE_P99
+from highwater.bench.results import RunResult, Scalar, TrialSummary
+from highwater.reports.cells import Run
+from highwater.reports.findings import Finding, caution, findings
+from highwater.reports.measures import PRODUCE_P99
 from tests.reports.sample_run import Sample, saturated, write_sample
 
 ACKS: dict[str, list[Scalar]] = {"producers.client.acks": ["all", "1"]}

@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.results import RunResult, Scalar, TrialSummary
-from reports.blocks import Field, Table
-from reports.cells import Run
-from reports.overview import overview_blocks
-from reports.quantity import significant, whole
+from highwater.bench.results import RunResult, Scalar, TrialSummary
+from highwater.reports.blocks import Field, Table
+from highwater.reports.cells import Run
+from highwater.reports.overview import overview_blocks
+from highwater.reports.quantity import significant, whole
 from tests.reports.parsing import Document
 from tests.reports.sample_run import Sample, saturated, write_sample
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.results import HostProfileUse, ResultDirectoryError, RunResult, SloResult, TrialSummary
-from reports.page import render, run_document
+from highwater.bench.results import HostProfileUse, ResultDirectoryError, RunResult, SloResult, TrialSummary
+from highwater.reports.page import render, run_document
 from tests.reports.parsing import Document, parse, parse_drawing
 from tests.reports.sample_run import Sample, write_sample
 

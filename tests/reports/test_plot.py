@@ -8,9 +8,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports import axes
-from reports.downsample import Point
-from reports.plot import (
+from highwater.reports import axes
+from highwater.reports.downsample import Point
+from highwater.reports.plot import (
     Band,
     Dot,
     DotGroup,

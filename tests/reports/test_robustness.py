@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.results import Environment, RunResult, Scalar
-from reports.page import render, run_document
+from highwater.bench.results import Environment, RunResult, Scalar
+from highwater.reports.page import render, run_document
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, saturated, write_sample
 

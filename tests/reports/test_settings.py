@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.results import EndToEnd, Environment, RunResult, TrialSummary
-from reports import settings
-from reports.blocks import FactColumns
-from reports.cells import Run
+from highwater.bench.results import EndToEnd, Environment, RunResult, TrialSummary
+from highwater.reports import settings
+from highwater.reports.blocks import FactColumns
+from highwater.reports.cells import Run
 from tests.reports.sample_run import Sample, write_sample
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.compare import compare
-from bench.results import Environment, RunResult, TrialSummary
-from reports import markdown
-from reports.page import render
-from reports.quantity import change_text
-from reports.side_by_side import NothingInCommonError, comparison_document
+from highwater.bench.compare import compare
+from highwater.bench.results import Environment, RunResult, TrialSummary
+from highwater.reports import markdown
+from highwater.reports.page import render
+from highwater.reports.quantity import change_text
+from highwater.reports.side_by_side import NothingInCommonError, comparison_document
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, saturated, write_sample
 

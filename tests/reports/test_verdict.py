@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.results import Reason, RunResult, TrialSummary, Verdict
-from reports.cells import Run
-from reports.verdict import Overall, overall
+from highwater.bench.results import Reason, RunResult, TrialSummary, Verdict
+from highwater.reports.cells import Run
+from highwater.reports.verdict import Overall, overall
 from tests.reports.parsing import Document
 from tests.reports.sample_run import Sample, saturated, write_sample
 

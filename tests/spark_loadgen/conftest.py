@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
+from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
 from tests.spark_loadgen.mock_broker import MockBroker, mock_broker
 
 PlanMaker = Callable[..., LoadPlan]

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_loadgen import FilePayload, LoadPlan, LoadResult, LoadSetupError, Progress
-from spark_loadgen.channel import DriverChannel
-from spark_loadgen.payload import read_payload_file
-from spark_loadgen.supervision import Background, conduct
-from spark_loadgen.task import Job, Outcome, run_task
+from highwater.spark_loadgen import FilePayload, LoadPlan, LoadResult, LoadSetupError, Progress
+from highwater.spark_loadgen.channel import DriverChannel
+from highwater.spark_loadgen.payload import read_payload_file
+from highwater.spark_loadgen.supervision import Background, conduct
+from highwater.spark_loadgen.task import Job, Outcome, run_task
 
 DEADLINE_S = 90
 

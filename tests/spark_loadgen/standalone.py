@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from spark_loadgen.java import find_java
+from highwater.spark_loadgen.java import find_java
 
 DEADLINE_S = 60
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from spark_loadgen import BacklogReport, FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
-from spark_loadgen.backlog import backlog_report
-from spark_loadgen.consumer import ConsumerReport
-from spark_loadgen.coordination import Release
-from spark_loadgen.delivery import ReceivedReport
-from spark_loadgen.windows import Windows
+from highwater.spark_loadgen import BacklogReport, FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
+from highwater.spark_loadgen.backlog import backlog_report
+from highwater.spark_loadgen.consumer import ConsumerReport
+from highwater.spark_loadgen.coordination import Release
+from highwater.spark_loadgen.delivery import ReceivedReport
+from highwater.spark_loadgen.windows import Windows
 
 PLAN = LoadPlan(
     "b", ("t",), 1, 1, 1, 1, OpenSchedule.constant(1000.0), 0, 6, 9, FixedSize(100), GeneratedPayload(), 1,

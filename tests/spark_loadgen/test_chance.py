@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_loadgen import chance
+from highwater.spark_loadgen import chance
 
 INDICES = np.arange(100_000, dtype=np.int64)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from spark_loadgen.channel import DriverChannel, TaskChannel, clock_name
-from spark_loadgen.phases import Phases
-from spark_loadgen.windows import SECOND_NS
+from highwater.spark_loadgen.channel import DriverChannel, TaskChannel, clock_name
+from highwater.spark_loadgen.phases import Phases
+from highwater.spark_loadgen.windows import SECOND_NS
 
 DEADLINE_S = 10
 

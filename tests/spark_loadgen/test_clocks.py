@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_loadgen import Histogram, LoadResult, LoadSetupError, ProcessLauncher, process_launcher
-from spark_loadgen.windows import SECOND_NS
+from highwater.spark_loadgen import Histogram, LoadResult, LoadSetupError, ProcessLauncher, process_launcher
+from highwater.spark_loadgen.windows import SECOND_NS
 from tests.spark_loadgen.conftest import PlanMaker
 
 HOURS_OFF_NS = 5 * 3600 * SECOND_NS
@@ -17,9 +17,9 @@ ELSEWHERE = """\
 import sys, time
 here = time.monotonic_ns
 time.monotonic_ns = lambda: here() + int(sys.argv[2])
-import spark_loadgen.channel
-spark_loadgen.channel.clock_name = lambda: "the clock of another host"
-from spark_loadgen.process_worker import main
+import highwater.spark_loadgen.channel
+highwater.spark_loadgen.channel.clock_name = lambda: "the clock of another host"
+from highwater.spark_loadgen.process_worker import main
 main()
 """
 

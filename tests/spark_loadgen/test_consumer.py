@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from confluent_kafka import Producer
 
-from spark_loadgen import FixedSize, GeneratedPayload
-from spark_loadgen.channel import DriverChannel, TaskChannel
-from spark_loadgen.consumer import ConsumerLoad, ConsumerReport
-from spark_loadgen.content import Content
-from spark_loadgen.phases import Phases
-from spark_loadgen.stamp import encode_stamps
+from highwater.spark_loadgen import FixedSize, GeneratedPayload
+from highwater.spark_loadgen.channel import DriverChannel, TaskChannel
+from highwater.spark_loadgen.consumer import ConsumerLoad, ConsumerReport
+from highwater.spark_loadgen.content import Content
+from highwater.spark_loadgen.phases import Phases
+from highwater.spark_loadgen.stamp import encode_stamps
 from tests.spark_loadgen.conftest import PlanMaker
 
 MAGIC, RECORDS = 4711, 300

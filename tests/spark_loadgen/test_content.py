@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spark_loadgen import (
+from highwater.spark_loadgen import (
     FilePayload,
     FixedSize,
     GeneratedPayload,
@@ -21,10 +21,10 @@ from spark_loadgen import (
     WeightedSizes,
     ZipfKeys,
 )
-from spark_loadgen.blocks import Block, Blocks
-from spark_loadgen.content import Content
-from spark_loadgen.payload import value_sizes
-from spark_loadgen.stamp import STAMP_BYTES, decode_stamps
+from highwater.spark_loadgen.blocks import Block, Blocks
+from highwater.spark_loadgen.content import Content
+from highwater.spark_loadgen.payload import value_sizes
+from highwater.spark_loadgen.stamp import STAMP_BYTES, decode_stamps
 
 MAGIC = 99
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, SteadyWarmup
-from spark_loadgen.coordination import LEAD_NS, Coordinator, Order, Release
-from spark_loadgen.windows import SECOND_NS
+from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, SteadyWarmup
+from highwater.spark_loadgen.coordination import LEAD_NS, Coordinator, Order, Release
+from highwater.spark_loadgen.windows import SECOND_NS
 
 NOW = 1_000 * SECOND_NS
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_loadgen.dealing import deal_pairs, partitions_of
-from spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.dealing import deal_pairs, partitions_of
+from highwater.spark_loadgen.errors import LoadSetupError
 
 
 @given(st.integers(1, 4), st.integers(1, 12), st.data())

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_loadgen.delivery import Delivery, GroupDelivery, ReceivedRecords, ReceivedReport, Sent, merge_delivery
-from spark_loadgen.stamp import encode_stamps
+from highwater.spark_loadgen.delivery import (
+    Delivery,
+    GroupDelivery,
+    ReceivedRecords,
+    ReceivedReport,
+    Sent,
+    merge_delivery,
+)
+from highwater.spark_loadgen.stamp import encode_stamps
 
 MAGIC = 77
 Received = tuple[int, int, int]  # worker, sequence, partition

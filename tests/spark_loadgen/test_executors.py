@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_loadgen import LoadSetupError
-from spark_loadgen.launcher import same_versions
+from highwater.spark_loadgen import LoadSetupError
+from highwater.spark_loadgen.launcher import same_versions
 
 ONE = {"python": "3.11.2", "librdkafka": "2.6.1"}
 

@@ -8,7 +8,7 @@ from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_loadgen.histogram import (
+from highwater.spark_loadgen.histogram import (
     COUNTS_LENGTH,
     HIGHEST_VALUE_NS,
     Histogram,

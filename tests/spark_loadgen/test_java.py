@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_loadgen import LoadSetupError
-from spark_loadgen.java import find_java
+from highwater.spark_loadgen import LoadSetupError
+from highwater.spark_loadgen.java import find_java
 
 
 def fake_java(home: Path, version: str) -> Path:

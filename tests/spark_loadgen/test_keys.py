@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spark_loadgen import RandomKeys, RoundRobinKeys, ZipfKeys
-from spark_loadgen.keys import encode_keys, key_numbers
-from spark_loadgen.records import Keys
+from highwater.spark_loadgen import RandomKeys, RoundRobinKeys, ZipfKeys
+from highwater.spark_loadgen.keys import encode_keys, key_numbers
+from highwater.spark_loadgen.records import Keys
 
 SEQUENCES = np.arange(200_000, dtype=np.int64)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from spark_loadgen import LoadFailed, LoadSetupError, Progress, SparkLauncher
+from highwater.spark_loadgen import LoadFailed, LoadSetupError, Progress, SparkLauncher
 from tests.spark_loadgen.conftest import PlanMaker
 
 pytestmark = pytest.mark.spark
@@ -52,7 +52,7 @@ def test_a_problem_of_the_setup_reaches_the_caller(local: SparkLauncher, make_pl
 def test_executors_that_do_not_come_are_not_waited_for(local: SparkLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_patience_s", 0)
     # Here executors do come: what asks them may be done within a tenth of a second, so it is looked at before.
-    monkeypatch.setattr("spark_loadgen.launcher._POLL_S", 0)
+    monkeypatch.setattr("highwater.spark_loadgen.launcher._POLL_S", 0)
     monkeypatch.setattr(SparkLauncher, "slots", 0)
     with pytest.raises(LoadSetupError, match=r"local\[2\] gave no executor within 0 s: start workers"):
         local._try_executors()

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark_loadgen import LoadFailed, LoadSetupError, Progress, SparkLauncher
-from spark_loadgen.java import find_java
+from highwater.spark_loadgen import LoadFailed, LoadSetupError, Progress, SparkLauncher
+from highwater.spark_loadgen.java import find_java
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.standalone import standalone_spark
 

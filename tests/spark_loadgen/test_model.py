@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spark_loadgen import (
+from highwater.spark_loadgen import (
     FilePayload,
     FixedSize,
     GeneratedPayload,

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark_loadgen import LoadFailed, LoadSetupError, ProcessLauncher, Progress
+from highwater.spark_loadgen import LoadFailed, LoadSetupError, ProcessLauncher, Progress
 from tests.spark_loadgen.conftest import PlanMaker
 
 DEADLINE_S = 30
@@ -27,7 +27,7 @@ def launcher() -> Iterator[ProcessLauncher]:
 
 def workers(process: psutil.Process | None = None) -> list[psutil.Process]:
     def is_worker(child: psutil.Process) -> bool:
-        return "spark_loadgen.process_worker" in child.as_dict(["cmdline"], ad_value=[])["cmdline"]
+        return "highwater.spark_loadgen.process_worker" in child.as_dict(["cmdline"], ad_value=[])["cmdline"]
 
     return [child for child in (process or psutil.Process()).children() if is_worker(child)]
 

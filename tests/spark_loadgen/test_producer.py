@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from spark_loadgen import (
+from highwater.spark_loadgen import (
     Headers,
     Histogram,
     LoadResult,
@@ -18,7 +18,7 @@ from spark_loadgen import (
     TransactionPlan,
     WeightedSizes,
 )
-from spark_loadgen.acknowledgements import Acknowledgements, TimedRecord
+from highwater.spark_loadgen.acknowledgements import Acknowledgements, TimedRecord
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.mock_broker import MockBroker, mock_broker
 from tests.spark_loadgen.running import run_load

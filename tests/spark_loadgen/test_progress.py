@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import time
 
-from spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
-from spark_loadgen.progress import ProgressTracker
+from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
+from highwater.spark_loadgen.progress import ProgressTracker
 
 PLAN = LoadPlan("b", ("t",), 1, 2, 1, 1, OpenSchedule.constant(1000.0), 1, 2, 5, FixedSize(100), GeneratedPayload(), 1)
 

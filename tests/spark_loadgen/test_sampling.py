@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from spark_loadgen.model import LoadPlan
-from spark_loadgen.payload import value_sizes
-from spark_loadgen.records import FixedSize, GeneratedPayload, RoundRobinKeys, UniformSizes, WeightedSizes
-from spark_loadgen.sampling import sampling_stride
-from spark_loadgen.schedule import OpenSchedule
+from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.payload import value_sizes
+from highwater.spark_loadgen.records import FixedSize, GeneratedPayload, RoundRobinKeys, UniformSizes, WeightedSizes
+from highwater.spark_loadgen.sampling import sampling_stride
+from highwater.spark_loadgen.schedule import OpenSchedule
 
 
 def plan_of(rate_per_s: float | None, **changes: Any) -> LoadPlan:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_loadgen.schedule import Arrival, OpenSchedule, Schedule, Step
-from spark_loadgen.windows import SECOND_NS
+from highwater.spark_loadgen.schedule import Arrival, OpenSchedule, Schedule, Step
+from highwater.spark_loadgen.windows import SECOND_NS
 
 ARRIVALS: tuple[Arrival, ...] = ("uniform", "poisson")
 

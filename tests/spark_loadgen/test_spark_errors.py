@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_loadgen.spark_errors import reason_of
+from highwater.spark_loadgen.spark_errors import reason_of
 
 TRACE_AFTER_SPARKS_WORDS = """org.apache.spark.SparkException: Job aborted due to stage failure: Could not recover:
 Most recent failure reason: Stage failed because barrier task ResultTask(0, 0) finished unsuccessfully.

@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 
-from spark_loadgen.stamp import STAMP_BYTES, decode_stamps, encode_stamps
+from highwater.spark_loadgen.stamp import STAMP_BYTES, decode_stamps, encode_stamps
 
 
 def test_the_layout_is_the_documented_one() -> None:

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from spark_loadgen.steady import Finding, fit, judge_window
+from highwater.spark_loadgen.steady import Finding, fit, judge_window
 
 LATENCY = [[1e6] * 20, [2e6] * 20]
 

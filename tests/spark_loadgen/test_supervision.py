@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_loadgen.supervision import Background, Supervision
+from highwater.spark_loadgen.supervision import Background, Supervision
 from tests.spark_loadgen.test_coordination import plan_of
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_loadgen import FilePayload, FixedSize, Histogram, LoadPlan, LoadResult, Progress, task
-from spark_loadgen.channel import DriverChannel, clock_name
-from spark_loadgen.coordination import Coordinator
-from spark_loadgen.stamp import STAMP_BYTES
-from spark_loadgen.supervision import Background
+from highwater.spark_loadgen import FilePayload, FixedSize, Histogram, LoadPlan, LoadResult, Progress, task
+from highwater.spark_loadgen.channel import DriverChannel, clock_name
+from highwater.spark_loadgen.coordination import Coordinator
+from highwater.spark_loadgen.stamp import STAMP_BYTES
+from highwater.spark_loadgen.supervision import Background
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.mock_broker import mock_broker
 from tests.spark_loadgen.running import DEADLINE_S, job_of, run_load, run_outcomes, setup_error

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 
-from spark_loadgen.windows import SECOND_NS, SecondMeter, Windows, max_rows, sum_rows
+from highwater.spark_loadgen.windows import SECOND_NS, SecondMeter, Windows, max_rows, sum_rows
 
 
 def test_counts_are_filed_under_their_second_in_any_order() -> None:

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from highwater.tuning.catalogue import KNOBS
+from highwater.tuning.check import evaluate
+from highwater.tuning.facts import Facts, collect
+from highwater.tuning.planning import make_plan
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import make_big_host
-from tuning.catalogue import KNOBS
-from tuning.check import evaluate
-from tuning.facts import Facts, collect
-from tuning.planning import make_plan
-from tuning.workload import Workload
 
 _DISKS = 200
 _REPETITIONS = 5

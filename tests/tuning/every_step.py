@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from highwater.tuning import engine
+from highwater.tuning.journal import APPLIED, Owner
+from highwater.tuning.steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, Step, SwapOffStep
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, whole_tree
 from tests.tuning.host_tree import make_host, sysctl_path, write
-from tuning import engine
-from tuning.journal import APPLIED, Owner
-from tuning.steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, Step, SwapOffStep
 
 SWAPPINESS = sysctl_path("vm.swappiness")
 DIRTY_BYTES, DIRTY_RATIO = sysctl_path("vm.dirty_bytes"), sysctl_path("vm.dirty_ratio")

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tuning.facts.filesystems import read_mounts
-from tuning.facts.reading import Reader
-from tuning.hostfiles import HostFiles
-from tuning.runner import Completed
+from highwater.tuning.facts.filesystems import read_mounts
+from highwater.tuning.facts.reading import Reader
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.runner import Completed
 
 TWINS = {"dirty_bytes": "dirty_ratio", "dirty_background_bytes": "dirty_background_ratio"}
 TWINS |= {twin: key for key, twin in TWINS.items()}

@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from bench.results.reader import RunResult
-from reports.settings import tuning_table
+from highwater.bench.results.reader import RunResult
+from highwater.reports.settings import tuning_table
+from highwater.tuning.catalogue import KNOBS, find_knob
+from highwater.tuning.check import evaluate
+from highwater.tuning.facts import collect
+from highwater.tuning.model import Knob
+from highwater.tuning.workload import Workload
 from tests.tuning.cli.invoking import invoke
 from tests.tuning.host_tree import make_host
-from tuning.catalogue import KNOBS, find_knob
-from tuning.check import evaluate
-from tuning.facts import collect
-from tuning.model import Knob
-from tuning.workload import Workload
 
 IDS = [knob.id for knob in KNOBS]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from broker.config_table import BROKER_PROPERTIES
+from highwater.broker.config_table import BROKER_PROPERTIES
+from highwater.tuning.binding import BROKER_DEFAULTS, RULES, what_binds
+from highwater.tuning.catalogue import find_knob
+from highwater.tuning.facts import Facts, NetworkInterface, collect
+from highwater.tuning.facts.model import Memory, NumaNode, Softnet
+from highwater.tuning.workload import Workload, parse_properties
 from tests.tuning.host_tree import GIB, Disk, make_host, write
-from tuning.binding import BROKER_DEFAULTS, RULES, what_binds
-from tuning.catalogue import find_knob
-from tuning.facts import Facts, NetworkInterface, collect
-from tuning.facts.model import Memory, NumaNode, Softnet
-from tuning.workload import Workload, parse_properties
 
 KAFKA = Workload(broker="apache-kafka")
 OURS = Workload()

@@ -12,18 +12,18 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from highwater.tuning import catalogue, model
+from highwater.tuning.catalogue import KNOBS, ROWS, ROWS_LEFT_OUT, find_knob, page, select_knobs
+from highwater.tuning.catalogue.export import disagree
+from highwater.tuning.check import evaluate, report_on, sysctl_path
+from highwater.tuning.errors import TuningError
+from highwater.tuning.facts import Facts, collect
+from highwater.tuning.formulas.targets import targets_of
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.model import Knob, NotApplicable, Observation, Target
+from highwater.tuning.planning import PlanOptions, make_plan
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import Disk, make_host
-from tuning import catalogue, model
-from tuning.catalogue import KNOBS, ROWS, ROWS_LEFT_OUT, find_knob, page, select_knobs
-from tuning.catalogue.export import disagree
-from tuning.check import evaluate, report_on, sysctl_path
-from tuning.errors import TuningError
-from tuning.facts import Facts, collect
-from tuning.formulas.targets import targets_of
-from tuning.hostfiles import HostFiles
-from tuning.model import Knob, NotApplicable, Observation, Target
-from tuning.planning import PlanOptions, make_plan
-from tuning.workload import Workload
 
 REPOSITORY = Path(__file__).parents[2]
 SCHEMA = json.loads((REPOSITORY / "tuning/schemas/knob.schema.json").read_text("utf-8"))
@@ -150,7 +150,7 @@ def test_a_formula_answers_on_any_host(knob: Knob, facts: Facts, tmp_path: Path)
 
 def test_the_page_is_the_catalogue() -> None:
     assert (REPOSITORY / "docs/tuning-knobs.md").read_text("utf-8") == page.render(KNOBS), (
-        "run: python -m tuning.catalogue > docs/tuning-knobs.md"
+        "run: python -m highwater.tuning.catalogue > docs/tuning-knobs.md"
     )
 
 

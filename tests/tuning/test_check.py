@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from highwater.tuning.catalogue import find_knob
+from highwater.tuning.check import KnobReport, evaluate
+from highwater.tuning.facts import collect
+from highwater.tuning.formulas.common import constant
+from highwater.tuning.model import Knob, Lifetime, Observation
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import GIB, Disk, make_host, write
-from tuning.catalogue import find_knob
-from tuning.check import KnobReport, evaluate
-from tuning.facts import collect
-from tuning.formulas.common import constant
-from tuning.model import Knob, Lifetime, Observation
-from tuning.workload import Workload
 
 MIB = 2**20
 ON_DATA = Workload(data_dirs=("/data",))

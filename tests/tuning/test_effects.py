@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning import engine
+from highwater.tuning.catalogue import select_knobs
+from highwater.tuning.effects import Effect, verify
+from highwater.tuning.facts import Facts, collect
+from highwater.tuning.facts.model import Systemd
+from highwater.tuning.journal import Owner
+from highwater.tuning.persistence.systemd import drop_in
+from highwater.tuning.planning import PlanOptions, make_plan
+from highwater.tuning.runner import CapturedTreeRunner, Completed
+from highwater.tuning.workload import Workload
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner
 from tests.tuning.host_tree import Disk, add_interface, make_host, sysctl_path, write
-from tuning import engine
-from tuning.catalogue import select_knobs
-from tuning.effects import Effect, verify
-from tuning.facts import Facts, collect
-from tuning.facts.model import Systemd
-from tuning.journal import Owner
-from tuning.persistence.systemd import drop_in
-from tuning.planning import PlanOptions, make_plan
-from tuning.runner import CapturedTreeRunner, Completed
-from tuning.workload import Workload
 
 UNIT = "highwater-broker@.service"
 WORKLOAD = Workload(data_dirs=("/data",))

@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning import engine
+from highwater.tuning.errors import PartlyChangedError, TuningError
+from highwater.tuning.journal import APPLIED, FOLDER, SESSION, Owner
+from highwater.tuning.runner import CapturedTreeRunner, Completed
+from highwater.tuning.steps import CommandStep, FileStep, Plan, SettingStep, Step
 from tests.tuning.every_step import (
     DIRTY_BYTES,
     DIRTY_RATIO,
@@ -38,11 +43,6 @@ from tests.tuning.every_step import (
 )
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, whole_tree
 from tests.tuning.host_tree import write
-from tuning import engine
-from tuning.errors import PartlyChangedError, TuningError
-from tuning.journal import APPLIED, FOLDER, SESSION, Owner
-from tuning.runner import CapturedTreeRunner, Completed
-from tuning.steps import CommandStep, FileStep, Plan, SettingStep, Step
 
 
 @pytest.fixture(autouse=True)

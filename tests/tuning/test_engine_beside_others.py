@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning import engine
+from highwater.tuning.errors import TuningError
+from highwater.tuning.journal import APPLIED, FOLDER
+from highwater.tuning.steps import FileStep, Step
 from tests.tuning.every_step import (
     DIRTY_BYTES,
     DIRTY_RATIO,
@@ -34,10 +38,6 @@ from tests.tuning.every_step import (
 )
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, whole_tree
 from tests.tuning.host_tree import write
-from tuning import engine
-from tuning.errors import TuningError
-from tuning.journal import APPLIED, FOLDER
-from tuning.steps import FileStep, Step
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,11 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from highwater.tuning import engine
+from highwater.tuning.journal import FOLDER, Owner
+from highwater.tuning.steps import FileStep, Plan, SettingStep, Step
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, KilledError, reboot, whole_tree
 from tests.tuning.host_tree import make_host, sysctl_path, write
-from tuning import engine
-from tuning.journal import FOLDER, Owner
-from tuning.steps import FileStep, Plan, SettingStep, Step
 
 SINGLE = tuple(sysctl_path(key) for key in ("vm.swappiness", "vm.max_map_count", "net.core.somaxconn"))
 PAIR = (sysctl_path("vm.dirty_bytes"), sysctl_path("vm.dirty_ratio"))

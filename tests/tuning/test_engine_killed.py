@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning import engine
+from highwater.tuning.errors import TuningError
+from highwater.tuning.runner import Completed
+from highwater.tuning.steps import FileStep, Plan, RemountStep, Step
 from tests.tuning.every_step import (
     EVERYTHING,
     OWNER,
@@ -30,10 +34,6 @@ from tests.tuning.every_step import (
     without_journal,
 )
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, KilledError, reboot, whole_tree
-from tuning import engine
-from tuning.errors import TuningError
-from tuning.runner import Completed
-from tuning.steps import FileStep, Plan, RemountStep, Step
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from highwater.tuning.facts import Facts, collect
 from tests.tuning.host_tree import GIB, Disk, make_host, write
-from tuning.facts import Facts, collect
 
 
 def test_a_plain_host(tmp_path: Path) -> None:

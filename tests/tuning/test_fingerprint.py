@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from highwater.tuning.catalogue import KNOBS
+from highwater.tuning.check import sysctl_path
+from highwater.tuning.facts import collect
+from highwater.tuning.fingerprint import fingerprint
 from tests.tuning.host_tree import Disk, make_host, write
-from tuning.catalogue import KNOBS
-from tuning.check import sysctl_path
-from tuning.facts import collect
-from tuning.fingerprint import fingerprint
 
 
 def test_it_is_of_the_settings_alone(tmp_path: Path) -> None:

@@ -10,14 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning import engine
+from highwater.tuning.errors import TuningError
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.journal import APPLIED, Journal, Owner, alone
+from highwater.tuning.runner import CapturedTreeRunner, SystemRunner, runner_for
+from highwater.tuning.steps import (
+    CommandStep,
+    FileStep,
+    Plan,
+    RemountStep,
+    SettingStep,
+    SwapOffStep,
+    as_json,
+    from_json,
+)
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, whole_tree
 from tests.tuning.host_tree import make_host, sysctl_path
-from tuning import engine
-from tuning.errors import TuningError
-from tuning.hostfiles import HostFiles
-from tuning.journal import APPLIED, Journal, Owner, alone
-from tuning.runner import CapturedTreeRunner, SystemRunner, runner_for
-from tuning.steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, SwapOffStep, as_json, from_json
 
 SWAPPINESS = SettingStep("vm.swappiness", "", sysctl_path("vm.swappiness"), "60", "1")
 SYSCTL_FILE = FileStep("/etc/sysctl.d/90-highwater.conf", None, "vm.swappiness = 1 # größer\u2028\n")
@@ -137,7 +146,7 @@ def test_another_schema_is_not_guessed_at(kernel: FakeKernel) -> None:
     run = journal.read().runs[0]
     journal.remove()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tuning.journal.SCHEMA", "tuning.journal/9")
+        patch.setattr("highwater.tuning.journal.SCHEMA", "tuning.journal/9")
         Journal(files, APPLIED).begin(run)
     with pytest.raises(TuningError, match=r"its schema is 'tuning\.journal/9', not 'tuning\.journal/1'"):
         Journal(files, APPLIED).read()

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from highwater.tuning.catalogue import KNOBS
+from highwater.tuning.check import KnobReport, evaluate
+from highwater.tuning.errors import TuningError
+from highwater.tuning.facts import collect
+from highwater.tuning.profiles import PROFILES, Profile, ad_hoc, find_profile, knobs_of, momentary, wishes_of
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import make_host
-from tuning.catalogue import KNOBS
-from tuning.check import KnobReport, evaluate
-from tuning.errors import TuningError
-from tuning.facts import collect
-from tuning.profiles import PROFILES, Profile, ad_hoc, find_profile, knobs_of, momentary, wishes_of
-from tuning.workload import Workload
 
 MIB = 2**20
 FLUSHING = {"vm.dirty_writeback_centisecs": "500", "vm.dirty_expire_centisecs": "3000"}

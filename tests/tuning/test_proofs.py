@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tuning.errors import TuningError
-from tuning.hostfiles import HostFiles
-from tuning.proofs import (
+from highwater.tuning.errors import TuningError
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.proofs import (
     PROOFS,
     Effect,
     Proof,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tuning.errors import TuningError
-from tuning.quantities import (
+from highwater.tuning.errors import TuningError
+from highwater.tuning.quantities import (
     format_bit_rate,
     format_byte_rate,
     format_bytes,

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning import engine, probes
+from highwater.tuning.catalogue import find_knob
+from highwater.tuning.effects import Effect, verify
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.units import Instance, parse_limits
+from highwater.tuning.formulas.common import constant
+from highwater.tuning.journal import Owner
+from highwater.tuning.model import Knob
+from highwater.tuning.planning import make_plan
+from highwater.tuning.runner import SystemRunner
+from highwater.tuning.steps import Plan
+from highwater.tuning.workload import Workload
 from tests.this_machine import settings_alone
 from tests.tuning.test_real_host import RealHost, needs_this_host, options_of, run, seen, small_ext4
-from tuning import engine, probes
-from tuning.catalogue import find_knob
-from tuning.effects import Effect, verify
-from tuning.facts import collect
-from tuning.facts.units import Instance, parse_limits
-from tuning.formulas.common import constant
-from tuning.journal import Owner
-from tuning.model import Knob
-from tuning.planning import make_plan
-from tuning.runner import SystemRunner
-from tuning.steps import Plan
-from tuning.workload import Workload
 
 PAIRS = ("vm.dirty_bytes", "vm.dirty_ratio", "vm.dirty_background_bytes", "vm.dirty_background_ratio")
 

@@ -17,15 +17,15 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning import engine
+from highwater.tuning.errors import TuningError
+from highwater.tuning.facts import collect
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.journal import APPLIED, Owner
+from highwater.tuning.resources import Resources
+from highwater.tuning.runner import SystemRunner
+from highwater.tuning.steps import Plan, RemountStep, Resource, SettingStep, Step, SwapOffStep
 from tests.this_machine import settings_alone
-from tuning import engine
-from tuning.errors import TuningError
-from tuning.facts import collect
-from tuning.hostfiles import HostFiles
-from tuning.journal import APPLIED, Owner
-from tuning.resources import Resources
-from tuning.runner import SystemRunner
-from tuning.steps import Plan, RemountStep, Resource, SettingStep, Step, SwapOffStep
 
 SYSCTLS = ("vm.stat_interval", "vm.dirty_background_bytes", "net.ipv4.tcp_rmem", "fs.nr_open")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.script import Move, commands_of, moves_of, render_script
+from highwater.tuning.steps import CommandStep, FileStep, RemountStep, SettingStep, Step, SwapOffStep
 from tests.tuning.host_tree import read_sysctl, snapshot, write
-from tuning.script import Move, commands_of, moves_of, render_script
-from tuning.steps import CommandStep, FileStep, RemountStep, SettingStep, Step, SwapOffStep
 
 DROP_IN = "/etc/systemd/system/broker.service.d/90-highwater.conf"
 STEPS: Sequence[Step] = (

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.tuning.fake_kernel import FakeKernel
-from tests.tuning.host_tree import Disk, make_host, snapshot, sysctl_path, write
-from tuning.errors import TuningError
-from tuning.facts import Facts, collect, collect_from
-from tuning.profiles import ad_hoc, find_profile
-from tuning.profiles.session import (
+from highwater.tuning.errors import TuningError
+from highwater.tuning.facts import Facts, collect, collect_from
+from highwater.tuning.profiles import ad_hoc, find_profile
+from highwater.tuning.profiles.session import (
     begin_session,
     differing,
     end_session,
     plan_session,
     recover_session,
 )
-from tuning.runner import CapturedTreeRunner
-from tuning.steps import RemountStep, SettingStep
-from tuning.workload import Workload
+from highwater.tuning.runner import CapturedTreeRunner
+from highwater.tuning.steps import RemountStep, SettingStep
+from highwater.tuning.workload import Workload
+from tests.tuning.fake_kernel import FakeKernel
+from tests.tuning.host_tree import Disk, make_host, snapshot, sysctl_path, write
 
 RUNNER = CapturedTreeRunner()
 ON_DATA = Workload(data_dirs=("/data",))

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from highwater.tuning.errors import TuningError
+from highwater.tuning.facts import collect
+from highwater.tuning.quantities import format_duration
+from highwater.tuning.sizing import Budget, Line, Sizing, measured_write_rate, size_host
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import GIB, make_host, write
-from tuning.errors import TuningError
-from tuning.facts import collect
-from tuning.quantities import format_duration
-from tuning.sizing import Budget, Line, Sizing, measured_write_rate, size_host
-from tuning.workload import Workload
 
 MIB = 2**20
 MEMORY_KEYS = {"net.ipv4.tcp_mem": "100 200 262144", "vm.min_free_kbytes": "65536"}

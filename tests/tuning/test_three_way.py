@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuning.resources import remount_options
-from tuning.steps import Resource
-from tuning.three_way import compare, meaning, merge_lines
+from highwater.tuning.resources import remount_options
+from highwater.tuning.steps import Resource
+from highwater.tuning.three_way import compare, meaning, merge_lines
 
 SETTING = Resource("setting", ("/proc/sys/vm/swappiness",))
 MOUNT = Resource("mount", ("/data",))

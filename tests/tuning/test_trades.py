@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.facts import collect
+from highwater.tuning.trades import durability_trades
 from tests.tuning.host_tree import GIB, Disk, make_host
-from tuning.facts import collect
-from tuning.trades import durability_trades
 
 
 @pytest.mark.parametrize(

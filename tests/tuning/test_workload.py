@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tuning.errors import TuningError
-from tuning.workload import Workload, parse_properties, parse_workload
+from highwater.tuning.errors import TuningError
+from highwater.tuning.workload import Workload, parse_properties, parse_workload
 
 
 def test_what_is_not_said_keeps_its_default() -> None:

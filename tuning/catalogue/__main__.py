@@ -1,4 +1,4 @@
-"""`python -m tuning.catalogue > docs/tuning-knobs.md` writes the page of the documentation that lists every knob."""
+"""`python -m highwater.tuning.catalogue > docs/tuning-knobs.md` writes the documentation page of all knobs."""
 
 from __future__ import annotations
 

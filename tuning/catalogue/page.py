@@ -11,8 +11,8 @@ from .export import disagree
 _INTRODUCTION: Final = """\
 # The knobs
 
-Every setting of a broker's host that `highwater tune` knows. The page is written by `python -m tuning.catalogue` from
-the same entries that the command line, the Ansible module and the reports read; a test keeps them together.
+Every setting of a broker's host that `highwater tune` knows. `python -m highwater.tuning.catalogue` writes the page
+from the same entries that the command line, the Ansible module and the reports read; a test keeps them together.
 
 The recommended value is a formula, as the right one depends on memory, disks, network and load. `highwater tune check`
 fills in the numbers of a host, and `highwater tune explain KNOB` tells everything about one knob there. A value that

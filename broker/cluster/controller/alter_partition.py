@@ -10,13 +10,13 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.controller.storage import Rounds, write_states
-from broker.cluster.state import LeaderAndIsr
-from broker.log.checkpoint import TopicPartition
-from broker.protocol import cold
+from highwater.broker.cluster.controller.storage import Rounds, write_states
+from highwater.broker.cluster.state import LeaderAndIsr
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.protocol import cold
 
 if TYPE_CHECKING:
-    from broker.cluster.controller.term import Term
+    from highwater.broker.cluster.controller.term import Term
 
 _logger = logging.getLogger(__name__)
 

@@ -10,8 +10,14 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-from broker.cluster.state import EPOCH_DURING_DELETE, NO_LEADER_EPOCH, BrokerInfo, LeaderAndIsr, ReplicaAssignment
-from broker.log.checkpoint import TopicPartition
+from highwater.broker.cluster.state import (
+    EPOCH_DURING_DELETE,
+    NO_LEADER_EPOCH,
+    BrokerInfo,
+    LeaderAndIsr,
+    ReplicaAssignment,
+)
+from highwater.broker.log.checkpoint import TopicPartition
 
 
 class PartitionState(Enum):

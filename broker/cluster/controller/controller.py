@@ -19,22 +19,22 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import NOT_CONTROLLER, ElectionType, Problem
-from broker.clock import Clock
-from broker.cluster import znodes
-from broker.cluster.controller.alter_partition import alter_partitions
-from broker.cluster.controller.channels import Channel, Way
-from broker.cluster.controller.context import ControllerContext
-from broker.cluster.controller.elections import Election
-from broker.cluster.controller.partitions import AllowsUncleanElection
-from broker.cluster.controller.producer_ids import allocate_producer_ids
-from broker.cluster.controller.rebalance import Outcomes
-from broker.cluster.controller.storage import ControllerMoved, Rounds, SessionOver, ask
-from broker.cluster.controller.term import Term
-from broker.cluster.controller.watches import Watches
-from broker.cluster.peers import Peers
-from broker.cluster.state import NO_BROKER, BrokerInfo
-from broker.cluster.zookeeper import (
+from highwater.broker.administration import NOT_CONTROLLER, ElectionType, Problem
+from highwater.broker.clock import Clock
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.controller.alter_partition import alter_partitions
+from highwater.broker.cluster.controller.channels import Channel, Way
+from highwater.broker.cluster.controller.context import ControllerContext
+from highwater.broker.cluster.controller.elections import Election
+from highwater.broker.cluster.controller.partitions import AllowsUncleanElection
+from highwater.broker.cluster.controller.producer_ids import allocate_producer_ids
+from highwater.broker.cluster.controller.rebalance import Outcomes
+from highwater.broker.cluster.controller.storage import ControllerMoved, Rounds, SessionOver, ask
+from highwater.broker.cluster.controller.term import Term
+from highwater.broker.cluster.controller.watches import Watches
+from highwater.broker.cluster.peers import Peers
+from highwater.broker.cluster.state import NO_BROKER, BrokerInfo
+from highwater.broker.cluster.zookeeper import (
     Check,
     Create,
     Created,
@@ -48,10 +48,10 @@ from broker.cluster.zookeeper import (
     WatchEvent,
     ZooKeeper,
 )
-from broker.config import BrokerConfig
-from broker.log.checkpoint import TopicPartition
-from broker.protocol import cold
-from broker.replica.waiters import Scheduler
+from highwater.broker.config import BrokerConfig
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.protocol import cold
+from highwater.broker.replica.waiters import Scheduler
 
 _logger = logging.getLogger(__name__)
 

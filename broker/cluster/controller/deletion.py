@@ -12,13 +12,13 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from broker.cluster import znodes
-from broker.cluster.controller.context import PartitionState, Replica, ReplicaState, some_of
-from broker.cluster.controller.storage import Rounds, ask, children, delete_all, write
-from broker.cluster.zookeeper import Children, Delete, ZooKeeperError
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.controller.context import PartitionState, Replica, ReplicaState, some_of
+from highwater.broker.cluster.controller.storage import Rounds, ask, children, delete_all, write
+from highwater.broker.cluster.zookeeper import Children, Delete, ZooKeeperError
 
 if TYPE_CHECKING:
-    from broker.cluster.controller.term import Term
+    from highwater.broker.cluster.controller.term import Term
 
 _logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from broker.cluster.state import LeaderAndIsr, ReplicaAssignment
+from highwater.broker.cluster.state import LeaderAndIsr, ReplicaAssignment
 
 
 def offline_leader(assigned: Sequence[int], in_sync: Collection[int], live: Collection[int]) -> int | None:

@@ -15,9 +15,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from broker.cluster.peers import SECURITY_PROTOCOLS, Endpoint
-from broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
-from broker.protocol.primitives import NO_TAGS, nullable_string, string, unsigned_varint
+from highwater.broker.cluster.peers import SECURITY_PROTOCOLS, Endpoint
+from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
+from highwater.broker.protocol.primitives import NO_TAGS, nullable_string, string, unsigned_varint
 
 LEADER_AND_ISR_VERSION: Final = 7
 UPDATE_METADATA_VERSION: Final = 8

@@ -17,14 +17,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from broker.cluster import znodes
-from broker.cluster.controller.context import ControllerContext, PartitionState
-from broker.cluster.controller.elections import Elected, Election, elect
-from broker.cluster.controller.requests import RequestBatch
-from broker.cluster.controller.storage import Rounds, ask, create_states, write_states
-from broker.cluster.state import LeaderAndIsr
-from broker.cluster.zookeeper import Get, Node
-from broker.log.checkpoint import TopicPartition
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.controller.context import ControllerContext, PartitionState
+from highwater.broker.cluster.controller.elections import Elected, Election, elect
+from highwater.broker.cluster.controller.requests import RequestBatch
+from highwater.broker.cluster.controller.storage import Rounds, ask, create_states, write_states
+from highwater.broker.cluster.state import LeaderAndIsr
+from highwater.broker.cluster.zookeeper import Get, Node
+from highwater.broker.log.checkpoint import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ import logging
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster import znodes
-from broker.cluster.controller.context import ControllerContext
-from broker.cluster.controller.storage import Rounds, ask
-from broker.cluster.znodes import PRODUCER_ID_BLOCK, PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
-from broker.cluster.zookeeper import Get, Node, Set, Stat, ZooKeeperError
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.controller.context import ControllerContext
+from highwater.broker.cluster.controller.storage import Rounds, ask
+from highwater.broker.cluster.znodes import PRODUCER_ID_BLOCK, PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
+from highwater.broker.cluster.zookeeper import Get, Node, Set, Stat, ZooKeeperError
 
 _logger = logging.getLogger(__name__)
 

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
-from broker.cluster import znodes
-from broker.cluster.controller.context import PartitionState, Replica, ReplicaState, some_of
-from broker.cluster.controller.elections import Election
-from broker.cluster.controller.storage import Rounds, ask, write, write_states
-from broker.cluster.state import ReplicaAssignment
-from broker.cluster.zookeeper import Delete, Exists, Get, Node, Set, ZooKeeperError
-from broker.log.checkpoint import TopicPartition
+from highwater.broker.administration import Problem
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.controller.context import PartitionState, Replica, ReplicaState, some_of
+from highwater.broker.cluster.controller.elections import Election
+from highwater.broker.cluster.controller.storage import Rounds, ask, write, write_states
+from highwater.broker.cluster.state import ReplicaAssignment
+from highwater.broker.cluster.zookeeper import Delete, Exists, Get, Node, Set, ZooKeeperError
+from highwater.broker.log.checkpoint import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.cluster.controller.term import Term
+    from highwater.broker.cluster.controller.term import Term
 
 _logger = logging.getLogger(__name__)
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
-from broker.cluster import znodes
-from broker.cluster.controller.context import PartitionState
-from broker.cluster.controller.elections import Election, preferred_leader
-from broker.cluster.controller.storage import Rounds, ask, write
-from broker.cluster.state import NO_LEADER
-from broker.cluster.zookeeper import Delete, Exists, Get, Node, ZooKeeperError
-from broker.log.checkpoint import TopicPartition
-from broker.replica.waiters import Timer
+from highwater.broker.administration import Problem
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.controller.context import PartitionState
+from highwater.broker.cluster.controller.elections import Election, preferred_leader
+from highwater.broker.cluster.controller.storage import Rounds, ask, write
+from highwater.broker.cluster.state import NO_LEADER
+from highwater.broker.cluster.zookeeper import Delete, Exists, Get, Node, ZooKeeperError
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.replica.waiters import Timer
 
 if TYPE_CHECKING:
-    from broker.cluster.controller.term import Term
+    from highwater.broker.cluster.controller.term import Term
 
 _logger = logging.getLogger(__name__)
 

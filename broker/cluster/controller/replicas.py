@@ -18,11 +18,11 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from broker.cluster.controller.context import ControllerContext, Replica, ReplicaState
-from broker.cluster.controller.requests import RequestBatch
-from broker.cluster.controller.storage import Rounds, write_states
-from broker.cluster.state import NO_LEADER, LeaderAndIsr
-from broker.log.checkpoint import TopicPartition
+from highwater.broker.cluster.controller.context import ControllerContext, Replica, ReplicaState
+from highwater.broker.cluster.controller.requests import RequestBatch
+from highwater.broker.cluster.controller.storage import Rounds, write_states
+from highwater.broker.cluster.state import NO_LEADER, LeaderAndIsr
+from highwater.broker.log.checkpoint import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

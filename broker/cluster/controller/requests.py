@@ -10,14 +10,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from broker.cluster.controller import encoding
-from broker.cluster.controller.channels import Channels
-from broker.cluster.controller.context import ControllerContext
-from broker.cluster.peers import Endpoint
-from broker.cluster.state import LEADER_DURING_DELETE, BrokerInfo
-from broker.log.checkpoint import TopicPartition
-from broker.protocol import cold
-from broker.protocol.apis import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from highwater.broker.cluster.controller import encoding
+from highwater.broker.cluster.controller.channels import Channels
+from highwater.broker.cluster.controller.context import ControllerContext
+from highwater.broker.cluster.peers import Endpoint
+from highwater.broker.cluster.state import LEADER_DURING_DELETE, BrokerInfo
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
 _logger = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from broker.cluster import znodes
-from broker.cluster.controller.context import ControllerContext
-from broker.cluster.state import LeaderAndIsr
-from broker.cluster.zookeeper import (
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.controller.context import ControllerContext
+from highwater.broker.cluster.state import LeaderAndIsr
+from highwater.broker.cluster.zookeeper import (
     Check,
     Create,
     Delete,
@@ -26,7 +26,7 @@ from broker.cluster.zookeeper import (
     Transaction,
     ZooKeeperError,
 )
-from broker.log.checkpoint import TopicPartition
+from highwater.broker.log.checkpoint import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

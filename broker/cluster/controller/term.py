@@ -13,23 +13,23 @@ from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster import znodes
-from broker.cluster.controller.channels import Channels, Presence, Way
-from broker.cluster.controller.context import ControllerContext, PartitionState, Replica, ReplicaState
-from broker.cluster.controller.deletion import TopicDeletion
-from broker.cluster.controller.elections import Election
-from broker.cluster.controller.partitions import AllowsUncleanElection, PartitionStates
-from broker.cluster.controller.reassignment import Reassignments
-from broker.cluster.controller.rebalance import Rebalance
-from broker.cluster.controller.replicas import ReplicaStates
-from broker.cluster.controller.requests import RequestBatch
-from broker.cluster.controller.storage import Rounds, ask, children, delete_all, read_states, write
-from broker.cluster.controller.watches import Watches
-from broker.cluster.state import BrokerInfo, ReplicaAssignment
-from broker.cluster.zookeeper import Children, Create, Exists, Get, Node, Set
-from broker.config import BrokerConfig
-from broker.log.checkpoint import TopicPartition
-from broker.replica.waiters import Scheduler
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.controller.channels import Channels, Presence, Way
+from highwater.broker.cluster.controller.context import ControllerContext, PartitionState, Replica, ReplicaState
+from highwater.broker.cluster.controller.deletion import TopicDeletion
+from highwater.broker.cluster.controller.elections import Election
+from highwater.broker.cluster.controller.partitions import AllowsUncleanElection, PartitionStates
+from highwater.broker.cluster.controller.reassignment import Reassignments
+from highwater.broker.cluster.controller.rebalance import Rebalance
+from highwater.broker.cluster.controller.replicas import ReplicaStates
+from highwater.broker.cluster.controller.requests import RequestBatch
+from highwater.broker.cluster.controller.storage import Rounds, ask, children, delete_all, read_states, write
+from highwater.broker.cluster.controller.watches import Watches
+from highwater.broker.cluster.state import BrokerInfo, ReplicaAssignment
+from highwater.broker.cluster.zookeeper import Children, Create, Exists, Get, Node, Set
+from highwater.broker.config import BrokerConfig
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.replica.waiters import Scheduler
 
 _logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from broker.cluster.controller.storage import Rounds, ask
-from broker.cluster.zookeeper import Children, Exists, Get, WatchEvent, ZooKeeperError
+from highwater.broker.cluster.controller.storage import Rounds, ask
+from highwater.broker.cluster.zookeeper import Children, Exists, Get, WatchEvent, ZooKeeperError
 
 Watched = Get | Exists | Children
 

@@ -23,8 +23,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from broker.commands.client import Cluster, Partition, refusal
-from broker.commands.mirroring.progress import (
+from highwater.broker.commands.client import Cluster, Partition, refusal
+from highwater.broker.commands.mirroring.progress import (
     DamagedProgress,
     Progress,
     decode,
@@ -32,7 +32,7 @@ from broker.commands.mirroring.progress import (
     encode,
     encode_key,
 )
-from broker.commands.terminal import CommandError
+from highwater.broker.commands.terminal import CommandError
 
 _BATCH: Final = 1000
 _POLL_S: Final = 0.1

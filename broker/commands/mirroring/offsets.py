@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-from broker.commands.client import REQUEST_TIMEOUT_S, Cluster, Partition, result_of
-from broker.commands.mirroring.progress import Progress
-from broker.commands.terminal import CommandError
+from highwater.broker.commands.client import REQUEST_TIMEOUT_S, Cluster, Partition, result_of
+from highwater.broker.commands.mirroring.progress import Progress
+from highwater.broker.commands.terminal import CommandError
 
 _MAY_BE_SET: Final = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 

@@ -17,8 +17,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from broker.commands.client import REQUEST_TIMEOUT_S, Cluster, result_of
-from broker.commands.terminal import CommandError, UsageError, nearest
+from highwater.broker.commands.client import REQUEST_TIMEOUT_S, Cluster, result_of
+from highwater.broker.commands.terminal import CommandError, UsageError, nearest
 
 PROGRESS_TOPIC_PREFIX: Final = "highwater-mirror-"
 _OWN_TO_A_CLUSTER: Final = frozenset(

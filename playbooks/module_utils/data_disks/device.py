@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..tuning.errors import TuningError, nearest_match
-from ..tuning.facts import Facts
-from ..tuning.quantities import format_bytes
-from ..tuning.runner import Runner
+from ..highwater.tuning.errors import TuningError, nearest_match
+from ..highwater.tuning.facts import Facts
+from ..highwater.tuning.quantities import format_bytes
+from ..highwater.tuning.runner import Runner
 
 _SECTOR_BYTES: Final = 512
 _LOOKED_AT_BYTES: Final = 1 << 20

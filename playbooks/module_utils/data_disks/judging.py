@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..tuning.errors import TuningError
-from ..tuning.facts import Facts
-from ..tuning.formulas.storage import ext4_options
-from ..tuning.persistence import fstab
-from ..tuning.planning.mounts import family_of, in_effect
-from ..tuning.runner import Runner
-from ..tuning.steps import RemountStep
+from ..highwater.tuning.errors import TuningError
+from ..highwater.tuning.facts import Facts
+from ..highwater.tuning.formulas.storage import ext4_options
+from ..highwater.tuning.persistence import fstab
+from ..highwater.tuning.planning.mounts import family_of, in_effect
+from ..highwater.tuning.runner import Runner
+from ..highwater.tuning.steps import RemountStep
 from . import ledger
 from .device import Device, Signature, carries_number, files_in, look_at
 from .wanted import Disk

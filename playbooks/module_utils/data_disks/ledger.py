@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ..tuning.errors import TuningError
-from ..tuning.hostfiles import HostFiles
+from ..highwater.tuning.errors import TuningError
+from ..highwater.tuning.hostfiles import HostFiles
 
 FOLDER: Final = "/var/lib/highwater/provision"
 PATH: Final = f"{FOLDER}/storage.json"

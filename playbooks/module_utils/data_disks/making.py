@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..tuning.errors import TuningError
-from ..tuning.facts import Facts, Mount
-from ..tuning.facts.filesystems import read_mounts
-from ..tuning.facts.reading import Reader
-from ..tuning.hostfiles import HostFiles
-from ..tuning.persistence import fstab
-from ..tuning.resources import remount_options
-from ..tuning.runner import Completed, Runner
-from ..tuning.steps import RemountStep
+from ..highwater.tuning.errors import TuningError
+from ..highwater.tuning.facts import Facts, Mount
+from ..highwater.tuning.facts.filesystems import read_mounts
+from ..highwater.tuning.facts.reading import Reader
+from ..highwater.tuning.hostfiles import HostFiles
+from ..highwater.tuning.persistence import fstab
+from ..highwater.tuning.resources import remount_options
+from ..highwater.tuning.runner import Completed, Runner
+from ..highwater.tuning.steps import RemountStep
 from . import ledger
 from .device import look_at
 from .judging import Judgement, Plan, edited_fstab, mkfs_command, unseen_options

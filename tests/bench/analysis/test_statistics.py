@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from bench.analysis.statistics import (
+from highwater.bench.analysis.statistics import (
     RatioEstimate,
     a_a_bound,
     a_a_centre_bound,

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bench.calibrate import calibration as module
-from bench.calibrate import ceiling, generator
-from bench.calibrate.calibration import Wanted, by_launcher, calibrate
-from bench.calibrate.loopback import measure_loopback
-from bench.cli import app
-from bench.errors import NotComparableError, UsageError
-from bench.gate.policy import load_policy, noise_from
-from bench.results import Noise
-from bench.trials.given_calibration import (
+from highwater.bench.calibrate import calibration as module
+from highwater.bench.calibrate import ceiling, generator
+from highwater.bench.calibrate.calibration import Wanted, by_launcher, calibrate
+from highwater.bench.calibrate.loopback import measure_loopback
+from highwater.bench.cli import app
+from highwater.bench.errors import NotComparableError, UsageError
+from highwater.bench.gate.policy import load_policy, noise_from
+from highwater.bench.results import Noise
+from highwater.bench.trials.given_calibration import (
     ceiling_per_s,
     check_host,
     consumer_ceiling_per_s,
@@ -25,12 +25,12 @@ from bench.trials.given_calibration import (
     load_calibration,
     shape_of,
 )
-from bench.trials.plan import make_plan
-from bench.trials.progress import Observer
-from bench.workload.specification import load_specification
-from bench.workload.values import FixedSize as FixedSizeOfRecords
-from spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, LoadPlan, OpenSchedule, ProcessLauncher
-from tuning.facts import collect
+from highwater.bench.trials.plan import make_plan
+from highwater.bench.trials.progress import Observer
+from highwater.bench.workload.specification import load_specification
+from highwater.bench.workload.values import FixedSize as FixedSizeOfRecords
+from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, LoadPlan, OpenSchedule, ProcessLauncher
+from highwater.tuning.facts import collect
 
 WORKLOAD = """
 schema: bench.workload/1

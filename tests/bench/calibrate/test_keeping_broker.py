@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from bench.calibrate.keeping_broker import KeptPartition, keeping_broker
+from highwater.bench.calibrate.keeping_broker import KeptPartition, keeping_broker
 
 DEADLINE_S = 30
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from bench.calibrate.null_broker import null_broker
+from highwater.bench.calibrate.null_broker import null_broker
 
 
 @pytest.mark.parametrize(

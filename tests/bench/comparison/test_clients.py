@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.comparison import clients
-from bench.comparison.clients import PreparedRequests, batches_of, consume, fetch, produce, record_batch
-from bench.comparison.contenders import BareLoop, Broker, Highwater
-from bench.errors import TrialError
-from bench.systems.broker_client import BrokerClient
-from broker.records.batch import read_header, validate_produced
-from broker.records.record import decode_batch
+from highwater.bench.comparison import clients
+from highwater.bench.comparison.clients import PreparedRequests, batches_of, consume, fetch, produce, record_batch
+from highwater.bench.comparison.contenders import BareLoop, Broker, Highwater
+from highwater.bench.errors import TrialError
+from highwater.bench.systems.broker_client import BrokerClient
+from highwater.broker.records.batch import read_header, validate_produced
+from highwater.broker.records.record import decode_batch
 
 compiled = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here to compile bench/comparison/native")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bench.comparison import __main__ as command
-from bench.comparison import results
-from bench.comparison.cells import MB_PER_S, at_least, at_most
-from bench.comparison.report import render
-from bench.comparison.results import CellResult, Comparison, Sample, ThrownOut
-from bench.errors import UsageError
+from highwater.bench.comparison import __main__ as command
+from highwater.bench.comparison import results
+from highwater.bench.comparison.cells import MB_PER_S, at_least, at_most
+from highwater.bench.comparison.report import render
+from highwater.bench.comparison.results import CellResult, Comparison, Sample, ThrownOut
+from highwater.bench.errors import UsageError
 
 
 def cell(ours: list[float], theirs: list[float], **changes: object) -> CellResult:

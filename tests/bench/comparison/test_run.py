@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.comparison import run
-from bench.comparison.cells import MB_PER_S, Figures, Stage
-from bench.comparison.contenders import Broker, Contender
-from bench.comparison.results import Aim, Measure
-from bench.comparison.run import Comparison, Measured, Scope
-from bench.errors import TrialError
+from highwater.bench.comparison import run
+from highwater.bench.comparison.cells import MB_PER_S, Figures, Stage
+from highwater.bench.comparison.contenders import Broker, Contender
+from highwater.bench.comparison.results import Aim, Measure
+from highwater.bench.comparison.run import Comparison, Measured, Scope
+from highwater.bench.errors import TrialError
 
 SCOPE = Scope(repeats=3, load_s=1.0, warm_up_s=0.0, scale=1.0, seed=7)
 

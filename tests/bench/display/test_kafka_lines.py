@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from bench.display.kafka_lines import KafkaLines
-from bench.results import ResultWriter, RunResult
-from bench.runs.runner import Run, Surroundings
-from bench.storage import StorageAreas
-from bench.trials.plan import make_plan
-from bench.trials.stopping import StopRequest
-from bench.workload.specification import specify
-from bench.workload.yaml_document import parse_document
-from spark_loadgen import LoadPlan, LoadResult, Progress, Second
+from highwater.bench.display.kafka_lines import KafkaLines
+from highwater.bench.results import ResultWriter, RunResult
+from highwater.bench.runs.runner import Run, Surroundings
+from highwater.bench.storage import StorageAreas
+from highwater.bench.trials.plan import make_plan
+from highwater.bench.trials.stopping import StopRequest
+from highwater.bench.workload.specification import specify
+from highwater.bench.workload.yaml_document import parse_document
+from highwater.spark_loadgen import LoadPlan, LoadResult, Progress, Second
+from highwater.tuning.facts import collect
 from tests.bench.display.test_live import PROGRESS
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems
-from tuning.facts import collect
 
 # What parsers of kafka-producer-perf-test look for, in its own number formats.
 WINDOW = re.compile(

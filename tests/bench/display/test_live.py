@@ -5,12 +5,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.display.live import LiveObserver
-from bench.trials.plan import make_plan
-from bench.trials.progress import PlainObserver
-from bench.workload.specification import specify
-from bench.workload.yaml_document import parse_document
-from spark_loadgen import Progress
+from highwater.bench.display.live import LiveObserver
+from highwater.bench.trials.plan import make_plan
+from highwater.bench.trials.progress import PlainObserver
+from highwater.bench.workload.specification import specify
+from highwater.bench.workload.yaml_document import parse_document
+from highwater.spark_loadgen import Progress
 from tests.bench.fakes import MINIMAL
 
 PROGRESS = Progress(

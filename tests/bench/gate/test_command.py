@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from bench.cli import app
-from bench.results import Gate, RunResult, TrialSummary
+from highwater.bench.cli import app
+from highwater.bench.results import Gate, RunResult, TrialSummary
 from tests.bench.fakes import MINIMAL
 from tests.reports.sample_run import Sample, write_sample
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from bench.gate import reasoning
-from bench.gate.policy import Policy
-from bench.results import AaPair, Reason, Scalar, TrialPlan, TrialSummary
+from highwater.bench.gate import reasoning
+from highwater.bench.gate.policy import Policy
+from highwater.bench.results import AaPair, Reason, Scalar, TrialPlan, TrialSummary
 from tests.bench.summaries import LATE, LOST, summary
 
 POLICY = Policy.model_validate(

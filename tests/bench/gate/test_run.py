@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from bench.errors import UsageError
-from bench.gate.policy import Policy
-from bench.gate.run import Rules, gate_specification, judge_recorded, run_gate, write_gate
-from bench.gate.sides import Measured, Recorded, side_named
-from bench.results import (
+from highwater.bench.errors import UsageError
+from highwater.bench.gate.policy import Policy
+from highwater.bench.gate.run import Rules, gate_specification, judge_recorded, run_gate, write_gate
+from highwater.bench.gate.sides import Measured, Recorded, side_named
+from highwater.bench.results import (
     Environment,
     Gate,
     Manifest,
@@ -27,10 +27,10 @@ from bench.results import (
     TrialSummary,
     checksums,
 )
-from bench.runs.agenda import BlockAgenda, FinishedCells, Outcome, Skipped
-from bench.trials.plan import Plan, make_plan
-from bench.verify import disagreements
-from bench.workload.yaml_document import Document
+from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Outcome, Skipped
+from highwater.bench.trials.plan import Plan, make_plan
+from highwater.bench.verify import disagreements
+from highwater.bench.workload.yaml_document import Document
 from tests.bench.fakes import MINIMAL
 from tests.bench.summaries import LATE, LOST, summary
 from tests.reports.sample_run import Sample, write_sample
@@ -239,7 +239,8 @@ def repository(tmp_path: Path) -> Path:
     root = tmp_path / "repository"
     (root / "broker").mkdir(parents=True)
     (root / "broker" / "__init__.py").write_text("first\n")
-    (root / "highwater.py").write_text("")
+    (root / "highwater").mkdir()
+    (root / "highwater" / "__init__.py").write_text("")
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
     for command in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "one"]):
         subprocess.run(["git", "-C", str(root), *command], check=True, capture_output=True)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from bench.cli import app
-from bench.errors import NotComparableError, UsageError
-from bench.history.otava import ChangePoint
-from bench.history.series import Acknowledgement, Series, add, all_series, chosen
-from bench.results import RunResult, TrialSummary
+from highwater.bench.cli import app
+from highwater.bench.errors import NotComparableError, UsageError
+from highwater.bench.history.otava import ChangePoint
+from highwater.bench.history.series import Acknowledgement, Series, add, all_series, chosen
+from highwater.bench.results import RunResult, TrialSummary
 from tests.bench.summaries import LATE
 from tests.reports.sample_run import Sample, write_sample
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from bench.host.sampling_service import serve
+from highwater.bench.host.sampling_service import serve
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.host.processes import (
+from highwater.bench.host.processes import (
     Process,
     ProcessGroups,
     process_table,

@@ -3,10 +3,10 @@ from __future__ import annotations
 import os
 import time
 
-from bench.host.processes import ProcessGroups
-from bench.host.sampler import HostSampler
-from bench.host.use import host_use
-from bench.results import HostSample
+from highwater.bench.host.processes import ProcessGroups
+from highwater.bench.host.sampler import HostSampler
+from highwater.bench.host.use import host_use
+from highwater.bench.results import HostSample
 
 
 def sample(second: int, **values: float | int | None) -> HostSample:

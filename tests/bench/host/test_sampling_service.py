@@ -13,7 +13,7 @@ from dataclasses import asdict
 
 import pytest
 
-from bench.host.sampling_service import Answer, Question, main_processes_of, serve
+from highwater.bench.host.sampling_service import Answer, Question, main_processes_of, serve
 
 
 @contextmanager

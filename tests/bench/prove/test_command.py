@@ -9,26 +9,26 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from typer.testing import CliRunner, Result
 
-import highwater
-import tuning.facts
-from bench.commands import prove as command
-from bench.results import RunStatus
+import highwater.cli
+import highwater.tuning.facts
+from highwater.bench.commands import prove as command
+from highwater.bench.results import RunStatus
+from highwater.tuning.cli.documents import json_schema
+from highwater.tuning.facts import collect
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.proofs import PROOFS, ProveDocument, read_proofs
 from tests.bench.prove.test_proving import Runner
 from tests.tuning.host_tree import Disk, make_host
-from tuning.cli.documents import json_schema
-from tuning.facts import collect
-from tuning.hostfiles import HostFiles
-from tuning.proofs import PROOFS, ProveDocument, read_proofs
 
 
 def call(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(highwater.app, ["tune", "prove", *map(str, arguments)])
+    return CliRunner().invoke(highwater.cli.app, ["tune", "prove", *map(str, arguments)])
 
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = make_host(tmp_path / "host", disks=[Disk("sda", "/data")])
-    monkeypatch.setattr(tuning.facts, "collect", lambda: collect(root))
+    monkeypatch.setattr(highwater.tuning.facts, "collect", lambda: collect(root))
     return root
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bench.prove.judging import DECIDING, Judgement, judge_cells
-from bench.results import TrialPlan, TrialSummary, WritebackUse
+from highwater.bench.prove.judging import DECIDING, Judgement, judge_cells
+from highwater.bench.results import TrialPlan, TrialSummary, WritebackUse
+from highwater.tuning.proofs import Effect
 from tests.bench.summaries import LATE, LOST, summary
-from tuning.proofs import Effect
 
 OFF, ON = "variant=as-it-is", "variant=vm.swappiness=1"
 NOISE = 0.01

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.prove.page import change_text, markdown, row
+from highwater.bench.prove.page import change_text, markdown, row
 from tests.tuning.test_proofs import effect, proof
 
 

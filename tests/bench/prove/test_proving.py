@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import UsageError
-from bench.prove import loads
-from bench.prove.proving import AS_IT_IS, duration_s, make_rounds, proofs_of_run, prove, until
-from bench.prove.subjects import Change, Subject
-from bench.results import Environment, Manifest, ResultWriter, RunResult, RunStatus
-from bench.runs.agenda import BlockAgenda, FinishedCells, Outcome, Skipped
-from bench.trials.plan import Plan
-from bench.workload.specification import load_specification
+from highwater.bench.errors import UsageError
+from highwater.bench.prove import loads
+from highwater.bench.prove.proving import AS_IT_IS, duration_s, make_rounds, proofs_of_run, prove, until
+from highwater.bench.prove.subjects import Change, Subject
+from highwater.bench.results import Environment, Manifest, ResultWriter, RunResult, RunStatus
+from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Outcome, Skipped
+from highwater.bench.trials.plan import Plan
+from highwater.bench.workload.specification import load_specification
+from highwater.tuning.catalogue import KNOBS, find_knob
 from tests.bench.summaries import summary
-from tuning.catalogue import KNOBS, find_knob
 
 
 def subject(knob: str, off: str | None, on: str | None) -> Subject:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import UsageError
-from bench.prove.subjects import Subject, subject_named, whatever_differs
+from highwater.bench.errors import UsageError
+from highwater.bench.prove.subjects import Subject, subject_named, whatever_differs
+from highwater.tuning.facts import Facts, collect
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import Disk, make_host
-from tuning.facts import Facts, collect
-from tuning.workload import Workload
 
 HOST = Workload(data_dirs=("/data",))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.results import checksums
+from highwater.bench.results import checksums
 
 
 @pytest.fixture

@@ -10,9 +10,15 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
-from bench.results import ResultDirectoryError, ResultWriter, RunResult, checksums
-from bench.results.histogram_log import empty_histogram, histogram_of, mean_of, read_histogram, write_histograms
-from spark_loadgen import Histogram
+from highwater.bench.results import ResultDirectoryError, ResultWriter, RunResult, checksums
+from highwater.bench.results.histogram_log import (
+    empty_histogram,
+    histogram_of,
+    mean_of,
+    read_histogram,
+    write_histograms,
+)
+from highwater.spark_loadgen import Histogram
 
 VALUES = [0, 1, 999, 2047, 2048, 123_456, 5_000_000, 5_000_001, 999_999_999, 3_599_999_999_999]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.results.histogram_log import empty_histogram, percentile_spectrum
+from highwater.bench.results.histogram_log import empty_histogram, percentile_spectrum
 
 
 @settings(max_examples=40, deadline=None)

@@ -3,12 +3,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.results import TrialSummary
-from bench.runs.agenda import BlockAgenda, Outcome, Skipped, decided_by
-from bench.trials.plan import Plan, PlannedTrial, make_plan
-from bench.workload.model import StopWhen
-from bench.workload.specification import specify
-from bench.workload.yaml_document import parse_document
+from highwater.bench.results import TrialSummary
+from highwater.bench.runs.agenda import BlockAgenda, Outcome, Skipped, decided_by
+from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
+from highwater.bench.workload.model import StopWhen
+from highwater.bench.workload.specification import specify
+from highwater.bench.workload.yaml_document import parse_document
 from tests.bench.fakes import MINIMAL
 from tests.bench.summaries import LATE, summary
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.runs.launchers import told_arguments, told_settings
+from highwater.bench.runs.launchers import told_arguments, told_settings
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.results import RunResult
-from bench.verify import disagreements
+from highwater.bench.results import RunResult
+from highwater.bench.verify import disagreements
 from tests.bench.test_real_broker import TINY
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay")]

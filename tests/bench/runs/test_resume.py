@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from bench.errors import NotComparableError, TrialError, UsageError
-from bench.results import Manifest, ResultDirectoryError, ResultWriter, RunResult, TrialSummary
-from bench.results.files import write_atomically
-from bench.results.run_lock import LOCK_NAME, RunLock
-from bench.runs import execution
-from bench.runs.launchers import LauncherKind
-from bench.runs.resume import seed_of
-from bench.runs.runner import Run
-from bench.trials.plan import Plan, make_plan
-from bench.verify import disagreements
-from bench.workload.specification import specify
-from bench.workload.yaml_document import parse_document
-from spark_loadgen import LoadPlan, LoadResult
+from highwater.bench.errors import NotComparableError, TrialError, UsageError
+from highwater.bench.results import Manifest, ResultDirectoryError, ResultWriter, RunResult, TrialSummary
+from highwater.bench.results.files import write_atomically
+from highwater.bench.results.run_lock import LOCK_NAME, RunLock
+from highwater.bench.runs import execution
+from highwater.bench.runs.launchers import LauncherKind
+from highwater.bench.runs.resume import seed_of
+from highwater.bench.runs.runner import Run
+from highwater.bench.trials.plan import Plan, make_plan
+from highwater.bench.verify import disagreements
+from highwater.bench.workload.specification import specify
+from highwater.bench.workload.yaml_document import parse_document
+from highwater.spark_loadgen import LoadPlan, LoadResult
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
 
 TWO_CELLS = MINIMAL + "matrix: {producers.client.acks: [1, all]}\n"
@@ -118,7 +118,7 @@ def at_write_of(name: str, number: int) -> Callable[[Bench], None]:
             write_atomically(path, text)
 
         # In the process that is about to be killed, so nothing needs to be put back.
-        pytest.MonkeyPatch().setattr("bench.results.writer.write_atomically", write)
+        pytest.MonkeyPatch().setattr("highwater.bench.results.writer.write_atomically", write)
 
     return prepare
 

@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import pytest
 
-from bench.errors import TrialError, UsageError
-from bench.exit_codes import EXIT_INTERRUPTED
-from bench.results import (
+from highwater.bench.errors import TrialError, UsageError
+from highwater.bench.exit_codes import EXIT_INTERRUPTED
+from highwater.bench.results import (
     Calibration,
     CanaryReading,
     Manifest,
@@ -26,19 +26,19 @@ from bench.results import (
     RunResult,
     TrialSummary,
 )
-from bench.runs import runner
-from bench.runs.runner import Run, Surroundings, check_slots, prepare
-from bench.storage import StorageAreas
-from bench.trials.plan import Plan, PlannedTrial, make_plan
-from bench.trials.progress import Observer
-from bench.trials.stopping import StopRequest
-from bench.trials.trial import TrialRunner
-from bench.verify import disagreements
-from bench.workload.specification import specify
-from bench.workload.yaml_document import parse_document
-from spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError
+from highwater.bench.runs import runner
+from highwater.bench.runs.runner import Run, Surroundings, check_slots, prepare
+from highwater.bench.storage import StorageAreas
+from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
+from highwater.bench.trials.progress import Observer
+from highwater.bench.trials.stopping import StopRequest
+from highwater.bench.trials.trial import TrialRunner
+from highwater.bench.verify import disagreements
+from highwater.bench.workload.specification import specify
+from highwater.bench.workload.yaml_document import parse_document
+from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError
+from highwater.tuning.facts import collect
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
-from tuning.facts import collect
 
 TWO_CELLS = MINIMAL + "matrix: {producers.client.acks: [1, all]}\n"
 
@@ -393,7 +393,7 @@ def test_a_second_ctrl_c_between_trials_is_no_run_that_goes_on(bench: Bench, mon
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bench.runs.runner.analyse", interrupt)
+    monkeypatch.setattr("highwater.bench.runs.runner.analyse", interrupt)
     with pytest.raises(KeyboardInterrupt):
         bench.run()
     manifest = bench.result().manifest
@@ -452,7 +452,7 @@ def test_more_tasks_than_slots(tmp_path: Path) -> None:
 
 
 def test_an_external_cluster_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.systems.broker_client._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("highwater.bench.systems.broker_client._TIMEOUT_S", 0.5)
     bench = Bench(tmp_path, MINIMAL + "system: {kind: external, bootstrap_servers: '127.0.0.1:1'}\n")
     with StorageAreas() as areas, pytest.raises(UsageError, match=r"^no broker answers at 127\.0\.0\.1:1 within"):
         prepare(bench.plan, areas)

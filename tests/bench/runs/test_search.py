@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.results import SearchProbe
-from bench.runs.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected
+from highwater.bench.results import SearchProbe
+from highwater.bench.runs.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected
 
 WANTED = SearchRange(min_per_s=1000, max_per_s=None, precision_ratio=0.03, confirmations=3)
 

@@ -12,20 +12,27 @@ from pathlib import Path
 
 import pytest
 
-from bench.display.tables import print_search, search_answer
-from bench.errors import TrialError, UsageError
-from bench.results import Manifest, Reason, RunResult, Search, SloResult, Window
-from bench.runs import execution
-from bench.runs.agenda import Outcome
-from bench.runs.runner import Run
-from bench.runs.search import SearchRange
-from bench.runs.searching import SearchAgenda, check_same_range, failed_limit, lag_growth, search_plan, searchable
-from bench.trials.plan import planned_trial
-from bench.units import parse_rate_per_s
-from bench.verify import disagreements
-from bench.workload.specification import Specification, specify
-from bench.workload.yaml_document import parse_document
-from spark_loadgen import Histogram, LoadPlan, LoadResult
+from highwater.bench.display.tables import print_search, search_answer
+from highwater.bench.errors import TrialError, UsageError
+from highwater.bench.results import Manifest, Reason, RunResult, Search, SloResult, Window
+from highwater.bench.runs import execution
+from highwater.bench.runs.agenda import Outcome
+from highwater.bench.runs.runner import Run
+from highwater.bench.runs.search import SearchRange
+from highwater.bench.runs.searching import (
+    SearchAgenda,
+    check_same_range,
+    failed_limit,
+    lag_growth,
+    search_plan,
+    searchable,
+)
+from highwater.bench.trials.plan import planned_trial
+from highwater.bench.units import parse_rate_per_s
+from highwater.bench.verify import disagreements
+from highwater.bench.workload.specification import Specification, specify
+from highwater.bench.workload.yaml_document import parse_document
+from highwater.spark_loadgen import Histogram, LoadPlan, LoadResult
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
 from tests.bench.summaries import LATE, LOST, summary
 

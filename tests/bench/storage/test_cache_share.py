@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from bench.results import CacheUse, HostSample
-from bench.storage.cache_share import cache_use, stored_ratio, writeback_use
-from bench.storage.log_files import LogState
-from bench.storage.page_cache import CacheState
+from highwater.bench.results import CacheUse, HostSample
+from highwater.bench.storage.cache_share import cache_use, stored_ratio, writeback_use
+from highwater.bench.storage.log_files import LogState
+from highwater.bench.storage.page_cache import CacheState
 from tests.bench.host.test_sampler import sample
 
 LOG = LogState(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.storage.cluster_storage import cluster_target
-from bench.workload.clusters import Cluster
+from highwater.bench.storage.cluster_storage import cluster_target
+from highwater.bench.workload.clusters import Cluster
 
 
 def cluster(*storages: dict[str, Any] | None) -> Cluster:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bench.cli import app
-from bench.storage import emulated_hdd, fio
+from highwater.bench.cli import app
+from highwater.bench.storage import emulated_hdd, fio
 
 requires_fio = pytest.mark.skipif(shutil.which("fio") is None, reason=fio.HOW_TO_INSTALL)
 

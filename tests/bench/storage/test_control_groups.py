@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import UsageError
-from bench.storage.control_groups import DiskLimits, SystemGroup, hierarchies, root_limits, set_root_limits
-from bench.storage.page_cache import cache_state
-from tuning.facts import collect
-from tuning.hostfiles import HostFiles
+from highwater.bench.errors import UsageError
+from highwater.bench.storage.control_groups import DiskLimits, SystemGroup, hierarchies, root_limits, set_root_limits
+from highwater.bench.storage.page_cache import cache_state
+from highwater.tuning.facts import collect
+from highwater.tuning.hostfiles import HostFiles
 
 LIMITS = DiskLimits(bandwidth_bytes_per_s=1 << 20, operations_per_s=100)
 

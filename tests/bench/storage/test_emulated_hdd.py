@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import UsageError
-from bench.storage import block_tools, describe_target, emulated_hdd
-from bench.storage.control_groups import DiskLimits, root_limits
-from bench.storage.emulated_hdd import Host, Record, disk_at, disks, make, remove, require_ready
-from tuning.facts import collect
+from highwater.bench.errors import UsageError
+from highwater.bench.storage import block_tools, describe_target, emulated_hdd
+from highwater.bench.storage.control_groups import DiskLimits, root_limits
+from highwater.bench.storage.emulated_hdd import Host, Record, disk_at, disks, make, remove, require_ready
+from highwater.tuning.facts import collect
 
 SIZE_BYTES = 64 << 20
 LIMITS = DiskLimits(bandwidth_bytes_per_s=32 << 20, operations_per_s=64)

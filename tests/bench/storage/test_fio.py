@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.results import FioProbe
-from bench.storage import fio
-from bench.storage.fio import FioError, Job
+from highwater.bench.results import FioProbe
+from highwater.bench.storage import fio
+from highwater.bench.storage.fio import FioError, Job
 
 REPORTS = Path(__file__).parent / "fio_reports"
 READ = Job("random_read", "randread", 4096, 16 << 20, 0.2, direct=False, repeat=True)

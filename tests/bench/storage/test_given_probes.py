@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bench.errors import UsageError
-from bench.results import StorageProbes
-from bench.storage.given_probes import load_probes
+from highwater.bench.errors import UsageError
+from highwater.bench.results import StorageProbes
+from highwater.bench.storage.given_probes import load_probes
 
 
 def probe(bytes_per_s: float) -> dict[str, Any]:

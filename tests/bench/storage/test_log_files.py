@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.storage import log_files, page_cache
-from bench.storage.log_files import log_state, segments
+from highwater.bench.storage import log_files, page_cache
+from highwater.bench.storage.log_files import log_state, segments
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import TrialError
-from bench.storage.page_cache import evict, resident_bytes, warm
-from tuning.facts import collect
+from highwater.bench.errors import TrialError
+from highwater.bench.storage.page_cache import evict, resident_bytes, warm
+from highwater.tuning.facts import collect
 
 SIZE_BYTES = 4 << 20
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.results import StorageProbes, TargetProbe
-from bench.storage import StorageAreas, describe_target, fio
-from bench.storage.probe import probe_target, probe_targets
-from tuning.facts import collect
+from highwater.bench.results import StorageProbes, TargetProbe
+from highwater.bench.storage import StorageAreas, describe_target, fio
+from highwater.bench.storage.probe import probe_target, probe_targets
+from highwater.tuning.facts import collect
 
 requires_fio = pytest.mark.skipif(shutil.which("fio") is None, reason=fio.HOW_TO_INSTALL)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import UsageError
-from bench.storage import StorageAreas, describe_target, mounted_targets
-from tuning.facts import Facts, collect
+from highwater.bench.errors import UsageError
+from highwater.bench.storage import StorageAreas, describe_target, mounted_targets
+from highwater.tuning.facts import Facts, collect
 
 MOUNTS = """\
 22 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw

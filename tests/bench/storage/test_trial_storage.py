@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import UsageError
-from bench.storage import StorageAreas, emulated_hdd, page_cache
-from bench.storage.control_groups import Hierarchies
-from bench.storage.trial_storage import TrialStorage
-from bench.workload.model import Workload
-from bench.workload.specification import specify
-from bench.workload.yaml_document import parse_document
+from highwater.bench.errors import UsageError
+from highwater.bench.storage import StorageAreas, emulated_hdd, page_cache
+from highwater.bench.storage.control_groups import Hierarchies
+from highwater.bench.storage.trial_storage import TrialStorage
+from highwater.bench.workload.model import Workload
+from highwater.bench.workload.specification import specify
+from highwater.bench.workload.yaml_document import parse_document
+from highwater.tuning.facts import collect
 from tests.bench.fakes import MINIMAL
-from tuning.facts import collect
 
 
 def workload(text: str = "") -> Workload:
@@ -73,7 +73,7 @@ def test_an_external_systems_storage_is_nothing_of_ours(areas: StorageAreas) -> 
 def test_a_limit_that_cannot_be_set_leaves_no_directory(areas: StorageAreas, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = collect()
     nowhere = Hierarchies(facts.files, None, None, None)
-    monkeypatch.setattr("bench.storage.trial_storage.hierarchies", lambda _: nowhere)
+    monkeypatch.setattr("highwater.bench.storage.trial_storage.hierarchies", lambda _: nowhere)
     storage = TrialStorage(workload("storage: {cache_limit: 64MiB}\n"), "001-base", areas, facts)
     with pytest.raises(UsageError, match=r"has no memory control group"):
         storage.__enter__()

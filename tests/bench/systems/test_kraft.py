@@ -17,9 +17,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.serial import entity_reader, entity_writer
 
-from bench.errors import TrialError
-from bench.systems.broker_client import BrokerClient
-from bench.systems.kraft import active_controller
+from highwater.bench.errors import TrialError
+from highwater.bench.systems.broker_client import BrokerClient
+from highwater.bench.systems.kraft import active_controller
 from tests.spark_loadgen.wire.scripted import scripted_broker
 
 
@@ -83,7 +83,7 @@ def test_the_leader_of_the_quorum_is_the_controller() -> None:
 def test_there_may_be_none_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
     with kraft_broker(leader=-1) as address:
         assert active_controller(address) == -1
-    monkeypatch.setattr("bench.systems.broker_client.active_controller", lambda _: -1)
+    monkeypatch.setattr("highwater.bench.systems.broker_client.active_controller", lambda _: -1)
     with pytest.raises(TrialError, match="it has none just now"):
         BrokerClient("127.0.0.1:1").controller()
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.errors import StoppedError, TrialError, UsageError
-from bench.systems import StartedSystem, SystemProcess
-from bench.systems.process import free_ports, listening, ready_line
+from highwater.bench.errors import StoppedError, TrialError, UsageError
+from highwater.bench.systems import StartedSystem, SystemProcess
+from highwater.bench.systems.process import free_ports, listening, ready_line
 
 READY = "print('ready: listening on 127.0.0.1:4711 (cluster x)', flush=True)"
 WAIT = "import time; time.sleep(600)"
@@ -83,7 +83,7 @@ def test_it_is_stopped_when_the_trial_breaks(tmp_path: Path) -> None:
 
 
 def test_one_that_ignores_the_request_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.systems.process.STOPPED_WITHIN_S", 0.2)
+    monkeypatch.setattr("highwater.bench.systems.process.STOPPED_WITHIN_S", 0.2)
     with start(tmp_path, "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)", READY, WAIT) as system:
         (pid,) = system.process_ids
     assert gone(pid)
@@ -203,7 +203,7 @@ def test_it_dies_with_a_run_that_is_killed(tmp_path: Path, guard: bool) -> None:
     run = subprocess.Popen(
         program(
             "import pathlib, time",
-            "from bench.systems.process import SystemProcess, ready_line",
+            "from highwater.bench.systems.process import SystemProcess, ready_line",
             f"log_file = pathlib.Path({str(tmp_path / 'system.log')!r})",
             f"system = SystemProcess('x', {program(*statements)!r}, log_file, guard={guard})",
             "system.await_ready(ready_line, lambda: None, 60)",

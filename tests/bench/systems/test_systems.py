@@ -14,13 +14,13 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from bench.errors import UsageError
-from bench.systems import System, start_system
-from bench.systems.apache_kafka import find_distribution
-from bench.systems.broker_client import BrokerClient
-from bench.systems.java import java_for
-from bench.systems.properties import brokers_of, cluster_defaults
-from bench.workload.model import SystemUnderTest
+from highwater.bench.errors import UsageError
+from highwater.bench.systems import System, start_system
+from highwater.bench.systems.apache_kafka import find_distribution
+from highwater.bench.systems.broker_client import BrokerClient
+from highwater.bench.systems.java import java_for
+from highwater.bench.systems.properties import brokers_of, cluster_defaults
+from highwater.bench.workload.model import SystemUnderTest
 
 ROOT = Path(__file__).parent.parent.parent.parent
 
@@ -102,7 +102,7 @@ def test_a_command_line_is_told_a_port_and_a_directory(tmp_path: Path) -> None:
             "the broker refuses to start: --property: segment.byte is not a property of a Kafka broker",
         ),
         ({"kind": "command", "command": "no-such-broker {port}"}, "system.command: no program no-such-broker here"),
-        ({"source": "/nowhere"}, "system.source: /nowhere holds no highwater.py and no broker/; name a checkout"),
+        ({"source": "/nowhere"}, "system.source: /nowhere holds no highwater/ and no broker/; name a checkout"),
     ],
 )
 def test_what_cannot_start_is_one_line(tmp_path: Path, wanted: dict[str, Any], expected: str) -> None:
@@ -137,7 +137,7 @@ def test_without_maven_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.delenv("KAFKA_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr("bench.systems.apache_kafka.java_for", lambda _: "java")
+    monkeypatch.setattr("highwater.bench.systems.apache_kafka.java_for", lambda _: "java")
     with pytest.raises(UsageError, match=r"no mvn here, which fetches Apache Kafka \(or set KAFKA_HOME\): apt-get"):
         find_distribution("4")
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from bench.systems.process import free_ports
-from bench.systems.zookeeper import serving
+from highwater.bench.systems.process import free_ports
+from highwater.bench.systems.zookeeper import serving
 
 
 @pytest.mark.parametrize(

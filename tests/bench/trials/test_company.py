@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from bench.errors import StoppedError
-from bench.systems import System
-from bench.trials.company import Company
+from highwater.bench.errors import StoppedError
+from highwater.bench.systems import System
+from highwater.bench.trials.company import Company
 from tests.bench.fakes import FakeSystem
 
 PROCESSOR = max(os.sched_getaffinity(0))

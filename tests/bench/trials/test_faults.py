@@ -8,14 +8,14 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from bench.errors import TrialError
-from bench.results import FaultRecovery, Phase, Window
-from bench.systems import SystemProcess
-from bench.systems.broker_client import BrokerClient
-from bench.trials.faults import FaultInjector
-from bench.trials.recovery import FaultMark, recoveries, undisturbed
-from bench.workload.faults import Fault
-from spark_loadgen import Progress
+from highwater.bench.errors import TrialError
+from highwater.bench.results import FaultRecovery, Phase, Window
+from highwater.bench.systems import SystemProcess
+from highwater.bench.systems.broker_client import BrokerClient
+from highwater.bench.trials.faults import FaultInjector
+from highwater.bench.trials.recovery import FaultMark, recoveries, undisturbed
+from highwater.bench.workload.faults import Fault
+from highwater.spark_loadgen import Progress
 from tests.bench.workload.test_specification import complaint, document, read
 
 MEASURE = Phase(name="measure", start_s=2.0, end_s=22.0)
@@ -238,7 +238,7 @@ def test_a_fault_is_made_when_it_is_due_and_on_whom_the_cluster_names() -> None:
 
 
 def test_a_broker_that_the_cluster_still_counts_in_is_started_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.trials.faults._AGAIN_AFTER_S", 0.0)
+    monkeypatch.setattr("highwater.bench.trials.faults._AGAIN_AFTER_S", 0.0)
     node = Node(ends=2)
     faults = injector({"at": "5s", "do": "restart", "node": 1}, nodes=[node])
     faults.hear(at(15.0))
@@ -248,8 +248,8 @@ def test_a_broker_that_the_cluster_still_counts_in_is_started_once_more(monkeypa
 
 
 def test_a_broker_that_never_serves_again_fails_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.trials.faults._AGAIN_AFTER_S", 0.0)
-    monkeypatch.setattr("bench.trials.faults._SERVES_WITHIN_S", 0.05)
+    monkeypatch.setattr("highwater.bench.trials.faults._AGAIN_AFTER_S", 0.0)
+    monkeypatch.setattr("highwater.bench.trials.faults._SERVES_WITHIN_S", 0.05)
     faults = injector({"at": "5s", "do": "restart", "node": 1}, nodes=[Node(ends=10**6)])
     faults.hear(at(15.0))
     faults.turn()

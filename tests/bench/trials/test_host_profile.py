@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import TrialError, UsageError
-from bench.trials.host_profile import applied_profile, check_profile, restore_after_a_killed_run
-from bench.workload.host import Host
+from highwater.bench.errors import TrialError, UsageError
+from highwater.bench.trials.host_profile import applied_profile, check_profile, restore_after_a_killed_run
+from highwater.bench.workload.host import Host
+from highwater.tuning.check import sysctl_path
+from highwater.tuning.facts import Facts, collect
+from highwater.tuning.journal import SESSION
 from tests.tuning.host_tree import make_host, write
-from tuning.check import sysctl_path
-from tuning.facts import Facts, collect
-from tuning.journal import SESSION
 
 SWAPPINESS = sysctl_path("vm.swappiness")
 NOTES = {"vm.dirty_writeback_centisecs": "500", "vm.dirty_expire_centisecs": "3000"}

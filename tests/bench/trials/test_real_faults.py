@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.results import RunResult
-from bench.systems import start_system
-from bench.systems.process import listening
-from bench.verify import disagreements
-from bench.workload.model import SystemUnderTest
+from highwater.bench.results import RunResult
+from highwater.bench.systems import start_system
+from highwater.bench.systems.process import listening
+from highwater.bench.verify import disagreements
+from highwater.bench.workload.model import SystemUnderTest
 from tests.bench.test_real_broker import TINY, left_running
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay")]

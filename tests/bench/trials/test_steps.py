@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.trials.steps import StepClock, overhead_of
+from highwater.bench.trials.steps import StepClock, overhead_of
 
 
 class Clock:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from bench.results import Delivery, EndToEnd, Generator, Latency, Produce, Reason, SteadyState
-from bench.trials.evidence import Beside, evidence_in
-from bench.trials.verdict import Evidence, judge, target_at_fault
-from bench.workload.model import Validity, Workload
+from highwater.bench.results import Delivery, EndToEnd, Generator, Latency, Produce, Reason, SteadyState
+from highwater.bench.trials.evidence import Beside, evidence_in
+from highwater.bench.trials.verdict import Evidence, judge, target_at_fault
+from highwater.bench.workload.model import Validity, Workload
 from tests.bench.summaries import summary
 
 MS = 1_000_000

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.commands.common import specification_of
-from bench.errors import UsageError
-from bench.workload.command_config import read_command_config, told_of
-from bench.workload.specification import load_specification
+from highwater.bench.commands.common import specification_of
+from highwater.bench.errors import UsageError
+from highwater.bench.workload.command_config import read_command_config, told_of
+from highwater.bench.workload.specification import load_specification
 from tests.bench.fakes import MINIMAL
 from tests.broker.server.certificates import Authority
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import UsageError
-from bench.workload.layers import merged
-from bench.workload.specification import Specification, load_specification
+from highwater.bench.errors import UsageError
+from highwater.bench.workload.layers import merged
+from highwater.bench.workload.specification import Specification, load_specification
 
 BASE = """\
 schema: bench.workload/1

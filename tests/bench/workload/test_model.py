@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import UsageError
-from bench.metrics import METRICS, MetricDefinition
-from bench.workload.model import AfterBacklog, SteadyWarmup, Transactions, WeightedSizes, Workload, ZipfKeys
-from bench.workload.slo import Bound, parse_bound
+from highwater.bench.errors import UsageError
+from highwater.bench.metrics import METRICS, MetricDefinition
+from highwater.bench.workload.model import AfterBacklog, SteadyWarmup, Transactions, WeightedSizes, Workload, ZipfKeys
+from highwater.bench.workload.slo import Bound, parse_bound
 from tests.bench.workload.test_specification import complaint, document, read
 
 

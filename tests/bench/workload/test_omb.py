@@ -8,12 +8,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-import bench.cli
-from bench.errors import UsageError
-from bench.workload.model import Workload
-from bench.workload.omb import TASKS_MAX, as_text, import_omb
-from bench.workload.specification import load_specification
-from bench.workload.values import AfterBacklog
+import highwater.bench.cli
+from highwater.bench.errors import UsageError
+from highwater.bench.workload.model import Workload
+from highwater.bench.workload.omb import TASKS_MAX, as_text, import_omb
+from highwater.bench.workload.specification import load_specification
+from highwater.bench.workload.values import AfterBacklog
 
 WORKLOAD = """
 name: two topics, read twice
@@ -184,9 +184,9 @@ def test_another_broker_s_driver_is_refused(files: tuple[Path, Path]) -> None:
 def test_the_verb_writes_a_file_once(files: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "ours.yaml"
     arguments = ["import", "omb", str(files[0]), "--driver", str(files[1]), "--out", str(out)]
-    assert CliRunner().invoke(bench.cli.app, arguments).exit_code == 0
+    assert CliRunner().invoke(highwater.bench.cli.app, arguments).exit_code == 0
     before = out.read_text()
-    again = CliRunner().invoke(bench.cli.app, arguments)
+    again = CliRunner().invoke(highwater.bench.cli.app, arguments)
     assert again.exit_code == 2
     assert "exists already" in again.output
     assert out.read_text() == before

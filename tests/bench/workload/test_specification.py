@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import UsageError
-from bench.workload.model import FixedSize, Workload
-from bench.workload.specification import Specification, load_specification, recorded_workloads, specify
-from bench.workload.yaml_document import parse_document
+from highwater.bench.errors import UsageError
+from highwater.bench.workload.model import FixedSize, Workload
+from highwater.bench.workload.specification import Specification, load_specification, recorded_workloads, specify
+from highwater.bench.workload.yaml_document import parse_document
 
 BASE = {
     "schema": "bench.workload/1",

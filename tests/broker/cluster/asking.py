@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.peers import PeerFailure, ask
-from broker.log.checkpoint import TopicPartition
-from broker.protocol.apis import APIS
-from broker.records.batch import headers
-from broker.records.record import Record, decode_batch, encode_batch, read_end_marker
+from highwater.broker.cluster.peers import PeerFailure, ask
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.protocol.apis import APIS
+from highwater.broker.records.batch import headers
+from highwater.broker.records.record import Record, decode_batch, encode_batch, read_end_marker
 from tests.broker.handlers.harness import decode_answer, request_frame
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.cluster import Cluster

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.metadata import MetadataCache
-from broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.txn.transaction import Producer, State
+from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from highwater.broker.txn.transaction import Producer, State
 from tests.broker.cluster.asking import GROUP, TRANSACTION, AskedCluster, error_codes, log_of
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
-from broker.cluster import znodes
-from broker.cluster.embedded import FILE_NAME, EmbeddedMetadataStore
-from broker.cluster.store import MetadataError, TopicRecord
-from broker.cluster.znodes import random_topic_id
-from broker.log.checkpoint import encode_topic_id
-from broker.log.files import RealFiles
-from broker.quota.entities import DEFAULT, Entity
+from highwater.broker.administration import Problem
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.embedded import FILE_NAME, EmbeddedMetadataStore
+from highwater.broker.cluster.store import MetadataError, TopicRecord
+from highwater.broker.cluster.znodes import random_topic_id
+from highwater.broker.log.checkpoint import encode_topic_id
+from highwater.broker.log.files import RealFiles
+from highwater.broker.quota.entities import DEFAULT, Entity
 
 CREDENTIAL = "salt=AA==,stored_key=AA==,server_key=AA==,iterations=4096"
 

@@ -8,17 +8,17 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.clock import ManualClock
-from broker.cluster.member import Member, take_up_cluster
-from broker.cluster.peers import Endpoint, PeerFailure
-from broker.cluster.state import BrokerInfo
-from broker.cluster.znodes import LOG_DIR_EVENT_NOTIFICATIONS, PERSISTENT_PATHS
-from broker.cluster.zookeeper import Create, WatchEvent, run
-from broker.config import BrokerConfig, Setting
-from broker.protocol import cold
-from broker.protocol.apis import CONTROLLED_SHUTDOWN
-from broker.protocol.frame import Parts
-from broker.protocol.primitives import Decoder
+from highwater.broker.clock import ManualClock
+from highwater.broker.cluster.member import Member, take_up_cluster
+from highwater.broker.cluster.peers import Endpoint, PeerFailure
+from highwater.broker.cluster.state import BrokerInfo
+from highwater.broker.cluster.znodes import LOG_DIR_EVENT_NOTIFICATIONS, PERSISTENT_PATHS
+from highwater.broker.cluster.zookeeper import Create, WatchEvent, run
+from highwater.broker.config import BrokerConfig, Setting
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import CONTROLLED_SHUTDOWN
+from highwater.broker.protocol.frame import Parts
+from highwater.broker.protocol.primitives import Decoder
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
 

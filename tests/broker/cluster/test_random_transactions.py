@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.peers import PeerFailure
+from highwater.broker.cluster.peers import PeerFailure
 from tests.broker.cluster.asking import TRANSACTION, AskedCluster, read_committed
 
 KEYS = [("t", index) for index in range(3)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cluster import znodes
-from broker.cluster.peers import Endpoint
-from broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
-from broker.cluster.znodes import NewerZnode, encode, read
-from broker.log.checkpoint import decode_topic_id
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.peers import Endpoint
+from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
+from highwater.broker.cluster.znodes import NewerZnode, encode, read
+from highwater.broker.log.checkpoint import decode_topic_id
 
 BROKER = (
     b'{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://127.0.0.1:48517"]'

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.zookeeper import (
+from highwater.broker.cluster.zookeeper import (
     Check,
     Children,
     Create,

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.administration import Problem
-from broker.clock import ManualClock
-from broker.cluster import znodes
-from broker.cluster.member import take_up_cluster
-from broker.cluster.znodes import config_change_value, config_value, encode
-from broker.cluster.zookeeper import Create, Delete, run
-from broker.cluster.zookeeper_store import NOTIFICATION_LIFETIME_MS, ZooKeeperStore
-from broker.quota.entities import DEFAULT, Entity
-from broker.security.scram import ScramMechanism
+from highwater.broker.administration import Problem
+from highwater.broker.clock import ManualClock
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.member import take_up_cluster
+from highwater.broker.cluster.znodes import config_change_value, config_value, encode
+from highwater.broker.cluster.zookeeper import Create, Delete, run
+from highwater.broker.cluster.zookeeper_store import NOTIFICATION_LIFETIME_MS, ZooKeeperStore
+from highwater.broker.quota.entities import DEFAULT, Entity
+from highwater.broker.security.scram import ScramMechanism
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
 

@@ -9,9 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from typer.testing import CliRunner
 
-import broker.cli
+import highwater.broker.cli
 
-_MAIN: Final = "import highwater, signal; signal.signal(signal.SIGINT, signal.default_int_handler); highwater.main()"
+_MAIN: Final = (
+    "import signal, highwater.cli as cli; signal.signal(signal.SIGINT, signal.default_int_handler); cli.main()"
+)
 COMMAND: Final = (sys.executable, "-c", _MAIN, "broker")
 """For tests that need a process of its own, with its signals and pipes.
 
@@ -36,7 +38,7 @@ class Result(NamedTuple):
 
 
 def call(*arguments: str | Path, stdin: str | bytes = b"") -> Result:
-    result = _runner.invoke(broker.cli.app, [*map(str, arguments)], input=stdin)
+    result = _runner.invoke(highwater.broker.cli.app, [*map(str, arguments)], input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Result(result.exit_code, result.stdout_bytes.decode(errors="surrogateescape"), result.stderr)

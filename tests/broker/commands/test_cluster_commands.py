@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from broker.commands.client import Cluster
-from broker.commands.reassign import _untold
-from broker.commands.reassignment_plan import parse_plan, render_plan
+from highwater.broker.commands.client import Cluster
+from highwater.broker.commands.reassign import _untold
+from highwater.broker.commands.reassignment_plan import parse_plan, render_plan
 from tests.broker.commands.calling import Result, call
 from tests.broker.running_cluster import RunningCluster, running_cluster, wait_until
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.commands.configs import split_pairs
-from broker.commands.terminal import UsageError
+from highwater.broker.commands.configs import split_pairs
+from highwater.broker.commands.terminal import UsageError
 from tests.broker.commands.calling import Result, call
 from tests.broker.running import RunningBroker
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.commands.detached import Detached, last_line, start, wait_until
+from highwater.broker.commands.detached import Detached, last_line, start, wait_until
 
 _SLEEP = [sys.executable, "-c", "import time; print('sleeping', flush=True); time.sleep(600)"]
 _STUBBORN = [
@@ -51,6 +51,6 @@ def test_one_that_ended_is_seen_to_have_and_why(tmp_path: Path) -> None:
 
 
 def test_a_long_wait_is_told_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.commands.detached._QUIET_S", 0.01)
+    monkeypatch.setattr("highwater.broker.commands.detached._QUIET_S", 0.01)
     assert not wait_until(lambda: False, 0.2, "pigs fly")
     assert "waiting until pigs fly" in capsys.readouterr().err

@@ -10,15 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from broker.clock import ManualClock
-from broker.commands.log_files import Options, Row, UnknownFile, inspect, log_files_below
-from broker.log.config import LogConfig
-from broker.log.files import RealFiles
-from broker.log.log_directory import LogDirectory
-from broker.log.partition_log import Appended
-from broker.log.producer_state import ProducerStates
-from broker.records.batch import Codec, read_header, validate_produced
-from broker.records.record import Record, TransactionMarker, encode_batch
+from highwater.broker.clock import ManualClock
+from highwater.broker.commands.log_files import Options, Row, UnknownFile, inspect, log_files_below
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.files import RealFiles
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.partition_log import Appended
+from highwater.broker.log.producer_state import ProducerStates
+from highwater.broker.records.batch import Codec, read_header, validate_produced
+from highwater.broker.records.record import Record, TransactionMarker, encode_batch
 from tests.broker.commands.calling import call
 
 VERIFY = Options(verify=True)

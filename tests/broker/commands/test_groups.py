@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker.commands.offset_reset import Target, parse_duration_ms, parse_target, parse_time_ms
-from broker.commands.terminal import UsageError
+from highwater.broker.commands.offset_reset import Target, parse_duration_ms, parse_target, parse_time_ms
+from highwater.broker.commands.terminal import UsageError
 from tests.broker.commands.calling import COMMAND, Result, call
 from tests.broker.running import RunningBroker
 

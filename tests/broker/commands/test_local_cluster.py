@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.commands.detached import wait_until
-from broker.commands.local_cluster import LocalCluster
+from highwater.broker.commands.detached import wait_until
+from highwater.broker.commands.local_cluster import LocalCluster
 from tests.broker.commands.calling import call
 
 

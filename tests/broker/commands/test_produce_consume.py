@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.commands.produce import InputRecord, LineReader
-from broker.commands.terminal import CommandError, UsageError
+from highwater.broker.commands.produce import InputRecord, LineReader
+from highwater.broker.commands.terminal import CommandError, UsageError
 from tests.broker.commands.calling import COMMAND, Result, call
 from tests.broker.running import RunningBroker
 

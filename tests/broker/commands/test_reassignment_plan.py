@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.commands.reassignment_plan import Assignment, MalformedPlan, make_plan, parse_plan, render_plan
+from highwater.broker.commands.reassignment_plan import Assignment, MalformedPlan, make_plan, parse_plan, render_plan
 
 
 @st.composite

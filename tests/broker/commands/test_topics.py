@@ -103,7 +103,7 @@ def test_a_broker_that_is_not_there_is_told_at_once() -> None:
 
 
 def test_a_server_that_is_no_broker_is_told_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.commands.client.REQUEST_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("highwater.broker.commands.client.REQUEST_TIMEOUT_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         assert_refused(call("topics", "-b", address, "--list"), 2, address, "does not answer as a Kafka broker")

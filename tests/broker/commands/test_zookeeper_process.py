@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.commands.terminal import UsageError
-from broker.commands.zookeeper_process import find_java, free_ports, mode, plan_ensemble, write_files
+from highwater.broker.commands.terminal import UsageError
+from highwater.broker.commands.zookeeper_process import find_java, free_ports, mode, plan_ensemble, write_files
 
 
 def test_java_is_taken_from_java_home_then_the_path_then_the_package(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.group.classic import ClassicGroup
-from broker.group.events import (
+from highwater.broker.group.classic import ClassicGroup
+from highwater.broker.group.events import (
     Answer,
     Effect,
     JoinAnswer,
@@ -40,7 +40,7 @@ from broker.group.events import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.group.rebalance import GroupSettings
+from highwater.broker.group.rebalance import GroupSettings
 
 _WALL_MS: Final = 1_700_000_000_000
 

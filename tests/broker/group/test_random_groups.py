@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kio.schema.errors import ErrorCode
 
-from broker.group.classic import ClassicGroup
-from broker.group.events import (
+from highwater.broker.group.classic import ClassicGroup
+from highwater.broker.group.events import (
     Answer,
     Effect,
     JoinAnswer,
@@ -24,8 +24,8 @@ from broker.group.events import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.group.rebalance import GroupSettings, State
-from broker.group.schemas import decode_group, encode_group
+from highwater.broker.group.rebalance import GroupSettings, State
+from highwater.broker.group.schemas import decode_group, encode_group
 
 INSTANCES = st.none() | st.sampled_from(["i1", "i2"])
 PROTOCOLS = st.lists(st.sampled_from(["range", "sticky", "roundrobin"]), max_size=3).map(tuple)

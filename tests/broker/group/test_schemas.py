@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.group.events import StoredGroup, StoredMember
-from broker.group.offsets import CommittedOffset
-from broker.group.schemas import (
+from highwater.broker.group.events import StoredGroup, StoredMember
+from highwater.broker.group.offsets import CommittedOffset
+from highwater.broker.group.schemas import (
     GroupKey,
     OffsetKey,
     decode_group,
@@ -19,8 +19,8 @@ from broker.group.schemas import (
     encode_offset,
     encode_offset_key,
 )
-from broker.internal_topic import partition_of
-from broker.records.batch import CorruptBatch
+from highwater.broker.internal_topic import partition_of
+from highwater.broker.records.batch import CorruptBatch
 
 TEXT = st.text(max_size=20)
 INT32 = st.integers(-(2**31), 2**31 - 1)

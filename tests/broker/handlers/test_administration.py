@@ -11,11 +11,11 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.store import MetadataError, TopicRecord
-from broker.handlers import list_offsets
-from broker.protocol.apis import API_VERSIONS, APIS
-from broker.protocol.primitives import MalformedRequestError
-from broker.records.record import Record, encode_batch
+from highwater.broker.cluster.store import MetadataError, TopicRecord
+from highwater.broker.handlers import list_offsets
+from highwater.broker.protocol.apis import API_VERSIONS, APIS
+from highwater.broker.protocol.primitives import MalformedRequestError
+from highwater.broker.records.record import Record, encode_batch
 from tests.broker.handlers.harness import LISTENER, NodeHarness, decode_answer, request_frame, versions
 
 

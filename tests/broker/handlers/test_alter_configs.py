@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.embedded import EmbeddedMetadataStore
-from broker.log.files import RealFiles
-from broker.records.batch import TimestampType
+from highwater.broker.cluster.embedded import EmbeddedMetadataStore
+from highwater.broker.log.files import RealFiles
+from highwater.broker.records.batch import TimestampType
 from tests.broker.handlers.harness import NodeHarness, versions
 
 TOPIC, BROKER = 2, 4

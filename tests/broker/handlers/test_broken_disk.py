@@ -8,9 +8,9 @@ from unittest.mock import patch
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.log.errors import CorruptIndex
-from broker.log.files import RealFiles
-from broker.records.batch import CorruptBatch
+from highwater.broker.log.errors import CorruptIndex
+from highwater.broker.log.files import RealFiles
+from highwater.broker.records.batch import CorruptBatch
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 
@@ -48,7 +48,7 @@ def test_damage_is_answered_to_a_lookup_by_time(
     node.produce("t", b"x")
     partition = node.node.partition("t", 0)
     assert partition is not None
-    with patch("broker.log.segment.Segment.find_timestamp", side_effect=error):
+    with patch("highwater.broker.log.segment.Segment.find_timestamp", side_effect=error):
         answer = node.ask(
             "list_offsets",
             7,

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.controller.controller import Controller
-from broker.cluster.znodes import ProducerIdBlock
-from broker.protocol.apis import CLUSTER_APIS, CONTROLLED_SHUTDOWN
+from highwater.broker.cluster.controller.controller import Controller
+from highwater.broker.cluster.znodes import ProducerIdBlock
+from highwater.broker.protocol.apis import CLUSTER_APIS, CONTROLLED_SHUTDOWN
 from tests.broker.handlers.harness import NodeHarness
 
 

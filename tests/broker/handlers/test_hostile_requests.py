@@ -24,10 +24,10 @@ from kio.serial import entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import Records
 
-from broker.handlers.reply import CloseConnection
-from broker.protocol import cold
-from broker.protocol.apis import API_VERSIONS, APIS, Api
-from broker.protocol.primitives import MalformedRequestError
+from highwater.broker.handlers.reply import CloseConnection
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import API_VERSIONS, APIS, Api
+from highwater.broker.protocol.primitives import MalformedRequestError
 from tests.broker.handlers.harness import NodeHarness, one_batch, versions
 
 SERVED = [(api, version) for api in APIS.values() for version in versions(api.name)]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.log import moving
-from broker.records.record import decode_batch
-from broker.server.log_mover import LogMover
+from highwater.broker.log import moving
+from highwater.broker.records.record import decode_batch
+from highwater.broker.server.log_mover import LogMover
 from tests.broker.handlers.harness import NodeHarness, versions
 
 

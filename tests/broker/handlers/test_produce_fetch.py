@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import CloseConnection
-from broker.protocol.apis import APIS
-from broker.records.batch import HEADER_SIZE, Codec, headers, update_crc
+from highwater.broker.handlers.reply import CloseConnection
+from highwater.broker.protocol.apis import APIS
+from highwater.broker.records.batch import HEADER_SIZE, Codec, headers, update_crc
 from tests.broker.handlers.harness import NodeHarness, Pending, one_batch
 
 PRODUCE_VERSIONS = range(3, APIS[0].max_version + 1)

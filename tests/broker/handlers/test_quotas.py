@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.reply import Client
-from broker.protocol.apis import FETCH, PRODUCE
+from highwater.broker.handlers.reply import Client
+from highwater.broker.protocol.apis import FETCH, PRODUCE
 from tests.broker.handlers.harness import LISTENER, NodeHarness, decode_answer, one_batch, request_frame
 
 

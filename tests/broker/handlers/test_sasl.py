@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handlers.dispatch import PendingResponse
-from broker.handlers.reply import Client
-from broker.security.sasl import PLAIN, Authentication, PlainExchange, SaslSettings
+from highwater.broker.handlers.dispatch import PendingResponse
+from highwater.broker.handlers.reply import Client
+from highwater.broker.security.sasl import PLAIN, Authentication, PlainExchange, SaslSettings
 from tests.broker.handlers.harness import LISTENER, NodeHarness, request_frame
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.metrics.page import page
-from broker.records.batch import headers
-from broker.replica.partition import Partition
+from highwater.broker.metrics.page import page
+from highwater.broker.records.batch import headers
+from highwater.broker.replica.partition import Partition
 from tests.broker.handlers.harness import NodeHarness, Pending, one_batch, request_frame
 from tests.broker.log.reading import visible_to_committed
 

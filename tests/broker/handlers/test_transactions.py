@@ -11,10 +11,10 @@ from unittest.mock import patch
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
-from broker.log.files import RealFiles
-from broker.records.record import Record, encode_batch
-from broker.txn.transaction import Producer
+from highwater.broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
+from highwater.broker.log.files import RealFiles
+from highwater.broker.records.record import Record, encode_batch
+from highwater.broker.txn.transaction import Producer
 from tests.broker.handlers.harness import Pending, request_frame, versions
 from tests.broker.txn.asking import T0, T1, TransactionHarness
 
@@ -302,7 +302,7 @@ class TestTime:
         assert make().list() == {}
 
     def test_many_are_forgotten_a_few_at_once(self, node: TransactionHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("broker.txn.coordinator._EXPIRED_AT_ONCE", 2)
+        monkeypatch.setattr("highwater.broker.txn.coordinator._EXPIRED_AT_ONCE", 2)
         for number in range(5):
             node.init(f"x{number}")
         node.advance(604_800_000)

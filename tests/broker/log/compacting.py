@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from broker.log.compaction import CleanedGroup, Pass, compact
-from broker.log.files import FileOperations
-from broker.log.log_directory import LogDirectory
-from broker.log.partition_log import PartitionLog
-from broker.records.batch import Codec, headers
-from broker.records.record import Record, decode_batch, encode_batch
+from highwater.broker.log.compaction import CleanedGroup, Pass, compact
+from highwater.broker.log.files import FileOperations
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.partition_log import PartitionLog
+from highwater.broker.records.batch import Codec, headers
+from highwater.broker.records.record import Record, decode_batch, encode_batch
 from tests.broker.log.building import NOW_MS, append, flush
 
 MAP_BYTES = 1 << 20

@@ -11,8 +11,8 @@ import errno
 import random
 from pathlib import Path
 
-from broker.log.files import Entry
-from broker.records.batch import ReadableBuffer
+from highwater.broker.log.files import Entry
+from highwater.broker.records.batch import ReadableBuffer
 
 _SECTOR_BYTES = 512
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.checkpoint import (
+from highwater.broker.log.checkpoint import (
     MalformedFile,
     NewerVersion,
     decode_epochs,

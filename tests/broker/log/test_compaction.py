@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from broker.log.compaction import CleanedGroup, compact
-from broker.log.config import LogConfig
-from broker.log.log_directory import LogDirectory
-from broker.log.offset_map import OffsetMap
-from broker.log.partition_log import Appended, PartitionLog
-from broker.log.segment import file_name
-from broker.log.transaction_index import AbortedTransaction, decode_aborted
-from broker.records.batch import HEADER, HEADER_SIZE, Codec, CorruptBatch, headers, read_header, update_crc
-from broker.records.record import Record, TransactionMarker, decode_batch
+from highwater.broker.log.compaction import CleanedGroup, compact
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.offset_map import OffsetMap
+from highwater.broker.log.partition_log import Appended, PartitionLog
+from highwater.broker.log.segment import file_name
+from highwater.broker.log.transaction_index import AbortedTransaction, decode_aborted
+from highwater.broker.records.batch import HEADER, HEADER_SIZE, Codec, CorruptBatch, headers, read_header, update_crc
+from highwater.broker.records.record import Record, TransactionMarker, decode_batch
 from tests.broker.log.building import NOW_MS, ROOT, append, flush, new_log, open_directory, try_append
 from tests.broker.log.compacting import compact_once, keyed_batch, last_values, put, records_of, roll
 from tests.broker.log.simulated_files import Killed, SimulatedFiles

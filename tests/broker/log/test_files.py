@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from broker.log.files import Entry, RealFiles, sync_file, write_durably, write_file
+from highwater.broker.log.files import Entry, RealFiles, sync_file, write_durably, write_file
 
 FILES = RealFiles()
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.errors import CorruptIndex
-from broker.log.offset_index import OffsetIndex
-from broker.log.time_index import TimeIndex
+from highwater.broker.log.errors import CorruptIndex
+from highwater.broker.log.offset_index import OffsetIndex
+from highwater.broker.log.time_index import TimeIndex
 
 BASE = 5_000_000_000
 RISING = st.lists(st.integers(0, 2**31 - 2), unique=True, max_size=30).map(sorted)

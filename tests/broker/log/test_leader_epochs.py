@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.leader_epochs import LeaderEpochs
+from highwater.broker.log.leader_epochs import LeaderEpochs
 
 ENTRIES = [(2, 10), (4, 20), (7, 35)]
 

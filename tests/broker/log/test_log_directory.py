@@ -9,12 +9,12 @@ from unittest.mock import patch
 
 import pytest
 
-from broker.clock import ManualClock
-from broker.log.config import LogConfig
-from broker.log.errors import LogDirectoryError
-from broker.log.files import RealFiles
-from broker.log.flush import FlushTicket
-from broker.log.log_directory import LogDirectory
+from highwater.broker.clock import ManualClock
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.files import RealFiles
+from highwater.broker.log.flush import FlushTicket
+from highwater.broker.log.log_directory import LogDirectory
 from tests.broker.log.building import NOW_MS, SMALL, TOPIC_ID, append, batch, open_directory, read_all
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.clock import ManualClock
-from broker.log import moving
-from broker.log.errors import LogDirectoryError
-from broker.log.files import FileOperations
-from broker.log.log_directories import LogDirectories
-from broker.log.log_directory import MOVED, LogDirectory
-from broker.log.moving import Move
-from broker.log.partition_log import PartitionLog
+from highwater.broker.clock import ManualClock
+from highwater.broker.log import moving
+from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.files import FileOperations
+from highwater.broker.log.log_directories import LogDirectories
+from highwater.broker.log.log_directory import MOVED, LogDirectory
+from highwater.broker.log.moving import Move
+from highwater.broker.log.partition_log import PartitionLog
 from tests.broker.log.building import NOW_MS, SMALL, TOPIC_ID, append, batch, flush, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 

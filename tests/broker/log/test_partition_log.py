@@ -10,11 +10,11 @@ from unittest.mock import patch
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
-from broker.log.partition_log import Appended, PartitionLog
-from broker.log.segment import Segment
-from broker.records.batch import Codec, TimestampType, headers, read_header, update_crc
-from broker.records.record import Record, decode_batch, encode_batch
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.partition_log import Appended, PartitionLog
+from highwater.broker.log.segment import Segment
+from highwater.broker.records.batch import Codec, TimestampType, headers, read_header, update_crc
+from highwater.broker.records.record import Record, decode_batch, encode_batch
 from tests.broker.log.building import (
     NOW_MS,
     ROOT,

@@ -7,10 +7,10 @@ import struct
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.log.errors import CorruptSnapshot
-from broker.log.producer_state import BatchMetadata, ProducerStates
-from broker.records.batch import BatchHeader, read_header
-from broker.records.record import EndMarker, Record, encode_batch
+from highwater.broker.log.errors import CorruptSnapshot
+from highwater.broker.log.producer_state import BatchMetadata, ProducerStates
+from highwater.broker.records.batch import BatchHeader, read_header
+from highwater.broker.records.record import EndMarker, Record, encode_batch
 
 LAST = 2**31 - 1
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.log.errors import LogDirectoryError
-from broker.log.log_directory import LogDirectory
-from broker.log.partition_log import Appended, PartitionLog
-from broker.log.segment import file_name
-from broker.records.batch import headers
+from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.partition_log import Appended, PartitionLog
+from highwater.broker.log.segment import file_name
+from highwater.broker.records.batch import headers
 from tests.broker.log.building import (
     NOW_MS,
     ROOT,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
-from broker.log.retention import count_expired
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.partition_log import PartitionLog
+from highwater.broker.log.retention import count_expired
 from tests.broker.log.building import NOW_MS, SMALL, append, batch, flush, new_log, open_directory, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 

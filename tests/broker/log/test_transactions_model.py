@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
-from broker.log.partition_log import Appended
-from broker.metrics.counters import TopicCounters
-from broker.records.record import Record, TransactionMarker, encode_batch
-from broker.replica.partition import Partition
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.partition_log import Appended
+from highwater.broker.metrics.counters import TopicCounters
+from highwater.broker.records.record import Record, TransactionMarker, encode_batch
+from highwater.broker.replica.partition import Partition
 from tests.broker.log.building import NOW_MS, TOPIC_ID, flush, log_after_power_cut, open_directory
 from tests.broker.log.reading import visible_to_committed
 from tests.broker.log.simulated_files import SimulatedFiles

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
-from broker.log.producer_state import ProducerStates
-from broker.log.recovery import observe_producer
-from broker.records.batch import CorruptBatch, headers
-from broker.records.record import Record, TransactionMarker, encode_batch, encode_end_marker
+from highwater.broker.log.config import LogConfig
+from highwater.broker.log.partition_log import PartitionLog
+from highwater.broker.log.producer_state import ProducerStates
+from highwater.broker.log.recovery import observe_producer
+from highwater.broker.records.batch import CorruptBatch, headers
+from highwater.broker.records.record import Record, TransactionMarker, encode_batch, encode_end_marker
 from tests.broker.log.building import (
     NOW_MS,
     SMALL,

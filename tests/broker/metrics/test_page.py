@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.metrics.cluster_page import cluster_page, zookeeper_page
-from broker.metrics.counters import BOUNDS_MS, Histogram, ZooKeeperCounters
-from broker.metrics.exposition import family, histogram_family
-from broker.metrics.page import LINES_PER_PIECE, page
-from broker.server.process_metrics import ProcessMetrics
+from highwater.broker.metrics.cluster_page import cluster_page, zookeeper_page
+from highwater.broker.metrics.counters import BOUNDS_MS, Histogram, ZooKeeperCounters
+from highwater.broker.metrics.exposition import family, histogram_family
+from highwater.broker.metrics.page import LINES_PER_PIECE, page
+from highwater.broker.server.process_metrics import ProcessMetrics
 from tests.broker.handlers.harness import NodeHarness, one_batch
 
 

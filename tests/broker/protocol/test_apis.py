@@ -8,8 +8,8 @@ import pytest
 from kio.schema.index import api_key_map
 from kio.static.constants import EntityType
 
-from broker.protocol import cold
-from broker.protocol.apis import APIS, Api
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import APIS, Api
 
 # By API key: the lowest of the listed clients' highest versions, which our lowest must not exceed; the highest of their
 # lowest versions, which our highest must reach; and the range Apache Kafka 3.9 serves. Clients: librdkafka 2.12,
@@ -158,7 +158,7 @@ def test_the_table_agrees_with_the_schemas(api: Api) -> None:
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 def test_every_api_has_a_handler_that_says_what_it_serves(api: Api) -> None:
-    module = import_module(f"broker.handlers.{api.name}")
+    module = import_module(f"highwater.broker.handlers.{api.name}")
     assert callable(module.handle)
     least = max(api.min_version, api.served_from)
     assert f"v{least}-v{api.max_version} (key {api.key})" in (module.__doc__ or "")

@@ -10,9 +10,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from broker.protocol import cold
-from broker.protocol.apis import CLUSTER_APIS
-from broker.protocol.primitives import Decoder
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import CLUSTER_APIS
+from highwater.broker.protocol.primitives import Decoder
 
 _TOPIC_ID: Final = UUID(int=0x0123456789ABCDEF_0FEDCBA987654321)
 _CONTROLLER: Final = {"controller_id": 5, "controller_epoch": 7, "broker_epoch": 123456789012}

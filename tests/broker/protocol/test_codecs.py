@@ -17,10 +17,10 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import Records
 
-from broker.protocol import cold, fetch, metadata, produce
-from broker.protocol.apis import APIS
-from broker.protocol.frame import Parts
-from broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError
+from highwater.broker.protocol import cold, fetch, metadata, produce
+from highwater.broker.protocol.apis import APIS
+from highwater.broker.protocol.frame import Parts
+from highwater.broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError
 
 st.register_type_strategy(Records, st.binary(max_size=300).map(Records.parse))
 

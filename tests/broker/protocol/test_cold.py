@@ -13,9 +13,9 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from broker.protocol import cold
-from broker.protocol.apis import APIS
-from broker.protocol.primitives import Decoder, MalformedRequestError
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import APIS
+from highwater.broker.protocol.primitives import Decoder, MalformedRequestError
 
 COLD = [
     (api.name, version)

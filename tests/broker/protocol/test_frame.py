@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.protocol.frame import (
+from highwater.broker.protocol.frame import (
     INITIAL_BUFFER_BYTES,
     READ_AHEAD_BUFFER_BYTES,
     FrameReceiver,
     frame_response,
     read_request_header,
 )
-from broker.protocol.primitives import MalformedRequestError
+from highwater.broker.protocol.primitives import MalformedRequestError
 
 
 def framed(body: bytes) -> bytes:

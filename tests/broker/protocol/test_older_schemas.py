@@ -9,8 +9,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from broker.protocol import cold
-from broker.protocol.primitives import Decoder
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.primitives import Decoder
 
 _ACL: Final = {"principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}
 _DISABLED: Final = {"error_code": ErrorCode.security_disabled, "error_message": "no"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.quota.client_quotas import MAX_METERS, ClientQuotas
-from broker.quota.entities import DEFAULT, Entity, Quotas, limit_of
-from broker.security.principal import ANONYMOUS
+from highwater.broker.quota.client_quotas import MAX_METERS, ClientQuotas
+from highwater.broker.quota.entities import DEFAULT, Entity, Quotas, limit_of
+from highwater.broker.security.principal import ANONYMOUS
 
 RATE = "producer_byte_rate"
 

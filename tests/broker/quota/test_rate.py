@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.quota.rate import WindowedRate
+from highwater.broker.quota.rate import WindowedRate
 
 
 def test_a_burst_after_silence_is_spread_over_all_windows_but_one() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.quota.replication_throttle import ReplicationThrottle
+from highwater.broker.quota.replication_throttle import ReplicationThrottle
 
 
 def throttle(bytes_per_second: int = 100) -> ReplicationThrottle:

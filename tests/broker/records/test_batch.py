@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from broker.records.batch import (
+from highwater.broker.records.batch import (
     HEADER_SIZE,
     BatchHeader,
     Codec,
@@ -26,7 +26,7 @@ from broker.records.batch import (
     update_crc,
     validate_produced,
 )
-from broker.records.record import Record, decode_batch, encode_batch
+from highwater.broker.records.record import Record, decode_batch, encode_batch
 
 # Field positions, from the table in the module's docstring.
 LENGTH, MAGIC, CRC, ATTRIBUTES, LAST_OFFSET_DELTA, PRODUCER_ID, COUNT = 8, 16, 17, 21, 23, 43, 57

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.records.batch import Codec, CorruptBatch
-from broker.records.compress import compress, decompress
+from highwater.broker.records.batch import Codec, CorruptBatch
+from highwater.broker.records.compress import compress, decompress
 
 REAL_CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 MEBIBYTE = 1 << 20

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
-from broker.records import produced
-from broker.records.batch import HEADER, Codec, TimestampType, crc_is_valid, read_header, update_crc
-from broker.records.produced import RecordRules, RefusedRecords, conform
-from broker.records.record import Record, encode_batch
+from highwater.broker.log.config import LogConfig
+from highwater.broker.records import produced
+from highwater.broker.records.batch import HEADER, Codec, TimestampType, crc_is_valid, read_header, update_crc
+from highwater.broker.records.produced import RecordRules, RefusedRecords, conform
+from highwater.broker.records.record import Record, encode_batch
 
 NOW_MS = 1_700_000_000_000
 PRODUCER: dict[str, Any] = {"producer_id": 4000, "producer_epoch": 3, "base_sequence": 17, "is_transactional": True}

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.records.batch import HEADER_SIZE, Codec, CorruptBatch, crc_is_valid, read_header, update_crc
-from broker.records.record import (
+from highwater.broker.records.batch import HEADER_SIZE, Codec, CorruptBatch, crc_is_valid, read_header, update_crc
+from highwater.broker.records.record import (
     EndMarker,
     Record,
     decode_batch,

@@ -9,15 +9,15 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.metadata import MetadataCache
-from broker.cluster.peers import Endpoint
-from broker.cluster.state import BrokerInfo, LeaderAndIsr
-from broker.log.files import FileOperations
-from broker.records.record import Record, encode_batch
-from broker.replica.following import FollowerReplica
-from broker.replica.in_sync_changes import InSyncChange
-from broker.replica.manager import Overrides, ReplicaManager
-from broker.replica.replicated_partition import ReplicatedPartition
+from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.cluster.peers import Endpoint
+from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr
+from highwater.broker.log.files import FileOperations
+from highwater.broker.records.record import Record, encode_batch
+from highwater.broker.replica.following import FollowerReplica
+from highwater.broker.replica.in_sync_changes import InSyncChange
+from highwater.broker.replica.manager import Overrides, ReplicaManager
+from highwater.broker.replica.replicated_partition import ReplicatedPartition
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 TOPIC_ID: Final = UUID("7f9e7be5-4330-4441-b92f-bfa95e5d6d04")

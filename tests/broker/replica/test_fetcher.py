@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.clock import ManualClock
-from broker.cluster.peers import Endpoint, PeerFailure
-from broker.config import BrokerConfig, Setting
-from broker.protocol import cold
-from broker.protocol.apis import FETCH, LIST_OFFSETS
-from broker.protocol.fetch import (
+from highwater.broker.clock import ManualClock
+from highwater.broker.cluster.peers import Endpoint, PeerFailure
+from highwater.broker.config import BrokerConfig, Setting
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import FETCH, LIST_OFFSETS
+from highwater.broker.protocol.fetch import (
     FOLLOWER_VERSION,
     FetchPartition,
     FetchRequest,
@@ -22,11 +22,11 @@ from broker.protocol.fetch import (
     decode_request,
     encode_response,
 )
-from broker.protocol.frame import Part, Parts
-from broker.protocol.primitives import Decoder
-from broker.records.batch import CorruptBatch
-from broker.replica.fetcher import BREAK_OFF_AFTER_MS, FIRST_BACKOFF_MS, THROTTLED_MS
-from broker.replica.fetchers import Fetchers
+from highwater.broker.protocol.frame import Part, Parts
+from highwater.broker.protocol.primitives import Decoder
+from highwater.broker.records.batch import CorruptBatch
+from highwater.broker.replica.fetcher import BREAK_OFF_AFTER_MS, FIRST_BACKOFF_MS, THROTTLED_MS
+from highwater.broker.replica.fetchers import Fetchers
 from tests.broker.handlers.harness import ManualScheduler
 
 FOLLOWER: Final = 1

@@ -9,15 +9,15 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.clock import ManualClock
-from broker.cluster.controller_channel import RETRY_BACKOFF_MS, ControllerChannel
-from broker.cluster.peers import Endpoint, PeerFailure
-from broker.cluster.state import LeaderAndIsr
-from broker.protocol import cold
-from broker.protocol.apis import ALTER_PARTITION, CONTROLLED_SHUTDOWN
-from broker.protocol.frame import Parts
-from broker.protocol.primitives import Decoder
-from broker.replica.in_sync_changes import RETRY_MS, VERSION, InSyncChange, InSyncChanges
+from highwater.broker.clock import ManualClock
+from highwater.broker.cluster.controller_channel import RETRY_BACKOFF_MS, ControllerChannel
+from highwater.broker.cluster.peers import Endpoint, PeerFailure
+from highwater.broker.cluster.state import LeaderAndIsr
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import ALTER_PARTITION, CONTROLLED_SHUTDOWN
+from highwater.broker.protocol.frame import Parts
+from highwater.broker.protocol.primitives import Decoder
+from highwater.broker.replica.in_sync_changes import RETRY_MS, VERSION, InSyncChange, InSyncChanges
 from tests.broker.handlers.harness import ManualScheduler
 
 TOPIC_ID: Final = UUID(int=7)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.state import LeaderAndIsr
+from highwater.broker.cluster.state import LeaderAndIsr
 from tests.broker.handlers.harness import Pending
 from tests.broker.replica.replicating import LAG_MS, ReplicaHarness
 

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.records.batch import CorruptBatch
+from highwater.broker.records.batch import CorruptBatch
 from tests.broker.handlers.harness import Pending
 from tests.broker.log.building import read_all
 from tests.broker.log.simulated_files import SimulatedFiles

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from broker.cluster.state import PartitionView, TopicView
-from broker.replica.strays import Strays
+from highwater.broker.cluster.state import PartitionView, TopicView
+from highwater.broker.replica.strays import Strays
 
 TOPIC_ID = UUID(int=1)
 

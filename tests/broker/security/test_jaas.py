@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.security.jaas import parse_login_entry
+from highwater.broker.security.jaas import parse_login_entry
 
 
 def test_a_login_entry() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.security.principal import name_of, parse_rules
+from highwater.broker.security.principal import name_of, parse_rules
 
 SUBJECT = "CN=Broker-7.example,OU=Logs,O=Highwater"
 

@@ -8,9 +8,14 @@ import pytest
 import scramp
 from kio.schema.errors import ErrorCode
 
-from broker.protocol.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from broker.security.sasl import Authentication, PlainExchange, SaslSettings, ScramExchange
-from broker.security.scram import ScramCredential, ScramMechanism, credential_of_salted_password, salt_password
+from highwater.broker.protocol.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from highwater.broker.security.sasl import Authentication, PlainExchange, SaslSettings, ScramExchange
+from highwater.broker.security.scram import (
+    ScramCredential,
+    ScramMechanism,
+    credential_of_salted_password,
+    salt_password,
+)
 
 SALT = bytes(range(16))
 

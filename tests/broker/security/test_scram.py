@@ -7,7 +7,7 @@ import hmac
 
 import pytest
 
-from broker.security.scram import (
+from highwater.broker.security.scram import (
     ScramMechanism,
     credential_of_salted_password,
     decode_credential,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.server.cleaner import Cleaner, CleaningFailed
+from highwater.broker.server.cleaner import Cleaner, CleaningFailed
 from tests.broker.handlers.harness import NodeHarness
 from tests.broker.log.compacting import keyed_batch
 

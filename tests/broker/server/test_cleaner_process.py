@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from broker.log.files import RealFiles
+from highwater.broker.log.files import RealFiles
 from tests.broker.log.building import NOW_MS, flush, new_log
 from tests.broker.log.compacting import MAP_BYTES, put, roll
 
@@ -21,7 +21,7 @@ def test_it_says_nothing_when_nobody_listens_any_more(tmp_path: Path) -> None:
     flush(log)
     job = log.compaction_job(log.dirtiness(0, log.log_end_offset, NOW_MS), NOW_MS, MAP_BYTES, 0.9, "")
     process = subprocess.Popen(
-        [sys.executable, "-m", "broker.server.cleaner_process"],
+        [sys.executable, "-m", "highwater.broker.server.cleaner_process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from broker.handlers.dispatch import PendingResponse
-from broker.handlers.reply import Client as Peer
-from broker.handlers.reply import CloseConnection, Deferred
-from broker.protocol.frame import Part
-from broker.protocol.primitives import MalformedRequestError
-from broker.server.connection import MAX_OUTSTANDING, WRITE_HIGH_BYTES, Connection
+from highwater.broker.handlers.dispatch import PendingResponse
+from highwater.broker.handlers.reply import Client as Peer
+from highwater.broker.handlers.reply import CloseConnection, Deferred
+from highwater.broker.protocol.frame import Part
+from highwater.broker.protocol.primitives import MalformedRequestError
+from highwater.broker.server.connection import MAX_OUTSTANDING, WRITE_HIGH_BYTES, Connection
 from tests.broker.handlers.harness import LISTENER, ManualScheduler
 
 

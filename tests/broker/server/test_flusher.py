@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from broker.server.flusher import Flusher
+from highwater.broker.server.flusher import Flusher
 
 
 class Ticket:

@@ -18,10 +18,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from broker.cluster.peers import Endpoint, Peer, PeerFailure, ask
-from broker.config import BrokerConfig, ConfigError, Setting
-from broker.protocol.apis import API_VERSIONS, METADATA
-from broker.server.peers import SocketPeers
+from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, ask
+from highwater.broker.config import BrokerConfig, ConfigError, Setting
+from highwater.broker.protocol.apis import API_VERSIONS, METADATA
+from highwater.broker.server.peers import SocketPeers
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority
 

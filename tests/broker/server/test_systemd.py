@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.server import systemd
+from highwater.broker.server import systemd
 from tests.broker.running import running_broker
 
 DEADLINE_S = 30.0

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from broker.cluster.store import MetadataError
-from broker.cluster.zookeeper import (
+from highwater.broker.cluster.store import MetadataError
+from highwater.broker.cluster.zookeeper import (
     Children,
     Create,
     Created,
@@ -23,9 +23,9 @@ from broker.cluster.zookeeper import (
     WatchEvent,
     ZooKeeperError,
 )
-from broker.config import BrokerConfig, ConfigError, Setting
-from broker.server import kazoo_client
-from broker.server.zookeeper import SESSION_FILE_NAME, KazooZooKeeper, SessionFile, ZooKeeperSettings
+from highwater.broker.config import BrokerConfig, ConfigError, Setting
+from highwater.broker.server import kazoo_client
+from highwater.broker.server.zookeeper import SESSION_FILE_NAME, KazooZooKeeper, SessionFile, ZooKeeperSettings
 from tests.broker.zookeeper_clients import RealClient, ask
 from tests.broker.zookeeper_server import Ensemble, running_zookeeper
 

@@ -8,21 +8,21 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from broker.cluster.assembly import ClusteredNode
-from broker.cluster.member import Member, take_up_cluster
-from broker.cluster.metadata import MetadataCache
-from broker.cluster.peers import Endpoint
-from broker.cluster.state import BrokerInfo
-from broker.cluster.zookeeper import ZooKeeperError, run
-from broker.cluster.zookeeper_store import ZooKeeperStore
-from broker.config import BrokerConfig, Setting, TopicConfig
-from broker.handlers.dispatch import Dispatcher
-from broker.log.errors import LogDirectoryError
-from broker.log.log_directories import LogDirectories
-from broker.log.log_directory import LogDirectory
-from broker.log_settings import log_config_of
-from broker.node import Node
-from broker.replica.partition import Partition
+from highwater.broker.cluster.assembly import ClusteredNode
+from highwater.broker.cluster.member import Member, take_up_cluster
+from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.cluster.peers import Endpoint
+from highwater.broker.cluster.state import BrokerInfo
+from highwater.broker.cluster.zookeeper import ZooKeeperError, run
+from highwater.broker.cluster.zookeeper_store import ZooKeeperStore
+from highwater.broker.config import BrokerConfig, Setting, TopicConfig
+from highwater.broker.handlers.dispatch import Dispatcher
+from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.log_directories import LogDirectories
+from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log_settings import log_config_of
+from highwater.broker.node import Node
+from highwater.broker.replica.partition import Partition
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 from tests.broker.simulation.peers import SimulatedPeers
 from tests.broker.simulation.world import Process
@@ -280,7 +280,7 @@ class SimulatedBroker:
     def set_clock(self, skew_ms: int) -> None:
         self.skew_ms = self.process.skew_ms = skew_ms
 
-    # What broker.server does for it
+    # What highwater.broker.server does for it
 
     def _request_flush(self, partition: Partition) -> None:
         self._wanted_flushes.add(partition)

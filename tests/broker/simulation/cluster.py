@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from broker.cluster import znodes
-from broker.cluster.peers import Endpoint
-from broker.cluster.state import LeaderAndIsr, ReplicaAssignment
-from broker.log.checkpoint import TopicPartition
-from broker.protocol.apis import FETCH
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.peers import Endpoint
+from highwater.broker.cluster.state import LeaderAndIsr, ReplicaAssignment
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.protocol.apis import FETCH
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.checker import Checker, Violation
 from tests.broker.simulation.network import Network

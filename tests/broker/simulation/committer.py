@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.peers import PeerFailure, ask
-from broker.internal_topic import OFFSETS_TOPIC
-from broker.log.checkpoint import TopicPartition
+from highwater.broker.cluster.peers import PeerFailure, ask
+from highwater.broker.internal_topic import OFFSETS_TOPIC
+from highwater.broker.log.checkpoint import TopicPartition
 from tests.broker.simulation.checker import Violation
 from tests.broker.simulation.clients import Client
 from tests.broker.simulation.peers import SimulatedPeer

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, NamedTuple
 
-from broker.cluster import znodes
-from broker.cluster.zookeeper import Delete
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.zookeeper import Delete
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.checker import Violation
 from tests.broker.simulation.clients import Consumer, Producer, ProducerSettings

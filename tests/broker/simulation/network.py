@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Protocol
 
-from broker.cluster.peers import Endpoint, PeerFailure
-from broker.handlers.dispatch import Dispatcher, PendingResponse
-from broker.handlers.reply import Client, CloseConnection, Listener
-from broker.protocol.frame import Part, Parts
+from highwater.broker.cluster.peers import Endpoint, PeerFailure
+from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
+from highwater.broker.handlers.reply import Client, CloseConnection, Listener
+from highwater.broker.protocol.frame import Part, Parts
 from tests.broker.simulation.link import Link
 from tests.broker.simulation.world import Process, World
 
@@ -225,7 +225,7 @@ class _Slot:
 
 
 class ServedConnection:
-    """The server's end: answers go out in the order of requests (broker.server.connection)."""
+    """The server's end: answers go out in the order of requests (highwater.broker.server.connection)."""
 
     def __init__(self, connection: Connection, server: Server, endpoint: Endpoint) -> None:
         self._connection = connection

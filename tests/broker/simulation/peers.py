@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from broker.cluster.peers import Endpoint, PeerFailure
-from broker.protocol.apis import api_of
-from broker.protocol.frame import Parts
+from highwater.broker.cluster.peers import Endpoint, PeerFailure
+from highwater.broker.protocol.apis import api_of
+from highwater.broker.protocol.frame import Parts
 from tests.broker.simulation.network import Connection, Network
 from tests.broker.simulation.world import Event, Process
 

@@ -9,14 +9,14 @@ from unittest.mock import patch
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster.peers import PeerFailure
-from broker.cluster.state import LeaderAndIsr
-from broker.log.checkpoint import TopicPartition
-from broker.protocol.apis import PRODUCE
-from broker.records.batch import headers
-from broker.records.record import Record, decode_batch, encode_batch
-from broker.replica.followers import Followers
-from broker.replica.replicated_partition import ReplicatedPartition
+from highwater.broker.cluster.peers import PeerFailure
+from highwater.broker.cluster.state import LeaderAndIsr
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.protocol.apis import PRODUCE
+from highwater.broker.records.batch import headers
+from highwater.broker.records.record import Record, decode_batch, encode_batch
+from highwater.broker.replica.followers import Followers
+from highwater.broker.replica.replicated_partition import ReplicatedPartition
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.cluster import Cluster
 from tests.broker.simulation.peers import SimulatedPeers

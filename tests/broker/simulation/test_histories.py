@@ -9,10 +9,10 @@ from unittest.mock import patch
 
 import pytest
 
-from broker.cluster.controller import elections
-from broker.log.partition_log import PartitionLog
-from broker.replica.followers import Followers
-from broker.replica.replicated_partition import ReplicatedPartition
+from highwater.broker.cluster.controller import elections
+from highwater.broker.log.partition_log import PartitionLog
+from highwater.broker.replica.followers import Followers
+from highwater.broker.replica.replicated_partition import ReplicatedPartition
 from tests.broker.simulation.history import History, Verdict
 from tests.broker.simulation.story import before_leader_epochs
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.cluster import znodes
-from broker.cluster.zookeeper import Create
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.zookeeper import Create
 from tests.broker.simulation.story import KEY, Story
 
 TOPIC = KEY[0]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.cluster import znodes
-from broker.cluster.peers import PeerFailure
-from broker.cluster.zookeeper import Delete
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.peers import PeerFailure
+from highwater.broker.cluster.zookeeper import Delete
 from tests.broker.simulation.checker import Violation
 from tests.broker.simulation.story import (
     KEY,

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from broker.cluster.zookeeper import Create, Created, Delete, Exists, Get, Set, Transaction, WatchEvent, ZooKeeperError
+from highwater.broker.cluster.zookeeper import (
+    Create,
+    Created,
+    Delete,
+    Exists,
+    Get,
+    Set,
+    Transaction,
+    WatchEvent,
+    ZooKeeperError,
+)
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
 from tests.broker.zookeeper_clients import Told

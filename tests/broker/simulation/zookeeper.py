@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from broker.clock import Clock
-from broker.cluster.zookeeper import (
+from highwater.broker.clock import Clock
+from highwater.broker.cluster.zookeeper import (
     ANY_VERSION,
     Check,
     Children,
@@ -33,7 +33,7 @@ from broker.cluster.zookeeper import (
     WatchEvent,
     ZooKeeperError,
 )
-from broker.replica.waiters import Scheduler, Timer
+from highwater.broker.replica.waiters import Scheduler, Timer
 from tests.broker.simulation.link import Delay, Link
 
 _FIRST_SESSION_ID: Final = 0x1000000

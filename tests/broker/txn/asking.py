@@ -7,8 +7,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.log.files import FileOperations
-from broker.txn.transaction import Producer
+from highwater.broker.log.files import FileOperations
+from highwater.broker.txn.transaction import Producer
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 T0, T1 = ("t", 0), ("t", 1)

@@ -29,8 +29,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.txn.schemas import decode_transaction, encode_transaction
-from broker.txn.transaction import (
+from highwater.broker.txn.schemas import decode_transaction, encode_transaction
+from highwater.broker.txn.transaction import (
     Answer,
     Effect,
     InitAnswer,

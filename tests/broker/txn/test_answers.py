@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.commands.wire import Node
+from highwater.broker.commands.wire import Node
 from tests.broker.running import running_broker
 from tests.broker.txn.answers import PROPERTIES, tell
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.txn.transaction import Producer
+from highwater.broker.txn.transaction import Producer
 from tests.broker.handlers.harness import Pending, one_batch
 from tests.broker.log.reading import visible_to_committed
 from tests.broker.log.simulated_files import Killed, SimulatedFiles

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 from kio.schema.errors import ErrorCode
 
-from broker.log.files import RealFiles
-from broker.records.batch import ReadableBuffer
-from broker.txn.transaction import Producer
+from highwater.broker.log.files import RealFiles
+from highwater.broker.records.batch import ReadableBuffer
+from highwater.broker.txn.transaction import Producer
 from tests.broker.handlers.harness import one_batch
 from tests.broker.log.reading import visible_to_committed
 from tests.broker.txn.asking import TransactionHarness

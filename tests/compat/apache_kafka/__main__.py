@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.errors import UsageError
+from highwater.bench.errors import UsageError
 from tests.broker.running import RunningBroker, running_broker
 from tests.compat.apache_kafka import cases, directory_cases, load_cases, newest_cases, system_cases, transaction_cases
 from tests.compat.apache_kafka.case import CASES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from broker.commands.log_files import Options, inspect
+from highwater.broker.commands.log_files import Options, inspect
 from tests.broker.running import RunningBroker
 from tests.compat.apache_kafka.case import CODECS, case, consume, create_topic, produce, succeed
 from tests.compat.apache_kafka.dump import assert_no_complaints

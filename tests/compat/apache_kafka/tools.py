@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
-from bench.systems.apache_kafka import jars
+from highwater.bench.systems.apache_kafka import jars
 
 HERE: Final = Path(__file__).parent
 TIMEOUT_S: Final = 120.0

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from broker.commands.wire import Node
+from highwater.broker.commands.wire import Node
 from tests.broker.txn.answers import PROPERTIES, tell
 from tests.compat.apache_kafka.server import running_kafka, running_zookeeper
 

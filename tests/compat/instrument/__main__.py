@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench.errors import UsageError
+from highwater.bench.errors import UsageError
 from tests.compat.instrument import export_cases, fio_cases, histogram_cases, load_tools, secured_cases
 from tests.compat.instrument.case import CASES, clean_up
 from tests.compat.suite import AllowList, Report, choose

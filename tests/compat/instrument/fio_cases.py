@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from bench.storage.fio import Job, parse_report
+from highwater.bench.storage.fio import Job, parse_report
 from tests.compat.instrument.case import case, printed_by, temporary_directory
 
 JOBS: Final = (

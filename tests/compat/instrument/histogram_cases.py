@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from bench.results import METRICS, Latency, Metric, RunResult, TrialSummary
-from bench.results.histogram_log import empty_histogram, write_histograms
+from highwater.bench.results import METRICS, Latency, Metric, RunResult, TrialSummary
+from highwater.bench.results.histogram_log import empty_histogram, write_histograms
 from tests.compat.apache_kafka.tools import jars_4
 from tests.compat.instrument.case import case, judged_run, printed_by, temporary_directory
 

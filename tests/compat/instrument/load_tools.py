@@ -32,9 +32,9 @@ import yaml
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.analysis.statistics import bootstrap_median_ci
-from bench.comparison.librdkafka import rdkafka_performance
-from bench.results import RunResult
+from highwater.bench.analysis.statistics import bootstrap_median_ci
+from highwater.bench.comparison.librdkafka import rdkafka_performance
+from highwater.bench.results import RunResult
 from tests.broker.running import running_broker
 from tests.compat.apache_kafka.tools import jars_3_9, jars_4
 from tests.compat.instrument.case import case

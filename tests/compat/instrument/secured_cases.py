@@ -10,10 +10,10 @@ from typing import Final
 
 import yaml
 
-from bench.results import RunResult
-from bench.systems import SystemProcess
-from bench.systems.apache_kafka import find_distribution
-from bench.systems.process import free_ports, listening
+from highwater.bench.results import RunResult
+from highwater.bench.systems import SystemProcess
+from highwater.bench.systems.apache_kafka import find_distribution
+from highwater.bench.systems.process import free_ports, listening
 from tests.broker.server.certificates import Authority
 from tests.compat.instrument.case import WORKLOAD, case, highwater, temporary_directory
 

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from bench.user_cache import cached, run_step
+from highwater.bench.user_cache import cached, run_step
 from tests.broker.running import running_broker
 from tests.compat.kafka_python import short_metadata_age
 from tests.compat.pytest_cases import ROOT, run_pytest

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import yaml
 
-from bench.errors import UsageError
-from bench.exports import exporter
-from bench.history.otava import change_points, otava_command
-from bench.results import RunResult
+from highwater.bench.errors import UsageError
+from highwater.bench.exports import exporter
+from highwater.bench.history.otava import change_points, otava_command
+from highwater.bench.results import RunResult
 from tests.compat.suite import AllowList, Report, choose
 from tests.reports.sample_run import Sample, write_sample
 

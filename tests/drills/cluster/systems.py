@@ -19,8 +19,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError as KazooTimeout
 
-from broker.commands import zookeeper_process
-from broker.commands.zookeeper_process import ZooKeeperNode
+from highwater.broker.commands import zookeeper_process
+from highwater.broker.commands.zookeeper_process import ZooKeeperNode
 from tests.compat.apache_kafka.tools import jars_3_9
 from tests.drills.cluster.network import Network
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import psutil
 import yaml
 
-from bench.results import RunResult, TrialSummary
+from highwater.bench.results import RunResult, TrialSummary
 from tests.broker.running import running_broker
 from tests.drills.lying_broker import lies
 from tests.drills.lying_broker.proxy import Lie, LyingProxy

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from bench.calibrate.null_broker import NullBroker
+from highwater.bench.calibrate.null_broker import NullBroker
 
 OUT_OF_ORDER, DUPLICATE, INVALID_EPOCH = 45, 46, 47
 # Of a batch's header: producer id, epoch, base sequence, number of records.

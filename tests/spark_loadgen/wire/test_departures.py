@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spark_loadgen.schedule import OpenSchedule
-from spark_loadgen.windows import SECOND_NS
-from spark_loadgen.wire.departures import ClosedDepartures, Departure, ScheduledDepartures
+from highwater.spark_loadgen.schedule import OpenSchedule
+from highwater.spark_loadgen.windows import SECOND_NS
+from highwater.spark_loadgen.wire.departures import ClosedDepartures, Departure, ScheduledDepartures
 
 MS = 1_000_000
 

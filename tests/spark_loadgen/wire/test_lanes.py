@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_loadgen.wire.departures import Departure
-from spark_loadgen.wire.lanes import RETRY_BACKOFF_NS, SEQUENCE_NUMBERS, Batch, Lane
+from highwater.spark_loadgen.wire.departures import Departure
+from highwater.spark_loadgen.wire.lanes import RETRY_BACKOFF_NS, SEQUENCE_NUMBERS, Batch, Lane
 
 
 def batch(first: int, sent_ns: int = 0) -> Batch:

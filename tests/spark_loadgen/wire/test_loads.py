@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_loadgen import (
+from highwater.spark_loadgen import (
     FixedSize,
     Headers,
     LoadPlan,
@@ -16,7 +16,7 @@ from spark_loadgen import (
     RoundRobinKeys,
     UniformSizes,
 )
-from spark_loadgen.wire.compression import CODECS
+from highwater.spark_loadgen.wire.compression import CODECS
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.mock_broker import MockBroker
 from tests.spark_loadgen.running import run_load, setup_error

@@ -18,7 +18,7 @@ from kio.schema.produce.v7.request import ProduceRequest
 from kio.schema.request_header.v1.header import RequestHeader
 from kio.serial import entity_reader, entity_writer
 
-from spark_loadgen.wire.protocol import (
+from highwater.spark_loadgen.wire.protocol import (
     Cluster,
     MalformedAnswerError,
     ProduceAnswer,

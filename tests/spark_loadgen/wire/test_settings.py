@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_loadgen import LoadSetupError
-from spark_loadgen.wire.settings import WireSettings
+from highwater.spark_loadgen import LoadSetupError
+from highwater.spark_loadgen.wire.settings import WireSettings
 
 
 def test_properties_are_read_under_librdkafkas_names() -> None:

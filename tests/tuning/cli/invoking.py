@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typer.testing import CliRunner, Result
 
-from tuning.cli import app
+from highwater.tuning.cli import app
 
 
 def invoke(*arguments: str, columns: int = 80, answer: str | None = None) -> Result:

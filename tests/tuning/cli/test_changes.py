@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.journal import APPLIED, SESSION, Owner
 from tests.tuning.cli.invoking import invoke
 from tests.tuning.host_tree import Disk, make_host, read_sysctl, snapshot, write
-from tuning.hostfiles import HostFiles
-from tuning.journal import APPLIED, SESSION, Owner
 
 SYSCTL_FILE = "etc/sysctl.d/90-highwater.conf"
 
@@ -152,9 +152,9 @@ def test_logins_get_their_limits_when_somebody_is_named(root: Path) -> None:
 
 
 def test_a_dead_benchmarks_profile_is_taken_back_first(root: Path) -> None:
-    from tuning.engine import apply
-    from tuning.runner import runner_for
-    from tuning.steps import Plan, SettingStep
+    from highwater.tuning.engine import apply
+    from highwater.tuning.runner import runner_for
+    from highwater.tuning.steps import Plan, SettingStep
 
     files = HostFiles(root)
     step = SettingStep("vm.swappiness", "", "/proc/sys/vm/swappiness", "60", "10")
@@ -187,7 +187,7 @@ def test_nobody_to_ask(root: Path) -> None:
 
 @pytest.mark.parametrize(("answer", "code", "swappiness"), [("n\n", 2, "60"), ("y\n", 0, "1")])
 def test_somebody_to_ask(root: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, swappiness: str) -> None:
-    monkeypatch.setattr("tuning.cli.apply.someone_can_answer", lambda: True)
+    monkeypatch.setattr("highwater.tuning.cli.apply.someone_can_answer", lambda: True)
     asked = invoke("apply", "--root", str(root), "--only", "vm.swappiness", answer=answer)
     assert (asked.exit_code, "Change 1 setting, 1 file?" in asked.stdout) == (code, True), asked.output
     assert read_sysctl(root, "vm.swappiness") == swappiness

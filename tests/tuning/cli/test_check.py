@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.catalogue import KNOBS
 from tests.tuning.cli.invoking import invoke
 from tests.tuning.host_tree import Disk, make_host, write
-from tuning.catalogue import KNOBS
 
 
 def test_exit_code_1_when_something_differs(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from highwater.tuning.cli import DOCUMENTS, GUEST_DOCUMENTS
+from highwater.tuning.cli.documents import json_schema
 from tests.tuning.cli.invoking import invoke
 from tests.tuning.host_tree import Disk, make_host
-from tuning.cli import DOCUMENTS, GUEST_DOCUMENTS
-from tuning.cli.documents import json_schema
 
 SCHEMAS = Path(__file__).parents[3] / "tuning" / "schemas"
 

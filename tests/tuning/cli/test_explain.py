@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.profiles import PROFILE_NAMES
+from highwater.tuning.proofs import Effect, Proof, ProvedSetting, keep_proofs
 from tests.tuning.cli.invoking import invoke
 from tests.tuning.host_tree import make_host, write
-from tuning.hostfiles import HostFiles
-from tuning.profiles import PROFILE_NAMES
-from tuning.proofs import Effect, Proof, ProvedSetting, keep_proofs
 
 
 def test_explain_shows_the_numbers_and_the_disagreement(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import highwater
+import highwater.cli
 from tests.tuning.cli.invoking import assert_refused, invoke
 from tests.tuning.host_tree import make_host, snapshot
 
@@ -82,7 +82,7 @@ def test_so_is_one_that_the_front_door_sees(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["highwater", "tune", *arguments])
     with pytest.raises(SystemExit) as ended:
-        highwater.main()
+        highwater.cli.main()
     printed = capsys.readouterr()
     assert (ended.value.code, printed.out) == (2, "")
     assert printed.err.startswith("error: ")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.catalogue import KNOBS, find_knob
+from highwater.tuning.facts import Facts, collect
+from highwater.tuning.facts.capabilities import capability
+from highwater.tuning.formulas.targets import targets_of
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import make_host, snapshot, write
-from tuning.catalogue import KNOBS, find_knob
-from tuning.facts import Facts, collect
-from tuning.facts.capabilities import capability
-from tuning.formulas.targets import targets_of
-from tuning.workload import Workload
 
 _OWN = "pid:[4026532281]"
 _NETWORK = {"net.core.netdev_max_backlog": "1000"}

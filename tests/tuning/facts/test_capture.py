@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.catalogue import KNOBS
+from highwater.tuning.check import evaluate
+from highwater.tuning.errors import TuningError
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.capture import is_captured, save
+from highwater.tuning.facts.captured import MARKER
+from highwater.tuning.planning import make_plan
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import Disk, make_big_host, make_host, write
-from tuning.catalogue import KNOBS
-from tuning.check import evaluate
-from tuning.errors import TuningError
-from tuning.facts import collect
-from tuning.facts.capture import is_captured, save
-from tuning.facts.captured import MARKER
-from tuning.planning import make_plan
-from tuning.workload import Workload
 
 
 def _texts(tree: Path) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from highwater.tuning.facts import collect
 from tests.tuning.host_tree import make_host, write
-from tuning.facts import collect
 
 
 def _what(tmp_path: Path) -> dict[str, str]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.facts import collect
 from tests.tuning.host_tree import Disk, make_big_host, make_host, write
-from tuning.facts import collect
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.catalogue import KNOBS
+from highwater.tuning.check import evaluate
+from highwater.tuning.effects import verify
+from highwater.tuning.errors import TuningError
+from highwater.tuning.facts import collect
+from highwater.tuning.planning import make_plan
+from highwater.tuning.runner import CapturedTreeRunner
+from highwater.tuning.sizing import size_host
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import make_big_host, write
-from tuning.catalogue import KNOBS
-from tuning.check import evaluate
-from tuning.effects import verify
-from tuning.errors import TuningError
-from tuning.facts import collect
-from tuning.planning import make_plan
-from tuning.runner import CapturedTreeRunner
-from tuning.sizing import size_host
-from tuning.workload import Workload
 
 _GARBAGE = (
     "",

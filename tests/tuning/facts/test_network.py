@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from highwater.tuning.facts import collect
 from tests.tuning.host_tree import add_interface, make_big_host, make_host, write
-from tuning.facts import collect
 
 
 def test_64_queues_in_the_order_of_their_numbers(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.platform import parse_kernel_version
 from tests.tuning.host_tree import make_host, write
-from tuning.facts import collect
-from tuning.facts.platform import parse_kernel_version
 
 _OWN_PID_NAMESPACE = "pid:[4026532281]"
 

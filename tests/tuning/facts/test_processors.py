@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.reading import parse_cpu_list
 from tests.tuning.host_tree import GIB, make_big_host, make_host, write
-from tuning.facts import collect
-from tuning.facts.reading import parse_cpu_list
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tuning.facts import collect
+from highwater.tuning.facts import collect
 
 _SIZE_BYTES = 8 * 2**20
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 _ROOT: Final = Path(__file__).parents[3]
 _PROGRAM: Final = """
 import ctypes, json, os, sys
-from tuning.catalogue import find_knob
-from tuning.facts import collect
-from tuning.facts.capabilities import capability
+from highwater.tuning.catalogue import find_knob
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.capabilities import capability
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 if "mapped" in sys.argv:

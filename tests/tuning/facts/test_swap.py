@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.facts import SwapSource, collect
 from tests.tuning.host_tree import make_host, write
-from tuning.facts import SwapSource, collect
 
 
 def test_a_host_without_any(tmp_path: Path) -> None:

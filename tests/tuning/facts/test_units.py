@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from highwater.tuning.facts import collect
 from tests.tuning.host_tree import make_host, write
-from tuning.facts import collect
 
 _TEMPLATE = "highwater-broker@.service"
 _LIMITS = "Limit Soft Hard Units\nMax open files 1024 524288 files\nMax locked memory unlimited unlimited bytes\n"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tuning.catalogue import KNOBS, find_knob
-from tuning.facts import BlockDevice, Facts, Mount
-from tuning.formulas import disks
-from tuning.hostfiles import HostFiles
-from tuning.model import Formula, NotApplicable, Target
-from tuning.workload import Workload
+from highwater.tuning.catalogue import KNOBS, find_knob
+from highwater.tuning.facts import BlockDevice, Facts, Mount
+from highwater.tuning.formulas import disks
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.model import Formula, NotApplicable, Target
+from highwater.tuning.workload import Workload
 
 WORKLOAD = Workload(data_dirs=("/data",))
 QUEUE_KNOBS = (disks.disk_scheduler, disks.merging, disks.requests, disks.largest_request, disks.write_cache)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.facts import Facts
+from highwater.tuning.formulas import kernel
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.model import NotApplicable
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import write
-from tuning.facts import Facts
-from tuning.formulas import kernel
-from tuning.hostfiles import HostFiles
-from tuning.model import NotApplicable
-from tuning.workload import Workload
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tuning.facts import Facts
-from tuning.facts.model import NetworkInterface
-from tuning.formulas import interfaces, network
-from tuning.formulas.cpus import format_cpu_mask
-from tuning.hostfiles import HostFiles
-from tuning.model import Formula, Target
-from tuning.workload import Workload
+from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import NetworkInterface
+from highwater.tuning.formulas import interfaces, network
+from highwater.tuning.formulas.cpus import format_cpu_mask
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.model import Formula, Target
+from highwater.tuning.workload import Workload
 
 QUEUES = 4
 AS_ROOT = os.geteuid() == 0

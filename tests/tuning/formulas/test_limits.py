@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.facts import Facts
+from highwater.tuning.facts.units import Limit
+from highwater.tuning.formulas import limits
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.model import NotApplicable, Target
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import write
-from tuning.facts import Facts
-from tuning.facts.units import Limit
-from tuning.formulas import limits
-from tuning.hostfiles import HostFiles
-from tuning.model import NotApplicable, Target
-from tuning.workload import Workload
 
 GIB = 2**30
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tuning.facts import Facts
-from tuning.facts.model import Memory, NumaNode, Swap
-from tuning.formulas import memory
-from tuning.hostfiles import HostFiles
-from tuning.model import NotApplicable, Target
-from tuning.workload import Workload
+from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Memory, NumaNode, Swap
+from highwater.tuning.formulas import memory
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.model import NotApplicable, Target
+from highwater.tuning.workload import Workload
 
 GIB = 2**30
 MIB = 2**20

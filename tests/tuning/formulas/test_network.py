@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.catalogue import KNOBS, find_knob
+from highwater.tuning.check import report_on
+from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import NetworkInterface, Softnet
+from highwater.tuning.formulas import network
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.model import Formula, NotApplicable, Target
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import write
-from tuning.catalogue import KNOBS, find_knob
-from tuning.check import report_on
-from tuning.facts import Facts
-from tuning.facts.model import NetworkInterface, Softnet
-from tuning.formulas import network
-from tuning.hostfiles import HostFiles
-from tuning.model import Formula, NotApplicable, Target
-from tuning.workload import Workload
 
 MIB = 2**20
 PORTS = "/proc/sys/net/ipv4/ip_local_port_range"

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.catalogue import find_knob
+from highwater.tuning.check import report_on
+from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Choice
+from highwater.tuning.formulas import processor
+from highwater.tuning.formulas.targets import targets_of
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.model import NotApplicable, Target
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import write
-from tuning.catalogue import find_knob
-from tuning.check import report_on
-from tuning.facts import Facts
-from tuning.facts.model import Choice
-from tuning.formulas import processor
-from tuning.formulas.targets import targets_of
-from tuning.hostfiles import HostFiles
-from tuning.model import NotApplicable, Target
-from tuning.workload import Workload
 
 WORKLOAD = Workload()
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuning.facts import Facts
-from tuning.facts.model import Memory
-from tuning.formulas import limits, memory, units
-from tuning.hostfiles import HostFiles
-from tuning.model import NotApplicable, Target
-from tuning.workload import Workload
+from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Memory
+from highwater.tuning.formulas import limits, memory, units
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.model import NotApplicable, Target
+from highwater.tuning.workload import Workload
 
 MIB = 2**20
 SIZES = st.integers(64 * MIB, 2**44)

@@ -9,14 +9,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuning.facts import Facts
-from tuning.facts.model import Interrupt, NetworkInterface, NumaNode
-from tuning.formulas import interfaces
-from tuning.formulas.cpus import cpus_near, format_cpu_mask, format_ranges, parse_cpu_mask
-from tuning.formulas.targets import targets_of
-from tuning.hostfiles import HostFiles
-from tuning.model import Formula, Scope, Target
-from tuning.workload import Workload
+from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Interrupt, NetworkInterface, NumaNode
+from highwater.tuning.formulas import interfaces
+from highwater.tuning.formulas.cpus import cpus_near, format_cpu_mask, format_ranges, parse_cpu_mask
+from highwater.tuning.formulas.targets import targets_of
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.model import Formula, Scope, Target
+from highwater.tuning.workload import Workload
 
 WORKLOAD = Workload()
 

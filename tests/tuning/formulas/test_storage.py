@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tuning.facts import BlockDevice, Facts, Mount
-from tuning.facts.model import Systemd
-from tuning.formulas import storage
-from tuning.hostfiles import HostFiles
-from tuning.model import Formula, NotApplicable, Observer, Target
-from tuning.workload import Workload
+from highwater.tuning.facts import BlockDevice, Facts, Mount
+from highwater.tuning.facts.model import Systemd
+from highwater.tuning.formulas import storage
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.model import Formula, NotApplicable, Observer, Target
+from highwater.tuning.workload import Workload
 
 WORKLOAD = Workload(data_dirs=("/data",))
 

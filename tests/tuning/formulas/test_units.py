@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.catalogue import find_knob
+from highwater.tuning.facts import Facts, collect
+from highwater.tuning.facts.model import ControlGroup, Memory, NetworkInterface, NumaNode, Swap
+from highwater.tuning.formulas import units
+from highwater.tuning.formulas.common import constant
+from highwater.tuning.model import NotApplicable, Target, Value
+from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import Disk, make_host, write
-from tuning.catalogue import find_knob
-from tuning.facts import Facts, collect
-from tuning.facts.model import ControlGroup, Memory, NetworkInterface, NumaNode, Swap
-from tuning.formulas import units
-from tuning.formulas.common import constant
-from tuning.model import NotApplicable, Target, Value
-from tuning.workload import Workload
 
 GIB = 2**30
 UNIT = "highwater-broker@.service"

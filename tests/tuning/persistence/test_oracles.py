@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.persistence import fstab, limits_d, systemd, tmpfiles, udev
+from highwater.tuning.persistence.precedence import simulate_boot
 from tests.tuning.host_tree import write
-from tuning.hostfiles import HostFiles
-from tuning.persistence import fstab, limits_d, systemd, tmpfiles, udev
-from tuning.persistence.precedence import simulate_boot
 
 SYSTEMD_SYSCTL = Path("/usr/lib/systemd/systemd-sysctl")
 FSTAB_GENERATOR = Path("/usr/lib/systemd/system-generators/systemd-fstab-generator")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.catalogue import KNOBS
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.persistence import tuned
+from highwater.tuning.persistence.precedence import Boot, simulate_boot
+from highwater.tuning.persistence.sysctl_d import PAIRED_KEYS
 from tests.tuning.host_tree import write
-from tuning.catalogue import KNOBS
-from tuning.hostfiles import HostFiles
-from tuning.persistence import tuned
-from tuning.persistence.precedence import Boot, simulate_boot
-from tuning.persistence.sysctl_d import PAIRED_KEYS
 
 
 @pytest.fixture

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
+from highwater.tuning import engine
+from highwater.tuning.catalogue import KNOBS, find_knob, select_knobs
+from highwater.tuning.errors import TuningError
+from highwater.tuning.facts import Facts, collect
+from highwater.tuning.facts.model import Systemd
+from highwater.tuning.formulas.common import constant
+from highwater.tuning.journal import Owner
+from highwater.tuning.model import Knob
+from highwater.tuning.persistence import fstab, limits_d, swap, sysctl_d, tmpfiles, udev
+from highwater.tuning.persistence.systemd import drop_in
+from highwater.tuning.planning import PlanOptions, make_plan
+from highwater.tuning.steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, SwapOffStep, conflicts
+from highwater.tuning.workload import Workload
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, whole_tree
 from tests.tuning.host_tree import Disk, add_interface, make_big_host, make_host, read_sysctl, sysctl_path, write
-from tuning import engine
-from tuning.catalogue import KNOBS, find_knob, select_knobs
-from tuning.errors import TuningError
-from tuning.facts import Facts, collect
-from tuning.facts.model import Systemd
-from tuning.formulas.common import constant
-from tuning.journal import Owner
-from tuning.model import Knob
-from tuning.persistence import fstab, limits_d, swap, sysctl_d, tmpfiles, udev
-from tuning.persistence.systemd import drop_in
-from tuning.planning import PlanOptions, make_plan
-from tuning.steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, SwapOffStep, conflicts
-from tuning.workload import Workload
 
 UNIT = "highwater-broker@.service"
 OWNER = Owner("highwater tune apply", 999999, "12345")

@@ -8,14 +8,14 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster import znodes
-from broker.cluster.administration import ClusterAdministration
-from broker.cluster.controller.context import ControllerContext
-from broker.cluster.metadata import MetadataCache
-from broker.cluster.state import BrokerInfo
-from broker.log.checkpoint import TopicPartition
-from broker.protocol import cold
-from broker.protocol.primitives import Decoder
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.administration import ClusterAdministration
+from highwater.broker.cluster.controller.context import ControllerContext
+from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.cluster.state import BrokerInfo
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.primitives import Decoder
 from tests.broker.cluster.controller.harness import ControllerCluster, FakeBroker
 
 

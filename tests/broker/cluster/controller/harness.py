@@ -7,19 +7,19 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.clock import ManualClock
-from broker.cluster import znodes
-from broker.cluster.controller.controller import Controller
-from broker.cluster.member import take_up_cluster
-from broker.cluster.peers import Endpoint, PeerFailure
-from broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
-from broker.cluster.zookeeper import Create, Created, WatchEvent, run
-from broker.config import BrokerConfig, Setting
-from broker.log.checkpoint import TopicPartition
-from broker.protocol import cold
-from broker.protocol.apis import api_of
-from broker.protocol.frame import Parts
-from broker.protocol.primitives import Decoder
+from highwater.broker.clock import ManualClock
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.controller.controller import Controller
+from highwater.broker.cluster.member import take_up_cluster
+from highwater.broker.cluster.peers import Endpoint, PeerFailure
+from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
+from highwater.broker.cluster.zookeeper import Create, Created, WatchEvent, run
+from highwater.broker.config import BrokerConfig, Setting
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import api_of
+from highwater.broker.protocol.frame import Parts
+from highwater.broker.protocol.primitives import Decoder
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.administration import CreatedTopic, ElectionType, MorePartitions, NewTopic, Problem
-from broker.cluster import znodes
-from broker.cluster.state import ReplicaAssignment
-from broker.cluster.zookeeper import Delete
+from highwater.broker.administration import CreatedTopic, ElectionType, MorePartitions, NewTopic, Problem
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.state import ReplicaAssignment
+from highwater.broker.cluster.zookeeper import Delete
 from tests.broker.cluster.controller.administered import AdministeredCluster
 
 NONE = ErrorCode.none

@@ -8,12 +8,12 @@ from uuid import uuid4
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.cluster import znodes
-from broker.cluster.zookeeper import Set
-from broker.log.checkpoint import TopicPartition
-from broker.protocol import cold
-from broker.protocol.apis import ALTER_PARTITION, api_of
-from broker.protocol.primitives import Decoder
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.zookeeper import Set
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import ALTER_PARTITION, api_of
+from highwater.broker.protocol.primitives import Decoder
 from tests.broker.cluster.controller.harness import ControllerCluster
 
 VERSIONS = range(4)

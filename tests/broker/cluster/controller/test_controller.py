@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.administration import ElectionType, Problem
-from broker.cluster import znodes
-from broker.cluster.state import NO_BROKER, NO_LEADER
-from broker.cluster.zookeeper import Create, Delete, Set
-from broker.log.checkpoint import TopicPartition
+from highwater.broker.administration import ElectionType, Problem
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.state import NO_BROKER, NO_LEADER
+from highwater.broker.cluster.zookeeper import Create, Delete, Set
+from highwater.broker.log.checkpoint import TopicPartition
 from tests.broker.cluster.controller.harness import ControllerCluster
 
 Outcome = tuple[ErrorCode, list[TopicPartition]]

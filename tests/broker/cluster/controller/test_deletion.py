@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from broker.cluster import znodes
+from highwater.broker.cluster import znodes
 from tests.broker.cluster.controller.administered import AdministeredCluster, is_there, partitions_of
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import pytest
 
-from broker.cluster.controller.elections import (
+from highwater.broker.cluster.controller.elections import (
     Elected,
     Election,
     controlled_shutdown_leader,
@@ -16,7 +16,7 @@ from broker.cluster.controller.elections import (
     reassigned_leader,
     unclean_leader,
 )
-from broker.cluster.state import LeaderAndIsr, ReplicaAssignment
+from highwater.broker.cluster.state import LeaderAndIsr, ReplicaAssignment
 
 
 def test_offline() -> None:

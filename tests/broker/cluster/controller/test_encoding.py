@@ -8,10 +8,10 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cluster.controller import encoding
-from broker.cluster.peers import SECURITY_PROTOCOLS, Endpoint
-from broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
-from broker.protocol import cold
+from highwater.broker.cluster.controller import encoding
+from highwater.broker.cluster.peers import SECURITY_PROTOCOLS, Endpoint
+from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
+from highwater.broker.protocol import cold
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.cluster import znodes
-from broker.cluster.zookeeper import Create, Request
-from broker.log.checkpoint import TopicPartition
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.zookeeper import Create, Request
+from highwater.broker.log.checkpoint import TopicPartition
 from tests.broker.cluster.controller.harness import ControllerCluster
 
 Act = Callable[[ControllerCluster], None]

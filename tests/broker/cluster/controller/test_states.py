@@ -6,13 +6,13 @@ import itertools
 
 import pytest
 
-from broker.cluster.controller.context import PartitionState, Replica, ReplicaState
-from broker.cluster.controller.controller import Controller
-from broker.cluster.controller.partitions import VALID_BEFORE as PARTITION_TABLE
-from broker.cluster.controller.replicas import VALID_BEFORE as REPLICA_TABLE
-from broker.cluster.controller.storage import Rounds
-from broker.cluster.controller.term import Term
-from broker.cluster.state import NO_LEADER
+from highwater.broker.cluster.controller.context import PartitionState, Replica, ReplicaState
+from highwater.broker.cluster.controller.controller import Controller
+from highwater.broker.cluster.controller.partitions import VALID_BEFORE as PARTITION_TABLE
+from highwater.broker.cluster.controller.replicas import VALID_BEFORE as REPLICA_TABLE
+from highwater.broker.cluster.controller.storage import Rounds
+from highwater.broker.cluster.controller.term import Term
+from highwater.broker.cluster.state import NO_LEADER
 from tests.broker.cluster.controller.harness import ControllerCluster
 
 KEY = ("t", 0)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.cluster import znodes
-from broker.cluster.controller.context import ControllerContext
-from broker.cluster.controller.storage import ControllerMoved, SessionOver, write
-from broker.cluster.zookeeper import Create, Created, Delete, Request, Set, Stat, Transaction, ZooKeeperError
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.controller.context import ControllerContext
+from highwater.broker.cluster.controller.storage import ControllerMoved, SessionOver, write
+from highwater.broker.cluster.zookeeper import Create, Created, Delete, Request, Set, Stat, Transaction, ZooKeeperError
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble
 

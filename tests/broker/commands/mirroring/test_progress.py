@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.commands.mirroring.progress import (
+from highwater.broker.commands.mirroring.progress import (
     DamagedProgress,
     Progress,
     Run,

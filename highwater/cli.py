@@ -1,4 +1,4 @@
-"""The front door: the console command `highwater`. It mounts the rooms' own command groups and does nothing else."""
+"""The console command `highwater`: mounts the command groups of the rooms and does nothing else."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typer.exceptions import TyperException
 
 # Command -> its room's module, and what of it is mounted.
 ROOMS: Final = {
-    "bench": ("bench.cli", "app"),
-    "broker": ("broker.cli", "app"),
-    "report": ("reports.cli", "report"),
-    "tune": ("tuning.cli", "app"),
+    "bench": ("highwater.bench.cli", "app"),
+    "broker": ("highwater.broker.cli", "app"),
+    "report": ("highwater.reports.cli", "report"),
+    "tune": ("highwater.tuning.cli", "app"),
 }
 # Verbs that one room brings to another's commands: the two do not know each other.
-GUESTS: Final = {"tune": {"prove": ("bench.commands.prove", "prove")}}
+GUESTS: Final = {"tune": {"prove": ("highwater.bench.commands.prove", "prove")}}
 # What the extra of that name brings, as it is imported: without it a host has its broker and its tuner all the same.
 # pydantic is no sign of it, as typer brings that too.
 BENCH_EXTRA: Final = frozenset({"hdrh", "javaproperties", "jinja2", "markupsafe", "numpy", "pyspark", "yaml"})
@@ -93,7 +93,3 @@ def main() -> None:
         typer.echo(f"error: {command} needs {error.name}: pip install 'highwater[bench]'", err=True)
         status = 2
     sys.exit(status)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,1 @@
+"""Highwater, as it is imported: `highwater.broker`, `highwater.bench`, … are links to the folders of the repository."""
