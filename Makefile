@@ -78,12 +78,12 @@ bench-broker: setup ## Compare the broker with Apache Kafka (about an hour; ARGS
 .PHONY: bench-micro
 bench-micro: setup-dev ## Time steps of the broker's hot path and compare with the stored baseline
 	@mkdir -p results && rm -f results/micro.json
-	@$(BIN)/python -m highwater.bench.micro $(ARGS) -o results/micro.json
-	@$(BIN)/python -m pyperf compare_to --table bench/micro/baseline.json results/micro.json
+	@$(BIN)/python -m highwater.bench.development.micro $(ARGS) -o results/micro.json
+	@$(BIN)/python -m pyperf compare_to --table bench/development/micro/baseline.json results/micro.json
 
 .PHONY: gate-proof
 gate-proof: setup-dev ## How often the gate notices a slower broker, and calls one that is not (8 hours on a quiet host; goes on where it was stopped)
-	@$(BIN)/python -m highwater.bench.gate_proof $(ARGS)
+	@$(BIN)/python -m highwater.bench.development.gate_proof $(ARGS)
 
 .PHONY: clean
 clean: ## Remove .venv and what tools left behind

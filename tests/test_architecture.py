@@ -23,10 +23,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "tuning": (),
     "spark_loadgen": (),
     "bench": ("spark_loadgen", "tuning"),
-    # Times steps of the broker on the node of its tests; for development, not shipped.
-    "bench/micro": ("bench.micro", "broker", "tests.broker"),
-    # Makes the broker slower on purpose; for development, not shipped.
-    "bench/gate_proof": ("bench", "broker"),
+    # Times steps of the broker on the node of its tests, and makes it slower on purpose; not shipped.
+    "bench/development": ("bench", "broker", "spark_loadgen", "tests.broker"),
     # bench.compare takes two results and returns values: one piece of code for the ratios of both surfaces.
     "reports": ("bench.compare", "bench.results"),
     FRONT_DOOR: tuple(f"{room}.cli" for room in ROOMS),
@@ -159,10 +157,21 @@ def test_state_machines_and_protocol_do_no_io(place: str) -> None:
     assert touched == []
 
 
+def test_nothing_that_is_shipped_imports_what_is_for_development() -> None:
+    importers = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for room in ROOMS
+        for path in sources(room)
+        for module in imported_modules(path)
+        if module.startswith("bench.development")
+    ]
+    assert importers == []
+
+
 def test_the_map_names_every_module_of_the_instrument() -> None:
     page = (ROOT / "docs/architecture.md").read_text("utf-8")
     # Of these the page says what all their modules are.
-    told_as_one = ("bench/commands", "bench/exports", "bench/results", "bench/micro", "bench/gate_proof")
+    told_as_one = ("bench/commands", "bench/exports", "bench/results", "bench/development")
     missing = [
         str(path.relative_to(ROOT))
         for room in ("bench", "spark_loadgen", "reports")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from highwater.bench.generator_cost import Cost, report_text
+from highwater.bench.development.generator_cost import Cost, report_text
 
 
 def test_the_report_compares_cpu_by_pairs() -> None:
@@ -8,4 +8,4 @@ def test_the_report_compares_cpu_by_pairs() -> None:
     text = report_text({100: pairs}, {(100, 4000): [Cost(4000.0, 20_000.0), Cost(4000.0, 30_000.0)]}, "Measured here.")
     assert "| 100B | 1,247k | 998k | 0.80 (0.80–0.80) | 1,000k/s | 900k/s | 5 |" in text
     assert "| 100B | 4k/s | 25.0 | 20.0–30.0 | 2 |" in text
-    assert "Measured here. All of it again:\n\n```\npython -m highwater.bench.generator_cost" in text
+    assert "Measured here. All of it again:\n\n```\npython -m highwater.bench.development.generator_cost" in text

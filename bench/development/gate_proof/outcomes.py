@@ -22,8 +22,8 @@ from highwater.bench.results import Gate, GateRound, GitState, TrialRole, TrialS
 from highwater.bench.results.base import Model
 
 _Z_95: Final = 1.959964
-_HERE: Final = Path(__file__).parent
-_BENCH: Final = _HERE.parent
+_HERE: Final = Path(__file__).resolve().parent
+_BENCH: Final = _HERE.parents[1]  # not by the link in highwater/: the workloads stand beside the rooms
 # As CI gates our broker (.ci/gate): what is proved is that gate and no other.
 WORKLOAD: Final = _BENCH.parent / "workloads" / "gate.yaml"
 POLICY: Final = _BENCH / "policies" / "broker-gate.yaml"
@@ -199,10 +199,10 @@ def wilson_interval(hits: int, n: int) -> tuple[float, float]:
 _HEAD = """# How often the gate is right
 
 Base is our broker; head is the same broker whose event loop takes so much more CPU time, on the produce and the fetch
-path (`bench/gate_proof/slow_broker.py`: it spins, so that it costs what slower code would cost). Each gate is a whole
-one, as CI makes it (`workloads/gate.yaml`, `bench/policies/broker-gate.yaml`): base, head and an A/A twin at once on
-one processor, early stop, a confirmation with fresh processes before head is held back. Holding back a broker that is
-0 % slower is a false alarm.
+path (`bench/development/gate_proof/slow_broker.py`: it spins, so that it costs what slower code would cost). Each gate
+is a whole one, as CI makes it (`workloads/gate.yaml`, `bench/policies/broker-gate.yaml`): base, head and an A/A twin at
+once on one processor, early stop, a confirmation with fresh processes before head is held back. Holding back a broker
+that is 0 % slower is a false alarm.
 
 | slower | gates | held back | 95 % | first round | inconclusive | no verdict | cost more | counts from | pairs | time |
 |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|

@@ -1,6 +1,6 @@
 """Our broker with a delay: its event loop takes `--slower` per cent more CPU time than it would.
 
-    python -m highwater.bench.gate_proof.slow_broker --slower 10 --port 9092 --property log.dirs=/tmp/log
+    python -m highwater.bench.development.gate_proof.slow_broker --slower 10 --port 9092 --property log.dirs=/tmp/log
 
 All of a broker's produce and fetch path runs on one thread, in two calls of its event loop: bytes have come (requests
 are handled and answered), and answers that were waited for are due. Each is followed by spinning for a share of what

@@ -1,4 +1,4 @@
-"""`python -m highwater.bench.gate_proof.at_once`: how much the same broker differs from itself, at once and in turn.
+"""How much the same broker differs from itself, at once and in turn: `python -m …development.gate_proof.at_once`.
 
 Both arrangements of the gate's own workload, round by round, each round begun by the other one; base and head are the
 same broker, so that every pair of a block is an A/A pair.
@@ -19,12 +19,12 @@ from typing import Annotated, Final
 import typer
 
 from highwater.bench.commands.common import one_line_errors
+from highwater.bench.development.gate_proof.outcomes import POLICY, WORKLOAD, cost_ratios, trial_line
 from highwater.bench.environment_key import environment_key
 from highwater.bench.errors import UsageError
 from highwater.bench.gate.policy import load_policy
 from highwater.bench.gate.run import gate_specification
 from highwater.bench.gate.sides import AS_IT_IS, Measured
-from highwater.bench.gate_proof.outcomes import POLICY, WORKLOAD, cost_ratios, trial_line
 from highwater.bench.results import RunResult
 from highwater.bench.runs.execution import LauncherChoice, run_plan
 from highwater.bench.runs.launchers import LauncherKind
@@ -57,7 +57,7 @@ def main(
             for name in names if number % 2 == 0 else reversed(names):
                 _one_run(found[name], at_once=_ARRANGEMENTS[name], blocks=blocks)
                 typer.echo(f"round {number + 1} of {rounds}, {name}: {_told(found[name].ratios)}")
-        command = f"python -m highwater.bench.gate_proof.at_once --rounds {rounds} --blocks {blocks}"
+        command = f"python -m highwater.bench.development.gate_proof.at_once --rounds {rounds} --blocks {blocks}"
         to.write_text(report(found, command), "utf-8")
         typer.echo(str(to))
 

@@ -1,4 +1,4 @@
-"""`python -m highwater.bench.micro`: pyperf runs every benchmark of `bench.micro.steps` in a process of its own."""
+"""pyperf runs every benchmark of `bench.development.micro.steps` in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from time import perf_counter
 
 import pyperf
 
-from highwater.bench.micro.steps import STEPS, Step
+from highwater.bench.development.micro.steps import STEPS, Step
 
 
 def timed(loops: int, step: Step) -> float:
@@ -20,7 +20,7 @@ def timed(loops: int, step: Step) -> float:
 
 
 def main() -> None:
-    runner = pyperf.Runner(program_args=("-m", "highwater.bench.micro"))
+    runner = pyperf.Runner(program_args=("-m", "highwater.bench.development.micro"))
     runner.metadata["description"] = "Steps of the broker's hot path"
     for name, step in STEPS.items():
         runner.bench_time_func(name, timed, step)

@@ -1,4 +1,4 @@
-"""`python -m highwater.bench.generator_cost`: cost of the driver `client` beside its client's bare loop.
+"""`python -m highwater.bench.development.generator_cost`: cost of the driver `client` beside its client's bare loop.
 
 Both send to librdkafka's in-memory mock broker, which runs in a process of its own, at full speed, one after the other
 and in turns, so that what drifts on the host is not charged to one of them. The bare loop is as lean as Python allows:
@@ -101,7 +101,7 @@ def generator(launcher: ProcessLauncher, broker: str, size_bytes: int, rate_per_
 def bare_loop(broker: str, size_bytes: int) -> Cost:
     """The client's own loop, in a process of its own."""
     request = json.dumps({"broker": broker, "topic": _new_topic(broker), "size_bytes": size_bytes})
-    command = [sys.executable, "-m", "highwater.bench.generator_cost", "bare", request]
+    command = [sys.executable, "-m", "highwater.bench.development.generator_cost", "bare", request]
     return Cost(**json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
@@ -183,7 +183,7 @@ def report_text(
             f"| {format_size(size)} | {_thousands(rate)}/s | {median(each):.1f} | {min(each):.1f}–{max(each):.1f} "
             f"| {len(each)} |"
         )
-    command = "python -m highwater.bench.generator_cost --out docs/results/generator-cost.md"
+    command = "python -m highwater.bench.development.generator_cost --out docs/results/generator-cost.md"
     lines += ["", f"{measured} All of it again:", "", "```", command, "```"]
     return "\n".join(lines) + "\n"
 

@@ -7,14 +7,10 @@ from time import thread_time_ns
 
 import pytest
 
-from highwater.bench.errors import NotComparableError, UsageError
-from highwater.bench.gate.policy import load_policy
-from highwater.bench.gate.run import Rules, judge_recorded
-from highwater.bench.gate.sides import Recorded
-from highwater.bench.gate_proof.__main__ import Proof, go_on
-from highwater.bench.gate_proof.at_once import Found, scatter
-from highwater.bench.gate_proof.at_once import report as at_once_report
-from highwater.bench.gate_proof.outcomes import (
+from highwater.bench.development.gate_proof.__main__ import Proof, go_on
+from highwater.bench.development.gate_proof.at_once import Found, scatter
+from highwater.bench.development.gate_proof.at_once import report as at_once_report
+from highwater.bench.development.gate_proof.outcomes import (
     ABORTED,
     POLICY,
     WORKLOAD,
@@ -28,7 +24,11 @@ from highwater.bench.gate_proof.outcomes import (
     trial_line,
     wilson_interval,
 )
-from highwater.bench.gate_proof.slow_broker import Spin
+from highwater.bench.development.gate_proof.slow_broker import Spin
+from highwater.bench.errors import NotComparableError, UsageError
+from highwater.bench.gate.policy import load_policy
+from highwater.bench.gate.run import Rules, judge_recorded
+from highwater.bench.gate.sides import Recorded
 from highwater.bench.results import GateRound, GitState, RunResult
 from tests.bench.summaries import LATE, summary
 from tests.reports.sample_run import write_sample
@@ -108,7 +108,7 @@ def test_the_report_counts_what_it_shows() -> None:
         outcome(0, 7, ABORTED),
         outcome(20, 1, "regression", trials=[line(1, "base", 10.0), line(1, "head", 11.3)]),
     ]
-    text = report(found, load_policy(POLICY), "python -m highwater.bench.gate_proof")
+    text = report(found, load_policy(POLICY), "python -m highwater.bench.development.gate_proof")
     assert "| 0 % | 7 | 2 (40%) | 12% to 77% | 0 | 0 | 2 | – |" in text
     assert "| 20 % | 1 | 1 (100%) |" in text
     assert "| +13.0% |" in text

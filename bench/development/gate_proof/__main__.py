@@ -1,4 +1,4 @@
-"""`python -m highwater.bench.gate_proof`: many gates over a slowed broker; call it again to go on."""
+"""`python -m highwater.bench.development.gate_proof`: many gates over a slowed broker; call it again to go on."""
 
 from __future__ import annotations
 
@@ -18,14 +18,8 @@ from typing import Annotated, Final
 import typer
 
 from highwater.bench.commands.common import one_line_errors
-from highwater.bench.environment import git_state
-from highwater.bench.environment_key import environment_key
-from highwater.bench.errors import NotComparableError, TrialError, UsageError
-from highwater.bench.gate.policy import Policy, load_policy
-from highwater.bench.gate.run import Rules, gate_specification, run_gate
-from highwater.bench.gate.sides import Measured
-from highwater.bench.gate_proof import slow_broker
-from highwater.bench.gate_proof.outcomes import (
+from highwater.bench.development.gate_proof import slow_broker
+from highwater.bench.development.gate_proof.outcomes import (
     ABORTED,
     POLICY,
     WORKLOAD,
@@ -37,6 +31,12 @@ from highwater.bench.gate_proof.outcomes import (
     rules_digest,
     trial_line,
 )
+from highwater.bench.environment import git_state
+from highwater.bench.environment_key import environment_key
+from highwater.bench.errors import NotComparableError, TrialError, UsageError
+from highwater.bench.gate.policy import Policy, load_policy
+from highwater.bench.gate.run import Rules, gate_specification, run_gate
+from highwater.bench.gate.sides import Measured
 from highwater.bench.results import GitState, Manifest, RunResult
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.runs.execution import LauncherChoice, run_plan
@@ -79,7 +79,7 @@ def main(
             go_on(proof, _order(wanted, gates), path, deadline_s, _one)
             found = read(path, proof.rules)
         if found:
-            command = f"python -m highwater.bench.gate_proof --slowdowns {slowdowns} --gates {gates}"
+            command = f"python -m highwater.bench.development.gate_proof --slowdowns {slowdowns} --gates {gates}"
             to.write_text(report(found, proof.policy, command), "utf-8")
             typer.echo(f"{len(found)} gates: {to}")
 
