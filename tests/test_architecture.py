@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.import_graph import circles, import_graph
+
 ROOT = Path(__file__).parent.parent
 ROOMS = ("bench", "broker", "reports", "spark_loadgen", "tuning")
 PACKAGE = "highwater"
@@ -82,6 +84,45 @@ SANS_IO = (
 )
 EDGE_MODULES = {"asyncio", "os", "pathlib", "selectors", "shutil", "socket", "subprocess", "threading", "uvloop"}
 SANS_IO_EXCEPTIONS = {"broker/clock.py": {"time"}, "broker/cluster/embedded.py": {"pathlib"}}
+
+# Files that still import each other in a circle. A file that no longer does is removed from the list; none is added.
+STILL_IN_A_CIRCLE = {
+    "bench.workload.faults",
+    "bench.workload.model",
+    "bench.workload.rules",
+    "broker.auto_creation",
+    "broker.cluster.controller.deletion",
+    "broker.cluster.controller.reassignment",
+    "broker.cluster.controller.rebalance",
+    "broker.cluster.controller.term",
+    "broker.cluster.metadata",
+    "broker.group.coordinator",
+    "broker.internal_topic",
+    "broker.local_topics",
+    "broker.node",
+    "broker.replica.manager",
+    "broker.settings",
+    "broker.txn.coordinator",
+    "broker.txn.markers",
+    "broker.txn.producer_ids",
+    "broker.txn.verification",
+    "tests.broker.simulation.broker",
+    "tests.broker.simulation.cluster",
+    "tests.lab.__main__",
+    "tests.lab.broker_story",
+    "tests.lab.operating",
+    "tests.lab.story.becoming",
+    "tests.lab.story.leaving",
+    "tests.lab.story.living",
+    "tests.lab.story.looking",
+    "tests.lab.story.scene",
+    "tests.lab.story.telling",
+    "tests.lab.testing",
+    "tuning.check",
+    "tuning.cli",
+    "tuning.cli.schema",
+    "tuning.steps",
+}
 
 
 def imported_modules(path: Path) -> Iterator[str]:
@@ -180,6 +221,16 @@ def test_the_map_names_every_module_of_the_instrument() -> None:
         if re.search(rf"(?<!\w){re.escape(path.name)}", page) is None
     ]
     assert missing == []
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Imports for annotations (`TYPE_CHECKING`) count: who names a type of another file cannot be read without it."""
+    graph = import_graph()
+    assert len(graph) > 1000
+    found = circles(graph)
+    new = [circle for circle in found if circle - STILL_IN_A_CIRCLE]
+    assert new == []
+    assert STILL_IN_A_CIRCLE - set().union(*found) == set(), "remove these from STILL_IN_A_CIRCLE"
 
 
 def test_no_packages_of_the_instrument_import_each_other_in_a_circle() -> None:
