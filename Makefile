@@ -47,6 +47,11 @@ format: setup-dev ## Let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+.PHONY: docs
+docs: setup-dev ## Write the pages that are made from the code: docs/modules.md, docs/tuning-knobs.md
+	$(BIN)/python -m tests.modules_page
+	$(BIN)/python -m highwater.tuning.catalogue > docs/tuning-knobs.md
+
 .PHONY: compat
 compat: setup-dev ## What others wrote, run against our broker and files (Java, Maven, npm, gcc, Go)
 	@$(BIN)/python -m tests.compat $(SUITES)

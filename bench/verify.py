@@ -1,4 +1,4 @@
-"""Does a result directory hold what it says, and is it still what it was?
+"""Checks a result directory: whether it is unchanged, and whether its figures follow from its data.
 
 Every file is read by its model, digests are taken again, percentiles recomputed from the histogram logs, counts added
 up from the series, verdicts and the analysis made anew.

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from tests import modules_page
 from tests.import_graph import circles, import_graph
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("bench", "broker", "reports", "spark_loadgen", "tuning")
 PACKAGE = "highwater"
 FRONT_DOOR = "highwater/cli.py"
+LONGEST_SENTENCE = 120
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "broker": (),
@@ -209,18 +211,20 @@ def test_nothing_that_is_shipped_imports_what_is_for_development() -> None:
     assert importers == []
 
 
-def test_the_map_names_every_module_of_the_instrument() -> None:
-    page = (ROOT / "docs/architecture.md").read_text("utf-8")
-    # Of these the page says what all their modules are.
-    told_as_one = ("bench/commands", "bench/exports", "bench/results", "bench/development")
-    missing = [
-        str(path.relative_to(ROOT))
-        for room in ("bench", "spark_loadgen", "reports")
-        for path in sorted((ROOT / room).rglob("*.py"))
-        if not path.name.startswith("__") and not any(path.is_relative_to(ROOT / other) for other in told_as_one)
-        if re.search(rf"(?<!\w){re.escape(path.name)}", page) is None
+def test_the_list_of_modules_is_as_the_modules_say() -> None:
+    assert modules_page.PAGE.read_text("utf-8") == modules_page.page(), "docs/modules.md is stale; run: make docs"
+
+
+@pytest.mark.parametrize("room", modules_page.rooms(), ids=lambda room: room.name)
+def test_the_first_line_of_every_module_says_what_it_is(room: Path) -> None:
+    """One sentence of at most LONGEST_SENTENCE characters; docs/modules.md consists of them."""
+    wrong = [
+        f"{module.relative_to(ROOT)}: {sentence or modules_page.first_line(module) or 'no docstring'}"
+        for module in modules_page.modules(room)
+        if not modules_page.is_api(module)
+        if not (sentence := modules_page.first_sentence(module)) or len(sentence) > LONGEST_SENTENCE
     ]
-    assert missing == []
+    assert wrong == []
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:

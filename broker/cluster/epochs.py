@@ -1,5 +1,7 @@
-"""Whom a broker obeys: the epochs that keep it from doing what a controller of the past, or one that means an earlier
-life of this broker, tells it (ReplicaManager.controllerEpoch, KafkaApis.isBrokerEpochStale)."""
+"""Rejects requests of a deposed controller, and requests that were meant for an earlier start of the broker.
+
+Kafka checks the same epochs in ReplicaManager.controllerEpoch and KafkaApis.isBrokerEpochStale.
+"""
 
 from __future__ import annotations
 

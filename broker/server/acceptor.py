@@ -1,5 +1,7 @@
-"""Takes new connections, within limits: those above the limit of one address are closed, those above the limit of the
-broker, or that come faster than it may take them, wait in the kernel's queue, as with Kafka.
+"""Accepts new connections, within the limits of the broker and of one client address.
+
+Connections above the limit of one address are closed. Connections above the limit of the broker, or above its rate of
+new connections, wait in the kernel's queue, as with Kafka.
 
 When the process has no descriptor left, or the kernel no memory, accepting pauses and goes on: what is connected stays.
 """

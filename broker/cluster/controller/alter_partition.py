@@ -1,5 +1,7 @@
-"""Leaders that change the in-sync replicas of their partitions (AlterPartition, KIP-497; in Kafka's ZooKeeper mode
-KafkaController.processAlterPartition)."""
+"""AlterPartition (KIP-497): the controller changes the in-sync replicas of partitions for their leaders.
+
+In Kafka's ZooKeeper mode this is KafkaController.processAlterPartition.
+"""
 
 from __future__ import annotations
 

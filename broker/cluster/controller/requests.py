@@ -1,6 +1,6 @@
-"""What the brokers are told of one change, gathered so that each gets at most one request of a kind (Kafka's
-ControllerBrokerRequestBatch): LeaderAndIsr first, then UpdateMetadata, then StopReplica.
+"""Collects the requests of one change, so that each broker gets at most one request of each kind.
 
+The order is LeaderAndIsr, UpdateMetadata, StopReplica, as in Kafka's ControllerBrokerRequestBatch.
 A request is made of what the context knows when the batch is sent.
 """
 
