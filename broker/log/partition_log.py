@@ -130,20 +130,19 @@ class PartitionLog:
     def append(
         self,
         records: WritableBuffer,
-        headers: list[BatchHeader],
+        header: BatchHeader,
         *,
         leader_epoch: int,
         now_ms: int,
         has_sequence: bool = True,
         marker: EndMarker | None = None,
     ) -> Appended | ErrorCode:
-        """Append the one batch at the beginning of `records`, which `validate_produced` has passed, and stamp it there.
+        """Append the batch at the beginning of `records`, with the header from `validate_produced`, and stamp it there.
 
         Without `has_sequence` a coordinator of this broker writes it in the name of the producer. With `marker` it ends
         the producer's transaction, and is checked already. An OSError (a full disk, a broken one) leaves the log as it
         was.
         """
-        (header,) = headers
         config = self.config
         size_bytes = header.size_bytes
         if size_bytes > config.segment_bytes:
@@ -196,7 +195,7 @@ class PartitionLog:
         self._segments[-1].load_transaction_index()  # While nothing has happened yet: its file may fail to be read.
         batch = encode_end_marker(marker, now_ms)
         end_marker = EndMarker(marker.is_commit, marker.coordinator_epoch)
-        return self.append(batch, [read_header(batch)], leader_epoch=leader_epoch, now_ms=now_ms, marker=end_marker)
+        return self.append(batch, read_header(batch), leader_epoch=leader_epoch, now_ms=now_ms, marker=end_marker)
 
     def append_as_follower(self, records: ReadableBuffer, now_ms: int) -> int:
         """Append the batches of another replica's log as they are; how many bytes they are.
@@ -500,6 +499,14 @@ class PartitionLog:
     # Flushing
 
     @property
+    def safe_end_offset(self) -> int:
+        """Up to here the log is as safe as the topic asks: all of it, or what was flushed (fsync) once
+        `flush.messages` records wait for the flush.
+        """
+        end_offset, recovery_point = self.log_end_offset, self.recovery_point
+        return end_offset if end_offset - recovery_point < self.config.flush_messages else recovery_point
+
+    @property
     def unflushed_messages(self) -> int:
         return self.log_end_offset - self.recovery_point
 
@@ -509,7 +516,7 @@ class PartitionLog:
             return False
         return (
             self.recovery_point < self._base_offsets[-1]
-            or self.unflushed_messages >= self.config.flush_messages
+            or self.safe_end_offset < self.log_end_offset
             # A clock that was set back may not put it off.
             or (self._dirty_since_ms is not None and not 0 <= now_ms - self._dirty_since_ms < self.config.flush_ms)
         )

@@ -202,12 +202,12 @@ def transactional_producer(records: ReadableBuffer | None) -> tuple[int, int] | 
     return producer_id, producer_epoch
 
 
-def validate_produced(records: ReadableBuffer, *, max_message_bytes: int) -> list[BatchHeader] | ErrorCode:
+def validate_produced(records: ReadableBuffer, *, max_message_bytes: int) -> BatchHeader | ErrorCode:
     """The checks a Kafka 3.9 leader makes on the records of one partition in a Produce request, without opening them.
 
     There must be exactly one batch (ProduceRequest.validateRecords); an incomplete batch after it is dropped, as
-    UnifiedLog.trimInvalidBytes does, so the log takes the first `headers[0].size_bytes` bytes. The leader epoch is not
-    looked at: clients send −1 or 0 and the broker overwrites it.
+    UnifiedLog.trimInvalidBytes does, so the log takes the first `size_bytes` of the header that is returned. The leader
+    epoch is not looked at: clients send −1 or 0 and the broker overwrites it.
     """
     size = len(records)
     if size < _MAGIC_OFFSET + 1:
@@ -241,7 +241,7 @@ def validate_produced(records: ReadableBuffer, *, max_message_bytes: int) -> lis
         return ErrorCode.invalid_record
     if attributes & TIMESTAMP_TYPE_BIT:
         return ErrorCode.invalid_timestamp
-    return [header]
+    return header
 
 
 def _check_trailing_bytes(records: ReadableBuffer, position: int) -> ErrorCode | None:

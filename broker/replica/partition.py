@@ -106,9 +106,8 @@ class Partition:
         # read below the last stable offset, and where transactions began, by their first offsets.
         self._appended_bytes = self._published_bytes = self._stable_bytes = 0
         self._transaction_starts: dict[int, int] = {}
-        if log.unflushed_messages >= log.config.flush_messages:
-            # A crash came before the flush, so nobody was promised these records; `flush_is_due` says so of the log.
-            self.high_watermark = min(self.high_watermark, max(log.recovery_point, log.log_start_offset))
+        # Where a crash came before the flush, nobody was promised the records after `safe_end_offset`.
+        self.high_watermark = min(self.high_watermark, max(log.safe_end_offset, log.log_start_offset))
         log.producer_states.high_watermark_moved(self.high_watermark)
         self._stable_offset = self.last_stable_offset
 
@@ -151,10 +150,9 @@ class Partition:
         if records is None:
             return ErrorCode.invalid_record
         log = self.log
-        headers = validate_produced(records, max_message_bytes=log.config.max_message_bytes)
-        if isinstance(headers, ErrorCode):
-            return headers
-        header = headers[0]
+        header = validate_produced(records, max_message_bytes=log.config.max_message_bytes)
+        if isinstance(header, ErrorCode):
+            return header
         if header.is_transactional and not by_coordinator and (error := self._verify(header, verify, now_ms)):
             return error
         rules = log.config.record_rules
@@ -165,10 +163,9 @@ class Partition:
             records, header = opened
             if header.size_bytes > log.config.max_message_bytes:
                 return ErrorCode.message_too_large
-            headers = [header]
         try:
             appended = log.append(
-                records, headers, leader_epoch=self.leader_epoch, now_ms=now_ms, has_sequence=not by_coordinator
+                records, header, leader_epoch=self.leader_epoch, now_ms=now_ms, has_sequence=not by_coordinator
             )
         except OSError as failure:
             self._append_failed(failure, now_ms)
@@ -239,8 +236,9 @@ class Partition:
         counters = self.counters
         counters.messages_in += appended.last_offset - appended.base_offset + 1
         counters.bytes_in += size_bytes
-        if log.unflushed_messages < log.config.flush_messages:
-            self._kept_to(log.log_end_offset)
+        safe_end_offset = log.safe_end_offset
+        if safe_end_offset == log.log_end_offset:
+            self._kept_to(safe_end_offset)
         else:
             self._request_flush(self)
 
@@ -315,11 +313,9 @@ class Partition:
         """The log was synced up to its recovery point."""
         if self.has_ended:
             return
-        log = self.log
-        if log.unflushed_messages < log.config.flush_messages:
-            self._kept_to(log.log_end_offset)
-        else:
-            self._kept_to(log.recovery_point)
+        safe_end_offset = self.log.safe_end_offset
+        self._kept_to(safe_end_offset)
+        if safe_end_offset < self.log.log_end_offset:
             self._request_flush(self)
 
     def _advance_high_watermark(self, offset: int) -> None:

@@ -139,7 +139,7 @@ class ReplicatedPartition(Partition):
             counters=counters,
             high_watermark=high_watermark,
         )
-        self.kept_end_offset = self._kept_end
+        self.kept_end_offset = log.safe_end_offset
         """All below is here as safely as the topic wants it."""
 
     @property
@@ -259,12 +259,6 @@ class ReplicatedPartition(Partition):
 
     def when_acknowledged(self, last_offset: int, acknowledge: Acknowledge, acks: int = -1) -> None:
         (self._acknowledgements if acks == -1 else self._kept_acknowledgements).append((last_offset, acknowledge))
-
-    @property
-    def _kept_end(self) -> int:
-        log = self.log
-        is_all = log.unflushed_messages < log.config.flush_messages
-        return log.log_end_offset if is_all else log.recovery_point
 
     def _kept_to(self, offset: int) -> None:
         self.kept_end_offset = max(self.kept_end_offset, offset)
@@ -436,8 +430,9 @@ class ReplicatedPartition(Partition):
             self._appended_bytes += size_bytes
             self._replication.replicated(size_bytes)
             self._sizes.append((first_offset, log.log_end_offset, self._appended_bytes))
-            if log.unflushed_messages < log.config.flush_messages:
-                self.kept_end_offset = log.log_end_offset
+            safe_end_offset = log.safe_end_offset
+            if safe_end_offset == log.log_end_offset:
+                self.kept_end_offset = safe_end_offset
             else:
                 self._request_flush(self)
         self._advance_high_watermark(min(high_watermark, log.log_end_offset))

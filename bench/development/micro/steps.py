@@ -17,7 +17,7 @@ from highwater.broker.log.time_index import TimeIndex
 from highwater.broker.protocol import cold, fetch, metadata, produce
 from highwater.broker.protocol.frame import FrameReceiver, frame_response, read_request_header
 from highwater.broker.protocol.primitives import Decoder
-from highwater.broker.records.batch import read_header, validate_produced
+from highwater.broker.records.batch import BatchHeader, read_header, validate_produced
 from tests.broker.handlers.harness import LISTENER, NodeHarness, one_batch, request_frame
 
 Call = Callable[[], object]
@@ -194,14 +194,14 @@ def _() -> Iterator[Call]:
 @step("batch: validate 16 KiB")
 def _() -> Iterator[Call]:
     batch = memoryview(bytearray(_batch(16 << 10)))
-    assert isinstance(validate_produced(batch, max_message_bytes=1 << 20), list)
+    assert isinstance(validate_produced(batch, max_message_bytes=1 << 20), BatchHeader)
     yield lambda: validate_produced(batch, max_message_bytes=1 << 20)
 
 
 @step("batch: validate 1 MiB")
 def _() -> Iterator[Call]:
     batch = memoryview(bytearray(_batch(1_000_000)))
-    assert isinstance(validate_produced(batch, max_message_bytes=1 << 20), list)
+    assert isinstance(validate_produced(batch, max_message_bytes=1 << 20), BatchHeader)
     yield lambda: validate_produced(batch, max_message_bytes=1 << 20)
 
 
@@ -213,8 +213,8 @@ def _() -> Iterator[Call]:
     with _node() as node:
         log = _log_of(node)
         batch = bytearray(_batch(16 << 10))
-        headers = [read_header(batch)]
-        yield lambda: log.append(batch, headers, leader_epoch=0, now_ms=_NOW_MS)
+        header = read_header(batch)
+        yield lambda: log.append(batch, header, leader_epoch=0, now_ms=_NOW_MS)
 
 
 @step("log: append 1 KiB")
@@ -222,8 +222,8 @@ def _() -> Iterator[Call]:
     with _node() as node:
         log = _log_of(node)
         batch = bytearray(_batch(1024))
-        headers = [read_header(batch)]
-        yield lambda: log.append(batch, headers, leader_epoch=0, now_ms=_NOW_MS)
+        header = read_header(batch)
+        yield lambda: log.append(batch, header, leader_epoch=0, now_ms=_NOW_MS)
 
 
 @step("log: read 1 MiB of 16 KiB batches")
@@ -232,7 +232,7 @@ def _() -> Iterator[Call]:
         log = _log_of(node)
         for _ in range(256):
             batch = bytearray(_batch(16 << 10))
-            log.append(batch, [read_header(batch)], leader_epoch=0, now_ms=_NOW_MS)
+            log.append(batch, read_header(batch), leader_epoch=0, now_ms=_NOW_MS)
         middle, end = log.log_end_offset // 2, log.log_end_offset
         yield lambda: log.read(middle, 1 << 20, end_offset=end)
 

@@ -13,7 +13,7 @@ from highwater.bench.comparison.clients import PreparedRequests, batches_of, con
 from highwater.bench.comparison.contenders import BareLoop, Broker, Highwater
 from highwater.bench.errors import TrialError
 from highwater.bench.systems.broker_client import BrokerClient
-from highwater.broker.records.batch import read_header, validate_produced
+from highwater.broker.records.batch import BatchHeader, read_header, validate_produced
 from highwater.broker.records.record import decode_batch
 
 compiled = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here to compile bench/comparison/native")
@@ -77,9 +77,9 @@ def test_a_client_without_figures_is_told_by_its_last_line(printing: Callable[[s
 
 def test_the_prepared_batch_is_a_record_batch() -> None:
     batch = record_batch(15, 1024)
-    headers = validate_produced(batch, max_message_bytes=1 << 20)
-    assert isinstance(headers, list)
-    assert headers[0].size_bytes == len(batch)
+    header = validate_produced(batch, max_message_bytes=1 << 20)
+    assert isinstance(header, BatchHeader)
+    assert header.size_bytes == len(batch)
     assert [record.value for record in decode_batch(batch, read_header(batch))] == [bytes(1024)] * 15
 
 

@@ -17,7 +17,7 @@ from highwater.broker.log.files import RealFiles
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import Appended
 from highwater.broker.log.producer_state import ProducerStates
-from highwater.broker.records.batch import Codec, read_header, validate_produced
+from highwater.broker.records.batch import BatchHeader, Codec, read_header, validate_produced
 from highwater.broker.records.record import Record, TransactionMarker, encode_batch
 from tests.broker.commands.calling import call
 
@@ -46,9 +46,9 @@ def log_dir(tmp_path: Path) -> Path:
         batch = encode_batch(
             records, codec=Codec(number % 5), producer_id=1, producer_epoch=0, base_sequence=2 * number
         )
-        headers = validate_produced(batch, max_message_bytes=1 << 20)
-        assert isinstance(headers, list)
-        assert isinstance(log.append(batch, headers, leader_epoch=0, now_ms=TIMESTAMP_MS), Appended)
+        header = validate_produced(batch, max_message_bytes=1 << 20)
+        assert isinstance(header, BatchHeader)
+        assert isinstance(log.append(batch, header, leader_epoch=0, now_ms=TIMESTAMP_MS), Appended)
     directory.close()
     return directory.path
 
@@ -245,7 +245,7 @@ def test_markers_of_transactions_are_told_as_such(tmp_path: Path) -> None:
         batch = encode_batch(
             [Record(b"x")], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
         )
-        log.append(batch, [read_header(batch)], leader_epoch=0, now_ms=0)
+        log.append(batch, read_header(batch), leader_epoch=0, now_ms=0)
         log.append_marker(TransactionMarker(producer_id, 0, 7, is_commit), leader_epoch=0, now_ms=0)
     directory.close()
     path = tmp_path / "log" / "t-0" / f"{0:020d}.log"

@@ -12,7 +12,7 @@ from highwater.broker.log.config import LogConfig
 from highwater.broker.log.files import FileOperations
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import Appended, PartitionLog
-from highwater.broker.records.batch import Codec, headers, validate_produced
+from highwater.broker.records.batch import BatchHeader, Codec, headers, validate_produced
 from highwater.broker.records.record import Record, decode_batch, encode_batch
 
 ROOT = Path("/logs")
@@ -68,9 +68,9 @@ def batch(
 def try_append(
     log: PartitionLog, records: bytearray, *, leader_epoch: int = 0, now_ms: int = NOW_MS
 ) -> Appended | ErrorCode:
-    found = validate_produced(records, max_message_bytes=log.config.max_message_bytes)
-    assert isinstance(found, list), found
-    return log.append(records, found, leader_epoch=leader_epoch, now_ms=now_ms)
+    header = validate_produced(records, max_message_bytes=log.config.max_message_bytes)
+    assert isinstance(header, BatchHeader), header
+    return log.append(records, header, leader_epoch=leader_epoch, now_ms=now_ms)
 
 
 def append(log: PartitionLog, records: bytearray, *, leader_epoch: int = 0, now_ms: int = NOW_MS) -> Appended:
