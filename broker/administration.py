@@ -13,8 +13,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.config import BrokerConfig, TopicConfig, check_topic_overrides
 from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_topic_overrides
 from highwater.broker.topic_names import metric_name, topic_name_problem
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000

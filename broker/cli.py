@@ -97,8 +97,8 @@ def start(
     """
     import logging
 
-    from highwater.broker.config import BrokerConfig, Setting, parse_property_option, read_properties_file
     from highwater.broker.server import broker
+    from highwater.broker.settings.config import BrokerConfig, Setting, parse_property_option, read_properties_file
 
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -30,8 +30,8 @@ from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.replica.partition import Partition
 
 if TYPE_CHECKING:
-    from highwater.broker.config import BrokerConfig
     from highwater.broker.node import Node
+    from highwater.broker.settings.config import BrokerConfig
 
 _logger = logging.getLogger(__name__)
 

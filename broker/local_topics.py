@@ -31,10 +31,10 @@ from highwater.broker.administration import (
 )
 from highwater.broker.cluster.store import TopicRecord
 from highwater.broker.cluster.znodes import random_topic_id
-from highwater.broker.config import TopicConfig, topic_override_warnings
 from highwater.broker.internal_topic import plan_of
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.metrics.counters import TopicCounters
+from highwater.broker.settings.config import TopicConfig, topic_override_warnings
 from highwater.broker.topic import Topic
 from highwater.broker.topic_names import metric_name
 

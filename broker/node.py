@@ -14,7 +14,6 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker import settings
 from highwater.broker.administration import Administration
 from highwater.broker.auto_creation import AutoCreation, LocalAutoCreation
 from highwater.broker.clock import Clock
@@ -22,7 +21,6 @@ from highwater.broker.cluster.epochs import Epochs
 from highwater.broker.cluster.metadata import LoneBroker, MetadataCache
 from highwater.broker.cluster.state import ClusterView
 from highwater.broker.cluster.store import MetadataError, MetadataStore, SettingsStore, TopicRecord
-from highwater.broker.config import BrokerConfig, TopicConfig
 from highwater.broker.group.coordinator import GroupCoordinator
 from highwater.broker.internal_topic import OFFSETS_TOPIC
 from highwater.broker.local_topics import LocalTopics
@@ -42,6 +40,8 @@ from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.replica.partition import Partition
 from highwater.broker.replica.replicated_partition import ReplicatedPartition, Replication
 from highwater.broker.replica.waiters import Scheduler
+from highwater.broker.settings import dynamic
+from highwater.broker.settings.config import BrokerConfig, TopicConfig
 from highwater.broker.topic import Topic
 from highwater.broker.txn.coordinator import TransactionCoordinator
 from highwater.broker.txn.markers import LocalMarkers, Markers
@@ -120,7 +120,7 @@ class Node:
         for (topic, index), directory in log_directories.interrupted_moves:
             self.has_deleted_logs = True
             self.move_log(topic, index, str(directory.path))
-        settings.follow(self)
+        dynamic.follow(self)
 
     @property
     def metadata(self) -> MetadataStore:

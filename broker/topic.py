@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from highwater.broker.cluster.store import TopicRecord
-from highwater.broker.config import TopicConfig
 from highwater.broker.metrics.counters import TopicCounters
 from highwater.broker.replica.partition import Partition
+from highwater.broker.settings.config import TopicConfig
 
 
 class Topic:

@@ -16,7 +16,7 @@ from .model import Value
 from .quantities import format_bytes
 from .workload import Broker, Workload
 
-# broker/config_table.py and, of Apache Kafka, SocketServerConfigs.java. -1 leaves buffers to the kernel.
+# broker/settings/config_table.py and, of Apache Kafka, SocketServerConfigs.java. -1 leaves buffers to the kernel.
 BROKER_DEFAULTS: Final[dict[Broker, dict[str, int]]] = {
     "highwater": {
         "socket.receive.buffer.bytes": -1,

@@ -51,9 +51,9 @@ from highwater.broker.cluster.zookeeper import (
 from highwater.broker.cluster.zookeeper import (
     Node as Znode,
 )
-from highwater.broker.config import BrokerConfig, TopicConfig, topic_override_warnings
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.replica.waiters import Scheduler
+from highwater.broker.settings.config import BrokerConfig, TopicConfig, topic_override_warnings
 from highwater.broker.topic_names import metric_name, topic_name_problem
 
 if TYPE_CHECKING:

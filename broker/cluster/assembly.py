@@ -19,12 +19,12 @@ from highwater.broker.cluster.member import SessionPart
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.cluster.peers import Endpoint, Peers
 from highwater.broker.cluster.zookeeper import WatchEvent, ZooKeeper
-from highwater.broker.config import TopicConfig
 from highwater.broker.node import Node
 from highwater.broker.replica.fetchers import Fetchers
 from highwater.broker.replica.in_sync_changes import InSyncChanges
 from highwater.broker.replica.manager import Overrides, ReplicaManager
 from highwater.broker.replica.strays import Strays
+from highwater.broker.settings.config import TopicConfig
 
 
 class _Registration:

@@ -12,9 +12,9 @@ from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, Peers, a
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.cluster.znodes import CONTROLLER, broker_path, parse_broker, parse_controller, read
 from highwater.broker.cluster.zookeeper import Get, Node, Request, ZooKeeper, run
-from highwater.broker.config import BrokerConfig
 from highwater.broker.protocol.apis import CONTROLLED_SHUTDOWN
 from highwater.broker.replica.waiters import Scheduler, Timer
+from highwater.broker.settings.config import BrokerConfig
 
 _logger = logging.getLogger(__name__)
 

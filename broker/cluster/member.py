@@ -37,8 +37,8 @@ from highwater.broker.cluster.zookeeper import (
     ZooKeeperError,
     run,
 )
-from highwater.broker.config import BrokerConfig
 from highwater.broker.replica.waiters import Scheduler, Timer
+from highwater.broker.settings.config import BrokerConfig
 
 _logger = logging.getLogger(__name__)
 

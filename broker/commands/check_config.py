@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from highwater.broker.commands.terminal import UsageError, reporting
-from highwater.broker.config import BrokerConfig, read_properties_file
 from highwater.broker.server.broker import SETUP_ERRORS, check
+from highwater.broker.settings.config import BrokerConfig, read_properties_file
 
 
 def check_config(

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # type: ignore[attr-defined]
 
 from highwater.broker.commands.terminal import CommandError, UsageError, nearest
-from highwater.broker.config import ConfigError, read_properties_file
+from highwater.broker.settings.config import ConfigError, read_properties_file
 
 CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 10.0

@@ -28,7 +28,7 @@ from highwater.broker.commands.terminal import (
     reporting,
     say,
 )
-from highwater.broker.config import ConfigError, read_properties_file
+from highwater.broker.settings.config import ConfigError, read_properties_file
 
 _JOINED_WITHIN_S: Final = 60.0
 _MOST_SHOWN: Final = 10

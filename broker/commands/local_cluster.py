@@ -23,7 +23,7 @@ from typing import Any, Final
 from highwater.broker.commands import zookeeper_process
 from highwater.broker.commands.detached import Detached, last_line, start, wait_until
 from highwater.broker.commands.terminal import CommandError, UsageError
-from highwater.broker.config import BrokerConfig, ConfigError, Setting
+from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 
 STATE_FILE: Final = "cluster.json"
 STATE_VERSION: Final = 1

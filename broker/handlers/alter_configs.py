@@ -12,11 +12,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker import reconfiguration
 from highwater.broker.administration import Problem
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.reconfiguration import Alteration, Change, Operation
+from highwater.broker.settings import altering
+from highwater.broker.settings.altering import Alteration, Change, Operation
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -40,7 +40,7 @@ def alter_resources(
         found = {(entry.resource_type, entry.name): problem for entry, problem in zip(wanted, problems, strict=True)}
         deferred.complete({"responses": [_answer(resource, found) for resource in request.resources]})
 
-    reconfiguration.alter(node, wanted, altered, replace_all=replace_all, validate_only=request.validate_only)
+    altering.alter(node, wanted, altered, replace_all=replace_all, validate_only=request.validate_only)
     return deferred.now_or_later()
 
 

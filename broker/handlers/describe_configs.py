@@ -1,7 +1,7 @@
 """DescribeConfigs: v0-v4 (key 32)
 
 Behaviour:
-* Topics and this broker (resource types 2 and 4); every property that broker.config_table knows, or those asked for;
+* Topics and this broker (resource types 2 and 4); all properties that config_table.py knows, or those asked for;
   a list of none asks for all, as null does.
 * Each value comes with its source, and with all values it hides when synonyms are asked for.
 * An empty broker name asks for what was set of all brokers while they ran.
@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.config import DYNAMIC_BROKER_PROPERTIES, BrokerConfig, Source, TopicConfig, render
-from highwater.broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, Value
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
-from highwater.broker.settings import usable_topic_settings
+from highwater.broker.settings.config import DYNAMIC_BROKER_PROPERTIES, BrokerConfig, Source, TopicConfig, render
+from highwater.broker.settings.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, Value
+from highwater.broker.settings.dynamic import usable_topic_settings
 from highwater.broker.topic_names import topic_name_problem
 
 _TOPIC: Final = 2

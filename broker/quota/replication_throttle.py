@@ -11,9 +11,9 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from highwater.broker.config import BrokerConfig, TopicConfig
-from highwater.broker.config_table import INT64_MAX
 from highwater.broker.quota.rate import WindowedRate
+from highwater.broker.settings.config import BrokerConfig, TopicConfig
+from highwater.broker.settings.config_table import INT64_MAX
 
 _EVERY_REPLICA: Final = "*"
 THROTTLED_REPLICA: Final = re.compile(r"([0-9]+):([0-9]+)")

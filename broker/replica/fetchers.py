@@ -8,10 +8,10 @@ from zlib import crc32
 
 from highwater.broker.clock import Clock
 from highwater.broker.cluster.peers import Endpoint, Peers
-from highwater.broker.config import BrokerConfig
 from highwater.broker.replica.fetcher import Fetcher
 from highwater.broker.replica.following import FetchSettings, FollowerReplica, Throttle
 from highwater.broker.replica.waiters import Scheduler
+from highwater.broker.settings.config import BrokerConfig
 
 
 class Fetchers:

@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from highwater.broker.config import BrokerConfig, ConfigError
-from highwater.broker.config_table import INT32_MAX
 from highwater.broker.metrics.counters import BrokerCounters
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.server.connection import Connection
+from highwater.broker.settings.config import BrokerConfig, ConfigError
+from highwater.broker.settings.config_table import INT32_MAX
 
 _logger = logging.getLogger(__name__)
 

@@ -29,7 +29,6 @@ from highwater.broker.cluster.embedded import FILE_NAME as EMBEDDED_METADATA
 from highwater.broker.cluster.embedded import EmbeddedMetadataStore
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.cluster.store import MetadataError, SettingsStore
-from highwater.broker.config import BrokerConfig, ConfigError, TopicConfig
 from highwater.broker.handlers.dispatch import Dispatcher
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import LogDirectoryError
@@ -60,7 +59,8 @@ from highwater.broker.server.metrics_endpoint import MetricsEndpoint, endpoint_u
 from highwater.broker.server.process_metrics import ProcessMetrics
 from highwater.broker.server.sasl import ScramCredentials, sasl_of
 from highwater.broker.server.systemd import READY, STOPPING, more_time, notify, status
-from highwater.broker.settings import take_up_broker_settings, usable_topic_settings
+from highwater.broker.settings.config import BrokerConfig, ConfigError, TopicConfig
+from highwater.broker.settings.dynamic import take_up_broker_settings, usable_topic_settings
 
 if TYPE_CHECKING:
     from highwater.broker.security.sasl import SaslSettings

@@ -7,9 +7,9 @@ import re
 import socket
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from highwater.broker.config import BrokerConfig, ConfigError
 from highwater.broker.handlers.reply import Listener
 from highwater.broker.security.sasl import SaslSettings
+from highwater.broker.settings.config import BrokerConfig, ConfigError
 
 if TYPE_CHECKING:
     from highwater.broker.server.tls import Tls

@@ -25,7 +25,6 @@ from highwater.broker.cluster.state import NO_BROKER, BrokerInfo
 from highwater.broker.cluster.store import MetadataError
 from highwater.broker.cluster.zookeeper import Request, Set, Stat, ZooKeeperError, run
 from highwater.broker.cluster.zookeeper_store import ZooKeeperStore
-from highwater.broker.config import BrokerConfig, ConfigError
 from highwater.broker.log.checkpoint import META_PROPERTIES, MalformedFile, decode_properties, encode_topic_id
 from highwater.broker.metrics.cluster_page import zookeeper_page
 from highwater.broker.node import Node
@@ -34,6 +33,7 @@ from highwater.broker.server.listeners import BoundListener, endpoints_of
 from highwater.broker.server.peer_security import inter_broker_listener
 from highwater.broker.server.peers import SocketPeers
 from highwater.broker.server.zookeeper import KazooZooKeeper, SessionFile, ZooKeeperSettings
+from highwater.broker.settings.config import BrokerConfig, ConfigError
 
 _logger = logging.getLogger(__name__)
 

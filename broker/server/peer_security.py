@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Final
 
 from highwater.broker.cluster.peers import Endpoint
-from highwater.broker.config import BrokerConfig, ConfigError
 from highwater.broker.security.jaas import parse_login_entry
 from highwater.broker.security.login import LOGIN_MODULES, Credential
 from highwater.broker.server.listeners import endpoints_of
+from highwater.broker.settings.config import BrokerConfig, ConfigError
 
 _LOGIN_TIMEOUT_MS: Final = 30_000
 

@@ -23,13 +23,13 @@ from typing import Final, cast
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.peers import Endpoint, PeerFailure
-from highwater.broker.config import BrokerConfig
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, api_of
 from highwater.broker.protocol.frame import FrameReceiver, Part, Parts
 from highwater.broker.protocol.primitives import NO_TAGS, Decoder, MalformedRequestError
 from highwater.broker.security.login import Login, LoginError
 from highwater.broker.server.peer_security import PeerSecurity
+from highwater.broker.settings.config import BrokerConfig
 
 _logger = logging.getLogger(__name__)
 

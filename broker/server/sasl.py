@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from highwater.broker.config import BrokerConfig, ConfigError
 from highwater.broker.security.jaas import parse_login_entry
 from highwater.broker.security.sasl import PLAIN, Exchange, PlainExchange, SaslSettings, ScramExchange
 from highwater.broker.security.scram import Credentials, ScramCredential, ScramMechanism
+from highwater.broker.settings.config import BrokerConfig, ConfigError
 
 _SCRAM: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
 _USER_PREFIX: Final = "user_"

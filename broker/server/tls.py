@@ -17,8 +17,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates, load_pkcs12
 
-from highwater.broker.config import BrokerConfig, ConfigError
 from highwater.broker.security.principal import ANONYMOUS, name_of, parse_rules
+from highwater.broker.settings.config import BrokerConfig, ConfigError
 
 _JAVA_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}

@@ -30,9 +30,9 @@ from highwater.broker.cluster.zookeeper import (
     WatchEvent,
     ZooKeeperError,
 )
-from highwater.broker.config import BrokerConfig, ConfigError
 from highwater.broker.metrics.counters import ZooKeeperCounters
 from highwater.broker.server.kazoo_client import Answer, Client
+from highwater.broker.settings.config import BrokerConfig, ConfigError
 
 _logger = logging.getLogger(__name__)
 

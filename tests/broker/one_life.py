@@ -23,7 +23,6 @@ from highwater.broker.administration import MorePartitions, NewTopic, Problem
 from highwater.broker.clock import ManualClock
 from highwater.broker.cluster.embedded import EmbeddedMetadataStore
 from highwater.broker.cluster.store import MetadataError
-from highwater.broker.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.log.compaction import CleanedGroup, compact
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import DISK_IS_FULL
@@ -35,6 +34,7 @@ from highwater.broker.node import Node
 from highwater.broker.records.batch import headers
 from highwater.broker.records.record import Record, TransactionMarker, encode_batch
 from highwater.broker.replica.partition import Partition
+from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import batch, read_all
 from tests.broker.log.compacting import MAP_BYTES, keyed_batch, last_values, records_of

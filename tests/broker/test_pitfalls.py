@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.broker.config import BrokerConfig
+from highwater.broker.settings.config import BrokerConfig
 
 HERE = Path(__file__).parent
 PITFALLS = {

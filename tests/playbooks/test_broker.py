@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from highwater.broker.config import BrokerConfig, read_properties_file
 from highwater.broker.server.broker import check
+from highwater.broker.settings.config import BrokerConfig, read_properties_file
 from tests.playbooks.modules import TREE, call, load
 from tests.playbooks.playing import play, play_part, succeeded
 

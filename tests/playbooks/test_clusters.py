@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.broker.config import parse_properties
+from highwater.broker.settings.config import parse_properties
 from tests.playbooks.modules import load
 
 filters = load("filter_plugins/highwater.py")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from highwater.broker.config import BrokerConfig, read_properties_file
 from highwater.broker.server.broker import check
+from highwater.broker.settings.config import BrokerConfig, read_properties_file
 from tests.playbooks import units
 from tests.playbooks.modules import TREE
 from tests.playbooks.playing import play, succeeded

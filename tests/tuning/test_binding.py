@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from highwater.broker.config_table import BROKER_PROPERTIES
+from highwater.broker.settings.config_table import BROKER_PROPERTIES
 from highwater.tuning.binding import BROKER_DEFAULTS, RULES, what_binds
 from highwater.tuning.catalogue import find_knob
 from highwater.tuning.facts import Facts, NetworkInterface, collect

@@ -48,10 +48,10 @@ from highwater.broker.cluster.zookeeper import (
     WatchEvent,
     ZooKeeper,
 )
-from highwater.broker.config import BrokerConfig
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.protocol import cold
 from highwater.broker.replica.waiters import Scheduler
+from highwater.broker.settings.config import BrokerConfig
 
 _logger = logging.getLogger(__name__)
 

@@ -27,9 +27,9 @@ from highwater.broker.cluster.controller.storage import Rounds, ask, children, d
 from highwater.broker.cluster.controller.watches import Watches
 from highwater.broker.cluster.state import BrokerInfo, ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Children, Create, Exists, Get, Node, Set
-from highwater.broker.config import BrokerConfig
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.replica.waiters import Scheduler
+from highwater.broker.settings.config import BrokerConfig
 
 _logger = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from highwater.broker.cluster.peers import Endpoint, PeerFailure
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.cluster.znodes import LOG_DIR_EVENT_NOTIFICATIONS, PERSISTENT_PATHS
 from highwater.broker.cluster.zookeeper import Create, WatchEvent, run
-from highwater.broker.config import BrokerConfig, Setting
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import CONTROLLED_SHUTDOWN
 from highwater.broker.protocol.frame import Parts
 from highwater.broker.protocol.primitives import Decoder
+from highwater.broker.settings.config import BrokerConfig, Setting
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
 

@@ -15,7 +15,6 @@ from highwater.broker.administration import NewTopic, Problem
 from highwater.broker.clock import ManualClock
 from highwater.broker.cluster.embedded import EmbeddedMetadataStore
 from highwater.broker.cluster.metadata import MetadataCache
-from highwater.broker.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
 from highwater.broker.handlers.reply import Client, Listener
 from highwater.broker.log.files import FileOperations, RealFiles
@@ -28,6 +27,7 @@ from highwater.broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS
 from highwater.broker.protocol.frame import Part
 from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.replica.partition import Partition
+from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.topic import Topic
 
 LISTENER: Final = Listener("PLAINTEXT", "broker.example", 9092)

@@ -11,7 +11,6 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import ManualClock
 from highwater.broker.cluster.peers import Endpoint, PeerFailure
-from highwater.broker.config import BrokerConfig, Setting
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import FETCH, LIST_OFFSETS
 from highwater.broker.protocol.fetch import (
@@ -27,6 +26,7 @@ from highwater.broker.protocol.primitives import Decoder
 from highwater.broker.records.batch import CorruptBatch
 from highwater.broker.replica.fetcher import BREAK_OFF_AFTER_MS, FIRST_BACKOFF_MS, THROTTLED_MS
 from highwater.broker.replica.fetchers import Fetchers
+from highwater.broker.settings.config import BrokerConfig, Setting
 from tests.broker.handlers.harness import ManualScheduler
 
 FOLLOWER: Final = 1

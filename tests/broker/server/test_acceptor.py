@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from highwater.broker.config import ConfigError
 from highwater.broker.metrics.counters import BrokerCounters
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.server.acceptor import ConnectionLimits, Limits, parse_overrides, plain_address
+from highwater.broker.settings.config import ConfigError
 from tests.broker.handlers.harness import request_frame
 from tests.broker.running import RunningBroker, running_broker
 

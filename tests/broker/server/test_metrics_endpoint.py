@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from highwater.broker.config import BrokerConfig, ConfigError, Setting
 from highwater.broker.server.listeners import metrics_endpoint_of
 from highwater.broker.server.metrics_endpoint import MAX_CONNECTIONS
+from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 from tests.broker.running import running_broker
 
 

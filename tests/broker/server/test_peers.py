@@ -19,9 +19,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, ask
-from highwater.broker.config import BrokerConfig, ConfigError, Setting
 from highwater.broker.protocol.apis import API_VERSIONS, METADATA
 from highwater.broker.server.peers import SocketPeers
+from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority
 

@@ -22,8 +22,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from cryptography.hazmat.primitives.serialization import Encoding
 from kafka import KafkaProducer
 
-from highwater.broker.config import BrokerConfig, ConfigError, Setting
 from highwater.broker.server.tls import tls_of
+from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority, Certified
 

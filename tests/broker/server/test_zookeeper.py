@@ -23,9 +23,9 @@ from highwater.broker.cluster.zookeeper import (
     WatchEvent,
     ZooKeeperError,
 )
-from highwater.broker.config import BrokerConfig, ConfigError, Setting
 from highwater.broker.server import kazoo_client
 from highwater.broker.server.zookeeper import SESSION_FILE_NAME, KazooZooKeeper, SessionFile, ZooKeeperSettings
+from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 from tests.broker.zookeeper_clients import RealClient, ask
 from tests.broker.zookeeper_server import Ensemble, running_zookeeper
 

@@ -15,7 +15,6 @@ from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.cluster.zookeeper import ZooKeeperError, run
 from highwater.broker.cluster.zookeeper_store import ZooKeeperStore
-from highwater.broker.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.handlers.dispatch import Dispatcher
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.log_directories import LogDirectories
@@ -23,6 +22,7 @@ from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log_settings import log_config_of
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
+from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 from tests.broker.simulation.peers import SimulatedPeers
 from tests.broker.simulation.world import Process

@@ -14,12 +14,12 @@ from highwater.broker.cluster.member import take_up_cluster
 from highwater.broker.cluster.peers import Endpoint, PeerFailure
 from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Create, Created, WatchEvent, run
-from highwater.broker.config import BrokerConfig, Setting
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import api_of
 from highwater.broker.protocol.frame import Parts
 from highwater.broker.protocol.primitives import Decoder
+from highwater.broker.settings.config import BrokerConfig, Setting
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
 

@@ -1,4 +1,4 @@
-"""What was set while the broker runs, of topics, brokers and clients, takes effect here, whoever set it where."""
+"""Dynamic settings: what was set of topics, brokers and clients while the broker runs takes effect here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.store import SettingsStore
-from highwater.broker.config import BrokerConfig, TopicConfig, check_broker_overrides, check_topic_overrides
 from highwater.broker.log_settings import log_config_of
+from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_broker_overrides, check_topic_overrides
 from highwater.broker.topic import Topic
 
 if TYPE_CHECKING:

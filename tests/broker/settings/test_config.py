@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.broker.config import (
+from highwater.broker.settings.config import (
     BrokerConfig,
     ConfigError,
     Setting,
@@ -15,10 +15,17 @@ from highwater.broker.config import (
     read_properties_file,
     render,
 )
-from highwater.broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, property_named
+from highwater.broker.settings.config_table import (
+    BROKER_PROPERTIES,
+    TOPIC_PROPERTIES,
+    Kind,
+    Property,
+    Support,
+    property_named,
+)
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-3.9.1-properties.tsv"
-# Where a default is our own; the reasons stand in broker/config_table.py.
+GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-3.9.1-properties.tsv"
+# Where a default is our own; the reasons stand in broker/settings/config_table.py.
 OWN_DEFAULTS = {"listeners", "socket.receive.buffer.bytes", "socket.send.buffer.bytes", "log.dir"}
 OWN_PROPERTIES = {"metrics.listener"}
 # Kafka's, though only while the broker runs.

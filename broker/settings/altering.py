@@ -1,6 +1,6 @@
 """Changing the settings of topics and of the running broker: checked, and kept in the store.
 
-broker/settings.py has them take effect.
+broker/settings/dynamic.py has them take effect.
 
 Of the broker's properties those can change that Kafka changes too and this broker honours: the defaults of topics, and
 limits.
@@ -19,16 +19,16 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.administration import Problem
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.store import ConfigChange
-from highwater.broker.config import (
+from highwater.broker.node import Node
+from highwater.broker.settings.config import (
     DYNAMIC_BROKER_PROPERTIES,
     TopicConfig,
     check_broker_overrides,
     check_topic_overrides,
     render,
 )
-from highwater.broker.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind
-from highwater.broker.node import Node
-from highwater.broker.settings import usable_topic_settings
+from highwater.broker.settings.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind
+from highwater.broker.settings.dynamic import usable_topic_settings
 
 TOPIC: Final = 2
 BROKER: Final = 4

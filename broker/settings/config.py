@@ -1,6 +1,6 @@
 """The broker's and the topics' configuration: reading `server.properties`, checking values, and looking them up.
 
-The names themselves stand in broker/config_table.py.
+The names themselves stand in broker/settings/config_table.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from highwater.broker.config_table import (
+from highwater.broker.settings.config_table import (
     BROKER_PROPERTIES,
     INT32_MAX,
     INT64_MAX,
