@@ -21,7 +21,7 @@ SearchStatus = Literal["running", "answered", "interrupted"]
 class MetricEstimate(Model):
     """One metric of one cell over those of its trials that are not invalid."""
 
-    metric: str = Field(description="a name of highwater.bench.metrics")
+    metric: str = Field(description="a name of bench.metrics")
     value: float = Field(description="median of the trials' values")
     unit: str
     better: Better

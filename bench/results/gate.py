@@ -29,7 +29,7 @@ class MetricComparison(Model):
     """One metric of one cell, head against base. Ratios are head ÷ base whichever way is better."""
 
     cell: str = Field(description="what base and head share: the workload's own cell, `base` without a matrix")
-    metric: str = Field(description="a name of highwater.bench.metrics")
+    metric: str = Field(description="a name of bench.metrics")
     unit: str
     better: Better
     gated: bool = Field(default=False, description="it decides; otherwise it is shown and decides nothing")

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,7 @@ def test_a_release_that_is_not_there_is_told_with_those_that_are(host: Path) -> 
 def tree(tmp_path: Path) -> Path:
     """As small as a tree can be."""
     tree = tmp_path / "tree"
-    for room in wheelhouse.ROOMS:
+    for room in (wheelhouse.PACKAGE, *wheelhouse.ROOMS):
         (tree / room).mkdir(parents=True)
         (tree / room / "__init__.py").write_text(f'"""{room}"""\n')
     for name in wheelhouse.AROUND:
@@ -152,8 +153,9 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_a_release_is_named_after_what_is_in_it(tree: Path) -> None:
+    version = tomllib.loads((tree / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     name = wheelhouse.name_of_tree(tree, [])
-    assert name.startswith("0.1.0-")
+    assert name.startswith(f"{version}-")
     cache = tree / "broker/__pycache__"
     cache.mkdir()
     (cache / "cli.cpython-311.pyc").touch()
