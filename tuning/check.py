@@ -10,7 +10,7 @@ from .binding import what_binds
 from .catalogue import KNOBS
 from .facts import Facts
 from .facts.capabilities import capability
-from .facts.reading import parse_whole
+from .facts.reading import parse_whole, value_of
 from .formulas.targets import targets_of
 from .hostfiles import Reading
 from .model import (
@@ -32,7 +32,6 @@ from .model import (
 from .persistence.precedence import Boot, simulate_boot
 from .persistence.sysctl_d import MANAGED_FILE
 from .quantities import format_bytes, format_value
-from .steps import value_of
 from .workload import Workload
 
 State = Literal[

@@ -236,13 +236,6 @@ def in_order_of_return(items: Sequence[tuple[Step, T]]) -> list[tuple[ResourceSt
     return sorted(changes, key=lambda change: not change[0].resource.companions)
 
 
-def value_of(text: str) -> str:
-    """What a file of settings says: the chosen word where it lists all, else its text with single blanks."""
-    words = text.split()
-    chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
-    return chosen[0] if chosen else " ".join(words)
-
-
 def setting_name(path: str) -> str:
     """As people call it: vm.swappiness, or the path of what is no sysctl.
 

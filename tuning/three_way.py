@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from .facts.reading import parse_cpu_list
-from .steps import Resource, State, value_of
+from .facts.reading import parse_cpu_list, value_of
+from .steps import Resource, State
 
 Standing = Literal[
     "in_force",  # it is as we made it

@@ -21,10 +21,7 @@ from pathlib import Path
 from highwater.bench.errors import UsageError
 from tests.lab import hosts, image, inventory, making, testing
 from tests.lab.record import DEFAULT_LAB, Record, Store
-
-
-def tell(line: str) -> None:
-    print(f"lab: {line}", flush=True)
+from tests.lab.telling import tell
 
 
 def existing(store: Store) -> Record:

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.lab import disks, hosts, inventory, making
-from tests.lab.__main__ import tell
 from tests.lab.ledger import Ledger
 from tests.lab.operating import Operator, Played, differing
 from tests.lab.record import DISKS, Node, Store
+from tests.lab.telling import tell
 from tests.playbooks.modules import TREE, load
 
 NAME = "broker"

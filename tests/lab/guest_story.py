@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab import image, making
-from tests.lab.__main__ import tell
 from tests.lab.ledger import Ledger
 from tests.lab.operating import Operator, differing
 from tests.lab.record import Node, Store
+from tests.lab.telling import tell
 
 NAME = "guest"
 # Two of the forms that turn swap on at boot; the guest has both before it is tuned.

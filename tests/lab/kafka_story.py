@@ -15,10 +15,10 @@ import yaml
 from kazoo.client import KazooClient
 
 from tests.lab import inventory, making
-from tests.lab.__main__ import tell
 from tests.lab.ledger import Ledger
 from tests.lab.operating import Operator, Played, differing
 from tests.lab.record import Node, Store
+from tests.lab.telling import tell
 
 NAME = "kafka"
 VARIABLES = """---

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.lab import guests, hosts, inventory
-from tests.lab.__main__ import tell
 from tests.lab.record import Node, Record, Store
+from tests.lab.telling import tell
 
 _BOOT_WITHIN_S: Final = 120.0
 _COMMAND_WITHIN_S: Final = 60.0

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.lab import groups, hosts, making
-from tests.lab.__main__ import tell
 from tests.lab.record import Node, Record, Store
+from tests.lab.telling import tell
 
 NAME = "self"
 ROOT = Path(__file__).parent.parent.parent

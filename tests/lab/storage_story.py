@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from tests.lab import making
-from tests.lab.__main__ import tell
 from tests.lab.operating import Operator, differing
 from tests.lab.record import Node, Store
+from tests.lab.telling import tell
 
 NAME = "disks"
 SSD, HDD = "/dev/disk/by-id/lab-ssd", "/dev/disk/by-id/lab-hdd"

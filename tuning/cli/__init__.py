@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 import typer
 
-from ..proofs import ProveDocument
 from . import apply, check, explain, facts, listing, plan, profiles, rollback, schema, sizing, status, verify
 from .exit_codes import SUMMARY
 
@@ -37,20 +35,3 @@ for verb in (
     schema.schema,
 ):
     app.command(help=paragraphs(verb))(verb)
-
-DOCUMENTS: Final[dict[str, type]] = {
-    "list": listing.ListDocument,
-    "facts": facts.FactsDocument,
-    "check": check.CheckDocument,
-    "plan": plan.PlanDocument,
-    "apply": apply.ApplyDocument,
-    "verify": verify.VerifyDocument,
-    "status": status.StatusDocument,
-    "rollback": rollback.RollbackDocument,
-    "explain": explain.ExplainDocument,
-    "profiles": profiles.ProfilesDocument,
-    "sizing": sizing.SizingDocument,
-}
-"""Of each verb that has --json: what it prints."""
-GUEST_DOCUMENTS: Final[dict[str, type]] = {"prove": ProveDocument}
-"""Of verbs that the front door mounts beside these."""

@@ -53,6 +53,13 @@ def parse_whole(text: str) -> int | None:
     return int(text) if re.fullmatch(r"-?[0-9]{1,20}", text) else None
 
 
+def value_of(text: str) -> str:
+    """The value in a file of settings: the chosen word where the file lists all, else its text with single blanks."""
+    words = text.split()
+    chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
+    return chosen[0] if chosen else " ".join(words)
+
+
 def parse_cpu_list(text: str) -> tuple[int, ...] | None:
     """The CPUs of a list such as `0-3,8`; None when it is no such list. An empty text is no CPU."""
     cpus: list[int] = []

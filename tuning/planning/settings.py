@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from ..catalogue import KNOBS
 from ..check import render, sysctl_path
 from ..facts import Facts
+from ..facts.reading import value_of
 from ..persistence import sysctl_d, tmpfiles, tuned, udev
 from ..persistence.precedence import Assignment, Boot, simulate_boot
-from ..steps import SettingStep, value_of
+from ..steps import SettingStep
 from .draft import Chosen, Draft
 from .judging import Judge
 

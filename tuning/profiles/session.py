@@ -14,12 +14,13 @@ from .. import engine
 from ..check import KnobReport, evaluate
 from ..errors import TuningError
 from ..facts import Facts
+from ..facts.reading import value_of
 from ..hostfiles import HostFiles
 from ..journal import SESSION, Owner
 from ..model import Knob
 from ..planning import PlanOptions, make_plan
 from ..runner import Runner
-from ..steps import Plan, RemountStep, SettingStep, setting_name, value_of
+from ..steps import Plan, RemountStep, SettingStep, setting_name
 from ..workload import Workload
 from . import Profile, knobs_of, momentary, wishes_of
 

@@ -10,29 +10,46 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
 from highwater.broker.cluster import znodes
-from highwater.broker.cluster.controller.context import PartitionState, Replica, ReplicaState, some_of
+from highwater.broker.cluster.controller.context import (
+    ControllerContext,
+    PartitionState,
+    Replica,
+    ReplicaState,
+    some_of,
+)
+from highwater.broker.cluster.controller.partitions import PartitionStates
+from highwater.broker.cluster.controller.replicas import ReplicaStates
+from highwater.broker.cluster.controller.requests import RequestBatch
 from highwater.broker.cluster.controller.storage import Rounds, ask, children, delete_all, write
 from highwater.broker.cluster.zookeeper import Children, Delete, ZooKeeperError
-
-if TYPE_CHECKING:
-    from highwater.broker.cluster.controller.term import Term
+from highwater.broker.settings.config import BrokerConfig
 
 _logger = logging.getLogger(__name__)
 
 
 class TopicDeletion:
-    def __init__(self, term: Term) -> None:
-        self._term = term
-        self._context = term.context
+    def __init__(
+        self,
+        *,
+        context: ControllerContext,
+        batch: RequestBatch,
+        partitions: PartitionStates,
+        replicas: ReplicaStates,
+        config: BrokerConfig,
+    ) -> None:
+        self._context = context
+        self._batch = batch
+        self._partitions = partitions
+        self._replicas = replicas
+        self._config = config
 
     # What has topics go
 
     def start(self, marked: Iterable[str]) -> Rounds[None]:
         """Take up what former controllers left; the context knows topics and brokers already, their states follow."""
-        known = self._context.topics.keys() & set(marked) if self._term.config.boolean("delete.topic.enable") else set()
+        known = self._context.topics.keys() & set(marked) if self._config.boolean("delete.topic.enable") else set()
         vain = set(marked) - known
         if vain:
             _logger.warning("not deleting topics %s: they are not there, or delete.topic.enable is off", some_of(vain))
@@ -66,14 +83,14 @@ class TopicDeletion:
         failed = [replica for replica in replicas if self._context.is_to_be_deleted(replica.partition[0])]
         if failed:
             started = [replica for replica in failed if self._state(replica) is ReplicaState.DELETION_STARTED]
-            yield from self._term.replicas.change(started, ReplicaState.DELETION_INELIGIBLE)
+            yield from self._replicas.change(started, ReplicaState.DELETION_INELIGIBLE)
             self.mark_ineligible({replica.partition[0] for replica in failed}, "a replica cannot be deleted")
             yield from self.resume()
 
     def complete_replicas(self, replicas: Iterable[Replica]) -> Rounds[None]:
         """Brokers say that these are gone."""
         done = [replica for replica in replicas if self._context.is_to_be_deleted(replica.partition[0])]
-        yield from self._term.replicas.change(done, ReplicaState.DELETION_SUCCESSFUL)
+        yield from self._replicas.change(done, ReplicaState.DELETION_SUCCESSFUL)
         yield from self.resume()
 
     def resume(self, topics: Collection[str] = ()) -> Rounds[None]:
@@ -91,7 +108,7 @@ class TopicDeletion:
                 if topic not in self._context.topics_ineligible_for_deletion:
                     eligible.add(topic)
         yield from self._finish(finished)
-        yield from self._term.replicas.change(retried, ReplicaState.OFFLINE)
+        yield from self._replicas.change(retried, ReplicaState.OFFLINE)
         if eligible:
             yield from self._delete(eligible)
 
@@ -101,12 +118,12 @@ class TopicDeletion:
         _logger.info("deleting topics %s", some_of(topics))
         new = topics - self._context.topics_with_deletion_started
         partitions = [key for topic in new for key, _ in self._context.partitions(topic)]
-        yield from self._term.partitions.change(partitions, PartitionState.OFFLINE)
-        yield from self._term.partitions.change(partitions, PartitionState.NON_EXISTENT)
+        yield from self._partitions.change(partitions, PartitionState.OFFLINE)
+        yield from self._partitions.change(partitions, PartitionState.NON_EXISTENT)
         self._context.topics_with_deletion_started |= new
         told = [key for topic in topics for key, _ in self._context.partitions(topic)]
-        self._term.batch.add_update_metadata(self._context.brokers, told)
-        self._term.batch.send()
+        self._batch.add_update_metadata(self._context.brokers, told)
+        self._batch.send()
         left = [
             replica
             for topic in topics
@@ -114,9 +131,9 @@ class TopicDeletion:
             if self._state(replica) is not ReplicaState.DELETION_SUCCESSFUL
         ]
         away = [replica for replica in left if not self._is_online(replica)]
-        yield from self._term.replicas.change(left, ReplicaState.OFFLINE)
-        yield from self._term.replicas.change(away, ReplicaState.DELETION_INELIGIBLE)
-        yield from self._term.replicas.change(
+        yield from self._replicas.change(left, ReplicaState.OFFLINE)
+        yield from self._replicas.change(away, ReplicaState.DELETION_INELIGIBLE)
+        yield from self._replicas.change(
             [replica for replica in left if self._is_online(replica)], ReplicaState.DELETION_STARTED
         )
         self.mark_ineligible({replica.partition[0] for replica in away}, "a replica is offline")
@@ -125,7 +142,7 @@ class TopicDeletion:
         """Every replica is gone: so are the topics."""
         for topic in topics:
             gone = self._context.replicas_in(topic, ReplicaState.DELETION_SUCCESSFUL)
-            yield from self._term.replicas.change(gone, ReplicaState.NON_EXISTENT)
+            yield from self._replicas.change(gone, ReplicaState.NON_EXISTENT)
         left = yield from self._delete_trees([znodes.topic_path(topic) for topic in topics])
         done = [topic for topic in topics if not any(_is_at(path, znodes.topic_path(topic)) for path in left)]
         yield from write(self._context, [Delete(znodes.topic_config_path(topic)) for topic in done])

@@ -16,21 +16,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.administration import Problem
 from highwater.broker.cluster import znodes
-from highwater.broker.cluster.controller.context import PartitionState, Replica, ReplicaState, some_of
+from highwater.broker.cluster.controller.context import (
+    ControllerContext,
+    PartitionState,
+    Replica,
+    ReplicaState,
+    some_of,
+)
+from highwater.broker.cluster.controller.deletion import TopicDeletion
 from highwater.broker.cluster.controller.elections import Election
+from highwater.broker.cluster.controller.partitions import PartitionStates
+from highwater.broker.cluster.controller.replicas import ReplicaStates
+from highwater.broker.cluster.controller.requests import RequestBatch
 from highwater.broker.cluster.controller.storage import Rounds, ask, write, write_states
+from highwater.broker.cluster.controller.watches import Watches
 from highwater.broker.cluster.state import ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Delete, Exists, Get, Node, Set, ZooKeeperError
 from highwater.broker.log.checkpoint import TopicPartition
-
-if TYPE_CHECKING:
-    from highwater.broker.cluster.controller.term import Term
 
 _logger = logging.getLogger(__name__)
 
@@ -43,9 +51,22 @@ _NOT_IN_PROGRESS: Final = Problem(ErrorCode.no_reassignment_in_progress, "No par
 
 
 class Reassignments:
-    def __init__(self, term: Term) -> None:
-        self._term = term
-        self._context = term.context
+    def __init__(
+        self,
+        *,
+        context: ControllerContext,
+        batch: RequestBatch,
+        partitions: PartitionStates,
+        replicas: ReplicaStates,
+        watches: Watches,
+        deletion: TopicDeletion,
+    ) -> None:
+        self._context = context
+        self._batch = batch
+        self._partitions = partitions
+        self._replicas = replicas
+        self._watches = watches
+        self._deletion = deletion
 
     # What has partitions move
 
@@ -72,7 +93,7 @@ class Reassignments:
 
     def znode_changed(self) -> Rounds[set[TopicPartition]]:
         """/admin/reassign_partitions, which tools of old write, may be there: the partitions that move by it now."""
-        (there,) = yield from self._term.watches.ask([Exists(znodes.REASSIGN_PARTITIONS)])
+        (there,) = yield from self._watches.ask([Exists(znodes.REASSIGN_PARTITIONS)])
         if isinstance(there, ZooKeeperError):
             return set()
         accepted: dict[TopicPartition, ReplicaAssignment] = {}
@@ -143,7 +164,7 @@ class Reassignments:
 
     def _take_up(self, wanted: Mapping[TopicPartition, ReplicaAssignment]) -> Rounds[dict[TopicPartition, str]]:
         """Those that could not be, and why."""
-        self._term.deletion.mark_ineligible({topic for topic, _ in wanted}, "it is being reassigned")
+        self._deletion.mark_ineligible({topic for topic, _ in wanted}, "it is being reassigned")
         changed = {key: change for key, change in wanted.items() if self._context[key].assignment != change}
         failed = yield from self._write(changed)
         unneeded = []
@@ -186,7 +207,7 @@ class Reassignments:
             for replica in self._context[key].assignment.adding
             if self._context.state_of(Replica(key, replica)) is ReplicaState.NON_EXISTENT
         ]
-        yield from self._term.replicas.change(new, ReplicaState.NEW)
+        yield from self._replicas.change(new, ReplicaState.NEW)
 
     def _finish(self, partitions: Sequence[TopicPartition]) -> Rounds[None]:
         if not partitions:
@@ -197,7 +218,7 @@ class Reassignments:
             assignment = self._context[key].assignment
             added += [Replica(key, replica) for replica in assignment.adding]
             removed += [Replica(key, replica) for replica in assignment.removing]
-        yield from self._term.replicas.change(added, ReplicaState.ONLINE)
+        yield from self._replicas.change(added, ReplicaState.ONLINE)
         staying: list[TopicPartition] = []
         moving: list[TopicPartition] = []
         for key in partitions:
@@ -206,7 +227,7 @@ class Reassignments:
             leader = None if partition.leadership is None else partition.leadership.leader
             can_stay = leader in partition.assignment.replicas and self._context.is_online(leader, key)
             (staying if can_stay else moving).append(key)
-        yield from self._term.partitions.change(moving, PartitionState.ONLINE, Election.REASSIGN)
+        yield from self._partitions.change(moving, PartitionState.ONLINE, Election.REASSIGN)
         # Those that lead already learn that the removed ones cannot come back into sync.
         yield from self._raise_leader_epoch(staying)
         yield from self._delete(removed)
@@ -216,12 +237,12 @@ class Reassignments:
         done = {key: self._context[key].assignment.replicas for key in partitions if key not in failed}
         yield from self._take_from_znode(lambda key, target: done.get(key) == target)
         self._context.reassigning -= done.keys()
-        self._term.batch.add_update_metadata(self._context.brokers, partitions)
-        self._term.batch.send()
+        self._batch.add_update_metadata(self._context.brokers, partitions)
+        self._batch.send()
         _logger.info("reassigned %s", _names(partitions))
         topics = {topic for topic, _ in partitions} - {topic for topic, _ in self._context.reassigning}
         if not topics.isdisjoint(self._context.topics_to_delete):
-            yield from self._term.deletion.resume(topics)
+            yield from self._deletion.resume(topics)
 
     def _raise_leader_epoch(self, partitions: Iterable[TopicPartition]) -> Rounds[None]:
         """Have all replicas hear of the assignment; only a new epoch has them listen."""
@@ -239,12 +260,12 @@ class Reassignments:
                 # What is new may be put on any log directory; what was in sync has one, which may be offline.
                 assignment = self._context[key].assignment
                 new = [replica for replica in assignment.adding if replica not in state.in_sync_replicas]
-                self._term.batch.add_leader_and_isr(set(assignment.replicas).difference(new), key)
-                self._term.batch.add_leader_and_isr(new, key, is_new=True)
+                self._batch.add_leader_and_isr(set(assignment.replicas).difference(new), key)
+                self._batch.add_leader_and_isr(new, key, is_new=True)
             for key, why in written.failed.items():
                 _logger.error("%s-%d is being reassigned: %s", *key, why)
             remaining = written.changed
-        self._term.batch.send()
+        self._batch.send()
 
     def _delete(self, replicas: Sequence[Replica]) -> Rounds[None]:
         """Have them leave the in-sync sets and their logs deleted. Nobody waits for the logs, as in Kafka."""
@@ -254,7 +275,7 @@ class Reassignments:
             ReplicaState.DELETION_SUCCESSFUL,
             ReplicaState.NON_EXISTENT,
         ):
-            yield from self._term.replicas.change(replicas, state)
+            yield from self._replicas.change(replicas, state)
 
     # In ZooKeeper
 
@@ -306,7 +327,7 @@ class Reassignments:
             yield from write(self._context, [Set(znodes.REASSIGN_PARTITIONS, value)])
         else:
             yield from write(self._context, [Delete(znodes.REASSIGN_PARTITIONS)])
-        yield from self._term.watches.ask([Exists(znodes.REASSIGN_PARTITIONS)])
+        yield from self._watches.ask([Exists(znodes.REASSIGN_PARTITIONS)])
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.administration import Problem
 from highwater.broker.cluster import znodes
-from highwater.broker.cluster.controller.context import PartitionState
+from highwater.broker.cluster.controller.context import ControllerContext, PartitionState
 from highwater.broker.cluster.controller.elections import Election, preferred_leader
-from highwater.broker.cluster.controller.storage import Rounds, ask, write
+from highwater.broker.cluster.controller.partitions import PartitionStates
+from highwater.broker.cluster.controller.storage import Rounds, Submit, ask, write
+from highwater.broker.cluster.controller.watches import Watches
 from highwater.broker.cluster.state import NO_LEADER
 from highwater.broker.cluster.zookeeper import Delete, Exists, Get, Node, ZooKeeperError
 from highwater.broker.log.checkpoint import TopicPartition
-from highwater.broker.replica.waiters import Timer
-
-if TYPE_CHECKING:
-    from highwater.broker.cluster.controller.term import Term
+from highwater.broker.replica.waiters import Scheduler, Timer
+from highwater.broker.settings.config import BrokerConfig
 
 _logger = logging.getLogger(__name__)
 
@@ -31,14 +31,28 @@ Outcomes = dict[TopicPartition, int | Problem]
 
 
 class Rebalance:
-    def __init__(self, term: Term) -> None:
-        self._term = term
+    def __init__(
+        self,
+        *,
+        context: ControllerContext,
+        partitions: PartitionStates,
+        config: BrokerConfig,
+        scheduler: Scheduler,
+        watches: Watches,
+        submit: Submit,
+    ) -> None:
+        self._context = context
+        self._partitions = partitions
+        self._config = config
+        self._scheduler = scheduler
+        self._watches = watches
+        self._submit = submit
         self._timer: Timer | None = None
 
     def start(self) -> Rounds[None]:
         """Finish what was asked for before, and look after the balance from now on."""
         yield from self.preferred_election_asked()
-        if self._term.config.boolean("auto.leader.rebalance.enable"):
+        if self._config.boolean("auto.leader.rebalance.enable"):
             self._look_after(_FIRST_REBALANCE_MS)
 
     def stop(self) -> None:
@@ -49,7 +63,7 @@ class Rebalance:
 
     def elect(self, partitions: Collection[TopicPartition], election: Election) -> Rounds[Outcomes]:
         """Preferred or unclean elections for a client (KafkaController.processReplicaLeaderElection)."""
-        context = self._term.context
+        context = self._context
         outcomes: Outcomes = {}
         wanted: list[TopicPartition] = []
         for key in partitions:
@@ -64,7 +78,7 @@ class Rebalance:
                 outcomes[key] = Problem(
                     ErrorCode.election_not_needed, "Leader election not needed for topic partition."
                 )
-        results = yield from self._term.partitions.change(wanted, PartitionState.ONLINE, election)
+        results = yield from self._partitions.change(wanted, PartitionState.ONLINE, election)
         failure = (
             ErrorCode.preferred_leader_not_available
             if election is Election.PREFERRED
@@ -80,7 +94,7 @@ class Rebalance:
         return outcomes
 
     def _is_needed(self, key: TopicPartition, election: Election) -> bool:
-        context = self._term.context
+        context = self._context
         partition = context[key]
         leader = NO_LEADER if partition.leadership is None else partition.leadership.leader
         if election is Election.PREFERRED:
@@ -90,7 +104,7 @@ class Rebalance:
     def preferred_election_asked(self) -> Rounds[None]:
         """/admin/preferred_replica_election is there: the way to ask of tools before Kafka 2.2."""
         path = znodes.PREFERRED_REPLICA_ELECTION
-        (found,) = yield from self._term.watches.ask([Exists(path)])
+        (found,) = yield from self._watches.ask([Exists(path)])
         if found is ZooKeeperError.NO_NODE:
             return
         (node,) = yield from ask([Get(path)])
@@ -104,21 +118,21 @@ class Rebalance:
                 if isinstance(outcome, Problem) and outcome.error_code is not ErrorCode.election_not_needed:
                     _logger.warning("partition %s-%d: no preferred leader: %s", *key, outcome.message)
         # The watch tells of this too, and so one that is made anew is noticed.
-        yield from write(self._term.context, [Delete(path)])
+        yield from write(self._context, [Delete(path)])
 
     # By and by
 
     def _look_after(self, delay_ms: int) -> None:
-        self._timer = self._term.scheduler.call_later(delay_ms, lambda: self._term.submit(self._rebalance()))
+        self._timer = self._scheduler.call_later(delay_ms, lambda: self._submit(self._rebalance()))
 
     def _rebalance(self) -> Rounds[None]:
         """Where too many of the partitions that a broker should lead are led by others, give them back to it."""
-        context = self._term.context
+        context = self._context
         preferred: dict[int, list[TopicPartition]] = {}
         for key, partition in context.partitions():
             if not context.is_to_be_deleted(key[0]):
                 preferred.setdefault(partition.assignment.replicas[0], []).append(key)
-        percentage = self._term.config.integer("leader.imbalance.per.broker.percentage")
+        percentage = self._config.integer("leader.imbalance.per.broker.percentage")
         for broker_id, partitions in preferred.items():
             astray = [
                 key
@@ -127,12 +141,12 @@ class Rebalance:
             ]
             if len(astray) * 100 > percentage * len(partitions):
                 ready = [key for key in astray if self._can_lead(key)]
-                yield from self._term.partitions.change(ready, PartitionState.ONLINE, Election.PREFERRED)
-        self._look_after(self._term.config.integer("leader.imbalance.check.interval.seconds") * 1000)
+                yield from self._partitions.change(ready, PartitionState.ONLINE, Election.PREFERRED)
+        self._look_after(self._config.integer("leader.imbalance.check.interval.seconds") * 1000)
 
     def _can_lead(self, key: TopicPartition) -> bool:
-        partition = self._term.context[key]
+        partition = self._context[key]
         replicas = partition.assignment.replicas
-        live = [replica for replica in replicas if self._term.context.is_online(replica, key)]
+        live = [replica for replica in replicas if self._context.is_online(replica, key)]
         assert partition.leadership is not None
         return preferred_leader(replicas, partition.leadership.in_sync_replicas, live) is not None

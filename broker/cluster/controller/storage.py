@@ -7,7 +7,7 @@ a controller that was superseded while it slept changes nothing (KafkaZkClient.w
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -33,6 +33,8 @@ _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Rounds = Generator[Sequence[Request], list[Any], T]
 """Steps that find a T."""
+Submit = Callable[[Rounds[Any]], None]
+"""Takes an event of the controller that is to come."""
 
 _MOST_IN_A_TRANSACTION: Final = 100
 _MOST_BYTES_IN_A_TRANSACTION: Final = 256 * 1024

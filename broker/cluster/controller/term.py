@@ -23,7 +23,7 @@ from highwater.broker.cluster.controller.reassignment import Reassignments
 from highwater.broker.cluster.controller.rebalance import Rebalance
 from highwater.broker.cluster.controller.replicas import ReplicaStates
 from highwater.broker.cluster.controller.requests import RequestBatch
-from highwater.broker.cluster.controller.storage import Rounds, ask, children, delete_all, read_states, write
+from highwater.broker.cluster.controller.storage import Rounds, Submit, ask, children, delete_all, read_states, write
 from highwater.broker.cluster.controller.watches import Watches
 from highwater.broker.cluster.state import BrokerInfo, ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Children, Create, Exists, Get, Node, Set
@@ -34,8 +34,6 @@ from highwater.broker.settings.config import BrokerConfig
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-Submit = Callable[[Rounds[Any]], None]
 
 _NOTIFICATIONS: Final = (znodes.LOG_DIR_EVENT_NOTIFICATIONS, znodes.ISR_CHANGE_NOTIFICATIONS)
 
@@ -59,7 +57,6 @@ class Term:
     ) -> None:
         """`submit` takes an event that is to come. `gone` are brokers whose process is known not to be there."""
         self.config = config
-        self.scheduler = scheduler
         self.watches = watches
         self.submit = submit
         self.context = context = ControllerContext()
@@ -79,9 +76,25 @@ class Term:
         )
         self.partitions = PartitionStates(context, self.batch, is_unclean_election_allowed)
         self.replicas = ReplicaStates(context, self.batch)
-        self.deletion = TopicDeletion(self)
-        self.reassignments = Reassignments(self)
-        self.rebalance = Rebalance(self)
+        self.deletion = TopicDeletion(
+            context=context, batch=self.batch, partitions=self.partitions, replicas=self.replicas, config=config
+        )
+        self.reassignments = Reassignments(
+            context=context,
+            batch=self.batch,
+            partitions=self.partitions,
+            replicas=self.replicas,
+            watches=watches,
+            deletion=self.deletion,
+        )
+        self.rebalance = Rebalance(
+            context=context,
+            partitions=self.partitions,
+            config=config,
+            scheduler=scheduler,
+            watches=watches,
+            submit=submit,
+        )
 
     def end(self) -> None:
         """No more is sent, and nobody calls back."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from highwater.broker.cluster.assembly import ClusteredNode
 from highwater.broker.cluster.member import Member, take_up_cluster
@@ -24,12 +24,10 @@ from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
+from tests.broker.simulation.network import Network
 from tests.broker.simulation.peers import SimulatedPeers
-from tests.broker.simulation.world import Process
-from tests.broker.simulation.zookeeper import SimulatedZooKeeper
-
-if TYPE_CHECKING:
-    from tests.broker.simulation.cluster import Cluster
+from tests.broker.simulation.world import Process, World
+from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
 
 SESSION_TIMEOUT_MS: Final = 3000
 _CLUSTER_ID: Final = "simulatedsimulatedsimu"
@@ -42,8 +40,13 @@ _RESTART_AFTER_FAILURE_MS: Final = 1000
 class SimulatedBroker:
     """Implements network.Server while it runs."""
 
-    def __init__(self, cluster: Cluster, broker_id: int) -> None:
-        self.cluster = cluster
+    def __init__(
+        self, broker_id: int, world: World, network: Network, ensemble: Ensemble, properties: Mapping[str, str]
+    ) -> None:
+        self._world = world
+        self._network = network
+        self._ensemble = ensemble
+        self._properties = properties
         self.broker_id = broker_id
         self.host = f"broker{broker_id}"
         self.endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", self.host, 9092)
@@ -56,7 +59,7 @@ class SimulatedBroker:
         self.had_full_disk = False
         """In this life."""
         self.lives = 0
-        self.process = Process(cluster.world, self.host)
+        self.process = Process(self._world, self.host)
         self.process.kill()
         self.zookeeper: SimulatedZooKeeper | None = None
         self.member: Member | None = None
@@ -80,21 +83,20 @@ class SimulatedBroker:
 
     def start(self) -> None:
         assert not self.is_running
-        cluster = self.cluster
         self.lives += 1
         self.is_running = True
         self.is_stopping = False
         self.had_full_disk = False
-        self.process = process = Process(cluster.world, self.host)
+        self.process = process = Process(self._world, self.host)
         process.on_killed = self.kill
         process.skew_ms = self.skew_ms
         self._wanted_flushes = set()
         self._is_flushing = False
         config = BrokerConfig(
             Setting("simulation", name, text)
-            for name, text in (cluster.properties | {"broker.id": str(self.broker_id)}).items()
+            for name, text in {**self._properties, "broker.id": str(self.broker_id)}.items()
         )
-        peers = SimulatedPeers(cluster.network, process, self.host)
+        peers = SimulatedPeers(self._network, process, self.host)
         member = Member(
             BrokerInfo(self.broker_id, -1, (self.endpoint,), None),
             config,
@@ -106,12 +108,12 @@ class SimulatedBroker:
             session_timeout_ms=SESSION_TIMEOUT_MS,
         )
         self.member = member
-        self.zookeeper = zookeeper = cluster.ensemble.client(
+        self.zookeeper = zookeeper = self._ensemble.client(
             member,
             scheduler=process,
             session_timeout_ms=SESSION_TIMEOUT_MS,
-            delay_ms=cluster.network.delay_ms,
-            rng=cluster.world.rng,
+            delay_ms=self._network.delay_ms,
+            rng=self._world.rng,
         )
         if self._is_cut_from_zookeeper:
             zookeeper.cut()
@@ -176,13 +178,13 @@ class SimulatedBroker:
             zookeeper,
             peers,
             listener_name=self.endpoint.listener_name,
-            random=Random(self.cluster.world.rng.random()),
+            random=Random(self._world.rng.random()),
         )
-        self.cluster.network.listen(self.host, self)
+        self._network.listen(self.host, self)
         process.call_later(_HOUSEKEEPING_MS, self._housekeeping)
         process.call_later(_CHECKPOINT_MS, self._checkpoint)
         parts.start()
-        member.start([store, *parts.session_parts()], lambda: self.cluster.tell(f"{self.host} is registered"))
+        member.start([store, *parts.session_parts()], lambda: self._world.tell(f"{self.host} is registered"))
 
     def stop(self) -> None:
         """In good order, with controlled shutdown."""
@@ -206,10 +208,10 @@ class SimulatedBroker:
         try:
             node.log_directories.close(clean=True, high_watermarks=node.high_watermarks())
         except OSError as error:
-            self.cluster.tell(f"{self.host} cannot bring its logs to the disk: {error.strerror}")
+            self._world.tell(f"{self.host} cannot bring its logs to the disk: {error.strerror}")
         zookeeper.close()
         self._end()
-        self.cluster.tell(f"{self.host} has stopped")
+        self._world.tell(f"{self.host} has stopped")
 
     def kill(self) -> None:
         """kill -9: what was written stays."""
@@ -221,7 +223,7 @@ class SimulatedBroker:
     def cut_power(self) -> None:
         """What was not synced may be gone; the network hears nothing of it until it is back."""
         self.kill()
-        self.files = self.files.after_power_cut(self.cluster.world.rng.getrandbits(32))
+        self.files = self.files.after_power_cut(self._world.rng.getrandbits(32))
 
     def cut_power_and_lose_all(self) -> None:
         """The same, and nothing is left of what was not synced."""
@@ -231,7 +233,7 @@ class SimulatedBroker:
     def _end(self) -> None:
         self.is_running = False
         self.process.kill()
-        self.cluster.network.stop_listening(self.host)
+        self._network.stop_listening(self.host)
         self.files = self.files.restarted()
         self.node = None
         self.member = None
@@ -241,9 +243,9 @@ class SimulatedBroker:
 
     def _fail(self, reason: str) -> None:
         """The broker ends itself, and whoever watches over it starts it again."""
-        self.cluster.tell(f"{self.host} gives up: {reason}")
+        self._world.tell(f"{self.host} gives up: {reason}")
         self.kill()
-        self.cluster.world.call_later(_RESTART_AFTER_FAILURE_MS, self.start_if_not_running)
+        self._world.call_later(_RESTART_AFTER_FAILURE_MS, self.start_if_not_running)
 
     def start_if_not_running(self) -> None:
         if not self.is_running:

@@ -51,7 +51,10 @@ class Cluster:
         self.ensemble.changed = self._znode_changed
         self.checker = Checker(may_lose=may_lose)
         self.properties = PROPERTIES | dict(properties or {})
-        self.brokers = {broker_id: SimulatedBroker(self, broker_id) for broker_id in range(1, brokers + 1)}
+        self.brokers = {
+            broker_id: SimulatedBroker(broker_id, self.world, self.network, self.ensemble, self.properties)
+            for broker_id in range(1, brokers + 1)
+        }
         self.keys: list[TopicPartition] = []
         """Partitions that clients use."""
         self.assignments: dict[TopicPartition, ReplicaAssignment] = {}

@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from highwater.tuning.cli import DOCUMENTS, GUEST_DOCUMENTS
 from highwater.tuning.cli.documents import json_schema
+from highwater.tuning.cli.schema import DOCUMENTS, GUEST_DOCUMENTS
 from tests.tuning.cli.invoking import invoke
 from tests.tuning.host_tree import Disk, make_host
 
