@@ -1,4 +1,4 @@
-# The two commands of the README are `make quickstart` and `make test`; each does its own set-up.
+# The commands of the README are `make quickstart`, `make test` and `make test-slow`; each does its own set-up.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -24,7 +24,12 @@ quickstart: setup ## Benchmark the embedded broker with Spark and write an HTML 
 	$(BIN)/highwater report "$(OUT)"
 
 .PHONY: test
-test: lint types unit ## Lint, types and tests
+test: setup-dev ## Lint, types and every test that is not slow: what a change must pass, at most 8 minutes
+	@printf '#### make test, 1 of 2: lint and types\n'
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint types
+	@printf '#### make test, 2 of 2: tests\n'
+	@$(MAKE) --no-print-directory unit
+	@printf '#### make test: everything passed\n'
 
 .PHONY: lint
 lint: setup-dev ## ruff, yamllint and ansible-lint
@@ -37,10 +42,16 @@ lint: setup-dev ## ruff, yamllint and ansible-lint
 types: setup-dev ## mypy, strict
 	$(BIN)/mypy
 
+# A process for each core; four at most, as some tests start JVMs.
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
+
 .PHONY: unit
-# Whole files to each process, as fixtures of a file are costly; four at most, as some tests start JVMs.
-unit: setup-dev ## pytest, a process for each core
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
+unit: setup-dev ## The tests of `make test` alone
+	$(PYTEST) -m "not slow"
+
+.PHONY: test-slow
+test-slow: setup-dev ## The other tests: they start a JVM, take more than five seconds or break things on purpose
+	$(PYTEST) -m slow
 
 .PHONY: format
 format: setup-dev ## Let ruff rewrite what it can

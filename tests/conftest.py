@@ -1,8 +1,50 @@
-"""What holds for all tests: Hypothesis times no example, as a busy machine is no fault of the code."""
+"""Rules for all tests: which of them are slow, and that Hypothesis times no example, as a busy machine is no fault."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from itertools import chain
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# Whoever names one of these in a test or in a fixture starts a JVM with it.
+JVM_STARTERS = frozenset({"SparkLauncher", "running_cluster", "running_zookeeper", "standalone_spark"})
+# Every JVM reads this variable, and refuses to start with an option that it does not know.
+JVM_OPTIONS = "JAVA_TOOL_OPTIONS"
+REFUSAL = "-XX:+A_test_that_starts_a_JVM_has_to_be_marked_slow"
+OPTIONS_BEFORE = os.environ.get(JVM_OPTIONS)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test slow that starts a JVM, itself or through a fixture."""
+    for item in items:
+        if isinstance(item, pytest.Function) and starts_a_jvm(item):
+            item.add_marker("slow")
+
+
+def starts_a_jvm(item: pytest.Function) -> bool:
+    # Pytest has no public way to a test's fixtures.
+    fixtures = [definitions[-1].func for definitions in item._fixtureinfo.name2fixturedefs.values()]
+    return not JVM_STARTERS.isdisjoint(chain.from_iterable(map(names_in, (item.function, *fixtures))))
+
+
+def names_in(function: Callable[..., object]) -> tuple[str, ...]:
+    """Global names and attributes that a function mentions."""
+    code = getattr(function, "__code__", None)
+    return code.co_names if code else ()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let no JVM start in a test that is not marked slow, whatever process asks for it."""
+    options = OPTIONS_BEFORE if item.get_closest_marker("slow") else REFUSAL
+    if options is None:
+        os.environ.pop(JVM_OPTIONS, None)
+    else:
+        os.environ[JVM_OPTIONS] = options

@@ -150,6 +150,7 @@ def left_running(tmp_path: Path) -> list[list[str]]:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_whole_run(tmp_path: Path) -> None:
     with start_run(tmp_path, TINY.replace("probe: false", "probe: true"), *ON_SPARK, "--json") as run:
@@ -199,6 +200,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_leaves_no_process(signals: int
     assert left_running(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_killed_run_leaves_a_readable_directory_and_no_process(tmp_path: Path) -> None:
     with start_run(tmp_path, TINY.replace("measure: 2s", "measure: 300s"), *ON_SPARK) as run:

@@ -20,7 +20,7 @@ from tests.broker.server.certificates import Authority
 
 PASSWORD: Final = "ge,h= eim"  # noqa: S105
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from highwater.broker.commands.zookeeper_process import free_ports
 from tests.broker.running import COMMAND, RunningBroker
 from tests.broker.running_cluster import RunningCluster, running_cluster, wait_until
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, Producer
 from tests.broker.running import RunningBroker, start_broker
 from tests.broker.test_stopping import create_topic, read_all
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 DEADLINE_S = 20.0
 PROPERTIES = ("log.flush.interval.messages=1",)

@@ -16,7 +16,7 @@ from tests.broker import running
 from tests.broker.running import RunningBroker
 from tests.broker.test_log_life import consume_all, create, eventually, watermarks
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 DEADLINE_S = 30.0
 # Root mounts by itself; others do within a user namespace of their own.

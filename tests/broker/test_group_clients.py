@@ -138,6 +138,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_member_that_crashes_is_replaced_and_every_record_is_read(broker: RunningBroker) -> None:
     topic = "crashing"
     expected = filled_topic(broker, topic)
@@ -222,6 +223,7 @@ def test_kafka_python_shares_a_group_and_goes_on_where_it_stopped(broker: Runnin
     third.close()
 
 
+@pytest.mark.slow
 def test_acknowledged_commits_survive_kill_9(tmp_path: Path) -> None:
     log_dir = tmp_path / "log"
     broker = start_broker(log_dir, properties=PROPERTIES)
@@ -254,6 +256,7 @@ def test_acknowledged_commits_survive_kill_9(tmp_path: Path) -> None:
         broker.kill()
 
 
+@pytest.mark.slow
 def test_members_go_on_after_the_broker_was_killed(tmp_path: Path) -> None:
     log_dir = tmp_path / "log"
     broker = start_broker(log_dir, properties=PROPERTIES)

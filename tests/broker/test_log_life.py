@@ -79,6 +79,7 @@ def test_retention_deletes_whole_segments_and_their_files(tmp_path: Path) -> Non
             assert watermarks(again, "big") == (start, 100)
 
 
+@pytest.mark.slow
 def test_deleted_records_stay_deleted_after_kill_9(tmp_path: Path) -> None:
     broker = start_broker(tmp_path / "log")
     try:
@@ -160,6 +161,7 @@ def test_readers_of_a_topic_that_is_compacted_meanwhile_see_every_last_value(tmp
         assert {key: value for _, key, value in consume_all(again, "t") if key is not None} == state
 
 
+@pytest.mark.slow
 def test_kill_9_during_compaction_loses_nothing(tmp_path: Path) -> None:
     state: dict[bytes, bytes] = {}
     broker = start_broker(tmp_path / "log", properties=EAGER_CLEANER)

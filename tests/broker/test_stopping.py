@@ -106,6 +106,7 @@ def check(acknowledged: dict[int, dict[int, bytes]], records: dict[int, list[tup
         assert not lost, f"{len(lost)} of {len(expected)} acknowledged records are lost or changed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("acks", "properties"),
     [("1", []), ("all", ["log.flush.interval.messages=1"]), ("all", ["log.segment.bytes=20000"])],

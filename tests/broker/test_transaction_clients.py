@@ -216,6 +216,7 @@ def restarted(tmp_path: Path) -> Iterator[Restarted]:
     restarted.close()
 
 
+@pytest.mark.slow
 def test_consume_transform_produce_is_exactly_once_whoever_is_killed(restarted: Restarted) -> None:
     create(restarted.broker, "source", 2)
     create(restarted.broker, "target", 2)

@@ -91,6 +91,7 @@ def test_replicas_are_compared_byte_by_byte(tmp_path: Path) -> None:
     assert differing_replicas(log_dirs, [(TOPIC, 0)]) == ["t-0"]
 
 
+@pytest.mark.slow
 @pytest.mark.clients
 def test_killing_a_leader_loses_nothing_that_was_promised(tmp_path: Path) -> None:
     with Cluster(["highwater"] * 3, tmp_path, Loopback()) as cluster:

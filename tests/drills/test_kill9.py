@@ -8,7 +8,7 @@ import pytest
 
 from tests.drills.kill9 import drill
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 
 def test_a_few_kills_break_no_promise(tmp_path: Path) -> None:

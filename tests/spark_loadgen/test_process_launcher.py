@@ -50,6 +50,7 @@ def test_a_problem_of_the_setup_reaches_the_caller(launcher: ProcessLauncher, ma
         launcher.run(make_plan(topic="absent"))
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_one_sentence_and_the_next_load_runs(
     launcher: ProcessLauncher, make_plan: PlanMaker
 ) -> None:
@@ -80,6 +81,7 @@ def test_an_interrupt_ends_the_load_and_keeps_the_result(launcher: ProcessLaunch
     assert "stop" in {event.kind for event in result.events}
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_leaves_no_process(make_plan: PlanMaker, tmp_path: Path) -> None:
     plan = make_plan(measure_s=60)
     script = (

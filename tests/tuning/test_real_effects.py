@@ -61,6 +61,7 @@ def roll_back(host: RealHost) -> None:
     assert (back.kept, back.problems) == ((), ())
 
 
+@pytest.mark.slow
 def test_a_mount_from_its_plan_to_its_effect_and_back(host: RealHost, mounted: str) -> None:
     before, workload, knobs = options_of(mounted), Workload(data_dirs=(mounted,)), [find_knob("mount.noatime")]
     text = f"# local\nUUID=1\t{mounted.replace(' ', chr(92) + '040')}\text4  defaults,nosuid 0 2\n"

@@ -84,6 +84,7 @@ def plan(size_bytes: int = 100, **client: str) -> LoadPlan:
     )
 
 
+@pytest.mark.slow
 def test_a_calibration_has_a_ceiling_for_every_shape_of_the_workload(workload: Path, tmp_path: Path) -> None:
     out = tmp_path / "calibration"
     told: list[str] = []
@@ -124,6 +125,7 @@ def test_a_shape_is_of_the_producers_and_of_nothing_else() -> None:
     assert "geheim" not in repr(shape_of(secured)) + repr(secured)
 
 
+@pytest.mark.slow
 def test_pairs_of_producers_and_consumers_have_both_ceilings(tmp_path: Path) -> None:
     path = tmp_path / "pairs.yaml"
     path.write_text(
@@ -140,6 +142,7 @@ def test_pairs_of_producers_and_consumers_have_both_ceilings(tmp_path: Path) -> 
     assert made.notes == []
 
 
+@pytest.mark.slow
 def test_what_consumers_do_not_come_to_the_end_of_is_a_note(
     workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

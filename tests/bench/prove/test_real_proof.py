@@ -16,7 +16,7 @@ import pytest
 from tests.bench.test_real_broker import TINY
 from tests.this_machine import settings_alone
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 SETTING = Path("/proc/sys/vm/dirty_writeback_centisecs")
 HIGHWATER = [sys.executable, "-m", "highwater"]

@@ -17,7 +17,7 @@ from highwater.bench.results import RunResult
 from highwater.bench.verify import disagreements
 from tests.bench.test_real_broker import TINY
 
-pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay")]
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay"), pytest.mark.slow]
 
 
 @pytest.fixture

@@ -73,6 +73,7 @@ def test_our_broker_on_two_directories_from_a_named_checkout(tmp_path: Path) -> 
     assert all_gone(processes)
 
 
+@pytest.mark.slow
 @pytest.mark.clients
 def test_three_of_our_brokers_on_a_zookeeper(tmp_path: Path) -> None:
     with running(tmp_path, nodes=3, config={"min.insync.replicas": 2}) as system:

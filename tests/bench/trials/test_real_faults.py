@@ -19,7 +19,7 @@ from highwater.bench.verify import disagreements
 from highwater.bench.workload.model import SystemUnderTest
 from tests.bench.test_real_broker import TINY, left_running
 
-pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay")]
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay"), pytest.mark.slow]
 
 # Two faults of one broker, which is all there is: the whole load waits for it.
 BROKEN = TINY.replace("matrix: {producers.client.compression.type: [lz4]}\n", "").replace(

@@ -42,7 +42,7 @@ def real_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 _chroots = count()
 
 
-@pytest.fixture(params=["real", "simulated"])
+@pytest.fixture(params=[pytest.param("real", marks=pytest.mark.slow), "simulated"])
 def make_client(request: pytest.FixtureRequest) -> Iterator[MakeClient]:
     made: list[Client] = []
     scheduler = ManualScheduler()

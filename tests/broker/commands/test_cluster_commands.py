@@ -16,7 +16,7 @@ from highwater.broker.commands.reassignment_plan import parse_plan, render_plan
 from tests.broker.commands.calling import Result, call
 from tests.broker.running_cluster import RunningCluster, running_cluster, wait_until
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
             process.stop(10)
 
 
+@pytest.mark.slow
 def test_a_cluster_comes_up_is_mended_and_goes_down(directory: Path) -> None:
     up = call("cluster", "up", directory, "--base-port", "0", "--set", "num.partitions=4")
     assert up.exit_code == 0, up.errors

@@ -165,6 +165,7 @@ def test_only_what_was_committed_is_copied(clusters: Clusters) -> None:
     assert [value for _, value, _, _ in read(clusters.target, "decided", 1)[0]] == [b"a", b"c"]
 
 
+@pytest.mark.slow
 def test_kills_lose_and_double_nothing(clusters: Clusters) -> None:
     create(clusters.source, "killed")
     fill(clusters.source, "killed", 40_000)
