@@ -18,15 +18,15 @@ from highwater.bench.comparison import results
 from highwater.bench.comparison.cells import Cell, WarmCell
 from highwater.bench.comparison.cluster_cells import cluster_load_cells, cluster_start_cells
 from highwater.bench.comparison.contenders import BARE_LOOP, KAFKA_LINES, Contender, find_cluster, find_contender
-from highwater.bench.comparison.librdkafka import rdkafka_performance
 from highwater.bench.comparison.load_cells import load_cells
-from highwater.bench.comparison.native import program
 from highwater.bench.comparison.report import render
 from highwater.bench.comparison.results import CellResult, ThrownOut
 from highwater.bench.comparison.run import Comparison, Measured, Scope
 from highwater.bench.comparison.start_cells import StartCell, start_cells
 from highwater.bench.comparison.surroundings import surroundings
 from highwater.bench.errors import UsageError
+from highwater.bench.native.librdkafka import rdkafka_performance
+from highwater.bench.native.programs import program
 from highwater.bench.systems.highwater import HIGHWATER
 
 RESULTS: Final = "broker-versus-kafka"

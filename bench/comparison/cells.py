@@ -15,10 +15,10 @@ from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
 
-from highwater.bench.comparison.clients import Load, PreparedRequests, Production, batches_of, consume, fetch, produce
 from highwater.bench.comparison.contenders import BARE_LOOP, KAFKA_LINES, Broker, Usage
 from highwater.bench.comparison.results import KAFKA, Aim, Measure
 from highwater.bench.errors import TrialError
+from highwater.bench.native.clients import Load, PreparedRequests, Production, batches_of, consume, fetch, produce
 from highwater.bench.storage import page_cache
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.systems.highwater import HIGHWATER

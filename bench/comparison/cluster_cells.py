@@ -30,11 +30,11 @@ from highwater.bench.comparison.cells import (
     at_most,
     librdkafka,
 )
-from highwater.bench.comparison.clients import Production, produce
 from highwater.bench.comparison.contenders import BROKER_COUNT, CLUSTERS, SESSION_TIMEOUT_MS, Broker, Contender
 from highwater.bench.comparison.results import Aim, Measure
 from highwater.bench.comparison.start_cells import TOPIC, StartCell, one_record_each
 from highwater.bench.errors import TrialError
+from highwater.bench.native.clients import Production, produce
 from highwater.bench.systems.broker_client import BrokerClient
 
 _ANSWERS_WITHIN_S: Final = 120.0

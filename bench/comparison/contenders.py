@@ -15,8 +15,8 @@ from typing import Final, Protocol
 
 import psutil
 
-from highwater.bench.comparison.native import program
 from highwater.bench.errors import TrialError
+from highwater.bench.native.programs import program
 from highwater.bench.systems import StartedSystem, SystemProcess
 from highwater.bench.systems.apache_kafka import LINES, find_distribution, start_apache_kafka
 from highwater.bench.systems.highwater import HIGHWATER, start_highwater

@@ -25,8 +25,8 @@ from highwater.bench.comparison.cells import (
     librdkafka,
     prepared,
 )
-from highwater.bench.comparison.clients import batches_of, one_record_per_request
 from highwater.bench.comparison.contenders import BARE_LOOP
+from highwater.bench.native.clients import batches_of, one_record_per_request
 
 _ONE_PRODUCER: Final = "rdkafka_performance as the one producer, acks=1"
 

@@ -30,11 +30,11 @@ from highwater.bench.comparison.cells import (
     librdkafka,
     prepared,
 )
-from highwater.bench.comparison.clients import batches_of, consume, one_record_per_request
 from highwater.bench.comparison.contenders import BARE_LOOP, Broker, Contender
 from highwater.bench.comparison.results import Measure, Sample, ThrownOut
 from highwater.bench.comparison.start_cells import StartCell
 from highwater.bench.errors import TrialError
+from highwater.bench.native.clients import batches_of, consume, one_record_per_request
 from highwater.bench.systems.highwater import HIGHWATER
 from highwater.bench.units import human_duration
 

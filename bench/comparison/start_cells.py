@@ -24,10 +24,10 @@ from highwater.bench.comparison.cells import (
     at_most,
     settle,
 )
-from highwater.bench.comparison.clients import Production, batches_of, consume, produce
 from highwater.bench.comparison.contenders import Contender
 from highwater.bench.comparison.results import Aim, Measure
 from highwater.bench.errors import TrialError
+from highwater.bench.native.clients import Production, batches_of, consume, produce
 from highwater.bench.storage import page_cache
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.systems.highwater import HIGHWATER

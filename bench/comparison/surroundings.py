@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.comparison import librdkafka
 from highwater.bench.environment import git_state
+from highwater.bench.native import librdkafka
 from highwater.bench.storage import describe_target
 from highwater.bench.units import human_bytes
 from highwater.tuning.facts import collect

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from highwater.bench.comparison.clients import record_batch
+from highwater.bench.native.clients import record_batch
 from tests.drills.lying_broker.batches import (
     Batch,
     batches,

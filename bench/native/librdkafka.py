@@ -1,6 +1,6 @@
 """librdkafka's C tools and tests, built from the sources in the npm package node-rdkafka.
 
-`python -m highwater.bench.comparison.librdkafka` prints the folder:
+`python -m highwater.bench.native.librdkafka` prints the folder:
 `examples/rdkafka_performance` is built and stands alone, `src/` and
 `src-cpp/` are built, `tests/` holds the sources of librdkafka's own test runner.
 """

@@ -1,4 +1,4 @@
-"""The C programs of this package, compiled into the user's cache on first use."""
+"""The C programs of this folder, compiled into the user's cache on first use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from highwater.bench.user_cache import cached, need, run_step
 
-_SOURCES: Final = Path(__file__).parent / "native"
+_SOURCES: Final = Path(__file__).parent
 
 
 def program(name: Literal["bare_loop", "wire_fetch", "wire_load"]) -> Path:

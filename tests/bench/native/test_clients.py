@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.comparison import clients
-from highwater.bench.comparison.clients import PreparedRequests, batches_of, consume, fetch, produce, record_batch
 from highwater.bench.comparison.contenders import BareLoop, Broker, Highwater
 from highwater.bench.errors import TrialError
+from highwater.bench.native import clients
+from highwater.bench.native.clients import PreparedRequests, batches_of, consume, fetch, produce, record_batch
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.broker.records.batch import BatchHeader, read_header, validate_produced
 from highwater.broker.records.record import decode_batch
 
-compiled = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here to compile bench/comparison/native")
+compiled = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here to compile bench/native")
 
 
 @pytest.fixture

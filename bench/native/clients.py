@@ -1,6 +1,6 @@
-"""The load: librdkafka's rdkafka_performance, and our own pre-encoded requests where a client would hide the broker.
+"""Runs native clients, reads the figures that they print, and believes only what adds up.
 
-A load is believed only when everything sent was acknowledged and stands in the log.
+A load counts when all that was sent was acknowledged, and all that was to be read came; anything else is a TrialError.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final
 
 import crc32c
 
-from highwater.bench.comparison.librdkafka import rdkafka_performance
-from highwater.bench.comparison.native import program
 from highwater.bench.errors import TrialError
+from highwater.bench.native.librdkafka import rdkafka_performance
+from highwater.bench.native.programs import program
 
 _TIMEOUT_S: Final = 300.0
 _PRODUCED: Final = re.compile(
