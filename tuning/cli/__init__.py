@@ -1,4 +1,4 @@
-"""`highwater tune …`: mounts the verbs, one module each."""
+"""The command group `highwater tune`: one module for each verb."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .exit_codes import SUMMARY
 
 app = typer.Typer(
     no_args_is_help=True,
-    help=f"What this host is, what it should be and why, the change, its proof and the way back.\n\n{SUMMARY}",
+    help=f"Inspect, check, change, verify and roll back the settings of a broker's host.\n\n{SUMMARY}",
 )
 
 
 def paragraphs(verb: Callable[..., None]) -> str:
-    """The docstring with each paragraph on one line, for the terminal to break where it is narrow."""
+    """The docstring with each paragraph on one line; the terminal wraps it."""
     return "\n\n".join(" ".join(part.split()) for part in (verb.__doc__ or "").split("\n\n"))
 
 

@@ -1,4 +1,4 @@
-"""`highwater tune apply`: make the host as wanted, with a way back."""
+"""`highwater tune apply`: make the changes of the plan, so that rollback can undo them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from .options import (
     SkipOption,
     UnitOption,
     WorkloadOption,
-    interruptions_told,
-    mistakes_in_one_line,
+    errors_in_one_line,
     refuse_what_cannot_change,
+    report_interruption,
 )
-from .planned import Wanted, wanted_of
 from .printing import console, describe_host, print_lines
+from .request import TuningRequest, tuning_request
 from .scripts import script_of_plan
 
 
@@ -45,7 +45,7 @@ from .scripts import script_of_plan
 class ApplyDocument:
     done: tuple[str, ...]
     skipped: tuple[str, ...]
-    """Commands that a tree below another root has no system for."""
+    """Commands that were not run, because --root names a captured tree and not a running system."""
     pending: tuple[str, ...]
     warnings: tuple[str, ...]
     schema: Literal["tuning.apply/1"] = "tuning.apply/1"
@@ -68,13 +68,13 @@ def apply(
     script: ScriptOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the changes of the plan: journal, write, read back. All of them are in force afterwards, or none.
+    """Make the changes of the plan: journal, write, read back. Afterwards all of them are in force, or none.
 
     Exit codes: 0 done, or nothing to do; 2 a mistake in the call, or refused or failed with nothing changed; 3 failed
-    part-way with the way back in the journal (highwater tune rollback); 130 interrupted.
+    part-way, highwater tune rollback restores what was there before; 130 interrupted.
     """
-    with mistakes_in_one_line():
-        wanted = wanted_of(
+    with errors_in_one_line():
+        wanted = tuning_request(
             root=root,
             profile=profile,
             only=only,
@@ -101,7 +101,7 @@ def someone_can_answer() -> bool:
     return sys.stdin.isatty()
 
 
-def _apply(wanted: Wanted, *, ask: bool, as_json: bool) -> None:
+def _apply(wanted: TuningRequest, *, ask: bool, as_json: bool) -> None:
     files = wanted.facts.files
     runner = runner_for(files.root)
     recover(files, runner)
@@ -117,8 +117,8 @@ def _apply(wanted: Wanted, *, ask: bool, as_json: bool) -> None:
             raise typer.Exit(REFUSED)
     elif not as_json:
         print_notes(out, plan)
-    # Without a step as well: an apply that was killed may have left commands to be run, and its journal open.
-    with interruptions_told(files):
+    # Also for a plan without steps: an apply that was killed may have left commands to run and an open journal.
+    with report_interruption(files):
         applied = engine.apply(files, runner, plan, Owner.this_process(files, "highwater tune apply"))
     if as_json:
         print_document(ApplyDocument(applied.done, applied.skipped, plan.pending, plan.warnings))
@@ -126,6 +126,6 @@ def _apply(wanted: Wanted, *, ask: bool, as_json: bool) -> None:
     print_lines(out, "Done", applied.done, "green")
     print_lines(out, "Not run", applied.skipped)
     if applied.done:
-        out.print("Whether it took effect: highwater tune verify. The way back: highwater tune rollback.")
+        out.print("To verify the effect: highwater tune verify. To undo: highwater tune rollback.")
     else:
         out.print("nothing to change")

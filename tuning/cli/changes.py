@@ -1,4 +1,4 @@
-"""A plan as people and programs see it: a row for each change, a unified diff for each file, and what it waits for."""
+"""How a plan is printed: a row for each change, a unified diff for each file, pending effects, warnings."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Change:
     what: str
     """The setting's name, the file's path, the mount point, the swap device or the command."""
     before: str | None
-    """None: it is not there yet."""
+    """None: it does not exist yet."""
     after: str | None
-    """None: it will not be there any more."""
+    """None: the change removes it."""
     knob: str
     target: str
     why: str
@@ -51,7 +51,7 @@ def diffs_of(steps: Sequence[Step]) -> tuple[FileDiff, ...]:
 
 
 def unified_diff(path: str, before: str | None, after: str | None) -> str:
-    """As `diff -u`; /dev/null stands for a file that is not there."""
+    """The text of `diff -u`; /dev/null stands for a file that does not exist."""
     texts = ((before or "").splitlines(keepends=True), (after or "").splitlines(keepends=True))
     names = ("/dev/null" if before is None else path, "/dev/null" if after is None else path)
     lines = difflib.unified_diff(*texts, *names)
@@ -59,7 +59,7 @@ def unified_diff(path: str, before: str | None, after: str | None) -> str:
 
 
 def print_plan(out: Console, plan: Plan) -> None:
-    """What would change now, then what the files would become, then what to know of it."""
+    """Print the changes to the running system, the diffs of files, the commands, and the notes."""
     rows = changes_of(plan.steps)
     _print_live(out, plan, [row for row in rows if row.kind in ("setting", "mount", "swap")])
     for file in diffs_of(plan.steps):
@@ -70,7 +70,7 @@ def print_plan(out: Console, plan: Plan) -> None:
 
 
 def _print_live(out: Console, plan: Plan, changes: Sequence[Change]) -> None:
-    """What is the same for several disks, queues or mounts is one row."""
+    """Print one row for all disks, queues or mounts that change in the same way."""
     if not changes:
         return
     alike: dict[tuple[str, ...], list[Change]] = {}
@@ -80,8 +80,8 @@ def _print_live(out: Console, plan: Plan, changes: Sequence[Change]) -> None:
     words = {(one.id, one.target): f"{one.current_text} → {one.recommended_text}" for one in plan.reports if one.unit}
     table = Rows(out, ("now", "before", "after"), alike)
     for (name, before, after), group in alike.items():
-        told = words.get((group[0].knob, group[0].target), "")
-        plainly = "" if told in ("", f"{before} → {after}") else told
+        in_units = words.get((group[0].knob, group[0].target), "")
+        plainly = "" if in_units in ("", f"{before} → {after}") else in_units
         targets = targets_text([one.target or one.what for one in group if one.target or one.what != name])
         below = "; ".join(part for part in (targets, plainly, group[0].why) if part)
         table.print([Text(name), Text(before), Text(after, style="green")], below)
@@ -97,13 +97,13 @@ def print_diff(out: Console, diff: str) -> None:
 
 
 def print_notes(out: Console, plan: Plan) -> None:
-    print_lines(out, "Waits for a restart or a reboot", plan.pending)
+    print_lines(out, "Takes effect after a restart or a reboot", plan.pending)
     print_lines(out, "Warnings", plan.warnings, "yellow", most=_MOST_WARNINGS)
     print_asks(out, plan.reports)
 
 
 def count_text(steps: Sequence[Step]) -> str:
-    """`3 settings, 2 files`; what a plan would change, in a phrase."""
+    """What a plan changes, as a phrase: `3 settings, 2 files`."""
     counted = (
         (SettingStep, "setting", "settings"),
         (FileStep, "file", "files"),
@@ -118,7 +118,7 @@ def _change(step: Step) -> Change:
     match step:
         case SettingStep():
             name = setting_name(step.path)
-            return Change(step.form, name, step.before, step.after, step.knob_id, step.target, _of_the_twin(step))
+            return Change(step.form, name, step.before, step.after, step.knob_id, step.target, _twin_text(step))
         case FileStep():
             return Change(step.form, step.path, step.before, step.after, "", "", step.why)
         case RemountStep():
@@ -131,7 +131,7 @@ def _change(step: Step) -> Change:
             return Change(step.form, " ".join(step.argv), None, None, "", "", step.why)
 
 
-def _of_the_twin(step: SettingStep) -> str:
+def _twin_text(step: SettingStep) -> str:
     if step.twin_path is None or step.twin_before in (None, "0"):
         return ""
     return f"instead of {setting_name(step.twin_path)} = {step.twin_before}, which becomes 0"

@@ -1,4 +1,4 @@
-"""`highwater tune check`: what this host is against what it should be."""
+"""`highwater tune check`: compare the settings of this host with the recommended ones."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from .options import (
     WorkloadOption,
     accepted_risks,
     chosen_knobs,
+    errors_in_one_line,
     facts_of,
-    mistakes_in_one_line,
     workload_of,
 )
 from .printing import (
@@ -47,7 +47,7 @@ from .printing import (
 )
 
 _HEADER: Final = ("knob", "current", "recommended", "state")
-# Were they to count, no host would ever be as wanted.
+# A plain apply never changes these; if they counted, check could never exit with 0 after an apply.
 _NEVER_BY_PLAIN_APPLY: Final = ("advice", "login")
 _WORTH_A_ROW: Final = ("differs", "unknown")
 
@@ -57,7 +57,7 @@ class CheckDocument:
     facts: Facts
     knobs: tuple[KnobReport, ...]
     fingerprint: str
-    """SHA-256 over the host-wide settings of the catalogue; hosts that are set alike have the same."""
+    """SHA-256 over the host-wide settings of the catalogue; hosts with equal settings have the same fingerprint."""
     durability_trades: tuple[str, ...]
     schema: Literal["tuning.check/1"] = "tuning.check/1"
 
@@ -68,7 +68,7 @@ def check(
     skip: SkipOption = None,
     accept_risk: AcceptRiskOption = None,
     every: Annotated[
-        bool, typer.Option("--all", help="A row with its reason for every knob, also where well.")
+        bool, typer.Option("--all", help="Show every knob with its reason, also those that are ok.")
     ] = False,
     root: RootOption = THIS_HOST,
     data_dir: DataDirOption = None,
@@ -79,10 +79,10 @@ def check(
 ) -> None:
     """Compare this host with the recommendations; changes nothing.
 
-    Exit codes: 0 everything is as recommended or cannot be told, 1 something differs, 2 a mistake in the call. What a
-    plain apply leaves alone (advice, limits of logins) is shown, and does not count.
+    Exit codes: 0 everything is as recommended or unknown, 1 something differs, 2 a mistake in the call. Knobs that a
+    plain apply never changes (advice, limits of logins) are shown, but do not count.
     """
-    with mistakes_in_one_line():
+    with errors_in_one_line():
         inputs = workload_of(data_dir, workload, broker_config, unit)
         knobs = knobs_of(find_profile(profile), chosen_knobs(only, skip))
         named = accepted_risks(accept_risk)
@@ -104,7 +104,7 @@ def check(
 
 
 def _print_rows(out: Console, reports: list[KnobReport]) -> None:
-    """A row for each knob with the reason under it, what is the same for several disks or queues told once."""
+    """Print a row for each knob with its reason below; equal disks or queues share a row."""
     if not reports:
         return
     shown = merged(reports)
@@ -137,8 +137,8 @@ def _summary(reports: list[KnobReport]) -> Text:
     differing = next((report.id for report in reports if report.state == "differs"), None)
     if differing:
         text.append(
-            f"\nHow a value is reckoned, and who says so: highwater tune explain {differing}\n"
-            "What would be changed: highwater tune plan",
+            f"\nFor the formula and the sources of a value: highwater tune explain {differing}\n"
+            "For the changes that apply would make: highwater tune plan",
             style="dim",
         )
     return text

@@ -1,6 +1,6 @@
-"""What `--json` prints: dataclasses, one per verb, and the JSON Schemas that follow from their types.
+"""JSON output of the verbs: each document is a dataclass, and its JSON Schema is derived from the types.
 
-They are shipped in tuning/schemas/; a test holds them to the dataclasses. `highwater tune schema VERB` prints one.
+The schemas are shipped in tuning/schemas/; a test compares them with the dataclasses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import typer
 
 from ..facts import BlockDevice, Facts
 
-# What `Facts.as_json` leaves out, and which properties it adds.
+# Fields that `Facts.as_json` leaves out, and properties that it adds.
 _NOT_WRITTEN: Final[dict[type, tuple[str, ...]]] = {Facts: ("files",)}
 _WRITTEN_TOO: Final[dict[type, tuple[str, ...]]] = {BlockDevice: ("medium",), Facts: ("cpu_count",)}
 _PRIMITIVES: Final[dict[Any, dict[str, Any]]] = {
@@ -29,17 +29,17 @@ _PRIMITIVES: Final[dict[Any, dict[str, Any]]] = {
 
 
 def print_document(document: Any) -> None:
-    """A document, which is a dataclass whose field `schema` names its kind, as JSON on standard output."""
+    """Print a document as JSON on standard output. It is a dataclass; its field `schema` names its kind."""
     print_verbatim(json.dumps(_plain(document), indent=2, ensure_ascii=False) + "\n")
 
 
 def print_verbatim(text: str) -> None:
-    """For programs and shells: in UTF-8, whatever the terminal's encoding is."""
+    """Print text for programs and shells, in UTF-8 whatever the terminal's encoding is."""
     typer.echo(text.encode(), nl=False)
 
 
 def json_schema(document: type) -> dict[str, Any]:
-    """The JSON Schema of a document's class; its title is what the field `schema` holds."""
+    """The JSON Schema of a document's class; its title is the value of the field `schema`."""
     (kind,) = get_args(get_type_hints(document)["schema"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": kind} | _schema(document)
 
@@ -74,7 +74,7 @@ def _schema(annotation: Any) -> dict[str, Any]:
 
 
 def _object(kind: Any) -> dict[str, Any]:
-    """Of a dataclass or a named tuple; facts as their own `as_json` writes them."""
+    """The schema of a dataclass or a named tuple; for facts, the schema of what `Facts.as_json` returns."""
     hints = get_type_hints(kind)
     names = [item.name for item in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else list(kind._fields)
     properties = {name: _schema(hints[name]) for name in names if name not in _NOT_WRITTEN.get(kind, ())}

@@ -1,4 +1,4 @@
-"""The exit codes of `highwater tune`, for scripts, and the sentences that say them in each verb's help."""
+"""The exit codes of `highwater tune`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ AS_WANTED: Final = 0
 DIFFERS: Final = 1
 REFUSED: Final = 2
 CHANGED_IN_PART: Final = 3
-"""A change failed on its way; the journal holds the way back."""
+"""A change failed part-way, and the rollback of the changes before it failed too; the journal stays."""
 INTERRUPTED: Final = 130
 
 SUMMARY: Final = (
     "Exit codes: 0 as wanted, or done; 1 something differs; 2 a mistake in the call, or refused with nothing changed; "
-    "3 a change failed part-way, and the journal holds the way back; 130 interrupted."
+    "3 failed part-way, highwater tune rollback restores what was there before; 130 interrupted."
 )

@@ -1,4 +1,4 @@
-"""`highwater tune explain KNOB`: everything there is to say about one knob, here and elsewhere."""
+"""`highwater tune explain KNOB`: everything that is known about one knob, on this host and in general."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from .options import (
     RootOption,
     UnitOption,
     WorkloadOption,
+    errors_in_one_line,
     facts_of,
-    mistakes_in_one_line,
     workload_of,
 )
 from .printing import STATE_WORDS, console, merged, print_lines, print_pairs, targets_text
@@ -52,11 +52,11 @@ class ExplainDocument:
     formula_in_words: str
     here: tuple[KnobReport, ...]
     boot: tuple[str, ...]
-    """Every place that sets it at boot, the one that wins last."""
+    """Every file that sets it at boot; the last one wins."""
     ours: tuple[str, ...]
-    """What apply changed of it."""
+    """The changes that Highwater made to it."""
     proofs: tuple[Proof, ...]
-    """What was measured of it on this host, the newest first."""
+    """Measurements of its effect on this host, the newest first."""
     schema: Literal["tuning.explain/1"] = "tuning.explain/1"
 
 
@@ -69,18 +69,18 @@ def explain(
     unit: UnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a knob does, what it should be on this host and how that was reckoned, who says what, what stands in the
-    way, which file wins at boot, and what was proved here.
+    """Explain a knob: what it does, its recommended value on this host with formula and sources, obstacles to a change,
+    which file wins at boot, and what was measured here.
 
     Exit codes: 0, or 2 for an unknown knob or another mistake in the call.
     """
-    with mistakes_in_one_line():
+    with errors_in_one_line():
         knob = find_knob(knob_id)
         inputs = workload_of(data_dir, workload, broker_config, unit)
         facts = facts_of(root)
         reports = evaluate(facts, inputs, [knob])
         boot = tuple(_boot_lines(knob, simulate_boot(facts.files)))
-        ours = tuple(_ours(knob, facts.files))
+        ours = tuple(_changes_by_highwater(knob, facts.files))
         proofs = tuple(proofs_of(knob.id, read_proofs(facts.files)))
     if as_json:
         document = ExplainDocument(
@@ -103,7 +103,7 @@ def explain(
     for report, targets in merged(reports):
         _print_here(out, report, targets)
     print_lines(out, "At boot, the last one wins", boot)
-    print_lines(out, "Changed by us", ours)
+    print_lines(out, "Changed by Highwater", ours)
     _print_proofs(out, knob, proofs)
     _print_everywhere(out, knob)
 
@@ -112,7 +112,7 @@ def _boot_lines(knob: Knob, boot: Boot) -> list[str]:
     return boot.explain(knob.id) if knob.mechanism == "sysctl" else []
 
 
-def _ours(knob: Knob, files: HostFiles) -> list[str]:
+def _changes_by_highwater(knob: Knob, files: HostFiles) -> list[str]:
     found = status(files)
     everything = (*found.session_held, *found.held)
     return [
@@ -122,7 +122,7 @@ def _ours(knob: Knob, files: HostFiles) -> list[str]:
 
 def _held_text(held: Held) -> str:
     before, ours, now = (in_words(held.resource, state) for state in (held.original, held.ours, held.now))
-    text = f"{held.resource}: {before} before us, {ours} by us"
+    text = f"{held.resource}: {before} before, {ours} applied"
     return text if held.standing == "in_force" else f"{text}, {now} now"
 
 
@@ -133,11 +133,11 @@ def _print_here(out: Console, report: KnobReport, targets: Sequence[str]) -> Non
         [
             ("current", report.current_text),
             ("recommended", report.recommended_text),
-            ("reckoned", report.formula),
+            ("formula", report.formula),
             ("state", STATE_WORDS[report.state][0]),
             ("note", report.note),
-            ("no effect until", report.binding),
-            ("in the way", report.obstacle if report.obstacle not in report.note else ""),
+            ("effect", report.binding),
+            ("obstacle", report.obstacle if report.obstacle not in report.note else ""),
             ("to ask for", report.ask),
             ("another file wins", report.overridden_by),
         ],
@@ -163,11 +163,11 @@ def _print_everywhere(out: Console, knob: Knob) -> None:
         ("accepted", _ACCEPTED[knob.comparison]),
         ("risk", f"{knob.risk}: {knob.risk_text}"),
         ("only if named", knob.only_if_named),
-        ("life", knob.lifetime.text),
-        ("reaches", knob.scope),
+        ("lifetime", knob.lifetime.text),
+        ("scope", knob.scope),
         ("who may set it", knob.capability),
-        ("told by", knob.path),
-        ("kept in", knob.persistence),
+        ("read from", knob.path),
+        ("persisted in", knob.persistence),
     ]
     print_pairs(out, "About the knob", pairs)
     out.print(Text("Sources", style="bold"))

@@ -1,4 +1,4 @@
-"""`highwater tune facts`: what this host is, and a copy of it to be looked at elsewhere."""
+"""`highwater tune facts`: describe this host, or capture its files for analysis elsewhere."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .options import (
     JsonOption,
     RootOption,
     UnitOption,
+    errors_in_one_line,
     facts_of,
-    mistakes_in_one_line,
     workload_of,
 )
 from .printing import console, describe_host, print_pairs
@@ -36,18 +36,20 @@ class FactsDocument:
 def facts(
     save_to: Annotated[
         Path | None,
-        typer.Option("--save", metavar="DIR", help="Copy what was read into this new directory, for --root elsewhere."),
+        typer.Option(
+            "--save", metavar="DIR", help="Copy the files that were read into this new directory, for --root."
+        ),
     ] = None,
     root: RootOption = THIS_HOST,
     data_dir: DataDirOption = None,
     unit: UnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what this host is: processors, memory, disks, file systems, network, what limits it and what else tunes it.
+    """Describe this host: processors, memory, disks, file systems, network, limits, and other programs that tune it.
 
     Exit codes: 0, or 2 for a mistake in the call.
     """
-    with mistakes_in_one_line():
+    with errors_in_one_line():
         inputs = workload_of(data_dir, None, None, unit)
         found = facts_of(root)
         if save_to is not None:
@@ -72,7 +74,7 @@ def facts(
 
 def _processors(found: Facts) -> Iterator[tuple[str, str]]:
     yield "model", found.cpu_model or ""
-    yield "online", f"{found.cpu_count or '?'}" + (", two or more to a core" if found.smt else "")
+    yield "online", f"{found.cpu_count or '?'}" + (", two or more per core" if found.smt else "")
     yield "isolated", _numbers(found.cpus_isolated)
     nodes = found.numa_nodes
     yield (

@@ -1,4 +1,4 @@
-"""What of ours is in force, as people and programs see it: each thing before us, by us and now."""
+"""How changes in force are printed: each changed thing before Highwater, as applied, and now."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .printing import Rows, print_lines
 
 STANDING_WORDS: Final[dict[Standing, tuple[str, str]]] = {
     "in_force": ("in force", "green"),
-    "back": ("back already", "yellow"),
+    "back": ("as before", "yellow"),
     "drifted": ("changed since", "yellow"),
     "gone": ("gone", "red"),
 }
 
 
 UNACCOUNTED: Final = (
-    "Ours, and no journal knows them: it was lost, or a printed script made them. Undo the script, or edit them by "
-    "hand: what they set is gone at the next boot"
+    "Files of Highwater that are in no journal: the journal was lost, or a printed script wrote the files. Undo the "
+    "script, or edit the files by hand: the next boot then no longer applies their settings"
 )
 
 
@@ -35,17 +35,17 @@ class HeldRow:
     kind: str
     """setting, file, mount or swap."""
     knob: str
-    """Of a setting."""
+    """The id of a setting's knob; empty for anything else."""
     target: str
     original: dict[str, str] | None
-    """How it was before us, by the names of its parts; null: it was not there."""
+    """Its state before Highwater changed it, by the names of its parts; null: it did not exist."""
     ours: dict[str, str] | None
     now: dict[str, str] | None
     restored: dict[str, str] | None
-    """What a rollback makes of it."""
+    """Its state after a rollback."""
     standing: Standing
     kept: bool
-    """A rollback leaves it alone, as somebody else changed it since."""
+    """A rollback leaves it alone, because somebody else changed it since."""
 
 
 def row_of(held: Held) -> HeldRow:
@@ -58,7 +58,7 @@ def row_of(held: Held) -> HeldRow:
 
 
 def print_held(out: Console, held: Sequence[Held]) -> None:
-    """A row for each; of a file that somebody edited since, the edit too."""
+    """Print a row for each change, and for a file that somebody edited since, the diff of that edit."""
     if not held:
         return
     cells = [
@@ -70,10 +70,10 @@ def print_held(out: Console, held: Sequence[Held]) -> None:
         )
         for one in held
     ]
-    rows = Rows(out, ("what", "before us", "now", "state"), cells)
+    rows = Rows(out, ("what", "before", "now", "state"), cells)
     for one, (*texts, word) in zip(held, cells, strict=True):
         is_file = one.resource.kind == "file"
-        below = f"by us: {in_words(one.resource, one.ours)}" if one.standing != "in_force" and not is_file else ""
+        below = f"applied: {in_words(one.resource, one.ours)}" if one.standing != "in_force" and not is_file else ""
         rows.print([*map(Text, texts), Text(word, style=STANDING_WORDS[one.standing][1])], below)
         if is_file and one.standing == "drifted":
             ours, now = (state["text"] if state else None for state in (one.ours, one.now))

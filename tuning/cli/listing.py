@@ -1,4 +1,4 @@
-"""`highwater tune list`: the knobs there are, and whether each can be set on this host."""
+"""`highwater tune list`: all knobs, and whether each can be set on this host."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .options import (
     SkipOption,
     UnitOption,
     chosen_knobs,
+    errors_in_one_line,
     facts_of,
-    mistakes_in_one_line,
     workload_of,
 )
 from .printing import Rows, console, describe_host, sentences
 
 Settable = Literal[
     "yes",
-    "in part",  # for some of its disks, mounts, queues or units
-    "if named",  # it trades something away
+    "in part",  # on some of its disks, mounts, queues or units
+    "if named",  # it trades durability or safety away
     "checked",  # compared and explained, never changed
     "no",
 ]
@@ -42,10 +42,10 @@ class KnobRow:
     mechanism: Mechanism
     risk: Risk
     targets: tuple[str, ...]
-    """The disks, mounts, interfaces, queues or units it is about here; none for the whole host."""
+    """Its disks, mounts, interfaces, queues or units on this host; empty for a knob of the whole host."""
     settable: Settable
     reason: str
-    """Why it is not simply `yes`."""
+    """Why `settable` is not `yes`."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ def list_knobs(
     unit: UnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the knobs: what each is, whether it can be set on this host, and why not; changes nothing.
+    """List the knobs, whether each can be set on this host, and if not, why; changes nothing.
 
     Exit codes: 0, or 2 for a mistake in the call.
     """
-    with mistakes_in_one_line():
+    with errors_in_one_line():
         inputs = workload_of(data_dir, None, None, unit)
         knobs = chosen_knobs(only, skip)
         facts = facts_of(root)
@@ -83,7 +83,7 @@ def list_knobs(
         style = styles.get(row.settable, "cyan")
         below = f"{row.title}." + (f" {row.reason}" if row.reason else "")
         table.print([Text(row.id), Text(row.group), Text(row.settable, style=style)], below)
-    out.print(f"\n{len(rows)} knobs, {sum(row.settable in ('yes', 'in part') for row in rows)} to be set here")
+    out.print(f"\n{len(rows)} knobs, {sum(row.settable in ('yes', 'in part') for row in rows)} can be set here")
 
 
 def _row(knob: Knob, reports: list[KnobReport]) -> KnobRow:
@@ -93,22 +93,22 @@ def _row(knob: Knob, reports: list[KnobReport]) -> KnobRow:
 
 
 def _settable(knob: Knob, reports: list[KnobReport]) -> tuple[Settable, str]:
-    hindered = [report for report in reports if _hindrance(report)]
+    blocked = [report for report in reports if _obstacle(report)]
     if not reports:
-        return "no", f"This host has nothing it is about ({knob.scope})."
-    if hindered and len(hindered) == len(reports):
-        return "no", sentences(map(_hindrance, hindered))
+        return "no", f"This host has no target for it ({knob.scope})."
+    if blocked and len(blocked) == len(reports):
+        return "no", sentences(map(_obstacle, blocked))
     if knob.mechanism == "advice":
         return "checked", "Never changed by this program."
     if knob.only_if_named:
         return "if named", sentences([knob.only_if_named])
-    if hindered:
-        names = {report.target: _hindrance(report) for report in hindered}
+    if blocked:
+        names = {report.target: _obstacle(report) for report in blocked}
         return "in part", sentences(f"{target}: {why}" for target, why in names.items())
     return "yes", ""
 
 
-def _hindrance(report: KnobReport) -> str:
+def _obstacle(report: KnobReport) -> str:
     if report.state in ("unknown", "not_applicable"):
         return report.note or report.state
     return report.obsolete or report.obstacle

@@ -1,4 +1,4 @@
-"""What the verbs share: options, what they come to, and mistakes told in one line."""
+"""Options that several verbs share, their parsing, and errors reported in one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THIS_HOST: Final = Path("/")
 
 
 def _this_host_by_any_name(root: Path) -> Path:
-    """So that /tmp/.. is not taken for a tree without a kernel."""
+    """Recognize other names of `/`, such as /tmp/.., which are no captured trees."""
     try:
         return THIS_HOST if root.samefile(THIS_HOST) else root
     except OSError:
@@ -38,13 +38,13 @@ RootOption = Annotated[
         "--root",
         metavar="DIR",
         callback=_this_host_by_any_name,
-        help="A captured or made tree (its proc/, sys/, etc/) instead of this host.",
+        help="Read a captured tree (its proc/, sys/, etc/) instead of this host.",
     ),
 ]
 DataDirOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--data-dir", metavar="DIR", help="Where the log is kept; repeat for several. Default: /var/lib/highwater."
+        "--data-dir", metavar="DIR", help="Data directory of the broker; repeatable. Default: /var/lib/highwater."
     ),
 ]
 WorkloadOption = Annotated[
@@ -53,10 +53,11 @@ WorkloadOption = Annotated[
         "--workload",
         "-w",
         metavar="KEY=VALUE",
-        help="What the host is to carry, instead of the defaults; repeat for several. Keys: "
-        "disk_write_rate (measured, of one data disk, as 400MB/s), write_rate (appended on this host, as 100MB/s), "
-        "lag (of consumers, as 30s), retention (as 604800s), partitions, partition_size, segment_size, connections, "
-        "link (as 10Gbit/s), rtt (as 1ms), broker (highwater or apache-kafka), broker_memory, heap.",
+        help="The load of this host, instead of the defaults; repeatable. Keys: "
+        "disk_write_rate (measured for one data disk, such as 400MB/s), write_rate (appended on this host, such as "
+        "100MB/s), lag (of consumers, such as 30s), retention (such as 604800s), partitions, partition_size, "
+        "segment_size, connections, link (such as 10Gbit/s), rtt (such as 1ms), broker (highwater or apache-kafka), "
+        "broker_memory, heap.",
     ),
 ]
 BrokerConfigOption = Annotated[
@@ -64,7 +65,7 @@ BrokerConfigOption = Annotated[
     typer.Option(
         "--broker-config",
         metavar="FILE",
-        help="Properties that the broker runs with (server.properties): they say which knobs can have an effect.",
+        help="The broker's configuration (server.properties); it decides which knobs can have an effect.",
     ),
 ]
 UnitOption = Annotated[
@@ -72,47 +73,41 @@ UnitOption = Annotated[
     typer.Option(
         "--unit",
         metavar="UNIT",
-        help="Service unit the broker runs as; repeat for several. Default: highwater-broker@.service.",
+        help="Service unit of the broker; repeatable. Default: highwater-broker@.service.",
     ),
 ]
 OnlyOption = Annotated[
-    list[str] | None, typer.Option("--only", metavar="KNOB", help="Look at this knob only; repeat for several.")
+    list[str] | None, typer.Option("--only", metavar="KNOB", help="Select only this knob; repeatable.")
 ]
-SkipOption = Annotated[
-    list[str] | None, typer.Option("--skip", metavar="KNOB", help="Leave this knob alone; repeat for several.")
-]
+SkipOption = Annotated[list[str] | None, typer.Option("--skip", metavar="KNOB", help="Skip this knob; repeatable.")]
 AcceptRiskOption = Annotated[
     list[str] | None,
     typer.Option(
         "--accept-risk",
         metavar="KNOB",
-        help="Set this knob too although it trades durability or safety away; repeat for several.",
+        help="Set this knob although it trades durability or safety away; repeatable.",
     ),
 ]
 ProfileOption = Annotated[
-    str, typer.Option("--profile", metavar="NAME", help="What to aim at, as `highwater tune profiles` names it.")
+    str, typer.Option("--profile", metavar="NAME", help="The profile to apply; `highwater tune profiles` lists them.")
 ]
 LoginOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--login", metavar="WHO", help="User, @group or * that gets the limits of logins; repeat for several."
-    ),
+    typer.Option("--login", metavar="WHO", help="User, @group or * whose login limits are set; repeatable."),
 ]
 KeepSwapOption = Annotated[
-    bool, typer.Option("--keep-swap", help="Leave swap on, and keep the broker's units out of it instead.")
+    bool, typer.Option("--keep-swap", help="Leave swap on; set MemorySwapMax=0 on the broker's units instead.")
 ]
-NowOnlyOption = Annotated[
-    bool, typer.Option("--now-only", help="Change the running system alone; a reboot takes it back.")
-]
+NowOnlyOption = Annotated[bool, typer.Option("--now-only", help="Change only the running system; a reboot undoes it.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs (`highwater tune schema VERB`).")]
 ScriptOption = Annotated[
-    bool, typer.Option("--script", help="Print a shell script that does the same, and do nothing.")
+    bool, typer.Option("--script", help="Print a shell script that would do the same; change nothing.")
 ]
 
 
 @contextmanager
-def mistakes_in_one_line() -> Iterator[None]:
-    """A TuningError becomes `error: …` on standard error and exit code 2, or 3 where the host was left in between."""
+def errors_in_one_line() -> Iterator[None]:
+    """Report a TuningError as `error: …` on standard error, with exit code 2, or 3 when the host is partly changed."""
     try:
         yield
     except PartlyChangedError as error:
@@ -124,28 +119,28 @@ def mistakes_in_one_line() -> Iterator[None]:
 
 
 def refuse_what_cannot_change(root: Path) -> None:
-    """Raises TuningError where nothing may be written: on this host without being root, and in a captured tree."""
+    """Raises TuningError where nothing may be written: on this host without root, and in a captured tree."""
     if root == THIS_HOST and os.geteuid() != 0:
         raise TuningError("this changes the host and needs root; nothing was changed (try it with sudo)")
     if is_captured(root):
-        raise TuningError(f"--root {root} is a capture of another host, to be looked at only; nothing was changed")
+        raise TuningError(f"--root {root} is a capture of another host and read-only; nothing was changed")
 
 
 @contextmanager
-def interruptions_told(files: HostFiles) -> Iterator[None]:
-    """An interrupt ends with exit code 130 and a line that says how it leaves the host."""
+def report_interruption(files: HostFiles) -> Iterator[None]:
+    """End an interrupt with exit code 130 and a line that describes the state of the host."""
     try:
         yield
     except KeyboardInterrupt:
         left = interrupted(files) or interrupted(files, SESSION)
-        typer.echo(f"interrupted: {left or 'everything that was begun is taken back'}", err=True)
+        typer.echo(f"interrupted: {left or 'every change was rolled back'}", err=True)
         raise typer.Exit(INTERRUPTED) from None
 
 
 def facts_of(root: Path) -> Facts:
-    """Raises TuningError for a root that is no host's tree."""
+    """Raises TuningError for a root that is not the tree of a host."""
     if not (root / "proc").is_dir():
-        raise TuningError(f"--root {root} holds no proc/ directory; name the top of a captured tree")
+        raise TuningError(f"--root {root} has no proc/ directory; name the top of a captured tree")
     return collect(root)
 
 
@@ -155,7 +150,7 @@ def workload_of(
     broker_config: Path | None = None,
     units: list[str] | None = None,
 ) -> Workload:
-    """Raises TuningError for an assignment that is none, or of an unknown key or an impossible value."""
+    """Raises TuningError for an assignment without `=`, an unknown key or an invalid value."""
     given: dict[str, object] = {"data_dirs": data_dirs or None, "units": units or None}
     if broker_config is not None:
         try:
@@ -171,15 +166,15 @@ def workload_of(
 
 
 def chosen_knobs(only: list[str] | None, skip: list[str] | None) -> tuple[Knob, ...]:
-    """Raises TuningError for an unknown knob, and when nothing remains."""
+    """Raises TuningError for an unknown knob, and when no knob remains."""
     knobs = select_knobs(only or ["all"], skip or [])
     if not knobs:
-        raise TuningError("--skip leaves nothing of what --only names; name another knob")
+        raise TuningError("--skip removes every knob that --only names; name another knob")
     return knobs
 
 
 def accepted_risks(accepted: list[str] | None) -> frozenset[str]:
-    """The knobs whose risk somebody accepted; raises TuningError for a knob that trades nothing away."""
+    """The ids of knobs whose risk the user accepted. Raises TuningError for a knob that trades nothing away."""
     for knob_id in accepted or []:
         if not find_knob(knob_id).only_if_named:
             trades = ", ".join(knob.id for knob in KNOBS if knob.only_if_named)

@@ -1,4 +1,4 @@
-"""`highwater tune plan`: what would have to change, and nothing of it done."""
+"""`highwater tune plan`: show the changes that apply would make, without making them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from .options import (
     SkipOption,
     UnitOption,
     WorkloadOption,
-    mistakes_in_one_line,
+    errors_in_one_line,
 )
-from .planned import wanted_of
 from .printing import console, describe_host
+from .request import tuning_request
 from .scripts import script_of_plan
 
 
 @dataclass(frozen=True)
 class PlanDocument:
     changes: tuple[Change, ...]
-    """In the order in which they would be made."""
+    """In the order in which apply would make them."""
     files: tuple[FileDiff, ...]
     pending: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -63,8 +63,8 @@ def plan(
 
     Exit codes: 0 nothing would change, 1 something would, 2 a mistake in the call.
     """
-    with mistakes_in_one_line():
-        wanted = wanted_of(
+    with errors_in_one_line():
+        wanted = tuning_request(
             root=root,
             profile=profile,
             only=only,

@@ -1,4 +1,4 @@
-"""What the verbs print for people: the host in one line, rows of columns, names beside their texts."""
+"""Terminal output that the verbs share: the host in one line, tables, titled lists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..check import KnobReport, State
 from ..facts import Facts
 from ..quantities import format_bytes
 
-# In a row, in a summary, colour.
+# For each state: the word in a row, the word in a summary, the colour.
 STATE_WORDS: Final[dict[State, tuple[str, str, str]]] = {
     "ok": ("ok", "ok", "green"),
     "differs": ("differs", "differ", "yellow"),
@@ -27,8 +27,8 @@ STATE_WORDS: Final[dict[State, tuple[str, str, str]]] = {
 _NARROWEST: Final = 40
 _NARROW_COLUMN: Final = 12
 _WORD: Final = re.compile(r"[A-Za-z'’-]+[,:;]?")
-# Written small also where a sentence begins.
-_SMALL: Final = ("systemd",)
+# Names that keep their small initial at the beginning of a sentence.
+_LOWER_CASE_NAMES: Final = ("systemd",)
 _MOST_TARGETS: Final = 6
 
 
@@ -54,7 +54,7 @@ def describe_host(facts: Facts) -> Text:
 
 
 def sentences(texts: Iterable[str]) -> str:
-    """Texts as sentences, each once; a name at the beginning, such as vm.swappiness, stays as it is written."""
+    """Join texts as sentences, without duplicates. A name at the beginning, such as vm.swappiness, keeps its case."""
     return " ".join(f"{_capitalised(text.removesuffix('.'))}." for text in dict.fromkeys(texts) if text)
 
 
@@ -66,7 +66,7 @@ def targets_text(targets: Sequence[str]) -> str:
 
 
 def merged(reports: Iterable[KnobReport]) -> list[tuple[KnobReport, tuple[str, ...]]]:
-    """Reports that differ only in what they are about, as one with all their targets."""
+    """Merge reports that differ only in their target into one report with all the targets."""
     found: dict[tuple[object, ...], tuple[KnobReport, list[str]]] = {}
     for report in reports:
         key = (report.id, report.state, report.current_text, report.recommended_text, report.note)
@@ -75,9 +75,9 @@ def merged(reports: Iterable[KnobReport]) -> list[tuple[KnobReport, tuple[str, .
 
 
 class Rows:
-    """Rows of columns as wide as their texts need and the terminal lets them be, whatever is printed between the rows.
+    """A table whose rows are printed one by one, with other text between them.
 
-    So that they read as well at 80 columns as at 160: what is long is folded, and sentences go below their row.
+    Columns fit the terminal: long cells are folded, and sentences are printed below their row.
     """
 
     def __init__(self, out: Console, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -86,7 +86,7 @@ class Rows:
         self._widths = [max(map(len, column)) for column in columns]
         room = max(_NARROWEST, out.width - 2 * (len(self._widths) - 1))
         while sum(self._widths) > room:
-            # Names in the first column are told apart by their ends: they are folded last.
+            # Names in the first column differ at their ends, so they are folded last.
             widest = max(self._widths[1:])
             column = self._widths.index(widest, 1) if widest > _NARROW_COLUMN else self._widths.index(max(self._widths))
             self._widths[column] -= 1
@@ -103,39 +103,39 @@ class Rows:
 
 
 def print_pairs(out: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:
-    """A title and under it names with their texts; what has no text is left out, and the title of nothing too."""
-    told = [(name, text) for name, text in rows if text]
-    if not told:
+    """Print a title and below it names with their texts. Empty texts are left out, as is a title without texts."""
+    shown = [(name, text) for name, text in rows if text]
+    if not shown:
         return
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", max_width=30)
     table.add_column(overflow="fold")
-    for name, text in told:
+    for name, text in shown:
         table.add_row(name, Text(text))
     out.print(Text(title, style="bold"))
     out.print(Padding(table, (0, 0, 1, 2)))
 
 
 def print_lines(out: Console, title: str, lines: Iterable[str], style: str = "", most: int | None = None) -> None:
-    """A title and under it lines that are folded with an indent, `most` of them; nothing for no lines."""
-    told = list(lines)
-    if not told:
+    """Print a title and below it at most `most` lines, indented; without lines nothing is printed."""
+    shown = list(lines)
+    if not shown:
         return
     if title:
         out.print(Text(title, style=f"bold {style}"))
-    for line in told[:most]:
+    for line in shown[:most]:
         out.print(Padding(Text(line), (0, 0, 0, 2)))
-    if most is not None and len(told) > most:
-        out.print(f"  … and {len(told) - most} more: --json tells all")
+    if most is not None and len(shown) > most:
+        out.print(f"  … and {len(shown) - most} more; --json lists all")
     out.print()
 
 
 def _capitalised(text: str) -> str:
     first = text.split(maxsplit=1)[0]
-    return text[0].upper() + text[1:] if _WORD.fullmatch(first) and first not in _SMALL else text
+    return text[0].upper() + text[1:] if _WORD.fullmatch(first) and first not in _LOWER_CASE_NAMES else text
 
 
 def print_asks(out: Console, reports: Iterable[KnobReport]) -> None:
-    """What cannot be changed from here, as requests to whoever runs the host below."""
+    """Print changes that only the operator of the underlying host can make, as requests to that operator."""
     asks = dict.fromkeys(report.ask for report in reports if report.state == "differs" and report.ask)
     print_lines(out, "To ask the platform team for", asks, "yellow")

@@ -1,4 +1,4 @@
-"""`highwater tune profiles`: the host profiles there are, and what they would set here."""
+"""`highwater tune profiles`: all host profiles, and what each would set on this host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from ..check import KnobReport, evaluate
 from ..profiles import PROFILES, Profile, Wish, find_profile, knobs_of, wishes_of
 from .documents import print_document
-from .options import THIS_HOST, DataDirOption, JsonOption, RootOption, facts_of, mistakes_in_one_line, workload_of
+from .options import THIS_HOST, DataDirOption, JsonOption, RootOption, errors_in_one_line, facts_of, workload_of
 from .printing import STATE_WORDS, console, merged, targets_text
 
 
@@ -35,9 +35,9 @@ class ProfileRow:
     purpose: str
     extends: str | None
     everything: bool
-    """Beside its own wishes it wants every knob as it is recommended."""
+    """It also sets every other knob to the recommended value."""
     wishes: tuple[WishRow, ...]
-    """Of its own and of the profiles it extends."""
+    """The profile's own and those of the profiles it extends."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ def profiles(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the profiles that plan and apply (--profile) and a workload file (host.profile) can name.
+    """List the profiles for --profile of plan and apply, and for host.profile of a workload file.
 
     Exit codes: 0, or 2 for a mistake in the call.
     """
-    with mistakes_in_one_line():
+    with errors_in_one_line():
         chosen = PROFILES if name is None else (find_profile(name),)
         inputs = workload_of(data_dir, None)
         facts = facts_of(root)
@@ -81,7 +81,7 @@ def profiles(
 def _print_title(out: Console, profile: Profile) -> None:
     out.print(Text.assemble((profile.name, "bold"), f": {profile.purpose}"))
     also = [
-        f"lies over {profile.extends}" if profile.extends else "",
+        f"extends {profile.extends}" if profile.extends else "",
         "every knob as recommended" if profile.everything else "",
         f"also called {', '.join(profile.aliases)}" if profile.aliases else "",
     ]

@@ -1,4 +1,4 @@
-"""`highwater tune rollback`: take back what is ours, and leave alone what somebody else changed since."""
+"""`highwater tune rollback`: undo Highwater's changes, except where somebody else changed them since."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from .. import holdings
-from .. import rollback as way_back
+from .. import rollback as rollback_engine
 from ..runner import runner_for
 from .documents import print_document, print_verbatim
 from .exit_codes import CHANGED_IN_PART, DIFFERS
@@ -18,10 +18,10 @@ from .options import (
     JsonOption,
     RootOption,
     ScriptOption,
+    errors_in_one_line,
     facts_of,
-    interruptions_told,
-    mistakes_in_one_line,
     refuse_what_cannot_change,
+    report_interruption,
 )
 from .printing import console, print_lines
 from .scripts import script_of_rollback
@@ -32,33 +32,34 @@ class RollbackDocument:
     dry_run: bool
     restored: tuple[HeldRow, ...]
     kept: tuple[HeldRow, ...]
-    """Changed by somebody else since, and left as it is."""
+    """Changed by somebody else since, so not restored."""
     problems: tuple[str, ...]
-    """Could not be restored; the journal stays."""
+    """What could not be restored; the journal stays."""
     unaccounted: tuple[str, ...]
-    """Files that bear our mark, and that no journal knows."""
+    """Files of Highwater that are in no journal."""
     schema: Literal["tuning.rollback/1"] = "tuning.rollback/1"
 
 
 def rollback(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be put back, and do nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Put back also what somebody else changed since.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be restored; change nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Restore also what somebody else changed since.")] = False,
     root: RootOption = THIS_HOST,
     script: ScriptOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Put back what was here before apply, and before a benchmark that was killed with a profile in force.
+    """Restore what was here before apply, and before a benchmark that was killed with a profile in force.
 
-    Exit codes: 0 everything is back, or there is nothing to put back; 1 later changes of somebody else were left alone,
-    or no journal knows a file of ours; 2 a damaged journal, or a benchmark that lives holds the host, and nothing was
-    changed; 3 something could not be put back, and the journal stays; 130 interrupted, and the same command goes on.
+    Exit codes: 0 everything is restored, or there was nothing to restore; 1 later changes of somebody else were left
+    alone, or a file of Highwater is in no journal; 2 nothing was changed, as a journal is damaged or a running
+    benchmark has a profile in force; 3 something could not be restored, and the journal stays; 130 interrupted, and
+    the same command continues.
     """
-    with mistakes_in_one_line():
+    with errors_in_one_line():
         facts = facts_of(root)
         if not (dry_run or script):
             refuse_what_cannot_change(root)
-        with interruptions_told(facts.files):
-            result = way_back.rollback(facts.files, runner_for(root), force=force, dry_run=dry_run or script)
+        with report_interruption(facts.files):
+            result = rollback_engine.rollback(facts.files, runner_for(root), force=force, dry_run=dry_run or script)
         unaccounted = tuple(holdings.unaccounted(facts.files))
     if script:
         print_verbatim(script_of_rollback(facts, result))
@@ -68,14 +69,14 @@ def rollback(
         print_document(RollbackDocument(dry_run, restored, kept, result.problems, unaccounted))
     else:
         out = console()
-        title = "Would be put back" if dry_run else "Put back"
+        title = "Would be restored" if dry_run else "Restored"
         print_lines(out, title, (held.describe() for held in result.restored), "green")
-        title = "Left alone, as somebody changed it since (--force puts it back too)"
+        title = "Left alone, as somebody changed it since (--force restores it too)"
         print_lines(out, title, (held.describe() for held in result.kept), "yellow")
-        print_lines(out, "Not put back", result.problems, "red")
+        print_lines(out, "Not restored", result.problems, "red")
         print_lines(out, UNACCOUNTED, unaccounted, "red")
         if not (result.restored or result.kept or result.problems or unaccounted):
-            out.print("nothing of ours is in force")
+            out.print("no change by Highwater is in force")
     if result.problems:
         raise typer.Exit(CHANGED_IN_PART)
     if result.kept or unaccounted:

@@ -1,4 +1,4 @@
-"""`highwater tune schema VERB`: the JSON Schema of what a verb prints with --json."""
+"""`highwater tune schema VERB`: print the JSON Schema of a verb's --json output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import TuningError, nearest_match
 from ..proofs import ProveDocument
 from . import apply, check, explain, facts, listing, plan, profiles, rollback, sizing, status, verify
 from .documents import json_schema
-from .options import mistakes_in_one_line
+from .options import errors_in_one_line
 
 DOCUMENTS: Final[dict[str, type]] = {
     "list": listing.ListDocument,
@@ -26,18 +26,18 @@ DOCUMENTS: Final[dict[str, type]] = {
     "profiles": profiles.ProfilesDocument,
     "sizing": sizing.SizingDocument,
 }
-"""Of each verb that has --json: what it prints."""
+"""The document that each verb prints with --json."""
 GUEST_DOCUMENTS: Final[dict[str, type]] = {"prove": ProveDocument}
-"""Of verbs that the front door mounts beside these."""
+"""Documents of verbs that `highwater.cli` adds to this group."""
 
 
 def schema(verb: Annotated[str, typer.Argument(metavar="VERB", help="A verb that has --json, such as plan.")]) -> None:
-    """Print the JSON Schema (draft 2020-12) of what a verb prints with --json.
+    """Print the JSON Schema (draft 2020-12) of a verb's --json output.
 
-    Exit codes: 0, or 2 for a verb that there is none of.
+    Exit codes: 0, or 2 for an unknown verb.
     """
     known = DOCUMENTS | GUEST_DOCUMENTS
-    with mistakes_in_one_line():
+    with errors_in_one_line():
         if verb not in known:
             raise TuningError(f"no schema of {verb!r}{nearest_match(verb, known)} (known: {', '.join(known)})")
     typer.echo(json.dumps(json_schema(known[verb]), indent=2))

@@ -1,4 +1,4 @@
-"""What `--script` prints: a plan, or the way back, as a shell script with a head that says what it is for."""
+"""Output of `--script`: a plan or a rollback as a shell script, with a header that explains it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ..steps import CommandStep, Plan
 
 _USAGE = (
     "",
-    "Run it as root: sh THIS-FILE. It stops before its first change unless everything is as it was when it was",
-    "written, and keeps the old texts below /var/lib/highwater/tuning/by-script. The way back: sh THIS-FILE undo.",
-    "`highwater tune rollback` knows nothing of it. HIGHWATER_ROOT=DIR makes it change the tree below DIR.",
+    "Run it as root: sh THIS-FILE. It stops before its first change if anything has changed since it was written.",
+    "It keeps the old texts below /var/lib/highwater/tuning/by-script. To undo: sh THIS-FILE undo.",
+    "`highwater tune rollback` does not undo it. HIGHWATER_ROOT=DIR makes it change the tree below DIR.",
 )
 
 
 def script_of_plan(facts: Facts, plan: Plan) -> str:
-    """What apply would do."""
+    """A script that does what apply would do."""
     notes = [*(f"Warning: {text}" for text in plan.warnings), *(f"Afterwards: {text}" for text in plan.pending)]
     head = _head(facts, "What `highwater tune apply` would do", notes)
     return render_script(head, moves_of(plan.steps), commands_of(plan.steps), _mount_sources(facts))
 
 
 def script_of_rollback(facts: Facts, preview: Rollback) -> str:
-    """What rollback would do, by what a dry run of it said."""
+    """A script that does what rollback would do, from the result of a dry run."""
     moves = [Move(held.resource, held.now, held.restored) for held in preview.restored]
     undone = [CommandStep(argv, argv, "") for argv in preview.commands]
     head = _head(facts, "What `highwater tune rollback` would do", [held.describe() for held in preview.kept])

@@ -1,4 +1,4 @@
-"""`highwater tune sizing`: what memory is left for the page cache, how much of the log it holds, what disks must do."""
+"""`highwater tune sizing`: page cache, the seconds of log it holds, and the required disk throughput."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .options import (
     RootOption,
     UnitOption,
     WorkloadOption,
+    errors_in_one_line,
     facts_of,
-    mistakes_in_one_line,
     workload_of,
 )
 from .printing import Rows, console, describe_host, print_lines, print_pairs
@@ -45,19 +45,20 @@ def sizing(
     probe: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Take the disks' speed from this: `highwater bench storage probe DIR --json`."
+            metavar="FILE",
+            help="Use the disk speed of this output of `highwater bench storage probe DIR --json`.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Reckon the page cache of this host with our broker on it, and with Apache Kafka's and its heap beside it.
+    """Calculate the page cache that this host has left, with Highwater's broker and with Apache Kafka and its heap.
 
     Exit codes: 0, or 2 for a mistake in the call.
     """
-    with mistakes_in_one_line():
+    with errors_in_one_line():
         inputs = workload_of(data_dir, workload, None, unit)
         if probe is not None:
-            inputs = dataclasses.replace(inputs, disk_write_bytes_per_s=_probed(probe))
+            inputs = dataclasses.replace(inputs, disk_write_bytes_per_s=_measured_disk_speed(probe))
         facts = facts_of(root)
         found = size_host(facts, inputs)
     if as_json:
@@ -86,7 +87,7 @@ def _verdict(budget: Budget) -> Padding:
     return Padding(Text.assemble((_NAMES[budget.broker], "bold"), ": ", (budget.verdict, style)), 0)
 
 
-def _probed(file: Path) -> int:
+def _measured_disk_speed(file: Path) -> int:
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

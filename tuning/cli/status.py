@@ -1,4 +1,4 @@
-"""`highwater tune status`: what of ours is in force, what somebody changed since, and what did not come to its end."""
+"""`highwater tune status`: Highwater's changes in force, later changes to them, interrupted runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..trades import durability_trades
 from .documents import print_document
 from .exit_codes import DIFFERS
 from .held import STANDING_WORDS, UNACCOUNTED, HeldRow, print_held, row_of
-from .options import THIS_HOST, DataDirOption, JsonOption, RootOption, facts_of, mistakes_in_one_line, workload_of
+from .options import THIS_HOST, DataDirOption, JsonOption, RootOption, errors_in_one_line, facts_of, workload_of
 from .printing import console, describe_host, print_lines
 
 
@@ -26,22 +26,22 @@ class StatusDocument:
     interrupted: str
     held: tuple[HeldRow, ...]
     session: str | None
-    """The benchmark that has a profile in force."""
+    """The host profile that a benchmark has in force."""
     session_lives: bool
     session_held: tuple[HeldRow, ...]
     unaccounted: tuple[str, ...]
-    """Files that bear our mark, and that no journal knows."""
+    """Files of Highwater that are in no journal."""
     durability_trades: tuple[str, ...]
     schema: Literal["tuning.status/1"] = "tuning.status/1"
 
 
 def status(root: RootOption = THIS_HOST, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Say what of ours is in force, what was changed since by somebody else, and what was interrupted.
+    """Show which changes by Highwater are in force, which somebody else changed since, and interrupted runs.
 
-    Exit codes: 0 nothing of ours is here or all of it is in force, 1 something is not, was interrupted, or
-    no journal knows a file of ours; 2 a damaged journal or a mistake in the call.
+    Exit codes: 0 every change by Highwater is in force, or there is none; 1 a change is not in force, a run was
+    interrupted, or a file of Highwater is in no journal; 2 a damaged journal or a mistake in the call.
     """
-    with mistakes_in_one_line():
+    with errors_in_one_line():
         inputs = workload_of(data_dir, None)
         facts = facts_of(root)
         found = holdings.status(facts.files)
@@ -74,18 +74,18 @@ def _print_status(out: Console, found: holdings.Status) -> None:
     if found.interrupted:
         print_lines(out, "Interrupted", [found.interrupted], "red")
     if found.session is not None:
-        alive = "is running" if found.session_lives else "is no more; highwater tune rollback takes it back"
+        alive = "is running" if found.session_lives else "has ended; highwater tune rollback restores the host"
         out.print(f"A benchmark has {found.session.name} in force: process {found.session.pid} {alive}")
         print_held(out, found.session_held)
     print_lines(out, UNACCOUNTED, found.unaccounted, "red")
     if found.owner is None:
         if not found.unaccounted:
-            out.print("nothing of ours is in force")
+            out.print("no change by Highwater is in force")
         return
-    booted = "; this host was booted since" if found.booted_since else ""
+    booted = "; this host was rebooted since" if found.booted_since else ""
     out.print(f"Applied at {found.applied_utc} by {found.owner.name}{booted}")
     out.print()
     print_held(out, found.held)
     counts = {standing: sum(held.standing == standing for held in found.held) for standing in STANDING_WORDS}
     out.print(", ".join(f"{count} {STANDING_WORDS[standing][0]}" for standing, count in counts.items() if count))
-    out.print(Text("The way back: highwater tune rollback", style="dim"))
+    out.print(Text("To undo: highwater tune rollback", style="dim"))

@@ -1,4 +1,4 @@
-"""`highwater tune verify`: whether what is wanted is in effect, wherever its effect can be seen."""
+"""`highwater tune verify`: verify that settings are in effect, wherever the kernel shows their effect."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from .options import (
     SkipOption,
     UnitOption,
     WorkloadOption,
-    mistakes_in_one_line,
+    errors_in_one_line,
 )
-from .planned import wanted_of
 from .printing import Rows, console, describe_host, print_lines
+from .request import tuning_request
 
 _STYLES: Final = {
     "effective": "green",
@@ -55,7 +55,7 @@ def verify(
     only: OnlyOption = None,
     skip: SkipOption = None,
     accept_risk: AcceptRiskOption = None,
-    failed_only: Annotated[bool, typer.Option("--failed", help="Rows only for what is not in effect.")] = False,
+    failed_only: Annotated[bool, typer.Option("--failed", help="Show only settings that are not in effect.")] = False,
     root: RootOption = THIS_HOST,
     data_dir: DataDirOption = None,
     workload: WorkloadOption = None,
@@ -63,12 +63,12 @@ def verify(
     unit: UnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """See whether settings are in effect beyond their files: in processes, in the kernel, at the next boot.
+    """Verify that settings are in effect and not only in their files: in processes, in the kernel, at the next boot.
 
-    Exit codes: 0 whatever can be seen is in effect, 1 something is not, 2 a mistake in the call.
+    Exit codes: 0 every setting that can be verified is in effect, 1 something is not, 2 a mistake in the call.
     """
-    with mistakes_in_one_line():
-        wanted = wanted_of(
+    with errors_in_one_line():
+        wanted = tuning_request(
             root=root,
             profile=profile,
             only=only,
@@ -108,7 +108,7 @@ def _print_effects(out: Console, found: Sequence[Effect]) -> None:
 
 
 def _below(row: Effect) -> str:
-    elsewhere = f"its own file says {row.actual}" if row.actual not in ("?", row.effective) and row.effective else ""
+    elsewhere = f"its own file has {row.actual}" if row.actual not in ("?", row.effective) and row.effective else ""
     boot = f"at boot {row.at_boot}" if row.at_boot else ""
     seen = f"seen by {row.seen_by}" if row.seen_by else ""
     return "; ".join(part for part in (row.target, elsewhere, boot, seen, *row.footnotes) if part)

@@ -1,4 +1,4 @@
-"""Calls `highwater tune` as a shell would, and says what came of it."""
+"""Calls `highwater tune` as a shell would, and returns the result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def invoke(*arguments: str, columns: int = 80, answer: str | None = None) -> Res
 
 
 def assert_refused(result: Result, message: str) -> None:
-    """Exit code 2, nothing on standard output, and one line that begins so on standard error."""
+    """Exit code 2, no standard output, and one line on standard error that begins with `message`."""
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     assert result.stderr.startswith(f"error: {message}"), result.stderr

@@ -1,4 +1,4 @@
-"""From plan to rollback on a made tree, as the command line goes through it."""
+"""The command line from plan to rollback, on a made tree."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def _call(root: Path, verb: str, *arguments: str, columns: int = 100) -> tuple[i
 
 
 def _settings(root: Path) -> dict[str, str]:
-    """The tree, but for the proof that a made tree is no kernel: how a pair looks."""
+    """The tree without differences in white space, which a made tree has and a kernel has not."""
     return {path: " ".join(text.split()) for path, text in snapshot(root).items()}
 
 
-def test_there_and_back_again(root: Path) -> None:
+def test_plan_apply_verify_and_rollback_restore_the_tree(root: Path) -> None:
     before = _settings(root)
     data = ("--data-dir", "/data")
     code, plan = _call(root, "plan", *data)
@@ -48,7 +48,7 @@ def test_there_and_back_again(root: Path) -> None:
 
     code, applied = _call(root, "apply", "--yes", *data)
     assert code == 0, applied
-    assert "The way back: highwater tune rollback" in applied
+    assert "To undo: highwater tune rollback" in applied
     assert read_sysctl(root, "vm.swappiness") == "1"
     assert "vm.swappiness = 1" in (root / SYSCTL_FILE).read_text("utf-8")
 
@@ -64,28 +64,28 @@ def test_there_and_back_again(root: Path) -> None:
     assert "by highwater tune apply" in status
     assert "in force" in status
 
-    code, told = _call(root, "rollback", "--dry-run")
+    code, previewed = _call(root, "rollback", "--dry-run")
     assert code == 0
-    assert "vm.swappiness: 1 -> 60" in told
+    assert "vm.swappiness: 1 -> 60" in previewed
     assert read_sysctl(root, "vm.swappiness") == "1"
 
     code, rolled_back = _call(root, "rollback")
     assert code == 0, rolled_back
     assert _settings(root) == before
     assert not (root / "var/lib/highwater").exists()
-    assert _call(root, "rollback") == (0, "nothing of ours is in force\n")
+    assert _call(root, "rollback") == (0, "no change by Highwater is in force\n")
     assert _call(root, "status")[0] == 0
 
 
-def test_a_lost_journal_is_told(root: Path) -> None:
+def test_a_lost_journal_is_reported(root: Path) -> None:
     assert _call(root, "apply", "--yes", "--only", "vm.swappiness")[0] == 0
     shutil.rmtree(root / "var/lib/highwater")
     for verb in ("status", "rollback"):
         code, text = _call(root, verb)
         assert code == 1
-        assert "no journal knows them" in text
+        assert "are in no journal" in " ".join(text.split())
         assert f"/{SYSCTL_FILE}" in text
-        assert "nothing of ours" not in text
+        assert "no change by Highwater" not in text
 
 
 def test_a_later_edit_is_left_alone_unless_forced(root: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_later_edit_is_left_alone_unless_forced(root: Path) -> None:
     assert read_sysctl(root, "vm.swappiness") == "60"
 
 
-def test_an_apply_that_was_killed_is_gone_on_with(root: Path) -> None:
+def test_the_next_apply_continues_one_that_was_killed(root: Path) -> None:
     only = ("--only", "vm.swappiness")
     assert _call(root, "apply", "--yes", *only)[0] == 0
     journal = root / APPLIED[1:]
@@ -143,7 +143,7 @@ def test_a_profile_and_its_values(root: Path) -> None:
     assert "vm.max_map_count" not in changes
     refused = invoke("plan", "--root", str(root), "--profile", "notes", "--only", "vm.max_map_count")
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
-    assert "profile notes says nothing of vm.max_map_count" in refused.stderr
+    assert "profile notes does not set vm.max_map_count" in refused.stderr
 
 
 def test_logins_get_their_limits_when_somebody_is_named(root: Path) -> None:
@@ -151,7 +151,7 @@ def test_logins_get_their_limits_when_somebody_is_named(root: Path) -> None:
     assert "/etc/security/limits.d" in invoke(*call, "--login", "kafka", columns=160).stdout
 
 
-def test_a_dead_benchmarks_profile_is_taken_back_first(root: Path) -> None:
+def test_apply_first_rolls_back_the_profile_of_a_dead_benchmark(root: Path) -> None:
     from highwater.tuning.engine import apply
     from highwater.tuning.runner import runner_for
     from highwater.tuning.steps import Plan, SettingStep
@@ -161,7 +161,7 @@ def test_a_dead_benchmarks_profile_is_taken_back_first(root: Path) -> None:
     apply(files, runner_for(root), Plan((step,)), Owner("profile notes", 4711, "12345"), journal=SESSION)
     _, status = _call(root, "status")
     assert "profile notes" in status
-    assert "highwater tune rollback takes it back" in " ".join(status.split())
+    assert "highwater tune rollback restores the host" in " ".join(status.split())
     assert _call(root, "apply", "--yes", "--only", "vm.max_map_count")[0] == 0
     assert read_sysctl(root, "vm.swappiness") == "60"
 
@@ -176,7 +176,7 @@ def test_a_damaged_journal_stops_everything_that_changes(root: Path) -> None:
     assert snapshot(root) == before
 
 
-def test_nobody_to_ask(root: Path) -> None:
+def test_apply_without_a_terminal_needs_yes(root: Path) -> None:
     before = snapshot(root)
     for more in ((), ("--json",)):
         refused = invoke("apply", "--root", str(root), "--only", "vm.swappiness", *more)
@@ -186,7 +186,9 @@ def test_nobody_to_ask(root: Path) -> None:
 
 
 @pytest.mark.parametrize(("answer", "code", "swappiness"), [("n\n", 2, "60"), ("y\n", 0, "1")])
-def test_somebody_to_ask(root: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, swappiness: str) -> None:
+def test_apply_asks_at_a_terminal(
+    root: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, swappiness: str
+) -> None:
     monkeypatch.setattr("highwater.tuning.cli.apply.someone_can_answer", lambda: True)
     asked = invoke("apply", "--root", str(root), "--only", "vm.swappiness", answer=answer)
     assert (asked.exit_code, "Change 1 setting, 1 file?" in asked.stdout) == (code, True), asked.output
@@ -201,7 +203,7 @@ def test_without_root_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> Non
         assert refused.stderr == "error: this changes the host and needs root; nothing was changed (try it with sudo)\n"
 
 
-def test_an_interrupt_says_how_it_leaves_the_host(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_reports_the_state_of_the_host(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = snapshot(root)
     writes = []
 
@@ -214,7 +216,7 @@ def test_an_interrupt_says_how_it_leaves_the_host(root: Path, monkeypatch: pytes
     monkeypatch.setattr(HostFiles, "write_setting", interrupted_at_the_second)
     ended = invoke("apply", "--yes", "--root", str(root), "--only", "vm.swappiness", "--only", "vm.max_map_count")
     assert ended.exit_code == 130
-    assert ended.stderr == "interrupted: everything that was begun is taken back\n"
+    assert ended.stderr == "interrupted: every change was rolled back\n"
     assert len(writes) == 3
     assert snapshot(root) == before
 
@@ -226,7 +228,7 @@ def test_this_host_by_another_name_is_this_host(monkeypatch: pytest.MonkeyPatch,
     assert (refused.exit_code, "needs root" in refused.stderr) == (2, True)
 
 
-def test_what_this_host_does_not_let_us_set_is_refused_when_named(tmp_path: Path) -> None:
+def test_a_named_knob_that_this_host_cannot_set_is_refused(tmp_path: Path) -> None:
     root = make_host(tmp_path, read_only_proc_sys=True)
     before = snapshot(root)
     refused = invoke("apply", "--yes", "--root", str(root), "--only", "vm.swappiness")

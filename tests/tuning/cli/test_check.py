@@ -37,7 +37,7 @@ def test_what_a_plain_apply_leaves_alone_is_shown_and_does_not_count(tmp_path: P
     assert result.exit_code == 0
 
 
-def test_a_row_only_where_something_is_to_be_said_unless_all_is_asked_for(tmp_path: Path) -> None:
+def test_knobs_that_are_ok_have_a_row_only_with_all(tmp_path: Path) -> None:
     root = str(make_host(tmp_path, sysctls={"vm.max_map_count": "262144"}))
     only = ("--only", "vm.swappiness", "--only", "vm.max_map_count")
     short = invoke("check", "--root", root, *only).stdout
@@ -83,7 +83,7 @@ def test_a_file_that_wins_at_boot_is_named(tmp_path: Path) -> None:
     assert "At the next boot /etc/sysctl.d/99-late.conf:1 sets vm.swappiness = 30" in result.stdout
 
 
-def test_a_trade_in_force_is_said_in_words(tmp_path: Path) -> None:
+def test_a_trade_in_force_is_reported_with_its_cost(tmp_path: Path) -> None:
     root = make_host(tmp_path, disks=(Disk("sda", "/data", mount_options="rw,relatime,data=writeback"),))
     result = invoke("check", "--root", str(root), "--data-dir", "/data")
     assert "Durability that this host trades away\n  data=writeback on /data: after a crash" in result.stdout
@@ -121,7 +121,7 @@ def test_json_is_for_programs(tmp_path: Path) -> None:
     assert knobs["vm.swappiness"]["state"] == "differs"
 
 
-def test_the_brokers_properties_say_what_binds(tmp_path: Path) -> None:
+def test_the_brokers_properties_decide_what_has_an_effect(tmp_path: Path) -> None:
     root = str(make_host(tmp_path / "host"))
     properties = write(tmp_path, "/server.properties", "socket.receive.buffer.bytes=102400\n")
     call = ("check", "--root", root, "--only", "net.ipv4.tcp_rmem", "-w", "rtt=100ms", "-w", "broker=apache-kafka")
@@ -129,7 +129,7 @@ def test_the_brokers_properties_say_what_binds(tmp_path: Path) -> None:
     assert "socket.receive.buffer.bytes" in result.stdout
 
 
-def test_list_says_why_not(tmp_path: Path) -> None:
+def test_list_shows_why_a_knob_cannot_be_set(tmp_path: Path) -> None:
     root = str(make_host(tmp_path, read_only_proc_sys=True, sysctls={"net.core.rmem_max": None}))
     result = invoke("list", "--root", root, "--data-dir", "/data", columns=160)
     assert result.exit_code == 0

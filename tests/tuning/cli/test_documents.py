@@ -1,4 +1,4 @@
-"""What `--json` prints is what the published schemas say, and those are the dataclasses' own."""
+"""The output of `--json` conforms to the published schemas, and these are derived from the dataclasses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CALLS: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("verb", DOCUMENTS | GUEST_DOCUMENTS)
-def test_a_shipped_schema_is_the_dataclasses_own(verb: str) -> None:
+def test_a_shipped_schema_is_that_of_its_dataclass(verb: str) -> None:
     schema = json_schema((DOCUMENTS | GUEST_DOCUMENTS)[verb])
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["title"] == f"tuning.{verb}/1"
@@ -43,7 +43,7 @@ def test_a_shipped_schema_is_the_dataclasses_own(verb: str) -> None:
 
 @pytest.mark.parametrize("applied", [False, True], ids=["a fresh host", "a host that we changed"])
 @pytest.mark.parametrize("verb", DOCUMENTS)
-def test_what_a_verb_prints_is_what_its_schema_says(tmp_path: Path, verb: str, applied: bool) -> None:
+def test_the_output_of_a_verb_conforms_to_its_schema(tmp_path: Path, verb: str, applied: bool) -> None:
     disks = (Disk("sda", "/data"), Disk("nvme0n1", "/data2"), Disk("sdb", "/data3", rotational=True))
     root = str(make_host(tmp_path, disks=disks, swaps="/dev/sdc1 partition 8388604 0 -2\n"))
     if applied:

@@ -53,7 +53,7 @@ def test_explain_shows_what_was_changed_and_what_was_proved(tmp_path: Path) -> N
     only = ("--root", str(root), "--only", "vm.swappiness")
     assert invoke("apply", "--yes", *only).exit_code == 0
     shown = invoke("explain", "vm.swappiness", "--root", str(root), columns=200).stdout
-    assert "vm.swappiness: 60 before us, 1 by us" in shown
+    assert "vm.swappiness: 60 before, 1 applied" in shown
     assert "Proof: 60 → 1: keep (2026-01-02" in shown
     assert "produce.p99 −25.0 %" in shown
     document = json.loads(invoke("explain", "vm.swappiness", "--root", str(root), "--json").stdout)
@@ -61,7 +61,7 @@ def test_explain_shows_what_was_changed_and_what_was_proved(tmp_path: Path) -> N
     assert document["here"][0]["state"] == "ok"
 
 
-def test_profiles_say_what_they_would_set_here(tmp_path: Path) -> None:
+def test_profiles_show_what_they_would_set_here(tmp_path: Path) -> None:
     root = ("--root", str(make_host(tmp_path, sysctls={"vm.swappiness": "1"})))
     everything = invoke("profiles", *root, columns=200)
     assert everything.exit_code == 0

@@ -1,4 +1,4 @@
-"""Mistakes in the call: one line that names the thing and the way out, exit code 2, nothing changed."""
+"""Mistakes in the call: one line that names the mistake and the remedy, exit code 2, nothing changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import highwater.cli
 from tests.tuning.cli.invoking import assert_refused, invoke
 from tests.tuning.host_tree import make_host, snapshot
 
-NO_TREE = "--root /nonexistent holds no proc/ directory"
+NO_TREE = "--root /nonexistent has no proc/ directory"
 SWAPPINESS = "unknown knob 'vm.swapines'; did you mean vm.swappiness?"
 
 
@@ -22,7 +22,7 @@ SWAPPINESS = "unknown knob 'vm.swapines'; did you mean vm.swappiness?"
     [
         (("list", "--only", "vm.swapines"), SWAPPINESS),
         (("list", "--root", "/nonexistent"), NO_TREE),
-        (("list", "--only", "vm.swappiness", "--skip", "vm.swappiness"), "--skip leaves nothing of what --only names"),
+        (("list", "--only", "vm.swappiness", "--skip", "vm.swappiness"), "--skip removes every knob that --only names"),
         (("facts", "--root", "/nonexistent"), NO_TREE),
         (("facts", "--save", "/proc/self/nowhere"), "/proc/self/nowhere"),
         (("facts", "--data-dir", "data"), "data directory 'data' must be an absolute path"),
@@ -77,7 +77,7 @@ def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str) -> None
     ],
     ids=" ".join,
 )
-def test_so_is_one_that_the_front_door_sees(
+def test_a_mistake_that_the_command_line_parser_finds_is_one_line(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["highwater", "tune", *arguments])
@@ -107,7 +107,7 @@ def test_a_terminal_that_cannot_show_everything_stops_nothing(tmp_path: Path) ->
         assert (done.returncode, done.stderr) == (code, b"")
 
 
-def test_a_host_of_which_nothing_is_known_is_no_reason_to_fail(tmp_path: Path) -> None:
+def test_no_verb_fails_on_a_host_without_any_facts(tmp_path: Path) -> None:
     """An empty /proc: everything is unknown or does not apply, and nothing is planned."""
     (tmp_path / "proc").mkdir()
     for verb in ("list", "facts", "check", "verify", "status", "profiles", "sizing"):
@@ -117,7 +117,7 @@ def test_a_host_of_which_nothing_is_known_is_no_reason_to_fail(tmp_path: Path) -
     assert invoke("plan", "--root", str(tmp_path), "--now-only").exit_code == 0
 
 
-def test_an_odd_kernel_is_said_to_be_unknown(tmp_path: Path) -> None:
+def test_an_unknown_kernel_version_is_reported(tmp_path: Path) -> None:
     root = make_host(tmp_path, kernel="experimental", sysctls={"net.ipv4.tcp_tw_recycle": "0"})
     before = snapshot(root)
     result = invoke("check", "--root", str(root), "--all", "--only", "net.ipv4.tcp_tw_recycle", columns=200)

@@ -1,4 +1,4 @@
-"""How plan, apply and verify come to know what is wanted: the same options, host, profile and knobs for all three."""
+"""The input of plan, apply and verify: host, workload, knobs and options, from the command line."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .options import accepted_risks, chosen_knobs, facts_of, workload_of
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A host, and what somebody wants of it."""
+class TuningRequest:
+    """A host, and the knobs to set on it."""
 
     facts: Facts
     workload: Workload
@@ -29,7 +29,7 @@ class Wanted:
         return make_plan(self.facts, self.workload, self.knobs, self.options)
 
 
-def wanted_of(
+def tuning_request(
     *,
     root: Path,
     profile: str,
@@ -43,15 +43,15 @@ def wanted_of(
     login: list[str] | None = None,
     keep_swap: bool = False,
     now_only: bool = False,
-) -> Wanted:
-    """Raises TuningError for whatever of this is a mistake, and for a damaged journal."""
+) -> TuningRequest:
+    """Raises TuningError for an invalid option, and for a damaged journal."""
     inputs = workload_of(data_dir, workload, broker_config, unit)
     chosen = chosen_knobs(only, skip)
     accepted = accepted_risks(accept_risk)
     knobs = knobs_of(find_profile(profile), chosen)
     if not knobs:
         ids = ", ".join(knob.id for knob in chosen)
-        raise TuningError(f"profile {profile} says nothing of {ids}; name another profile or another knob")
+        raise TuningError(f"profile {profile} does not set {ids}; name another profile or another knob")
     facts = facts_of(root)
     options = PlanOptions(
         named=frozenset(only or ()),
@@ -61,4 +61,4 @@ def wanted_of(
         keep_swap=keep_swap,
         originals=originals(facts.files),
     )
-    return Wanted(facts, inputs, knobs, options)
+    return TuningRequest(facts, inputs, knobs, options)
