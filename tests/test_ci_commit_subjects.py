@@ -1,0 +1,137 @@
+"""`.ci/commit-subjects`: which commits it checks, and what it accepts, in a repository of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import modules_page
+
+SCRIPT = Path(__file__).parents[1] / ".ci" / "commit-subjects"
+IDENTITY = {f"GIT_{who}_{what}": "ci@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+SEVENTY_TWO = "broker: " + "é" * 64
+
+
+class Repository:
+    """A commit from before the rule, then one that brings the script; `commit` adds more on the current branch."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.commit("What was written before anybody thought of a rule.")
+        (path / ".ci").mkdir()
+        shutil.copy(SCRIPT, path / ".ci/commit-subjects")
+        self.commit("ci: check the subjects of commits", body="Everybody reads them.")
+
+    def commit(self, subject: str, body: str = "", lines: int = 1) -> None:
+        (self.path / "file").write_text("".join(f"{subject}{line}\n" for line in range(lines)))
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", f"{subject}\n\n{body}")
+
+    def git(self, *arguments: str) -> None:
+        subprocess.run(["git", *arguments], cwd=self.path, check=True, env=os.environ | IDENTITY, timeout=60)
+
+    def check(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [".ci/commit-subjects", *arguments], cwd=self.path, capture_output=True, text=True, check=False, timeout=60
+        )
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("subject", "fault"),
+    [
+        ("broker: shrink the in-sync replicas", None),
+        (SEVENTY_TWO, None),
+        (SEVENTY_TWO + "é", "has 73 characters, at most 72 are allowed"),
+        ("broker: shrink the in-sync replicas.", "ends with a period"),
+        ("Shrink the in-sync replicas", "begins with none of the rooms"),
+        ("kitchen: shrink the in-sync replicas", "begins with none of the rooms"),
+        ("broker:shrink the in-sync replicas", "begins with none of the rooms"),
+        ("brokers: shrink the in-sync replicas", "begins with none of the rooms"),
+    ],
+)
+def test_a_subject_is_a_room_and_a_short_line(subject: str, fault: str | None, repository: Repository) -> None:
+    repository.commit(subject)
+    done = repository.check()
+    assert done.returncode == (1 if fault else 0), done.stderr
+    assert (fault or "1 commits after") in done.stdout
+    if fault:
+        assert f"'{subject}': {fault}" in done.stdout
+
+
+@pytest.mark.parametrize(("lines", "body", "status"), [(50, "", 0), (51, "", 1), (51, "The reason.", 0)])
+def test_a_large_change_says_why(lines: int, body: str, status: int, repository: Repository) -> None:
+    repository.commit("broker: start", body="The file is empty before the next commit.", lines=0)
+    repository.commit("broker: rewrite the log", body, lines)
+    done = repository.check()
+    assert done.returncode == status, done.stderr
+    assert ("changes 51 lines without a body" in done.stdout) == (status == 1)
+
+
+def test_a_merge_commit_is_exempt_and_the_commits_that_it_brings_are_not(repository: Repository) -> None:
+    repository.git("checkout", "--quiet", "-b", "topic")
+    repository.commit("what I did today")
+    repository.git("checkout", "--quiet", "main")
+    repository.git("merge", "--quiet", "--no-ff", "--message", "Merge branch 'topic'", "topic")
+    faults = [line for line in repository.check().stdout.splitlines() if "begins with none" in line]
+    assert len(faults) == 1
+    assert "'what I did today'" in faults[0]
+
+
+def test_main_is_checked_from_the_commit_that_brought_the_rule(repository: Repository) -> None:
+    repository.commit("too old to be mended")
+    assert repository.check().returncode == 1
+    clone = repository.path / "clone"
+    repository.git("clone", "--quiet", str(repository.path), str(clone))
+    done = subprocess.run([".ci/commit-subjects"], cwd=clone, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "'too old to be mended'" in done.stdout
+    assert "before anybody thought" not in done.stdout
+
+
+def test_a_branch_is_checked_from_where_it_left_main(repository: Repository) -> None:
+    repository.commit("too old to be mended")
+    repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    repository.commit("docs: explain the rule")
+    done = repository.check()
+    assert done.returncode == 0, done.stdout
+    assert "1 commits after" in done.stdout
+
+
+def test_a_base_can_be_given(repository: Repository) -> None:
+    repository.commit("too old to be mended")
+    repository.commit("docs: explain the rule")
+    assert repository.check("HEAD~1").returncode == 0
+    assert repository.check("HEAD~2").returncode == 1
+
+
+def test_outside_of_a_repository_nothing_is_checked(tmp_path: Path) -> None:
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(SCRIPT, tmp_path / ".ci/commit-subjects")
+    done = subprocess.run(
+        [tmp_path / ".ci/commit-subjects"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=os.environ | {"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)},
+    )
+    assert done.returncode == 0
+    assert "nothing to check" in done.stdout
+
+
+def test_every_room_may_be_named() -> None:
+    found = re.search(r"^rooms='(.*)'$", SCRIPT.read_text("utf-8"), re.MULTILINE)
+    assert found
+    rooms = {room.name for room in modules_page.rooms()} - {modules_page.PACKAGE}
+    assert rooms <= set(found[1].split("|"))
