@@ -1,7 +1,7 @@
 """One broker without its sockets: all that a handler may ask of it.
 
 A node owns the topics of its metadata store and the partitions of its log directory; who changes them keeps the two
-agreeing (broker/local_topics.py when it runs alone).
+agreeing (broker/alone/topics.py when it runs alone).
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Administration
-from highwater.broker.auto_creation import AutoCreation, LocalAutoCreation
+from highwater.broker.alone.store import EmbeddedMetadataStore
+from highwater.broker.alone.topics import LocalTopics
 from highwater.broker.clock import Clock
 from highwater.broker.cluster.epochs import Epochs
 from highwater.broker.cluster.metadata import LoneBroker, MetadataCache
 from highwater.broker.cluster.state import ClusterView
-from highwater.broker.cluster.store import MetadataError, MetadataStore, SettingsStore, TopicRecord
 from highwater.broker.group.coordinator import GroupCoordinator
-from highwater.broker.internal_topic import OFFSETS_TOPIC
-from highwater.broker.local_topics import LocalTopics
 from highwater.broker.log.checkpoint import TopicPartition, encode_topic_id
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import LogDirectoryError
@@ -31,7 +28,6 @@ from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.moving import Move, is_too_long
 from highwater.broker.log.partition_log import PartitionLog
-from highwater.broker.log_settings import log_config_of
 from highwater.broker.metrics.counters import BrokerCounters
 from highwater.broker.quota.client_quotas import ClientQuotas
 from highwater.broker.quota.replication_throttle import ReplicationThrottles
@@ -42,7 +38,12 @@ from highwater.broker.replica.replicated_partition import ReplicatedPartition, R
 from highwater.broker.replica.waiters import Scheduler
 from highwater.broker.settings import dynamic
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
-from highwater.broker.topic import Topic
+from highwater.broker.settings.store import MetadataError, SettingsStore
+from highwater.broker.topics.administration import Administration
+from highwater.broker.topics.auto_creation import AutoCreation, LocalAutoCreation
+from highwater.broker.topics.internal_topic import OFFSETS_TOPIC
+from highwater.broker.topics.log_settings import log_config_of
+from highwater.broker.topics.topic import Topic, TopicRecord
 from highwater.broker.txn.coordinator import TransactionCoordinator
 from highwater.broker.txn.markers import LocalMarkers, Markers
 from highwater.broker.txn.producer_ids import ProducerIds, StoredProducerIds
@@ -123,10 +124,10 @@ class Node:
         dynamic.follow(self)
 
     @property
-    def metadata(self) -> MetadataStore:
+    def metadata(self) -> EmbeddedMetadataStore:
         """The store of a broker that runs alone, which has the topics too."""
         assert not self.is_clustered
-        return cast(MetadataStore, self.store)
+        return cast(EmbeddedMetadataStore, self.store)
 
     @property
     def leader_epoch(self) -> int:

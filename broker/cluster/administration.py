@@ -15,23 +15,6 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import (
-    DELETION_DISABLED,
-    MAX_PARTITIONS_PER_REQUEST,
-    NOT_CONTROLLER,
-    UNKNOWN_TOPIC,
-    CreatedTopic,
-    ElectionType,
-    MorePartitions,
-    NewTopic,
-    Problem,
-    Reassignment,
-    check_growth,
-    check_new_topic,
-    marked_for_deletion,
-    too_many_partitions,
-    unknown_topic,
-)
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.controller.assignment import assign_replicas
 from highwater.broker.cluster.controller.context import ControllerContext
@@ -53,8 +36,27 @@ from highwater.broker.cluster.zookeeper import (
 )
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.replica.waiters import Scheduler
+from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig, TopicConfig, topic_override_warnings
-from highwater.broker.topic_names import metric_name, topic_name_problem
+from highwater.broker.topics.administration import (
+    DELETION_DISABLED,
+    MAX_PARTITIONS_PER_REQUEST,
+    NOT_CONTROLLER,
+    UNKNOWN_TOPIC,
+    CreatedTopic,
+    ElectionType,
+    MorePartitions,
+    NewTopic,
+    Problem,
+    Reassignment,
+    check_growth,
+    check_new_topic,
+    marked_for_deletion,
+    too_many_partitions,
+    unknown_topic,
+)
+from highwater.broker.topics.topic import random_topic_id
+from highwater.broker.topics.topic_names import metric_name, topic_name_problem
 
 if TYPE_CHECKING:
     from highwater.broker.cluster.controller.controller import Controller
@@ -107,13 +109,13 @@ class ClusterAdministration:
         named = [topic.name for topic in wanted if topic_name_problem(topic.name) is None]
         topics, marked, *configs = yield from ask(
             [
-                Children(znodes.TOPICS),
-                Children(znodes.DELETE_TOPICS),
-                *(Exists(znodes.topic_config_path(name)) for name in named),
+                Children(metadata_tree.TOPICS),
+                Children(metadata_tree.DELETE_TOPICS),
+                *(Exists(metadata_tree.topic_config_path(name)) for name in named),
             ]
         )
-        names = {metric_name(name): name for name in children(znodes.TOPICS, topics)}
-        to_delete = set(children(znodes.DELETE_TOPICS, marked))
+        names = {metric_name(name): name for name in children(metadata_tree.TOPICS, topics)}
+        to_delete = set(children(metadata_tree.DELETE_TOPICS, marked))
         with_config = {
             name for name, found in zip(named, configs, strict=True) if not isinstance(found, ZooKeeperError)
         }
@@ -137,7 +139,7 @@ class ClusterAdministration:
             results.append(
                 CreatedTopic(
                     topic.name,
-                    None if validate_only else znodes.random_topic_id(),
+                    None if validate_only else random_topic_id(),
                     len(assignment),
                     len(assignment[0]),
                     TopicConfig(self._config, overrides),
@@ -400,10 +402,10 @@ def _write_topics(
     transactions = []
     for topic in topics:
         path, config = (
-            znodes.topic_config_path(topic.name),
-            znodes.encode(znodes.config_value(topic.config.overrides)),
+            metadata_tree.topic_config_path(topic.name),
+            znodes.encode(metadata_tree.config_value(topic.config.overrides)),
         )
-        value = znodes.topic_value(_id_of(topic), assignments[topic.name])
+        value = metadata_tree.topic_value(_id_of(topic), assignments[topic.name])
         transactions.append(
             _fenced(
                 context,
@@ -450,7 +452,7 @@ def _topic_id(znode: Any) -> UUID | None:
 
 
 def _fenced(context: ControllerContext, *requests: Create | Set) -> Transaction:
-    return Transaction((Check(znodes.CONTROLLER_EPOCH, context.epoch_version), *requests))
+    return Transaction((Check(metadata_tree.CONTROLLER_EPOCH, context.epoch_version), *requests))
 
 
 def _failure(result: Any) -> ZooKeeperError | None:

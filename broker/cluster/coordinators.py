@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from highwater.broker.auto_creation import ClusterAutoCreation
 from highwater.broker.cluster.connections import Connections
 from highwater.broker.cluster.controller_channel import ControllerChannel
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.cluster.peers import Endpoint, Peers
 from highwater.broker.cluster.znodes import topic_path
 from highwater.broker.cluster.zookeeper import Exists, ZooKeeper, ZooKeeperError
-from highwater.broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.topics.auto_creation import ClusterAutoCreation
+from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from highwater.broker.txn.markers import RemoteMarkers
 from highwater.broker.txn.producer_ids import AllocatedProducerIds
 from highwater.broker.txn.verification import RemoteVerification

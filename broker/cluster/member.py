@@ -15,15 +15,12 @@ from highwater.broker.cluster.controlled_shutdown import ControlledShutdown
 from highwater.broker.cluster.peers import Peers
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.cluster.znodes import (
-    CLUSTER_ID,
     LOG_DIR_EVENT_PREFIX,
     PERSISTENT_PATHS,
     broker_path,
     broker_value,
-    cluster_id_value,
     encode,
     log_dir_event_value,
-    parse_cluster_id,
     read,
 )
 from highwater.broker.cluster.zookeeper import (
@@ -39,6 +36,7 @@ from highwater.broker.cluster.zookeeper import (
 )
 from highwater.broker.replica.waiters import Scheduler, Timer
 from highwater.broker.settings.config import BrokerConfig
+from highwater.broker.settings.metadata_tree import CLUSTER_ID, cluster_id_value, parse_cluster_id
 
 _logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from highwater.broker.log.checkpoint import TopicPartition
 if TYPE_CHECKING:
     from highwater.broker.node import Node
     from highwater.broker.replica.partition import Partition
-    from highwater.broker.topic import Topic
+    from highwater.broker.topics.topic import Topic
 
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By number (org.apache.kafka.common.security.auth.SecurityProtocol)."""

@@ -12,10 +12,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Problem
 from highwater.broker.clock import Clock
 from highwater.broker.cluster import znodes
-from highwater.broker.cluster.store import ConfigChange
 from highwater.broker.cluster.zookeeper import (
     Children,
     Create,
@@ -32,6 +30,9 @@ from highwater.broker.cluster.zookeeper import (
 )
 from highwater.broker.quota.entities import Entity, Quotas
 from highwater.broker.security.scram import Credentials
+from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.store import ConfigChange
+from highwater.broker.topics.administration import Problem
 
 _logger = logging.getLogger(__name__)
 
@@ -60,12 +61,14 @@ class ZooKeeperStore:
     # Reading
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
-        return self._configs.get(znodes.topic_config_path(topic), {})
+        return self._configs.get(metadata_tree.topic_config_path(topic), {})
 
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
-        prefix = f"{znodes.BROKER_CONFIGS}/"
+        prefix = f"{metadata_tree.BROKER_CONFIGS}/"
         names = {path: path.removeprefix(prefix) for path in self._configs if path.startswith(prefix)}
-        return {"" if name == znodes.DEFAULT_ENTITY else name: self._configs[path] for path, name in names.items()}
+        return {
+            "" if name == metadata_tree.DEFAULT_ENTITY else name: self._configs[path] for path, name in names.items()
+        }
 
     def client_quotas(self) -> Quotas:
         return self._client_quotas
@@ -81,7 +84,7 @@ class ZooKeeperStore:
                 self._take_up(configs)
                 then(True)
 
-        run(self._zookeeper, _read([znodes.topic_config_path(topic) for topic in topics]), read)
+        run(self._zookeeper, _read([metadata_tree.topic_config_path(topic) for topic in topics]), read)
 
     # Changing
 
@@ -116,9 +119,14 @@ class ZooKeeperStore:
         (notifications,) = yield [Children(znodes.CONFIG_CHANGES, watch=True)]
         if isinstance(notifications, ZooKeeperError):
             return notifications
-        parents = (znodes.TOPIC_CONFIGS, znodes.BROKER_CONFIGS, znodes.CLIENT_CONFIGS, znodes.USER_CONFIGS)
+        parents = (
+            metadata_tree.TOPIC_CONFIGS,
+            metadata_tree.BROKER_CONFIGS,
+            metadata_tree.CLIENT_CONFIGS,
+            metadata_tree.USER_CONFIGS,
+        )
         paths = yield from _children_of(parents)
-        users = [f"{path}/clients" for path in paths if path.startswith(f"{znodes.USER_CONFIGS}/")]
+        users = [f"{path}/clients" for path in paths if path.startswith(f"{metadata_tree.USER_CONFIGS}/")]
         paths += yield from _children_of(users)
         configs = yield from _read(paths)
         if isinstance(configs, ZooKeeperError):
@@ -161,7 +169,7 @@ class ZooKeeperStore:
                 self._configs[path] = configs[path]
             else:
                 del self._configs[path]
-        entities = {path: entity for path in changed if (entity := znodes.parse_quota_path(path)) is not None}
+        entities = {path: entity for path in changed if (entity := metadata_tree.parse_quota_path(path)) is not None}
         if entities:
             self._take_up_entities()
         for path in changed:
@@ -172,14 +180,14 @@ class ZooKeeperStore:
         quotas: dict[Entity, Mapping[str, float]] = {}
         credentials: dict[str, Credentials] = {}
         for path, config in self._configs.items():
-            entity = znodes.parse_quota_path(path)
+            entity = metadata_tree.parse_quota_path(path)
             if entity is None:
                 continue
             try:
-                if limits := znodes.parse_quotas(znodes.config_value(config)):
+                if limits := metadata_tree.parse_quotas(metadata_tree.config_value(config)):
                     quotas[entity] = limits
                 if entity.client_id is None and isinstance(entity.user, str):
-                    known = znodes.parse_scram_credentials(znodes.config_value(config))
+                    known = metadata_tree.parse_scram_credentials(metadata_tree.config_value(config))
                     if known:
                         credentials[entity.user] = known
             except ValueError as error:
@@ -218,7 +226,7 @@ def _read(paths: Sequence[str]) -> Generator[Sequence[Request], list[Any], Confi
 
 def _config_of(node: Node | ZooKeeperError) -> Mapping[str, str]:
     # A user without settings of his own may be there for those of his clients, without data.
-    return znodes.read(node.data, znodes.parse_config) if isinstance(node, Node) and node.data else {}
+    return znodes.read(node.data, metadata_tree.parse_config) if isinstance(node, Node) and node.data else {}
 
 
 def _change(
@@ -272,17 +280,17 @@ def _changed(node: Node | ZooKeeperError, change: ConfigChange) -> Mapping[str, 
 def _request_for(
     path: str, node: Node | ZooKeeperError, config: Mapping[str, str]
 ) -> Generator[Sequence[Request], list[Any], Request]:
-    is_of_client = znodes.parse_quota_path(path) is not None
+    is_of_client = metadata_tree.parse_quota_path(path) is not None
     if isinstance(node, Node):
         if is_of_client and not config and not ((yield [Children(path)])[0]):
             return Delete(path, node.stat.version)
-        return Set(path, znodes.encode(znodes.config_value(config)), node.stat.version)
+        return Set(path, znodes.encode(metadata_tree.config_value(config)), node.stat.version)
     if is_of_client and not config:
         return Exists(path)
     # The clients of a user stand below him.
     parents = [parent for parent in (znodes.parent_of(znodes.parent_of(path)), znodes.parent_of(path)) if parent != "/"]
     yield [Create(parent) for parent in parents]
-    return Create(path, znodes.encode(znodes.config_value(config)))
+    return Create(path, znodes.encode(metadata_tree.config_value(config)))
 
 
 def _not_written(path: str, error: ZooKeeperError) -> Problem:

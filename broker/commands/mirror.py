@@ -35,7 +35,7 @@ from highwater.broker.commands.terminal import (
     print_table,
     reporting,
 )
-from highwater.broker.topic_names import topic_name_problem
+from highwater.broker.topics.topic_names import topic_name_problem
 
 _TELL_INTERVAL_S: Final = 5.0
 _REFRESH_INTERVAL_S: Final = 30.0

@@ -44,10 +44,10 @@ from highwater.broker.group.schemas import (
     encode_offset_key,
 )
 from highwater.broker.group.settling import SettledRecords
-from highwater.broker.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
 from highwater.broker.records.batch import Codec
 from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.replica.waiters import Timer
+from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
 
 if TYPE_CHECKING:
     from highwater.broker.node import Node

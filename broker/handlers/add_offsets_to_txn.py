@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.fencing import as_known
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
-from highwater.broker.internal_topic import OFFSETS_TOPIC
 from highwater.broker.node import Node
+from highwater.broker.topics.internal_topic import OFFSETS_TOPIC
 from highwater.broker.txn.transaction import Producer
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.cluster.znodes import ProducerIdBlock
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.broker.settings.metadata_tree import ProducerIdBlock
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Problem
-from highwater.broker.cluster import znodes
-from highwater.broker.cluster.store import ConfigChange
 from highwater.broker.handlers.describe_client_quotas import CLIENT_ID, IP, USER
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.quota.entities import DEFAULT, HONOURED, Entity, Name
+from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.store import ConfigChange
+from highwater.broker.topics.administration import Problem
 
 _NOT_ENFORCED: Final = ("request_percentage", "controller_mutation_rate", "connection_creation_rate")
 _EPSILON: Final = 1e-6
@@ -37,14 +37,16 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     def changed(outcome: Mapping[str, Problem | None]) -> None:
         entries = []
         for entry, entity in zip(request.entries, wanted, strict=True):
-            problem = entity if isinstance(entity, Problem) else outcome.get(znodes.quota_path(entity))
+            problem = entity if isinstance(entity, Problem) else outcome.get(metadata_tree.quota_path(entity))
             told = [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity]
             why = {} if problem is None else {"error_code": problem.error_code, "error_message": problem.message}
             entries.append({"entity": told} | why)
         deferred.complete({"entries": entries})
 
     if changes and not request.validate_only:
-        node.store.change_configs({znodes.quota_path(entity): change for entity, change in changes.items()}, changed)
+        node.store.change_configs(
+            {metadata_tree.quota_path(entity): change for entity, change in changes.items()}, changed
+        )
     else:
         changed({})
     return deferred.now_or_later()
@@ -74,7 +76,7 @@ def _take(entry: Any, changes: dict[Entity, ConfigChange]) -> Entity | Problem:
         limits[key] = float(int(value + _EPSILON))
     changes[entity] = lambda present: {
         **{key: text for key, text in present.items() if key not in limits},
-        **znodes.quota_config({key: limit for key, limit in limits.items() if limit is not None}),
+        **metadata_tree.quota_config({key: limit for key, limit in limits.items() if limit is not None}),
     }
     return entity
 

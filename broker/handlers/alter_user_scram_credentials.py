@@ -16,8 +16,6 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Problem
-from highwater.broker.cluster import znodes
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.quota.entities import Entity
@@ -28,6 +26,8 @@ from highwater.broker.security.scram import (
     ScramMechanism,
     credential_of_salted_password,
 )
+from highwater.broker.settings import metadata_tree
+from highwater.broker.topics.administration import Problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -52,7 +52,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
                 mechanism, bytes(entry.salt), bytes(entry.salted_password), entry.iterations
             )
     deferred = Deferred()
-    paths = {znodes.quota_path(Entity(user)): user for user in wanted}
+    paths = {metadata_tree.quota_path(Entity(user)): user for user in wanted}
 
     def changed(outcome: Mapping[str, Problem | None]) -> None:
         told = problems | {paths[path]: problem for path, problem in outcome.items()}
@@ -72,7 +72,7 @@ def _change(
     config = dict(present)
     for mechanism, credential in wanted.items():
         if credential is not None:
-            config |= znodes.scram_config({mechanism: credential})
+            config |= metadata_tree.scram_config({mechanism: credential})
         elif config.pop(mechanism.text, None) is None:
             return Problem(ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist")
     return config

@@ -11,10 +11,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import MorePartitions, Problem
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import milliseconds
+from highwater.broker.topics.administration import MorePartitions, Problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

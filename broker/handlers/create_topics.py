@@ -2,7 +2,7 @@
 
 Behaviour:
 * Each topic succeeds or fails by itself; one named twice in a request fails with INVALID_REQUEST, both times.
-* The checks and their error codes are those of whoever administers: broker.local_topics, or the cluster's controller.
+* The checks and their error codes are those of whoever administers: broker.alone.topics, or the cluster's controller.
 * The topic is ready when the answer is sent, or the error is REQUEST_TIMED_OUT and it is made all the same.
 
 Versions: v1 brings error messages and validate_only; v4 lets both counts be -1, for the broker's defaults (KIP-464);
@@ -16,11 +16,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import CreatedTopic, NewTopic, Problem
 from highwater.broker.handlers.describe_configs import describe_topic_config
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
+from highwater.broker.topics.administration import CreatedTopic, NewTopic, Problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

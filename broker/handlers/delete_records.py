@@ -20,11 +20,11 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
-from highwater.broker.internal_topic import INTERNAL_TOPICS
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.replica.replicated_partition import ReplicatedPartition
 from highwater.broker.replica.waiters import Timer
+from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import NOT_CONTROLLER, Problem
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
+from highwater.broker.topics.administration import NOT_CONTROLLER, Problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

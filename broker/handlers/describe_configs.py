@@ -24,7 +24,7 @@ from highwater.broker.protocol.cold import Answer
 from highwater.broker.settings.config import DYNAMIC_BROKER_PROPERTIES, BrokerConfig, Source, TopicConfig, render
 from highwater.broker.settings.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, Value
 from highwater.broker.settings.dynamic import usable_topic_settings
-from highwater.broker.topic_names import topic_name_problem
+from highwater.broker.topics.topic_names import topic_name_problem
 
 _TOPIC: Final = 2
 _BROKER: Final = 4

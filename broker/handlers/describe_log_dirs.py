@@ -18,7 +18,7 @@ from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.moving import Move
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
-from highwater.broker.topic import Topic
+from highwater.broker.topics.topic import Topic
 
 _UNKNOWN: Final = (-1, -1)
 

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
-from highwater.broker.topic_names import topic_name_problem
+from highwater.broker.topics.topic_names import topic_name_problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -25,7 +25,6 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import NO_LEADER, BrokerInfo, TopicView
 from highwater.broker.handlers.reply import Reply, RequestContext
-from highwater.broker.internal_topic import INTERNAL_TOPICS
 from highwater.broker.node import Node
 from highwater.broker.protocol.apis import METADATA
 from highwater.broker.protocol.metadata import (
@@ -40,7 +39,8 @@ from highwater.broker.protocol.metadata import (
     encode_response,
 )
 from highwater.broker.protocol.primitives import ZERO_UUID
-from highwater.broker.topic_names import topic_name_problem
+from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
+from highwater.broker.topics.topic_names import topic_name_problem
 
 decode = decode_request
 

@@ -30,7 +30,6 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
 from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
-from highwater.broker.internal_topic import INTERNAL_TOPICS
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.log.partition_log import Appended
 from highwater.broker.metrics.counters import TopicCounters
@@ -49,6 +48,7 @@ from highwater.broker.records.batch import is_zstd, transactional_producer
 from highwater.broker.records.produced import RefusedRecords
 from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.replica.waiters import Timer
+from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.txn.transaction import Producer
 
 decode = decode_request

@@ -24,18 +24,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import uvloop
 
+from highwater.broker.alone.store import FILE_NAME as EMBEDDED_METADATA
+from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.clock import ClockGuard, SystemClock
-from highwater.broker.cluster.embedded import FILE_NAME as EMBEDDED_METADATA
-from highwater.broker.cluster.embedded import EmbeddedMetadataStore
 from highwater.broker.cluster.metadata import MetadataCache
-from highwater.broker.cluster.store import MetadataError, SettingsStore
 from highwater.broker.handlers.dispatch import Dispatcher
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import FileOperations, RealFiles
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
-from highwater.broker.log_settings import log_config_of, log_configs_of
 from highwater.broker.metrics.page import page
 from highwater.broker.node import Node
 from highwater.broker.quota.rate import WindowedRate
@@ -61,6 +59,8 @@ from highwater.broker.server.sasl import ScramCredentials, sasl_of
 from highwater.broker.server.systemd import READY, STOPPING, more_time, notify, status
 from highwater.broker.settings.config import BrokerConfig, ConfigError, TopicConfig
 from highwater.broker.settings.dynamic import take_up_broker_settings, usable_topic_settings
+from highwater.broker.settings.store import MetadataError, SettingsStore
+from highwater.broker.topics.log_settings import log_config_of, log_configs_of
 
 if TYPE_CHECKING:
     from highwater.broker.security.sasl import SaslSettings

@@ -22,7 +22,6 @@ from highwater.broker.cluster.member import Member, take_up_cluster
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import NO_BROKER, BrokerInfo
-from highwater.broker.cluster.store import MetadataError
 from highwater.broker.cluster.zookeeper import Request, Set, Stat, ZooKeeperError, run
 from highwater.broker.cluster.zookeeper_store import ZooKeeperStore
 from highwater.broker.log.checkpoint import META_PROPERTIES, MalformedFile, decode_properties, encode_topic_id
@@ -33,7 +32,9 @@ from highwater.broker.server.listeners import BoundListener, endpoints_of
 from highwater.broker.server.peer_security import inter_broker_listener
 from highwater.broker.server.peers import SocketPeers
 from highwater.broker.server.zookeeper import KazooZooKeeper, SessionFile, ZooKeeperSettings
+from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig, ConfigError
+from highwater.broker.settings.store import MetadataError
 
 _logger = logging.getLogger(__name__)
 
@@ -76,7 +77,9 @@ class Membership:
         try:
             cluster_id = await self._run(take_up_cluster(encode_topic_id(uuid.uuid4())))
         except ValueError as error:
-            raise MetadataError(f"{self._place}{znodes.CLUSTER_ID} is no cluster id of Kafka's: {error}") from None
+            raise MetadataError(
+                f"{self._place}{metadata_tree.CLUSTER_ID} is no cluster id of Kafka's: {error}"
+            ) from None
         if isinstance(cluster_id, ZooKeeperError):
             raise MetadataError(f"{self._place}: the cluster cannot be read: {cluster_id.value}")
         store = ZooKeeperStore(self._zookeeper, self._clock, cluster_id)

@@ -21,7 +21,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple
 
-from highwater.broker.cluster.store import MetadataError
 from highwater.broker.cluster.zookeeper import (
     Create,
     Created,
@@ -33,6 +32,7 @@ from highwater.broker.cluster.zookeeper import (
 from highwater.broker.metrics.counters import ZooKeeperCounters
 from highwater.broker.server.kazoo_client import Answer, Client
 from highwater.broker.settings.config import BrokerConfig, ConfigError
+from highwater.broker.settings.store import MetadataError
 
 _logger = logging.getLogger(__name__)
 

@@ -16,10 +16,8 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Problem
-from highwater.broker.cluster import znodes
-from highwater.broker.cluster.store import ConfigChange
 from highwater.broker.node import Node
+from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import (
     DYNAMIC_BROKER_PROPERTIES,
     TopicConfig,
@@ -29,6 +27,8 @@ from highwater.broker.settings.config import (
 )
 from highwater.broker.settings.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind
 from highwater.broker.settings.dynamic import usable_topic_settings
+from highwater.broker.settings.store import ConfigChange
+from highwater.broker.topics.administration import Problem
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -96,16 +96,16 @@ def alter(
 
 def _known(node: Node, path: str) -> Mapping[str, str]:
     name = path.rpartition("/")[2]
-    if path.startswith(f"{znodes.TOPIC_CONFIGS}/"):
+    if path.startswith(f"{metadata_tree.TOPIC_CONFIGS}/"):
         return node.store.topic_config(name)
-    return node.store.broker_configs().get("" if name == znodes.DEFAULT_ENTITY else name, {})
+    return node.store.broker_configs().get("" if name == metadata_tree.DEFAULT_ENTITY else name, {})
 
 
 def _change_of(node: Node, wanted: Alteration, replace_all: bool) -> tuple[str, ConfigChange] | Problem:
     if wanted.resource_type == TOPIC:
         if node.cluster.topic(wanted.name) is None:
             return Problem(ErrorCode.unknown_topic_or_partition, f"The topic '{wanted.name}' does not exist.")
-        return znodes.topic_config_path(wanted.name), partial(_change_topic, node, wanted, replace_all)
+        return metadata_tree.topic_config_path(wanted.name), partial(_change_topic, node, wanted, replace_all)
     if wanted.resource_type == BROKER:
         # An empty name stands for the defaults of all brokers.
         if wanted.name not in ("", str(node.broker_id)):
@@ -119,7 +119,7 @@ def _change_of(node: Node, wanted: Alteration, replace_all: bool) -> tuple[str, 
                 ErrorCode.invalid_request,
                 f"Cannot update these configs dynamically: {', '.join(fixed)}; restart the broker",
             )
-        return znodes.broker_config_path(wanted.name), partial(_change_broker, node, wanted, replace_all)
+        return metadata_tree.broker_config_path(wanted.name), partial(_change_broker, node, wanted, replace_all)
     return Problem(
         ErrorCode.invalid_request,
         f"Configurations are of topics and brokers, but the resource type is {wanted.resource_type}.",

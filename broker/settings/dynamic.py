@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from highwater.broker.cluster import znodes
-from highwater.broker.cluster.store import SettingsStore
-from highwater.broker.log_settings import log_config_of
+from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_broker_overrides, check_topic_overrides
-from highwater.broker.topic import Topic
+from highwater.broker.settings.store import SettingsStore
+from highwater.broker.topics.log_settings import log_config_of
+from highwater.broker.topics.topic import Topic
 
 if TYPE_CHECKING:
     from highwater.broker.node import Node
@@ -59,10 +59,10 @@ def _name_of_broker(broker: str) -> str:
 
 def _take_effect(node: Node, path: str) -> None:
     name = path.rpartition("/")[2]
-    if path.startswith(f"{znodes.TOPIC_CONFIGS}/"):
+    if path.startswith(f"{metadata_tree.TOPIC_CONFIGS}/"):
         _topic_changed(node, name)
-    elif path.startswith(f"{znodes.BROKER_CONFIGS}/"):
-        broker = "" if name == znodes.DEFAULT_ENTITY else name
+    elif path.startswith(f"{metadata_tree.BROKER_CONFIGS}/"):
+        broker = "" if name == metadata_tree.DEFAULT_ENTITY else name
         if broker in ("", str(node.broker_id)):
             _broker_changed(node, broker)
     else:

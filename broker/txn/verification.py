@@ -15,9 +15,9 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.connections import Connections
 from highwater.broker.cluster.peers import PeerFailure, ask
-from highwater.broker.internal_topic import TRANSACTIONS_TOPIC
 from highwater.broker.protocol.apis import ADD_PARTITIONS_TO_TXN
 from highwater.broker.protocol.cold import Answer
+from highwater.broker.topics.internal_topic import TRANSACTIONS_TOPIC
 from highwater.broker.txn.transaction import Producer, TopicPartition
 
 if TYPE_CHECKING:

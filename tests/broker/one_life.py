@@ -19,22 +19,22 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import MorePartitions, NewTopic, Problem
+from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.clock import ManualClock
-from highwater.broker.cluster.embedded import EmbeddedMetadataStore
-from highwater.broker.cluster.store import MetadataError
 from highwater.broker.log.compaction import CleanedGroup, compact
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import DISK_IS_FULL
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import Appended, PartitionLog
-from highwater.broker.log_settings import log_config_of, log_configs_of
 from highwater.broker.node import Node
 from highwater.broker.records.batch import headers
 from highwater.broker.records.record import Record, TransactionMarker, encode_batch
 from highwater.broker.replica.partition import Partition
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
+from highwater.broker.settings.store import MetadataError
+from highwater.broker.topics.administration import MorePartitions, NewTopic, Problem
+from highwater.broker.topics.log_settings import log_config_of, log_configs_of
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import batch, read_all
 from tests.broker.log.compacting import MAP_BYTES, keyed_batch, last_values, records_of

@@ -10,16 +10,16 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import MAX_PARTITIONS_PER_REQUEST, MorePartitions, NewTopic, Problem
+from highwater.broker.alone.store import FILE_NAME, EmbeddedMetadataStore
 from highwater.broker.clock import ManualClock
-from highwater.broker.cluster.embedded import FILE_NAME, EmbeddedMetadataStore
-from highwater.broker.cluster.store import MetadataError
 from highwater.broker.log.checkpoint import encode_partition_metadata
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
-from highwater.broker.log_settings import log_config_of
 from highwater.broker.node import Node
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
+from highwater.broker.settings.store import MetadataError
+from highwater.broker.topics.administration import MAX_PARTITIONS_PER_REQUEST, MorePartitions, NewTopic, Problem
+from highwater.broker.topics.log_settings import log_config_of
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import ROOT, append, batch, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles

@@ -13,7 +13,7 @@ from random import Random
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Problem
+from highwater.broker.topics.administration import Problem
 
 Racks = Mapping[int, str | None]
 """The brokers that live, by id, each with its rack."""

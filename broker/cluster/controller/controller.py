@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import NOT_CONTROLLER, ElectionType, Problem
 from highwater.broker.clock import Clock
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.controller.alter_partition import alter_partitions
@@ -51,7 +50,9 @@ from highwater.broker.cluster.zookeeper import (
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.protocol import cold
 from highwater.broker.replica.waiters import Scheduler
+from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig
+from highwater.broker.topics.administration import NOT_CONTROLLER, ElectionType, Problem
 
 _logger = logging.getLogger(__name__)
 
@@ -151,7 +152,7 @@ class Controller:
         parent, name = znodes.parent_of(path), path.rpartition("/")[2]
         if parent == znodes.BROKER_IDS:
             self._note(path, lambda: self._in_term(lambda term: term.broker_changed(int(name))))
-        elif parent == znodes.TOPICS:
+        elif parent == metadata_tree.TOPICS:
             self._note(path, lambda: self._in_term(lambda term: term.assignment_changed(name)))
         elif handle is not None:
             self._note(path, lambda: self._in_term(handle))
@@ -256,7 +257,7 @@ class Controller:
             else:
                 self._resign()
                 self._forget_controller()
-                (epoch,) = yield from ask([Get(znodes.CONTROLLER_EPOCH)])
+                (epoch,) = yield from ask([Get(metadata_tree.CONTROLLER_EPOCH)])
                 version = yield from self._try_to_win(epoch)
                 if version is not None:
                     yield from self._begin_term(*version)
@@ -296,20 +297,20 @@ class Controller:
         be removed: every election since makes this one fail.
         """
         if not isinstance(found, Node):
-            yield from ask([Create(znodes.CONTROLLER_EPOCH, b"0")])
+            yield from ask([Create(metadata_tree.CONTROLLER_EPOCH, b"0")])
             return None
         epoch = int(found.data) + 1
         value = znodes.encode(znodes.controller_value(self.broker_id, self._clock.now_ms()))
         requests: tuple[Create | Set | Delete, ...] = (
             *removal,
             Create(znodes.CONTROLLER, value, is_ephemeral=True),
-            Set(znodes.CONTROLLER_EPOCH, str(epoch).encode(), found.stat.version),
+            Set(metadata_tree.CONTROLLER_EPOCH, str(epoch).encode(), found.stat.version),
         )
         (results,) = yield from ask([Transaction(requests)])
         if isinstance(results, list) and isinstance(results[-2], Created) and isinstance(results[-1], Stat):
             return epoch, results[-1].version
         # The answer to the first attempt may have been lost with its connection.
-        controller, now = yield from ask([Get(znodes.CONTROLLER), Get(znodes.CONTROLLER_EPOCH)])
+        controller, now = yield from ask([Get(znodes.CONTROLLER), Get(metadata_tree.CONTROLLER_EPOCH)])
         is_ours = isinstance(controller, Node) and controller.stat.ephemeral_owner == self._zookeeper.session_id
         if is_ours and isinstance(now, Node) and int(now.data) == epoch:
             return epoch, now.stat.version
@@ -337,7 +338,7 @@ class Controller:
         yield from term.load()
 
     def _give_up(self, epoch_version: int) -> Rounds[None]:
-        check = Check(znodes.CONTROLLER_EPOCH, epoch_version)
+        check = Check(metadata_tree.CONTROLLER_EPOCH, epoch_version)
         yield from ask([Transaction((check, Delete(znodes.CONTROLLER)))])
 
     def _resign(self) -> None:
@@ -377,7 +378,7 @@ class Controller:
 
     def _depose(self, broker: BrokerInfo) -> Rounds[None]:
         """Become the controller instead of this broker, if it still is."""
-        paths = (znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, znodes.broker_path(broker.broker_id))
+        paths = (metadata_tree.CONTROLLER_EPOCH, znodes.CONTROLLER, znodes.broker_path(broker.broker_id))
         epoch, controller, registration = yield from ask([Get(path) for path in paths])
         is_it = (
             isinstance(controller, Node)
@@ -407,12 +408,12 @@ class Controller:
         self.submit(lambda term: term.shut_down(broker_id, broker_epoch), then, if_moved=moved)
 
     def allocate_producer_ids(
-        self, broker_id: int, broker_epoch: int, then: Callable[[znodes.ProducerIdBlock | ErrorCode], None]
+        self, broker_id: int, broker_epoch: int, then: Callable[[metadata_tree.ProducerIdBlock | ErrorCode], None]
     ) -> None:
-        def allocate(term: Term) -> Rounds[znodes.ProducerIdBlock | ErrorCode]:
+        def allocate(term: Term) -> Rounds[metadata_tree.ProducerIdBlock | ErrorCode]:
             return allocate_producer_ids(term.context, broker_id, broker_epoch)
 
-        moved: znodes.ProducerIdBlock | ErrorCode = ErrorCode.not_controller
+        moved: metadata_tree.ProducerIdBlock | ErrorCode = ErrorCode.not_controller
         self.submit(allocate, then, if_moved=moved)
 
     def elect_leaders(
@@ -447,8 +448,8 @@ class Controller:
 
 _HANDLERS: Final[dict[str, Callable[[Term], Rounds[object]]]] = {
     znodes.BROKER_IDS: Term.brokers_changed,
-    znodes.TOPICS: Term.topics_changed,
-    znodes.DELETE_TOPICS: Term.deletions_changed,
+    metadata_tree.TOPICS: Term.topics_changed,
+    metadata_tree.DELETE_TOPICS: Term.deletions_changed,
     znodes.ISR_CHANGE_NOTIFICATIONS: Term.in_sync_replicas_changed,
     znodes.LOG_DIR_EVENT_NOTIFICATIONS: Term.log_directories_failed,
     znodes.PREFERRED_REPLICA_ELECTION: lambda term: term.rebalance.preferred_election_asked(),

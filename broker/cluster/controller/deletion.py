@@ -24,6 +24,7 @@ from highwater.broker.cluster.controller.replicas import ReplicaStates
 from highwater.broker.cluster.controller.requests import RequestBatch
 from highwater.broker.cluster.controller.storage import Rounds, ask, children, delete_all, write
 from highwater.broker.cluster.zookeeper import Children, Delete, ZooKeeperError
+from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig
 
 _logger = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class TopicDeletion:
         vain = set(marked) - known
         if vain:
             _logger.warning("not deleting topics %s: they are not there, or delete.topic.enable is off", some_of(vain))
-            yield from delete_all(self._context, znodes.DELETE_TOPICS, vain)
+            yield from delete_all(self._context, metadata_tree.DELETE_TOPICS, vain)
         self._context.topics_to_delete |= known
         self.mark_ineligible({topic for topic, _ in self._context.reassigning}, "it is being reassigned")
         away = {
@@ -145,7 +146,7 @@ class TopicDeletion:
             yield from self._replicas.change(gone, ReplicaState.NON_EXISTENT)
         left = yield from self._delete_trees([znodes.topic_path(topic) for topic in topics])
         done = [topic for topic in topics if not any(_is_at(path, znodes.topic_path(topic)) for path in left)]
-        yield from write(self._context, [Delete(znodes.topic_config_path(topic)) for topic in done])
+        yield from write(self._context, [Delete(metadata_tree.topic_config_path(topic)) for topic in done])
         yield from write(self._context, [Delete(znodes.delete_topic_path(topic)) for topic in done])
         for topic in done:
             self._context.remove_topic(topic)

@@ -25,6 +25,7 @@ from highwater.broker.cluster.controller.storage import Rounds, ask, create_stat
 from highwater.broker.cluster.state import LeaderAndIsr
 from highwater.broker.cluster.zookeeper import Get, Node
 from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.settings import metadata_tree
 
 _logger = logging.getLogger(__name__)
 
@@ -169,11 +170,11 @@ class PartitionStates:
     def _topics_that_allow_unclean_election(self, topics: Collection[str]) -> Rounds[set[str]]:
         """By their settings as they are now in ZooKeeper: this broker need not know all topics' settings."""
         names = sorted(topics)
-        nodes = yield from ask([Get(znodes.topic_config_path(name)) for name in names])
+        nodes = yield from ask([Get(metadata_tree.topic_config_path(name)) for name in names])
         allowing: set[str] = set()
         for name, node in zip(names, nodes, strict=True):
             try:
-                overrides = znodes.read(node.data, znodes.parse_config) if isinstance(node, Node) else {}
+                overrides = znodes.read(node.data, metadata_tree.parse_config) if isinstance(node, Node) else {}
             except ValueError as error:
                 _logger.error("the settings of topic %s cannot be used: %s", name, error)
                 continue

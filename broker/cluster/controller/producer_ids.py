@@ -9,8 +9,9 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.controller.context import ControllerContext
 from highwater.broker.cluster.controller.storage import Rounds, ask
-from highwater.broker.cluster.znodes import PRODUCER_ID_BLOCK, PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from highwater.broker.cluster.zookeeper import Get, Node, Set, Stat, ZooKeeperError
+from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.metadata_tree import PRODUCER_ID_BLOCK, PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 
 _logger = logging.getLogger(__name__)
 
@@ -30,12 +31,12 @@ def allocate_producer_ids(
             _logger.error("%s cannot be read: %s", PRODUCER_ID_BLOCK, node.value)
             return ErrorCode.unknown_server_error
         try:
-            first = znodes.read(node.data, znodes.parse_producer_id_block).last + 1 if node.data else 0
+            first = znodes.read(node.data, metadata_tree.parse_producer_id_block).last + 1 if node.data else 0
         except ValueError as error:
             _logger.error("%s cannot be understood: %s", PRODUCER_ID_BLOCK, error)
             return ErrorCode.unknown_server_error
         block = ProducerIdBlock(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
-        value = znodes.encode(znodes.producer_id_block_value(block))
+        value = znodes.encode(metadata_tree.producer_id_block_value(block))
         (result,) = yield from ask([Set(PRODUCER_ID_BLOCK, value, node.stat.version)])
         if isinstance(result, Stat):
             return block

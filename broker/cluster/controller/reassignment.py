@@ -20,7 +20,6 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Problem
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.controller.context import (
     ControllerContext,
@@ -39,6 +38,7 @@ from highwater.broker.cluster.controller.watches import Watches
 from highwater.broker.cluster.state import ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Delete, Exists, Get, Node, Set, ZooKeeperError
 from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.topics.administration import Problem
 
 _logger = logging.getLogger(__name__)
 

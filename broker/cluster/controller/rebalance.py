@@ -8,7 +8,6 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Problem
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.controller.context import ControllerContext, PartitionState
 from highwater.broker.cluster.controller.elections import Election, preferred_leader
@@ -20,6 +19,7 @@ from highwater.broker.cluster.zookeeper import Delete, Exists, Get, Node, ZooKee
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.replica.waiters import Scheduler, Timer
 from highwater.broker.settings.config import BrokerConfig
+from highwater.broker.topics.administration import Problem
 
 _logger = logging.getLogger(__name__)
 

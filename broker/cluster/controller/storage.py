@@ -27,6 +27,7 @@ from highwater.broker.cluster.zookeeper import (
     ZooKeeperError,
 )
 from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.settings import metadata_tree
 
 _logger = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ def write(context: ControllerContext, requests: Sequence[Create | Set | Delete])
     Many go in one transaction, which costs ZooKeeper little more than one of them. Where one fails, those that went
     with it are asked again one by one.
     """
-    check = Check(znodes.CONTROLLER_EPOCH, context.epoch_version)
+    check = Check(metadata_tree.CONTROLLER_EPOCH, context.epoch_version)
     chunks = list(_chunks(requests))
     answers = yield from ask([Transaction((check, *chunk)) for chunk in chunks])
     left: list[Create | Set | Delete] = []

@@ -29,7 +29,9 @@ from highwater.broker.cluster.state import BrokerInfo, ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Children, Create, Exists, Get, Node, Set
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.replica.waiters import Scheduler
+from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig
+from highwater.broker.topics.topic import random_topic_id
 
 _logger = logging.getLogger(__name__)
 
@@ -108,7 +110,7 @@ class Term:
         context = self.context
         yield from write(context, [Create(znodes.FEATURE, znodes.encode(znodes.feature_value()))])
         # Watches come before reading.
-        listed = (znodes.BROKER_IDS, znodes.TOPICS, znodes.DELETE_TOPICS, *_NOTIFICATIONS)
+        listed = (znodes.BROKER_IDS, metadata_tree.TOPICS, metadata_tree.DELETE_TOPICS, *_NOTIFICATIONS)
         found = yield from self.watches.ask([Children(path) for path in listed])
         names = {path: children(path, result) for path, result in zip(listed, found, strict=True)}
         yield from self.watches.ask([Exists(znodes.PREFERRED_REPLICA_ELECTION), Exists(znodes.REASSIGN_PARTITIONS)])
@@ -121,12 +123,12 @@ class Term:
                 context.brokers[broker.broker_id] = broker
             self._channels.open(broker, Presence.GONE if is_gone else Presence.UNKNOWN)
         self._gone = {id_: gone for id_, gone in self._gone.items() if id_ not in context.brokers}
-        yield from self._take_up_topics(names[znodes.TOPICS])
+        yield from self._take_up_topics(names[metadata_tree.TOPICS])
         yield from read_states(context, [key for key, _ in context.partitions()])
         context.reassigning.update(
             key for key, partition in context.partitions() if partition.assignment.is_being_reassigned
         )
-        yield from self.deletion.start(names[znodes.DELETE_TOPICS])
+        yield from self.deletion.start(names[metadata_tree.DELETE_TOPICS])
         # Brokers must know who lives before they can follow leaders.
         self.batch.add_update_metadata(context.brokers)
         self.batch.send()
@@ -170,7 +172,7 @@ class Term:
                 continue
             topic_id, assignment = parsed
             if topic_id is None:
-                topic_id = znodes.random_topic_id()
+                topic_id = random_topic_id()
                 value = znodes.encode(znodes.assigned_topic_value(topic_id, assignment))
                 nameless.append(Set(znodes.topic_path(topic), value, node.stat.version))
             self.context.add_topic(topic, topic_id)
@@ -282,8 +284,8 @@ class Term:
 
     def topics_changed(self) -> Rounds[None]:
         """/brokers/topics has other children."""
-        found = yield from self.watches.ask([Children(znodes.TOPICS)])
-        names = set(children(znodes.TOPICS, found[0]))
+        found = yield from self.watches.ask([Children(metadata_tree.TOPICS)])
+        names = set(children(metadata_tree.TOPICS, found[0]))
         for topic in [topic for topic in self.context.topics if topic not in names]:
             self.context.remove_topic(topic)
         new = yield from self._take_up_topics(names - self.context.topics.keys())
@@ -321,8 +323,8 @@ class Term:
 
     def deletions_changed(self) -> Rounds[None]:
         """/admin/delete_topics has other children."""
-        found = yield from self.watches.ask([Children(znodes.DELETE_TOPICS)])
-        names = set(children(znodes.DELETE_TOPICS, found[0]))
+        found = yield from self.watches.ask([Children(metadata_tree.DELETE_TOPICS)])
+        names = set(children(metadata_tree.DELETE_TOPICS, found[0]))
         unknown = names - self.context.topics.keys()
         wanted = names - unknown
         if not self.config.boolean("delete.topic.enable"):
@@ -331,7 +333,7 @@ class Term:
             _logger.warning(
                 "not deleting topics %s: they are not there, or delete.topic.enable is off", sorted(unknown)
             )
-            yield from delete_all(self.context, znodes.DELETE_TOPICS, unknown)
+            yield from delete_all(self.context, metadata_tree.DELETE_TOPICS, unknown)
         if wanted:
             for topic in {topic for topic, _ in self.context.reassigning} & wanted:
                 self.deletion.mark_ineligible({topic}, "it is being reassigned")

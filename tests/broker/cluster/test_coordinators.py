@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.metadata import MetadataCache
-from highwater.broker.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from highwater.broker.txn.transaction import Producer, State
 from tests.broker.cluster.asking import GROUP, TRANSACTION, AskedCluster, error_codes, log_of
 

@@ -7,8 +7,10 @@ import pytest
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
-from highwater.broker.cluster.znodes import NewerZnode, encode, read
+from highwater.broker.cluster.znodes import encode, read
 from highwater.broker.log.checkpoint import decode_topic_id
+from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.metadata_tree import NewerZnode
 
 BROKER = (
     b'{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://127.0.0.1:48517"]'
@@ -102,8 +104,11 @@ def test_a_reassignment() -> None:
 
 def test_the_others() -> None:
     assert encode(znodes.feature_value()) == b'{"features":{},"version":2,"status":1}'
-    assert encode(znodes.cluster_id_value("c")) == b'{"version":"1","id":"c"}'
-    assert encode(znodes.config_value({"retention.ms": "5000"})) == b'{"version":1,"config":{"retention.ms":"5000"}}'
+    assert encode(metadata_tree.cluster_id_value("c")) == b'{"version":"1","id":"c"}'
+    assert (
+        encode(metadata_tree.config_value({"retention.ms": "5000"}))
+        == b'{"version":1,"config":{"retention.ms":"5000"}}'
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"version":1}', b'{"version":1,"leader":"a"}', b"\xff"])

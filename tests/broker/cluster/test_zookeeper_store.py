@@ -6,15 +6,17 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Problem
 from highwater.broker.clock import ManualClock
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.member import take_up_cluster
-from highwater.broker.cluster.znodes import config_change_value, config_value, encode
+from highwater.broker.cluster.znodes import config_change_value, encode
 from highwater.broker.cluster.zookeeper import Create, Delete, run
 from highwater.broker.cluster.zookeeper_store import NOTIFICATION_LIFETIME_MS, ZooKeeperStore
 from highwater.broker.quota.entities import DEFAULT, Entity
 from highwater.broker.security.scram import ScramMechanism
+from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.metadata_tree import config_value
+from highwater.broker.topics.administration import Problem
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
 
@@ -85,8 +87,8 @@ def test_what_one_broker_sets_another_hears_of(world: World) -> None:
 
 def test_brokers_have_settings_of_their_own_and_of_all(world: World) -> None:
     one = world.broker()
-    one.change(znodes.broker_config_path(""), **{"max.connections": "7"})
-    one.change(znodes.broker_config_path("3"), **{"max.connections": "8"})
+    one.change(metadata_tree.broker_config_path(""), **{"max.connections": "7"})
+    one.change(metadata_tree.broker_config_path("3"), **{"max.connections": "8"})
     assert one.store.broker_configs() == {"": {"max.connections": "7"}, "3": {"max.connections": "8"}}
     assert world.ensemble.children("/config/brokers") == ["3", "<default>"]
     assert world.broker().store.broker_configs() == one.store.broker_configs()
@@ -94,11 +96,11 @@ def test_brokers_have_settings_of_their_own_and_of_all(world: World) -> None:
 
 def test_quotas_and_credentials_of_a_user_stand_side_by_side(world: World) -> None:
     one = world.broker()
-    path = znodes.quota_path(Entity("al ice"))
+    path = metadata_tree.quota_path(Entity("al ice"))
     one.change(
         path, producer_byte_rate="5", **{"SCRAM-SHA-256": "salt=AA==,stored_key=AA==,server_key=AA==,iterations=4096"}
     )
-    one.change(znodes.quota_path(Entity("bob", DEFAULT)), consumer_byte_rate="6")
+    one.change(metadata_tree.quota_path(Entity("bob", DEFAULT)), consumer_byte_rate="6")
     for broker in (one, world.broker()):
         assert broker.store.client_quotas() == {
             Entity("al ice"): {"producer_byte_rate": 5.0},
@@ -112,7 +114,7 @@ def test_quotas_and_credentials_of_a_user_stand_side_by_side(world: World) -> No
 
 def test_a_client_without_limits_is_forgotten(world: World) -> None:
     one, other = world.broker(), world.broker()
-    path = znodes.quota_path(Entity(None, "c"))
+    path = metadata_tree.quota_path(Entity(None, "c"))
     one.change(path, producer_byte_rate="5")
     one.store.change_configs({path: lambda present: {}}, lambda _: None)
     world.scheduler.run(1)

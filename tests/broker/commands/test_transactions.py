@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from highwater.broker.internal_topic import TRANSACTIONS_TOPIC
+from highwater.broker.topics.internal_topic import TRANSACTIONS_TOPIC
 from tests.broker.commands.calling import Result, call
 from tests.broker.running import RunningBroker
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.internal_topic import OFFSETS_TOPIC
+from highwater.broker.topics.internal_topic import OFFSETS_TOPIC
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.internal_topic import OFFSETS_TOPIC, partition_of
+from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, partition_of
 from tests.broker.group.asking import GroupHarness
 from tests.broker.handlers.harness import Pending
 

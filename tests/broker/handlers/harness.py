@@ -11,16 +11,14 @@ from typing import Any, Final
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from highwater.broker.administration import NewTopic, Problem
+from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.clock import ManualClock
-from highwater.broker.cluster.embedded import EmbeddedMetadataStore
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
 from highwater.broker.handlers.reply import Client, Listener
 from highwater.broker.log.files import FileOperations, RealFiles
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
-from highwater.broker.log_settings import log_config_of
 from highwater.broker.node import Node
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS
@@ -28,7 +26,9 @@ from highwater.broker.protocol.frame import Part
 from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.replica.partition import Partition
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
-from highwater.broker.topic import Topic
+from highwater.broker.topics.administration import NewTopic, Problem
+from highwater.broker.topics.log_settings import log_config_of
+from highwater.broker.topics.topic import Topic
 
 LISTENER: Final = Listener("PLAINTEXT", "broker.example", 9092)
 _KEYS: Final = {api.name: api.key for api in (*APIS.values(), *CLUSTER_APIS.values())}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.cluster.embedded import EmbeddedMetadataStore
+from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.log.files import RealFiles
 from highwater.broker.records.batch import TimestampType
 from tests.broker.handlers.harness import NodeHarness, versions

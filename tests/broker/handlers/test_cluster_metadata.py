@@ -12,9 +12,9 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.cluster.state import LEADER_DURING_DELETE, BrokerInfo, PartitionView
-from highwater.broker.internal_topic import OFFSETS_TOPIC
 from highwater.broker.protocol.apis import APIS, CLUSTER_APIS, METADATA, UPDATE_METADATA
 from highwater.broker.protocol.primitives import MalformedRequestError
+from highwater.broker.topics.internal_topic import OFFSETS_TOPIC
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 TOPIC_ID: Final = UUID(int=7)

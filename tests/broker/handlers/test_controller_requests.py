@@ -10,8 +10,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.controller.controller import Controller
-from highwater.broker.cluster.znodes import ProducerIdBlock
 from highwater.broker.protocol.apis import CLUSTER_APIS, CONTROLLED_SHUTDOWN
+from highwater.broker.settings.metadata_tree import ProducerIdBlock
 from tests.broker.handlers.harness import NodeHarness
 
 

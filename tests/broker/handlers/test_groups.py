@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.internal_topic import INTERNAL_TOPICS, OFFSETS_TOPIC
 from highwater.broker.records.record import Record, encode_batch
+from highwater.broker.topics.internal_topic import INTERNAL_TOPICS, OFFSETS_TOPIC
 from tests.broker.group.asking import GroupHarness
 from tests.broker.handlers.harness import Pending, versions
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import NewTopic, Problem
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import RealFiles
 from highwater.broker.records.batch import ReadableBuffer
 from highwater.broker.records.record import TransactionMarker, decode_batch
 from highwater.broker.replica.partition import TELL_FAILURES_MS
+from highwater.broker.topics.administration import NewTopic, Problem
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from highwater.broker.cluster.store import MetadataError
 from highwater.broker.cluster.zookeeper import (
     Children,
     Create,
@@ -26,6 +25,7 @@ from highwater.broker.cluster.zookeeper import (
 from highwater.broker.server import kazoo_client
 from highwater.broker.server.zookeeper import SESSION_FILE_NAME, KazooZooKeeper, SessionFile, ZooKeeperSettings
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
+from highwater.broker.settings.store import MetadataError
 from tests.broker.zookeeper_clients import RealClient, ask
 from tests.broker.zookeeper_server import Ensemble, running_zookeeper
 

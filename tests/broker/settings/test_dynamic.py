@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from highwater.broker.cluster.znodes import broker_config_path, topic_config_path
+from highwater.broker.settings.metadata_tree import broker_config_path, topic_config_path
 from tests.broker.handlers.harness import NodeHarness
 
 

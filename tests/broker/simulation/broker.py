@@ -19,10 +19,10 @@ from highwater.broker.handlers.dispatch import Dispatcher
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
-from highwater.broker.log_settings import log_config_of
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
+from highwater.broker.topics.log_settings import log_config_of
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 from tests.broker.simulation.network import Network
 from tests.broker.simulation.peers import SimulatedPeers

@@ -12,6 +12,7 @@ from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import LeaderAndIsr, ReplicaAssignment
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.protocol.apis import FETCH
+from highwater.broker.settings import metadata_tree
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.checker import Checker, Violation
 from tests.broker.simulation.network import Network
@@ -79,8 +80,8 @@ class Cluster:
         if is_used:
             self.keys += [(name, partition) for partition in replicas]
         topic_id = UUID(int=self.world.rng.getrandbits(128))
-        self.ensemble.make(znodes.topic_config_path(name), znodes.encode(znodes.config_value({})))
-        self.ensemble.make(znodes.topic_path(name), znodes.encode(znodes.topic_value(topic_id, replicas)))
+        self.ensemble.make(metadata_tree.topic_config_path(name), znodes.encode(metadata_tree.config_value({})))
+        self.ensemble.make(znodes.topic_path(name), znodes.encode(metadata_tree.topic_value(topic_id, replicas)))
 
     def look_up(self, client: str, key: TopicPartition) -> tuple[Endpoint, int] | None:
         """Who leads a partition, and since which epoch, as some broker knows that a client reaches."""
@@ -118,9 +119,9 @@ class Cluster:
         if path == znodes.CONTROLLER:
             who = "nobody" if data is None else f"broker{json.loads(data)['brokerid']}"
             self.tell(f"the controller is {who}")
-        elif znodes.parent_of(path) == znodes.TOPICS:
+        elif znodes.parent_of(path) == metadata_tree.TOPICS:
             self._assignment_changed(path.rpartition("/")[2], data)
-        elif path.startswith(znodes.TOPICS) and path.endswith("/state") and data is not None:
+        elif path.startswith(metadata_tree.TOPICS) and path.endswith("/state") and data is not None:
             _, _, _, topic, _, partition, _ = path.split("/")
             self._state_changed((topic, int(partition)), path, data)
         elif path.startswith(znodes.BROKER_IDS + "/") and data is None:

@@ -9,6 +9,7 @@ import pytest
 
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.zookeeper import Create
+from highwater.broker.settings import metadata_tree
 from tests.broker.simulation.story import KEY, Story
 
 TOPIC = KEY[0]
@@ -109,8 +110,8 @@ def test_a_move_that_is_called_off_leaves_nothing() -> None:
 def _set_topic(story: Story, **settings: str) -> None:
     """As a tool does, which tells brokers of it."""
     config = {name.replace("_", "."): text for name, text in settings.items()}
-    path = znodes.topic_config_path(TOPIC)
-    story.cluster.ensemble.make(path, znodes.encode(znodes.config_value(config)))
+    path = metadata_tree.topic_config_path(TOPIC)
+    story.cluster.ensemble.make(path, znodes.encode(metadata_tree.config_value(config)))
     value = znodes.encode(znodes.config_change_value(path))
     story.cluster.ensemble.do(Create(znodes.CONFIG_CHANGE_PREFIX, value, is_sequential=True))
 

@@ -16,6 +16,7 @@ from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.primitives import Decoder
+from highwater.broker.settings import metadata_tree
 from tests.broker.cluster.controller.harness import ControllerCluster, FakeBroker
 
 
@@ -132,5 +133,5 @@ def partitions_of(request: Any) -> list[TopicPartition]:
 
 def is_there(cluster: ControllerCluster, topic: str) -> list[str]:
     """The znodes that tell of a topic."""
-    paths = (znodes.topic_path(topic), znodes.topic_config_path(topic), znodes.delete_topic_path(topic))
+    paths = (znodes.topic_path(topic), metadata_tree.topic_config_path(topic), znodes.delete_topic_path(topic))
     return [path for path in paths if cluster.ensemble.stat(path) is not None]

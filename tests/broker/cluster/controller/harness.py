@@ -19,7 +19,9 @@ from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import api_of
 from highwater.broker.protocol.frame import Parts
 from highwater.broker.protocol.primitives import Decoder
+from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig, Setting
+from highwater.broker.topics.topic import random_topic_id
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
 
@@ -266,8 +268,8 @@ class ControllerCluster:
 
     def make_topic(self, name: str, assignment: Mapping[int, list[int]], **config: str) -> None:
         settings = {name.replace("_", "."): text for name, text in config.items()}
-        self.ensemble.make(znodes.topic_config_path(name), znodes.encode(znodes.config_value(settings)))
-        value = znodes.topic_value(znodes.random_topic_id(), assignment)
+        self.ensemble.make(metadata_tree.topic_config_path(name), znodes.encode(metadata_tree.config_value(settings)))
+        value = metadata_tree.topic_value(random_topic_id(), assignment)
         result = self.ensemble.do(Create(znodes.topic_path(name), znodes.encode(value)))
         assert isinstance(result, Created), result
         self.run()

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import CreatedTopic, ElectionType, MorePartitions, NewTopic, Problem
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.state import ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Delete
+from highwater.broker.settings import metadata_tree
+from highwater.broker.topics.administration import CreatedTopic, ElectionType, MorePartitions, NewTopic, Problem
 from tests.broker.cluster.controller.administered import AdministeredCluster
 
 NONE = ErrorCode.none
@@ -63,7 +64,9 @@ def test_a_topic_is_there_with_leaders_when_it_is_answered() -> None:
     assert isinstance(created, CreatedTopic)
     assert (created.partition_count, created.replication_factor) == (6, 2)
     assert created.config.value("retention.ms") == 5000
-    assert cluster.ensemble.data(znodes.topic_config_path("t")) == b'{"version":1,"config":{"retention.ms":"5000"}}'
+    assert (
+        cluster.ensemble.data(metadata_tree.topic_config_path("t")) == b'{"version":1,"config":{"retention.ms":"5000"}}'
+    )
     assert created.topic_id == cluster.context.topics["t"].topic_id
     leaders = Counter(cluster.state("t", index).leader for index in range(6))
     assert leaders == {1: 2, 2: 2, 3: 2}
@@ -142,8 +145,8 @@ def test_several_in_one_request_and_those_that_fail_fail_alone() -> None:
     cluster = AdministeredCluster()
     wanted = [NewTopic("a", 2, 3), NewTopic("a.b", 1, 9), NewTopic("c", 1, 1), NewTopic("a_b", 1, 1)]
     assert create(cluster, *wanted) == [NONE, ErrorCode.invalid_replication_factor, NONE, NONE]
-    assert cluster.ensemble.children(znodes.TOPICS) == ["a", "a_b", "c"]
-    assert cluster.ensemble.children(znodes.TOPIC_CONFIGS) == ["a", "a_b", "c"]
+    assert cluster.ensemble.children(metadata_tree.TOPICS) == ["a", "a_b", "c"]
+    assert cluster.ensemble.children(metadata_tree.TOPIC_CONFIGS) == ["a", "a_b", "c"]
 
 
 def test_nothing_is_made_to_validate() -> None:
@@ -156,9 +159,9 @@ def test_nothing_is_made_to_validate() -> None:
 
 def test_settings_left_of_a_topic_of_old_are_replaced() -> None:
     cluster = AdministeredCluster()
-    cluster.ensemble.make(znodes.topic_config_path("t"), b'{"version":1,"config":{"retention.ms":"1"}}')
+    cluster.ensemble.make(metadata_tree.topic_config_path("t"), b'{"version":1,"config":{"retention.ms":"1"}}')
     assert create(cluster, NewTopic("t", 1, 1)) == [NONE]
-    assert cluster.ensemble.data(znodes.topic_config_path("t")) == b'{"version":1,"config":{}}'
+    assert cluster.ensemble.data(metadata_tree.topic_config_path("t")) == b'{"version":1,"config":{}}'
 
 
 def test_the_answer_waits_for_leaders_and_not_longer_than_it_may() -> None:
@@ -196,9 +199,9 @@ def test_only_the_controller_administers() -> None:
 
 def test_a_controller_that_was_superseded_writes_nothing() -> None:
     cluster = AdministeredCluster()
-    cluster.ensemble.make(znodes.CONTROLLER_EPOCH, b"7")
+    cluster.ensemble.make(metadata_tree.CONTROLLER_EPOCH, b"7")
     assert create(cluster, NewTopic("t", 1, 1)) == [ErrorCode.not_controller]
-    assert cluster.ensemble.children(znodes.TOPICS) == []
+    assert cluster.ensemble.children(metadata_tree.TOPICS) == []
 
 
 def test_a_topic_grows_where_its_first_replica_stands() -> None:
@@ -254,7 +257,7 @@ def test_topics_are_gone_when_it_is_answered() -> None:
     assert create(cluster, NewTopic("a", 2, 3), NewTopic("b", 2, 3)) == [NONE, NONE]
     (results,) = delete(cluster, "a", "unknown", "b")
     assert [error_of(result) for result in results] == [NONE, ErrorCode.unknown_topic_or_partition, NONE]
-    assert cluster.ensemble.children(znodes.TOPICS) == []
+    assert cluster.ensemble.children(metadata_tree.TOPICS) == []
     assert create(cluster, NewTopic("a", 1, 1)) == [NONE]
 
 

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Problem
 from highwater.broker.cluster.controller.assignment import Racks, alternate_racks, assign_replicas
+from highwater.broker.topics.administration import Problem
 
 THREE_RACKS = {0: "rack1", 1: "rack2", 2: "rack2", 3: "rack3", 4: "rack3", 5: "rack1"}
 TWELVE_BROKERS = dict(

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import ElectionType, Problem
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.state import NO_BROKER, NO_LEADER
 from highwater.broker.cluster.zookeeper import Create, Delete, Set
 from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.settings import metadata_tree
+from highwater.broker.topics.administration import ElectionType, Problem
 from tests.broker.cluster.controller.harness import ControllerCluster
 
 Outcome = tuple[ErrorCode, list[TopicPartition]]
@@ -34,7 +35,7 @@ def test_the_first_broker_is_the_controller_and_the_others_know_it() -> None:
     cluster = ControllerCluster(1, 2, 3)
     assert cluster.controller.broker_id == 1
     assert {host.controller.controller_id for host in cluster.hosts.values()} == {1}
-    assert cluster.ensemble.data(znodes.CONTROLLER_EPOCH) == b"1"
+    assert cluster.ensemble.data(metadata_tree.CONTROLLER_EPOCH) == b"1"
     controller = cluster.ensemble.data(znodes.CONTROLLER)
     assert controller == b'{"version":2,"brokerid":1,"timestamp":"1700000000000","kraftControllerEpoch":-1}'
     assert cluster.ensemble.data(znodes.FEATURE) == b'{"features":{},"version":2,"status":1}'
@@ -46,7 +47,7 @@ def test_each_controller_has_an_epoch_of_its_own() -> None:
     cluster.make_topic("t", {0: [1, 2]})
     cluster.ensemble.do(Delete(znodes.CONTROLLER))
     cluster.run()
-    assert cluster.ensemble.data(znodes.CONTROLLER_EPOCH) == b"2"
+    assert cluster.ensemble.data(metadata_tree.CONTROLLER_EPOCH) == b"2"
     assert sum(host.controller.is_active for host in cluster.hosts.values()) == 1
     assert cluster.state("t") == (1, 0, (1, 2), 1, 0, False), "nothing was to be changed"
 
@@ -77,8 +78,8 @@ def test_a_controller_that_was_superseded_writes_nothing() -> None:
     # As if it had slept through its own end: everything else goes on, and it still thinks what it thought.
     cluster.ensemble.do(Delete(znodes.CONTROLLER))
     cluster.hosts[1].controller._watches.clear()
-    epoch = int(cluster.ensemble.data(znodes.CONTROLLER_EPOCH) or b"")
-    cluster.ensemble.do(Set(znodes.CONTROLLER_EPOCH, str(epoch + 1).encode()))
+    epoch = int(cluster.ensemble.data(metadata_tree.CONTROLLER_EPOCH) or b"")
+    cluster.ensemble.do(Set(metadata_tree.CONTROLLER_EPOCH, str(epoch + 1).encode()))
     before = cluster.state("t")
     outcomes: list[Outcome] = []
     zombie.shut_down(1, cluster.hosts[1].epoch, outcomes.append)
@@ -237,8 +238,8 @@ def test_unclean_elections_are_allowed_later_or_asked_for() -> None:
     cluster.end_session(2)
     cluster.start(3)
     assert cluster.leader("t") == cluster.leader("u") == NO_LEADER
-    config = znodes.config_value({"unclean.leader.election.enable": "true"})
-    cluster.ensemble.make(znodes.topic_config_path("t"), znodes.encode(config))
+    config = metadata_tree.config_value({"unclean.leader.election.enable": "true"})
+    cluster.ensemble.make(metadata_tree.topic_config_path("t"), znodes.encode(config))
     cluster.controller.enable_unclean_election("t")
     cluster.run()
     assert (cluster.leader("t"), cluster.leader("u")) == (3, NO_LEADER)
@@ -319,11 +320,11 @@ def test_a_controller_whose_process_is_gone_is_not_waited_for() -> None:
     cluster.run()
     assert cluster.ensemble.stat(znodes.broker_path(1)) is not None
     assert cluster.controller.broker_id in (2, 3)
-    assert cluster.ensemble.data(znodes.CONTROLLER_EPOCH) == b"2"
+    assert cluster.ensemble.data(metadata_tree.CONTROLLER_EPOCH) == b"2"
     assert cluster.state("t")[2] == (2, 3)
     assert cluster.leader("t") == 2
     cluster.run(7000)
-    assert cluster.ensemble.data(znodes.CONTROLLER_EPOCH) == b"2"
+    assert cluster.ensemble.data(metadata_tree.CONTROLLER_EPOCH) == b"2"
     assert sorted(cluster.brokers[2].live_brokers) == [2, 3]
 
 
@@ -348,7 +349,7 @@ def test_of_two_that_depose_a_controller_one_succeeds(rounds: int) -> None:
     cluster.kill(1)
     cluster.run(2000)
     assert cluster.controller.broker_id == 2
-    assert cluster.ensemble.data(znodes.CONTROLLER_EPOCH) == b"2"
+    assert cluster.ensemble.data(metadata_tree.CONTROLLER_EPOCH) == b"2"
     assert cluster.leader("t") == 2
 
 
@@ -374,7 +375,7 @@ def test_two_that_cannot_reach_each_other_do_not_depose_each_other_for_ever() ->
     cluster.brokers[2].die()
     cluster.run(30_000)
     assert cluster.controller.broker_id == 2
-    assert cluster.ensemble.data(znodes.CONTROLLER_EPOCH) == b"2"
+    assert cluster.ensemble.data(metadata_tree.CONTROLLER_EPOCH) == b"2"
     cluster.ensemble.do(Delete(znodes.CONTROLLER))
     cluster.run(100)
     assert cluster.controller.controller_id == cluster.hosts[1].controller.controller_id
@@ -554,7 +555,7 @@ def test_blocks_of_producer_ids_are_given_once() -> None:
     cluster.run()
     assert [tuple(block) for block in blocks[:3]] == [(1, 0, 999), (2, 1000, 1999), (2, 2000, 2999)]
     assert blocks[3:] == [ErrorCode.stale_broker_epoch, ErrorCode.broker_id_not_registered]
-    stored = cluster.ensemble.data(znodes.PRODUCER_ID_BLOCK)
+    stored = cluster.ensemble.data(metadata_tree.PRODUCER_ID_BLOCK)
     assert stored == b'{"version":1,"broker":2,"block_start":"2000","block_end":"2999"}'
 
 
@@ -586,6 +587,6 @@ def test_a_mistake_of_ours_costs_the_controllership_and_no_more(
     cluster.run()
     assert outcomes == [(ErrorCode.not_controller, []), (ErrorCode.stale_controller_epoch, [])]
     assert "a mistake" in caplog.text
-    assert cluster.ensemble.data(znodes.CONTROLLER_EPOCH) == b"2"
+    assert cluster.ensemble.data(metadata_tree.CONTROLLER_EPOCH) == b"2"
     cluster.end_session(2)
     assert cluster.leader("t") == 3

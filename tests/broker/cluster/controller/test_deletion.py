@@ -5,6 +5,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster import znodes
+from highwater.broker.settings import metadata_tree
 from tests.broker.cluster.controller.administered import AdministeredCluster, is_there, partitions_of
 
 
@@ -95,20 +96,20 @@ def test_a_mark_that_was_set_while_nobody_was_the_controller_counts() -> None:
         cluster.ensemble.make(znodes.delete_topic_path(topic))
     cluster.next_controller()
     assert is_gone(cluster, "t")
-    assert cluster.ensemble.children(znodes.DELETE_TOPICS) == []
+    assert cluster.ensemble.children(metadata_tree.DELETE_TOPICS) == []
 
 
 def test_marks_of_unknown_topics_go() -> None:
     cluster = AdministeredCluster()
     mark(cluster, "unknown")
-    assert cluster.ensemble.children(znodes.DELETE_TOPICS) == []
+    assert cluster.ensemble.children(metadata_tree.DELETE_TOPICS) == []
 
 
 def test_nothing_is_deleted_where_that_is_disabled() -> None:
     cluster = AdministeredCluster(delete_topic_enable="false")
     cluster.make_partitions("t", [1, 2])
     mark(cluster, "t")
-    assert cluster.ensemble.children(znodes.DELETE_TOPICS) == []
+    assert cluster.ensemble.children(metadata_tree.DELETE_TOPICS) == []
     assert cluster.ensemble.stat(znodes.topic_path("t")) is not None
     assert cluster.state("t").leader == 1
 

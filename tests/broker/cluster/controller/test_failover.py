@@ -10,13 +10,15 @@ import pytest
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.zookeeper import Create, Request
 from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.settings import metadata_tree
+from highwater.broker.topics.topic import random_topic_id
 from tests.broker.cluster.controller.harness import ControllerCluster
 
 Act = Callable[[ControllerCluster], None]
 
 
 def make_topic(cluster: ControllerCluster) -> None:
-    value = znodes.topic_value(znodes.random_topic_id(), {0: [2, 3, 1], 1: [3, 1, 2]})
+    value = metadata_tree.topic_value(random_topic_id(), {0: [2, 3, 1], 1: [3, 1, 2]})
     cluster.ensemble.do(Create(znodes.topic_path("new"), znodes.encode(value)))
 
 
@@ -71,7 +73,7 @@ class Mortal:
 def settled(cluster: ControllerCluster) -> dict[TopicPartition, tuple[int, set[int]]]:
     """What stands in ZooKeeper and with the brokers, but for the epochs."""
     states = {}
-    for topic in cluster.ensemble.children(znodes.TOPICS):
+    for topic in cluster.ensemble.children(metadata_tree.TOPICS):
         for index in cluster.assignment(topic):
             state = cluster.state(topic, index)
             states[topic, index] = state.leader, set(state.in_sync_replicas)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Problem, Reassignment
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.state import ReplicaAssignment
 from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.topics.administration import Problem, Reassignment
 from tests.broker.cluster.controller.administered import AdministeredCluster, partitions_of
 
 T0 = ("t", 0)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from highwater.broker.cluster import znodes
 from highwater.broker.cluster.controller.context import ControllerContext
 from highwater.broker.cluster.controller.storage import ControllerMoved, SessionOver, write
 from highwater.broker.cluster.zookeeper import Create, Created, Delete, Request, Set, Stat, Transaction, ZooKeeperError
+from highwater.broker.settings import metadata_tree
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble
 
@@ -18,7 +18,7 @@ class Writer:
     def __init__(self) -> None:
         self.ensemble = Ensemble(ManualScheduler())
         self.ensemble.make("/a")
-        self.ensemble.make(znodes.CONTROLLER_EPOCH, b"1")
+        self.ensemble.make(metadata_tree.CONTROLLER_EPOCH, b"1")
         self.context = ControllerContext()
         self.context.epoch_version = 0
         self.rounds: list[int] = []
@@ -74,7 +74,7 @@ def test_one_that_fails_takes_no_other_with_it() -> None:
 
 def test_nothing_is_written_by_a_controller_of_the_past() -> None:
     writer = Writer()
-    writer.ensemble.make(znodes.CONTROLLER_EPOCH, b"2")
+    writer.ensemble.make(metadata_tree.CONTROLLER_EPOCH, b"2")
     with pytest.raises(ControllerMoved):
         writer.write(Create("/a/1"), Create("/a/2"))
     assert writer.ensemble.children("/a") == []
@@ -84,7 +84,7 @@ def test_nor_by_one_that_is_superseded_between_the_rounds() -> None:
     writer = Writer()
     steps = write(writer.context, [Create("/a/1"), Create("/a")])
     answers = [writer.ensemble.do(request) for request in next(steps)]
-    writer.ensemble.make(znodes.CONTROLLER_EPOCH, b"2")
+    writer.ensemble.make(metadata_tree.CONTROLLER_EPOCH, b"2")
     again: list[Request] = list(steps.send(answers))
     with pytest.raises(ControllerMoved):
         steps.send([writer.ensemble.do(request) for request in again])

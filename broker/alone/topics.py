@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import (
+from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.metrics.counters import TopicCounters
+from highwater.broker.settings.config import TopicConfig, topic_override_warnings
+from highwater.broker.topics.administration import (
     DELETION_DISABLED,
     MAX_PARTITIONS_PER_REQUEST,
     UNKNOWN_TOPIC,
@@ -29,14 +32,9 @@ from highwater.broker.administration import (
     too_many_partitions,
     unknown_topic,
 )
-from highwater.broker.cluster.store import TopicRecord
-from highwater.broker.cluster.znodes import random_topic_id
-from highwater.broker.internal_topic import plan_of
-from highwater.broker.log.checkpoint import TopicPartition
-from highwater.broker.metrics.counters import TopicCounters
-from highwater.broker.settings.config import TopicConfig, topic_override_warnings
-from highwater.broker.topic import Topic
-from highwater.broker.topic_names import metric_name
+from highwater.broker.topics.internal_topic import plan_of
+from highwater.broker.topics.topic import Topic, TopicRecord, random_topic_id
+from highwater.broker.topics.topic_names import metric_name
 
 if TYPE_CHECKING:
     from highwater.broker.node import Node

@@ -1,26 +1,13 @@
-"""The face of the metadata store: what a broker asks of the cluster's memory, whoever keeps it."""
+"""The interface of the store of settings, which a lone broker keeps in a file and a cluster in ZooKeeper."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
-from uuid import UUID
 
-from highwater.broker.administration import Problem
-from highwater.broker.cluster.znodes import ProducerIdBlock
 from highwater.broker.quota.entities import Quotas
 from highwater.broker.security.scram import Credentials
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRecord:
-    name: str
-    topic_id: UUID
-    assignment: Mapping[int, list[int]]
-    """Replicas by partition, the preferred leader first; partitions are numbered from 0 without gaps."""
-    config: Mapping[str, str] = field(default_factory=dict)
-    """The topic's own overrides."""
+from highwater.broker.topics.administration import Problem
 
 
 class MetadataError(Exception):
@@ -32,7 +19,7 @@ ConfigChange = Callable[[Mapping[str, str]], "Mapping[str, str] | Problem"]
 
 
 class SettingsStore(Protocol):
-    """What was set of topics, brokers, users and clients, by the path of its znode (`znodes.topic_config_path`, ...).
+    """What was set of topics, brokers, users and clients, by path (`metadata_tree.topic_config_path`, ...).
 
     Reading is from memory. Names and values are not checked here: that is the caller's work.
     """
@@ -68,26 +55,3 @@ class SettingsStore(Protocol):
 
         Calls back, maybe before it returns, whether that was possible.
         """
-
-
-class MetadataStore(SettingsStore, Protocol):
-    """All that a broker keeps which runs alone. A call that returns has made its change durable."""
-
-    @property
-    def controller_epoch(self) -> int: ...
-
-    def topics(self) -> Iterable[TopicRecord]:
-        """All topics, those marked for deletion too."""
-
-    def topics_marked_for_deletion(self) -> Iterable[str]: ...
-
-    def put_topics(self, topics: Iterable[TopicRecord]) -> None:
-        """Create topics, or replace what is known of them; together or not at all."""
-
-    def mark_for_deletion(self, name: str) -> None:
-        """Begin to delete a topic. The mark stands until `remove_topic`, so a broker that died in between resumes."""
-
-    def remove_topic(self, name: str) -> None: ...
-
-    def next_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
-        """A block of producer ids that nobody had before and nobody else will get."""

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Problem
-from highwater.broker.internal_topic import plan_of
 from highwater.broker.protocol.apis import CREATE_TOPICS
 from highwater.broker.protocol.cold import Answer
-from highwater.broker.topic_names import topic_name_problem
+from highwater.broker.topics.administration import Problem
+from highwater.broker.topics.internal_topic import plan_of
+from highwater.broker.topics.topic_names import topic_name_problem
 
 if TYPE_CHECKING:
+    from highwater.broker.alone.topics import LocalTopics
     from highwater.broker.cluster.controller_channel import ControllerChannel
-    from highwater.broker.local_topics import LocalTopics
     from highwater.broker.node import Node
 
 _logger = logging.getLogger(__name__)

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Problem
-from highwater.broker.cluster import znodes
-from highwater.broker.cluster.embedded import FILE_NAME, EmbeddedMetadataStore
-from highwater.broker.cluster.store import MetadataError, TopicRecord
-from highwater.broker.cluster.znodes import random_topic_id
+from highwater.broker.alone.store import FILE_NAME, EmbeddedMetadataStore
 from highwater.broker.log.checkpoint import encode_topic_id
 from highwater.broker.log.files import RealFiles
 from highwater.broker.quota.entities import DEFAULT, Entity
+from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.store import MetadataError
+from highwater.broker.topics.administration import Problem
+from highwater.broker.topics.topic import TopicRecord, random_topic_id
 
 CREDENTIAL = "salt=AA==,stored_key=AA==,server_key=AA==,iterations=4096"
 
@@ -72,7 +72,7 @@ def test_settings_of_all_kinds_are_changed_together_and_are_there_at_the_next_st
     store.put_topics([topic("t", 1, **{"retention.ms": "1"})])
     told: list[str] = []
     store.when_changed.append(told.append)
-    user, client = znodes.quota_path(Entity("al ice")), znodes.quota_path(Entity("al ice", DEFAULT))
+    user, client = metadata_tree.quota_path(Entity("al ice")), metadata_tree.quota_path(Entity("al ice", DEFAULT))
     outcome: list[dict[str, Problem | None]] = []
     store.change_configs(
         {

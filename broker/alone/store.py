@@ -20,14 +20,15 @@ from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.administration import Problem
-from highwater.broker.cluster import znodes
-from highwater.broker.cluster.store import ConfigChange, MetadataError, TopicRecord
-from highwater.broker.cluster.znodes import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from highwater.broker.log.checkpoint import MalformedFile
 from highwater.broker.log.files import FileOperations, write_durably
 from highwater.broker.quota.entities import Entity, Quotas
 from highwater.broker.security.scram import Credentials
+from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.metadata_tree import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
+from highwater.broker.settings.store import ConfigChange, MetadataError
+from highwater.broker.topics.administration import Problem
+from highwater.broker.topics.topic import TopicRecord
 
 _logger = logging.getLogger(__name__)
 
@@ -40,7 +41,10 @@ _NO_REAL_EPOCH: Final = 2**30
 
 
 class EmbeddedMetadataStore:
-    """The caller holds the directory's lock."""
+    """Implements `SettingsStore`, and has the topics too. A call that returns has made its change durable.
+
+    The caller holds the directory's lock.
+    """
 
     def __init__(self, files: FileOperations, directory: Path, cluster_id: str) -> None:
         """Raises MetadataError when the file is there and cannot be understood, or belongs to another cluster."""
@@ -64,15 +68,15 @@ class EmbeddedMetadataStore:
             tree = json.loads(self._files.read(self._path))
             if not isinstance(tree, dict):
                 raise ValueError("it does not hold paths and their values")
-            path = znodes.CLUSTER_ID
-            cluster_id = znodes.parse_cluster_id(tree[path])
-            path = znodes.CONTROLLER_EPOCH
-            self.controller_epoch = znodes.parse_controller_epoch(tree[path])
+            path = metadata_tree.CLUSTER_ID
+            cluster_id = metadata_tree.parse_cluster_id(tree[path])
+            path = metadata_tree.CONTROLLER_EPOCH
+            self.controller_epoch = metadata_tree.parse_controller_epoch(tree[path])
             for path, value in tree.items():
                 self._load_znode(path, value, tree)
         except OSError as error:
             raise MetadataError(f"cannot read {self._path}: {error.strerror}") from None
-        except znodes.NewerZnode as error:
+        except metadata_tree.NewerZnode as error:
             raise MetadataError(f"{self._path}: {path}: {error}; start the newer broker that wrote it") from None
         except (ValueError, KeyError, TypeError, AttributeError, MalformedFile) as error:
             what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
@@ -86,25 +90,30 @@ class EmbeddedMetadataStore:
 
     def _load_znode(self, path: str, value: object, tree: Mapping[str, Any]) -> None:
         parent, _, name = path.rpartition("/")
-        if parent == znodes.TOPICS:
-            topic_id, assignment = znodes.parse_topic(value)
-            config_path = f"{znodes.TOPIC_CONFIGS}/{name}"
-            config = znodes.parse_config(tree[config_path]) if config_path in tree else {}
+        if parent == metadata_tree.TOPICS:
+            topic_id, assignment = metadata_tree.parse_topic(value)
+            config_path = f"{metadata_tree.TOPIC_CONFIGS}/{name}"
+            config = metadata_tree.parse_config(tree[config_path]) if config_path in tree else {}
             self._topics[name] = TopicRecord(name, topic_id, assignment, config)
-        elif parent == znodes.DELETE_TOPICS:
+        elif parent == metadata_tree.DELETE_TOPICS:
             self._marked.add(name)
-        elif parent == znodes.BROKER_CONFIGS:
-            self._broker_configs["" if name == znodes.DEFAULT_ENTITY else name] = znodes.parse_config(value)
-        elif (entity := znodes.parse_quota_path(path)) is not None:
-            if limits := znodes.parse_quotas(value):
+        elif parent == metadata_tree.BROKER_CONFIGS:
+            self._broker_configs["" if name == metadata_tree.DEFAULT_ENTITY else name] = metadata_tree.parse_config(
+                value
+            )
+        elif (entity := metadata_tree.parse_quota_path(path)) is not None:
+            if limits := metadata_tree.parse_quotas(value):
                 self._client_quotas[entity] = limits
-            if credentials := znodes.parse_scram_credentials(value):
+            if credentials := metadata_tree.parse_scram_credentials(value):
                 self._scram_credentials[_user(entity)] = credentials
-        elif path == znodes.PRODUCER_ID_BLOCK:
-            self._producer_id_block = znodes.parse_producer_id_block(value)
-        elif path not in (znodes.CLUSTER_ID, znodes.CONTROLLER_EPOCH) and parent != znodes.TOPIC_CONFIGS:
+        elif path == metadata_tree.PRODUCER_ID_BLOCK:
+            self._producer_id_block = metadata_tree.parse_producer_id_block(value)
+        elif (
+            path not in (metadata_tree.CLUSTER_ID, metadata_tree.CONTROLLER_EPOCH)
+            and parent != metadata_tree.TOPIC_CONFIGS
+        ):
             # It would be lost with the next write.
-            raise znodes.NewerZnode("this broker does not know what that is")
+            raise metadata_tree.NewerZnode("this broker does not know what that is")
 
     def begin_epoch(self, latest_leader_epoch: int = -1) -> None:
         """Become the controller once more; the first write of a run. Raises MetadataError when it fails.
@@ -127,16 +136,19 @@ class EmbeddedMetadataStore:
             raise MetadataError(f"cannot write {self._path}: {error.strerror}") from error
 
     def topics(self) -> Iterable[TopicRecord]:
+        """All topics, those marked for deletion too."""
         return self._topics.values()
 
     def topics_marked_for_deletion(self) -> Iterable[str]:
         return sorted(self._marked)
 
     def put_topics(self, topics: Iterable[TopicRecord]) -> None:
+        """Create topics, or replace what is known of them; together or not at all."""
         changed = {topic.name: replace(topic, config=dict(topic.config)) for topic in topics}
         self._commit(topics=self._topics | changed)
 
     def mark_for_deletion(self, name: str) -> None:
+        """Begin to delete a topic. The mark stands until `remove_topic`, so a broker that died in between resumes."""
         self._commit(marked=self._marked | {name})
 
     def remove_topic(self, name: str) -> None:
@@ -169,16 +181,20 @@ class EmbeddedMetadataStore:
             if isinstance(config, Problem):
                 continue
             name = path.rpartition("/")[2]
-            if path.startswith(f"{znodes.TOPIC_CONFIGS}/"):
+            if path.startswith(f"{metadata_tree.TOPIC_CONFIGS}/"):
                 topics[name] = replace(topics[name], config=dict(config))
-            elif path.startswith(f"{znodes.BROKER_CONFIGS}/"):
-                broker_configs["" if name == znodes.DEFAULT_ENTITY else name] = dict(config)
+            elif path.startswith(f"{metadata_tree.BROKER_CONFIGS}/"):
+                broker_configs["" if name == metadata_tree.DEFAULT_ENTITY else name] = dict(config)
             else:
-                entity = znodes.parse_quota_path(path)
+                entity = metadata_tree.parse_quota_path(path)
                 assert entity is not None, path
-                _put(quotas, entity, znodes.parse_quotas(znodes.config_value(config)))
+                _put(quotas, entity, metadata_tree.parse_quotas(metadata_tree.config_value(config)))
                 if entity.client_id is None:
-                    _put(credentials, _user(entity), znodes.parse_scram_credentials(znodes.config_value(config)))
+                    _put(
+                        credentials,
+                        _user(entity),
+                        metadata_tree.parse_scram_credentials(metadata_tree.config_value(config)),
+                    )
         changed = [path for path, problem in results.items() if problem is None]
         if changed:
             try:
@@ -197,19 +213,20 @@ class EmbeddedMetadataStore:
 
     def _config(self, path: str) -> Mapping[str, str]:
         name = path.rpartition("/")[2]
-        if path.startswith(f"{znodes.TOPIC_CONFIGS}/"):
+        if path.startswith(f"{metadata_tree.TOPIC_CONFIGS}/"):
             return self.topic_config(name)
-        if path.startswith(f"{znodes.BROKER_CONFIGS}/"):
-            return self._broker_configs.get("" if name == znodes.DEFAULT_ENTITY else name, {})
-        entity = znodes.parse_quota_path(path)
+        if path.startswith(f"{metadata_tree.BROKER_CONFIGS}/"):
+            return self._broker_configs.get("" if name == metadata_tree.DEFAULT_ENTITY else name, {})
+        entity = metadata_tree.parse_quota_path(path)
         assert entity is not None, path
         credentials = {} if entity.client_id is not None else self._scram_credentials.get(_user(entity), {})
-        return znodes.quota_config(self._client_quotas.get(entity, {})) | znodes.scram_config(credentials)
+        return metadata_tree.quota_config(self._client_quotas.get(entity, {})) | metadata_tree.scram_config(credentials)
 
     def read_topic_configs(self, topics: Iterable[str], then: Callable[[bool], None]) -> None:
         then(True)
 
     def next_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
+        """A block of producer ids that nobody had before and nobody else will get."""
         first = 0 if self._producer_id_block is None else self._producer_id_block.last + 1
         block = ProducerIdBlock(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
         self._commit(producer_id_block=block)
@@ -235,24 +252,28 @@ class EmbeddedMetadataStore:
         scram_credentials = self._scram_credentials if scram_credentials is None else scram_credentials
         producer_id_block = self._producer_id_block if producer_id_block is None else producer_id_block
         tree: dict[str, Any] = {
-            znodes.CLUSTER_ID: znodes.cluster_id_value(self.cluster_id),
-            znodes.CONTROLLER_EPOCH: controller_epoch,
+            metadata_tree.CLUSTER_ID: metadata_tree.cluster_id_value(self.cluster_id),
+            metadata_tree.CONTROLLER_EPOCH: controller_epoch,
         }
         if producer_id_block is not None:
-            tree[znodes.PRODUCER_ID_BLOCK] = znodes.producer_id_block_value(producer_id_block)
+            tree[metadata_tree.PRODUCER_ID_BLOCK] = metadata_tree.producer_id_block_value(producer_id_block)
         for name, topic in sorted(topics.items()):
-            tree[f"{znodes.TOPICS}/{name}"] = znodes.topic_value(topic.topic_id, topic.assignment)
-            tree[f"{znodes.TOPIC_CONFIGS}/{name}"] = znodes.config_value(topic.config)
+            tree[f"{metadata_tree.TOPICS}/{name}"] = metadata_tree.topic_value(topic.topic_id, topic.assignment)
+            tree[f"{metadata_tree.TOPIC_CONFIGS}/{name}"] = metadata_tree.config_value(topic.config)
         for name, config in sorted(broker_configs.items()):
-            tree[f"{znodes.BROKER_CONFIGS}/{name or znodes.DEFAULT_ENTITY}"] = znodes.config_value(config)
+            tree[f"{metadata_tree.BROKER_CONFIGS}/{name or metadata_tree.DEFAULT_ENTITY}"] = metadata_tree.config_value(
+                config
+            )
         entities: dict[Entity, dict[str, str]] = {
-            entity: znodes.quota_config(limits) for entity, limits in client_quotas.items()
+            entity: metadata_tree.quota_config(limits) for entity, limits in client_quotas.items()
         }
         for user, credentials in scram_credentials.items():
-            entities.setdefault(Entity(user), {}).update(znodes.scram_config(credentials))
-        tree |= {znodes.quota_path(entity): znodes.config_value(config) for entity, config in entities.items()}
+            entities.setdefault(Entity(user), {}).update(metadata_tree.scram_config(credentials))
+        tree |= {
+            metadata_tree.quota_path(entity): metadata_tree.config_value(config) for entity, config in entities.items()
+        }
         for name in sorted(marked):
-            tree[f"{znodes.DELETE_TOPICS}/{name}"] = None
+            tree[f"{metadata_tree.DELETE_TOPICS}/{name}"] = None
         lines = ",\n".join(f"{json.dumps(path)}: {json.dumps(value)}" for path, value in tree.items())
         write_durably(self._files, self._path, f"{{\n{lines}\n}}\n".encode())
         self.controller_epoch = controller_epoch

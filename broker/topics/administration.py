@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_topic_overrides
-from highwater.broker.topic_names import metric_name, topic_name_problem
+from highwater.broker.topics.topic_names import metric_name, topic_name_problem
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """Kafka's controller refuses more at once too; without a limit one request could fill the disk with folders."""

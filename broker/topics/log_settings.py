@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from highwater.broker.cluster.store import MetadataError, TopicRecord
 from highwater.broker.log.config import LogConfig
 from highwater.broker.records.batch import Codec, TimestampType
 from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_topic_overrides
 from highwater.broker.settings.config_table import INT64_MAX
+from highwater.broker.settings.store import MetadataError
+from highwater.broker.topics.topic import TopicRecord
 
 _CODECS: Final = {
     "uncompressed": Codec.NONE,

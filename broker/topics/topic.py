@@ -1,0 +1,43 @@
+"""A topic: what is kept of it, and what a broker holds of it (its settings, those of its partitions that are here)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+from highwater.broker.log.checkpoint import encode_topic_id
+from highwater.broker.metrics.counters import TopicCounters
+from highwater.broker.replica.partition import Partition
+from highwater.broker.settings.config import TopicConfig
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    name: str
+    topic_id: UUID
+    assignment: Mapping[int, list[int]]
+    """Replicas by partition, the preferred leader first; partitions are numbered from 0 without gaps."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """The topic's own overrides."""
+
+
+class Topic:
+    __slots__ = ("config", "counters", "name", "partition_count", "partitions", "topic_id")
+
+    def __init__(self, record: TopicRecord, config: TopicConfig, counters: TopicCounters) -> None:
+        self.name = record.name
+        self.topic_id = record.topic_id
+        self.config = config
+        self.partition_count = len(record.assignment)
+        self.partitions: dict[int, Partition] = {}
+        """By index; where several brokers are, those whose replica is here."""
+        self.counters = counters
+
+
+def random_topic_id() -> UUID:
+    """A topic id as Kafka's Uuid.randomUuid makes it: its text has no dash in front, which tools take for an option."""
+    while True:
+        topic_id = uuid4()
+        if not encode_topic_id(topic_id).startswith("-"):
+            return topic_id
