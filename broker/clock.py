@@ -1,9 +1,10 @@
-"""Time as a value that is handed in: code below the server asks a clock and never the operating system."""
+"""Clocks and timers as values that are handed in: code below the server asks them, not the operating system."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 _logger = logging.getLogger(__name__)
@@ -28,27 +29,17 @@ class SystemClock:
     monotonic_ns = staticmethod(time.monotonic_ns)
 
 
-class ManualClock:
-    """Time that moves only when told to, for tests and simulations."""
+class Timer(Protocol):
+    def cancel(self) -> None: ...
 
-    __slots__ = ("_jumped_ms", "_now_ns")
 
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self._now_ns = now_ms * 1_000_000
-        self._jumped_ms = 0
+class Scheduler(Protocol):
+    """The part of an event loop that code below the server may use."""
 
-    def now_ms(self) -> int:
-        return self._now_ns // 1_000_000 + self._jumped_ms
+    def call_soon(self, callback: Callable[[], None]) -> object:
+        """Call back after the work at hand is done."""
 
-    def monotonic_ns(self) -> int:
-        return self._now_ns
-
-    def advance_ms(self, duration_ms: int) -> None:
-        self._now_ns += duration_ms * 1_000_000
-
-    def jump_ms(self, distance_ms: int) -> None:
-        """Set the wall clock ahead, or back, while no time passes."""
-        self._jumped_ms += distance_ms
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer: ...
 
 
 class ClockGuard:

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.alone.topics import LocalTopics
-from highwater.broker.clock import Clock
+from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster.epochs import Epochs
 from highwater.broker.cluster.metadata import LoneBroker, MetadataCache
 from highwater.broker.cluster.state import ClusterView
@@ -35,7 +35,6 @@ from highwater.broker.records.record import TransactionMarker
 from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.replica.partition import Partition
 from highwater.broker.replica.replicated_partition import ReplicatedPartition, Replication
-from highwater.broker.replica.waiters import Scheduler
 from highwater.broker.settings import dynamic
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
 from highwater.broker.settings.store import MetadataError, SettingsStore

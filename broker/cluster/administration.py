@@ -15,6 +15,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.clock import Scheduler
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.controller.assignment import assign_replicas
 from highwater.broker.cluster.controller.context import ControllerContext
@@ -35,7 +36,6 @@ from highwater.broker.cluster.zookeeper import (
     Node as Znode,
 )
 from highwater.broker.log.checkpoint import TopicPartition
-from highwater.broker.replica.waiters import Scheduler
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig, TopicConfig, topic_override_warnings
 from highwater.broker.topics.administration import (

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.clock import Scheduler, Timer
 from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, Peers, ask
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.cluster.znodes import CONTROLLER, broker_path, parse_broker, parse_controller, read
 from highwater.broker.cluster.zookeeper import Get, Node, Request, ZooKeeper, run
 from highwater.broker.protocol.apis import CONTROLLED_SHUTDOWN
-from highwater.broker.replica.waiters import Scheduler, Timer
 from highwater.broker.settings.config import BrokerConfig
 
 _logger = logging.getLogger(__name__)

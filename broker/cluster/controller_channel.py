@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from highwater.broker.clock import Clock
+from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, Peers, ask
 from highwater.broker.protocol import cold
-from highwater.broker.replica.waiters import Scheduler
 
 RETRY_BACKOFF_MS: Final = 100
 """Kafka's NodeToControllerChannelManager waits as long (DEFAULT_RETRY_BACKOFF_MS)."""

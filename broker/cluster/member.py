@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Protocol
 
-from highwater.broker.clock import Clock
+from highwater.broker.clock import Clock, Scheduler, Timer
 from highwater.broker.cluster.controlled_shutdown import ControlledShutdown
 from highwater.broker.cluster.peers import Peers
 from highwater.broker.cluster.state import BrokerInfo
@@ -34,7 +34,6 @@ from highwater.broker.cluster.zookeeper import (
     ZooKeeperError,
     run,
 )
-from highwater.broker.replica.waiters import Scheduler, Timer
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.settings.metadata_tree import CLUSTER_ID, cluster_id_value, parse_cluster_id
 

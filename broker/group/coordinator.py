@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.clock import ClockGuard
+from highwater.broker.clock import ClockGuard, Timer
 from highwater.broker.group.classic import ClassicGroup
 from highwater.broker.group.events import (
     NO_MEMBER_ID,
@@ -46,7 +46,6 @@ from highwater.broker.group.schemas import (
 from highwater.broker.group.settling import SettledRecords
 from highwater.broker.records.batch import Codec
 from highwater.broker.replica.partition import Partition, Verify
-from highwater.broker.replica.waiters import Timer
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
 
 if TYPE_CHECKING:

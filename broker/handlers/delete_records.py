@@ -19,11 +19,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.clock import Timer
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.replica.replicated_partition import ReplicatedPartition
-from highwater.broker.replica.waiters import Timer
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 
 

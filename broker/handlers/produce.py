@@ -28,6 +28,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.clock import Timer
 from highwater.broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
 from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from highwater.broker.log.checkpoint import TopicPartition
@@ -47,7 +48,6 @@ from highwater.broker.protocol.produce import (
 from highwater.broker.records.batch import is_zstd, transactional_producer
 from highwater.broker.records.produced import RefusedRecords
 from highwater.broker.replica.partition import Partition, Verify
-from highwater.broker.replica.waiters import Timer
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.txn.transaction import Producer
 

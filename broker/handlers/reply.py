@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from highwater.broker.clock import Scheduler
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.frame import Parts
-from highwater.broker.replica.waiters import Scheduler
 from highwater.broker.security.principal import ANONYMOUS
 from highwater.broker.security.sasl import Authentication
 

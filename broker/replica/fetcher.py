@@ -29,6 +29,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.clock import Timer
 from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, ask
 from highwater.broker.protocol.apis import FETCH, LIST_OFFSETS
 from highwater.broker.protocol.fetch import (
@@ -44,7 +45,6 @@ from highwater.broker.protocol.primitives import MalformedRequestError
 from highwater.broker.records.batch import CorruptBatch
 from highwater.broker.replica.follower_session import FollowerSession
 from highwater.broker.replica.following import FetchSettings, FollowerReplica, Throttle
-from highwater.broker.replica.waiters import Timer
 
 _logger = logging.getLogger(__name__)
 

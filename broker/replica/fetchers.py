@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 from zlib import crc32
 
-from highwater.broker.clock import Clock
+from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster.peers import Endpoint, Peers
 from highwater.broker.replica.fetcher import Fetcher
 from highwater.broker.replica.following import FetchSettings, FollowerReplica, Throttle
-from highwater.broker.replica.waiters import Scheduler
 from highwater.broker.settings.config import BrokerConfig
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from highwater.broker.clock import Clock
+from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster.peers import Endpoint, Peers
 from highwater.broker.protocol.frame import Part
-from highwater.broker.replica.waiters import Scheduler
 
 
 class FollowerReplica(Protocol):

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.clock import Scheduler
 from highwater.broker.cluster.state import LeaderAndIsr
 from highwater.broker.protocol.apis import ALTER_PARTITION
 from highwater.broker.protocol.cold import Answer
-from highwater.broker.replica.waiters import Scheduler
 
 if TYPE_CHECKING:
     from highwater.broker.cluster.controller_channel import ControllerChannel

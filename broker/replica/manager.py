@@ -24,6 +24,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.clock import Timer
 from highwater.broker.cluster.state import EPOCH_DURING_DELETE, NO_LEADER_EPOCH, LeaderAndIsr
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.primitives import ZERO_UUID
@@ -31,7 +32,6 @@ from highwater.broker.replica.following import FollowerReplica
 from highwater.broker.replica.in_sync_changes import InSyncChange
 from highwater.broker.replica.partition import Partition
 from highwater.broker.replica.replicated_partition import ReplicatedPartition
-from highwater.broker.replica.waiters import Timer
 
 if TYPE_CHECKING:
     from highwater.broker.node import Node

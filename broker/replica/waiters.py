@@ -3,20 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
-
-class Timer(Protocol):
-    def cancel(self) -> None: ...
-
-
-class Scheduler(Protocol):
-    """The part of an event loop that code below the server may use."""
-
-    def call_soon(self, callback: Callable[[], None]) -> object:
-        """Call back after the work at hand is done."""
-
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer: ...
+from highwater.broker.clock import Scheduler
 
 
 class FetchWaiter:

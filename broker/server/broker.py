@@ -26,7 +26,7 @@ import uvloop
 
 from highwater.broker.alone.store import FILE_NAME as EMBEDDED_METADATA
 from highwater.broker.alone.store import EmbeddedMetadataStore
-from highwater.broker.clock import ClockGuard, SystemClock
+from highwater.broker.clock import ClockGuard, SystemClock, Timer
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.handlers.dispatch import Dispatcher
 from highwater.broker.log.config import LogConfig
@@ -38,7 +38,6 @@ from highwater.broker.metrics.page import page
 from highwater.broker.node import Node
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.replica.partition import Partition
-from highwater.broker.replica.waiters import Timer
 from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from highwater.broker.server.cleaner import Cleaner
 from highwater.broker.server.connection import Connection

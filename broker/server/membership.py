@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
 
-from highwater.broker.clock import Clock
+from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.assembly import ClusteredNode
 from highwater.broker.cluster.member import Member, take_up_cluster
@@ -27,7 +27,6 @@ from highwater.broker.cluster.zookeeper_store import ZooKeeperStore
 from highwater.broker.log.checkpoint import META_PROPERTIES, MalformedFile, decode_properties, encode_topic_id
 from highwater.broker.metrics.cluster_page import zookeeper_page
 from highwater.broker.node import Node
-from highwater.broker.replica.waiters import Scheduler
 from highwater.broker.server.listeners import BoundListener, endpoints_of
 from highwater.broker.server.peer_security import inter_broker_listener
 from highwater.broker.server.peers import SocketPeers

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.clock import ClockGuard
+from highwater.broker.clock import ClockGuard, Timer
 from highwater.broker.records.batch import CorruptBatch
 from highwater.broker.records.record import Record, TransactionMarker, decode_batch
 from highwater.broker.replica.partition import Partition
-from highwater.broker.replica.waiters import Timer
 from highwater.broker.topics.internal_topic import TRANSACTIONS_TOPIC, InternalTopic
 from highwater.broker.txn.schemas import decode_key, decode_transaction, encode_key, encode_transaction
 from highwater.broker.txn.transaction import (

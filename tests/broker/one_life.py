@@ -20,7 +20,6 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.alone.store import EmbeddedMetadataStore
-from highwater.broker.clock import ManualClock
 from highwater.broker.log.compaction import CleanedGroup, compact
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import DISK_IS_FULL
@@ -40,6 +39,7 @@ from tests.broker.log.building import batch, read_all
 from tests.broker.log.compacting import MAP_BYTES, keyed_batch, last_values, records_of
 from tests.broker.log.reading import visible_to_committed
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
+from tests.broker.manual_clock import ManualClock
 
 ROOT = Path("/logs")
 CONFIG = BrokerConfig(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from highwater.broker.clock import ClockGuard, ManualClock
+from highwater.broker.clock import ClockGuard
 from highwater.broker.log.config import LogConfig
 from tests.broker.group.asking import GroupHarness
 from tests.broker.handlers.harness import NodeHarness
 from tests.broker.log.building import append, batch, new_log
 from tests.broker.log.simulated_files import SimulatedFiles
+from tests.broker.manual_clock import ManualClock
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.clock import ManualClock
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.partition_log import Appended
 from highwater.broker.settings.store import MetadataError
 from tests.broker.log.building import batch
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
+from tests.broker.manual_clock import ManualClock
 from tests.broker.one_life import ROOT, Broker, Life
 
 METADATA = ROOT / "embedded-metadata.json"

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from highwater.broker.clock import ManualClock
 from highwater.broker.handlers.dispatch import PendingResponse
 from highwater.broker.log.compaction import CleanedGroup, compact
 from highwater.broker.log.config import LogConfig
@@ -33,6 +32,7 @@ from highwater.broker.records.batch import BatchHeader, headers, read_header
 from highwater.broker.records.record import decode_batch, encode_batch
 from tests.broker.handlers.harness import NodeHarness, decode_answer
 from tests.broker.log.building import flush
+from tests.broker.manual_clock import ManualClock
 from tests.compat.apache_kafka.golden import RETRIABLE, error_codes
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-3.9"

@@ -11,7 +11,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.alone.store import FILE_NAME, EmbeddedMetadataStore
-from highwater.broker.clock import ManualClock
 from highwater.broker.log.checkpoint import encode_partition_metadata
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
@@ -23,6 +22,7 @@ from highwater.broker.topics.log_settings import log_config_of
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import ROOT, append, batch, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
+from tests.broker.manual_clock import ManualClock
 
 
 def start(files: SimulatedFiles) -> Node:

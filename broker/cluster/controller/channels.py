@@ -13,11 +13,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
+from highwater.broker.clock import Scheduler, Timer
 from highwater.broker.cluster.peers import PeerFailure, Peers, ask
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import API_VERSIONS
-from highwater.broker.replica.waiters import Scheduler, Timer
 
 _logger = logging.getLogger(__name__)
 

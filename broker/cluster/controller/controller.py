@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.clock import Clock
+from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.controller.alter_partition import alter_partitions
 from highwater.broker.cluster.controller.channels import Channel, Way
@@ -49,7 +49,6 @@ from highwater.broker.cluster.zookeeper import (
 )
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.protocol import cold
-from highwater.broker.replica.waiters import Scheduler
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.administration import NOT_CONTROLLER, ElectionType, Problem

@@ -8,6 +8,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.clock import Scheduler, Timer
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.controller.context import ControllerContext, PartitionState
 from highwater.broker.cluster.controller.elections import Election, preferred_leader
@@ -17,7 +18,6 @@ from highwater.broker.cluster.controller.watches import Watches
 from highwater.broker.cluster.state import NO_LEADER
 from highwater.broker.cluster.zookeeper import Delete, Exists, Get, Node, ZooKeeperError
 from highwater.broker.log.checkpoint import TopicPartition
-from highwater.broker.replica.waiters import Scheduler, Timer
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.administration import Problem
 

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.clock import Scheduler
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.controller.channels import Channels, Presence, Way
 from highwater.broker.cluster.controller.context import ControllerContext, PartitionState, Replica, ReplicaState
@@ -28,7 +29,6 @@ from highwater.broker.cluster.controller.watches import Watches
 from highwater.broker.cluster.state import BrokerInfo, ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Children, Create, Exists, Get, Node, Set
 from highwater.broker.log.checkpoint import TopicPartition
-from highwater.broker.replica.waiters import Scheduler
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.topic import random_topic_id

@@ -8,7 +8,6 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.clock import ManualClock
 from highwater.broker.cluster.member import Member, take_up_cluster
 from highwater.broker.cluster.peers import Endpoint, PeerFailure
 from highwater.broker.cluster.state import BrokerInfo
@@ -20,6 +19,7 @@ from highwater.broker.protocol.frame import Parts
 from highwater.broker.protocol.primitives import Decoder
 from highwater.broker.settings.config import BrokerConfig, Setting
 from tests.broker.handlers.harness import ManualScheduler
+from tests.broker.manual_clock import ManualClock
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
 
 _TIMEOUT_MS = 6000

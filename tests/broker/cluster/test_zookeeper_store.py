@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.clock import ManualClock
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.member import take_up_cluster
 from highwater.broker.cluster.znodes import config_change_value, encode
@@ -18,6 +17,7 @@ from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.metadata_tree import config_value
 from highwater.broker.topics.administration import Problem
 from tests.broker.handlers.harness import ManualScheduler
+from tests.broker.manual_clock import ManualClock
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
 
 TOPIC = "/config/topics/t"

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from highwater.broker.clock import ManualClock
 from highwater.broker.commands.log_files import Options, Row, UnknownFile, inspect, log_files_below
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.files import RealFiles
@@ -20,6 +19,7 @@ from highwater.broker.log.producer_state import ProducerStates
 from highwater.broker.records.batch import BatchHeader, Codec, read_header, validate_produced
 from highwater.broker.records.record import Record, TransactionMarker, encode_batch
 from tests.broker.commands.calling import call
+from tests.broker.manual_clock import ManualClock
 
 VERIFY = Options(verify=True)
 TIMESTAMP_MS = 1_700_000_000_000

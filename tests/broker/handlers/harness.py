@@ -12,7 +12,6 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from highwater.broker.alone.store import EmbeddedMetadataStore
-from highwater.broker.clock import ManualClock
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
 from highwater.broker.handlers.reply import Client, Listener
@@ -29,6 +28,7 @@ from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.topics.administration import NewTopic, Problem
 from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.topic import Topic
+from tests.broker.manual_clock import ManualClock
 
 LISTENER: Final = Listener("PLAINTEXT", "broker.example", 9092)
 _KEYS: Final = {api.name: api.key for api in (*APIS.values(), *CLUSTER_APIS.values())}

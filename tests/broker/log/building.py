@@ -7,13 +7,13 @@ from pathlib import Path
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.clock import ManualClock
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.files import FileOperations
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import Appended, PartitionLog
 from highwater.broker.records.batch import BatchHeader, Codec, headers, validate_produced
 from highwater.broker.records.record import Record, decode_batch, encode_batch
+from tests.broker.manual_clock import ManualClock
 
 ROOT = Path("/logs")
 TOPIC_ID = uuid.UUID("7f9e7be5-4330-4441-b92f-bfa95e5d6d04")

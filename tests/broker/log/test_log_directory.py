@@ -9,13 +9,13 @@ from unittest.mock import patch
 
 import pytest
 
-from highwater.broker.clock import ManualClock
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import RealFiles
 from highwater.broker.log.flush import FlushTicket
 from highwater.broker.log.log_directory import LogDirectory
 from tests.broker.log.building import NOW_MS, SMALL, TOPIC_ID, append, batch, open_directory, read_all
+from tests.broker.manual_clock import ManualClock
 
 
 def opened(path: Path, broker_id: int = 1, cluster_id: str | None = None) -> LogDirectory:

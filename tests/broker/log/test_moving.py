@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from highwater.broker.clock import ManualClock
 from highwater.broker.log import moving
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import FileOperations
@@ -18,6 +17,7 @@ from highwater.broker.log.moving import Move
 from highwater.broker.log.partition_log import PartitionLog
 from tests.broker.log.building import NOW_MS, SMALL, TOPIC_ID, append, batch, flush, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
+from tests.broker.manual_clock import ManualClock
 
 A, B = Path("/a"), Path("/b")
 KEY = ("t", 0)

@@ -9,7 +9,6 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.clock import ManualClock
 from highwater.broker.cluster.peers import Endpoint, PeerFailure
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import FETCH, LIST_OFFSETS
@@ -28,6 +27,7 @@ from highwater.broker.replica.fetcher import BREAK_OFF_AFTER_MS, FIRST_BACKOFF_M
 from highwater.broker.replica.fetchers import Fetchers
 from highwater.broker.settings.config import BrokerConfig, Setting
 from tests.broker.handlers.harness import ManualScheduler
+from tests.broker.manual_clock import ManualClock
 
 FOLLOWER: Final = 1
 LEADER: Final = 2

@@ -9,7 +9,6 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.clock import ManualClock
 from highwater.broker.cluster.controller_channel import RETRY_BACKOFF_MS, ControllerChannel
 from highwater.broker.cluster.peers import Endpoint, PeerFailure
 from highwater.broker.cluster.state import LeaderAndIsr
@@ -19,6 +18,7 @@ from highwater.broker.protocol.frame import Parts
 from highwater.broker.protocol.primitives import Decoder
 from highwater.broker.replica.in_sync_changes import RETRY_MS, VERSION, InSyncChange, InSyncChanges
 from tests.broker.handlers.harness import ManualScheduler
+from tests.broker.manual_clock import ManualClock
 
 TOPIC_ID: Final = UUID(int=7)
 FIRST: Final = Endpoint("A", "PLAINTEXT", "h1", 9092)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from highwater.broker.replica.waiters import Scheduler
+from highwater.broker.clock import Scheduler
 
 Delay = Callable[[], int]
 """How many ms the next message is under way."""

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from highwater.broker.clock import Clock
+from highwater.broker.clock import Clock, Scheduler, Timer
 from highwater.broker.cluster.zookeeper import (
     ANY_VERSION,
     Check,
@@ -33,7 +33,6 @@ from highwater.broker.cluster.zookeeper import (
     WatchEvent,
     ZooKeeperError,
 )
-from highwater.broker.replica.waiters import Scheduler, Timer
 from tests.broker.simulation.link import Delay, Link
 
 _FIRST_SESSION_ID: Final = 0x1000000

@@ -7,7 +7,6 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.clock import ManualClock
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.controller.controller import Controller
 from highwater.broker.cluster.member import take_up_cluster
@@ -23,6 +22,7 @@ from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig, Setting
 from highwater.broker.topics.topic import random_topic_id
 from tests.broker.handlers.harness import ManualScheduler
+from tests.broker.manual_clock import ManualClock
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
 
 LISTENER = "PLAINTEXT"
