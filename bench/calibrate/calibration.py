@@ -25,8 +25,8 @@ from highwater.bench.trials.given_calibration import host_facts
 from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
 from highwater.bench.trials.progress import Observer
 from highwater.bench.trials.trial import Launcher, now_utc
-from highwater.bench.workload.model import TEMPORARY_TARGET
 from highwater.bench.workload.specification import Cell, Specification
+from highwater.bench.workload.values import TEMPORARY_TARGET
 from highwater.spark_loadgen import LoadSetupError, ProcessLauncher, SparkLauncher
 from highwater.tuning.facts import Facts, collect
 

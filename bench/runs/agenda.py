@@ -13,7 +13,7 @@ from typing import Protocol
 from highwater.bench.analysis.conclusions import halfwidth_ratio
 from highwater.bench.results import Scalar, TrialPlan, TrialSummary
 from highwater.bench.trials.plan import Plan, PlannedTrial
-from highwater.bench.workload.model import StopWhen
+from highwater.bench.workload.sections import StopWhen
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ import numpy as np
 
 from highwater.bench.results import BlockCanary, CanaryReading, Reason
 from highwater.bench.units import human_ns
-from highwater.bench.workload.model import Validity
+from highwater.bench.workload.sections import Validity
 
 _CPU_BYTES: Final = 1 << 20
 _MEMORY_BYTES: Final = 32 << 20

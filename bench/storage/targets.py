@@ -10,7 +10,8 @@ from typing import Final, Literal
 from highwater.bench.results import StorageTarget
 from highwater.bench.storage import emulated_hdd
 from highwater.bench.user_paths import expanded
-from highwater.bench.workload.model import TEMPORARY_TARGET, Workload
+from highwater.bench.workload.model import Workload
+from highwater.bench.workload.values import TEMPORARY_TARGET
 from highwater.tuning.facts import BlockDevice, Facts
 
 Medium = Literal["ssd", "hdd", "nvme", "memory", "unknown"]

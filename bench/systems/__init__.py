@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from highwater.bench.systems.process import SystemProcess
 from highwater.bench.systems.running import StartedSystem
 from highwater.bench.user_paths import expanded
-from highwater.bench.workload.model import SystemUnderTest
+from highwater.bench.workload.system import SystemUnderTest
 
 __all__ = ["ExternalSystem", "StartSystem", "StartedSystem", "System", "SystemProcess", "start_system"]
 

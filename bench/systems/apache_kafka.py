@@ -25,7 +25,7 @@ from highwater.bench.systems.properties import Broker, brokers_of, cluster_defau
 from highwater.bench.systems.running import StartedSystem, await_members
 from highwater.bench.systems.zookeeper import serving, start_zookeeper
 from highwater.bench.user_cache import cached, main_of, need, run_step
-from highwater.bench.workload.model import Scalar
+from highwater.bench.workload.values import Scalar
 
 APACHE_KAFKA: Final = "apache-kafka"
 LINES: Final = ("3.9", "4")

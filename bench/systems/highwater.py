@@ -16,7 +16,7 @@ from highwater.bench.systems.properties import Broker, brokers_of, cluster_defau
 from highwater.bench.systems.running import StartedSystem, await_members
 from highwater.bench.systems.zookeeper import serving, start_zookeeper
 from highwater.bench.workload.client_properties import as_text
-from highwater.bench.workload.model import Scalar
+from highwater.bench.workload.values import Scalar
 
 HIGHWATER: Final = "highwater"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from highwater.bench.workload.client_properties import as_text
-from highwater.bench.workload.model import Scalar
+from highwater.bench.workload.values import Scalar
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from highwater.bench.workload import values
 from highwater.bench.workload.client_properties import to_librdkafka
-from highwater.bench.workload.model import Load, Transactions, Workload
+from highwater.bench.workload.model import Workload
+from highwater.bench.workload.sections import Load, Transactions
 from highwater.spark_loadgen import (
     FilePayload,
     FixedSize,

@@ -16,7 +16,8 @@ import secrets
 from dataclasses import dataclass
 
 from highwater.bench.results import TrialPlan, TrialRole
-from highwater.bench.workload.model import LoadStep, Workload
+from highwater.bench.workload.model import Workload
+from highwater.bench.workload.sections import LoadStep
 from highwater.bench.workload.specification import Cell, Specification
 
 # What a trial costs beside its load: broker start, topic, Spark stage, drain, counting. Measured on two shared cores:

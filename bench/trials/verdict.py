@@ -22,7 +22,7 @@ from highwater.bench.results import (
     VerdictState,
 )
 from highwater.bench.units import human_duration, human_ns, human_rate
-from highwater.bench.workload.model import Validity
+from highwater.bench.workload.sections import Validity
 
 # A percentile is read off the records beyond it; with fewer than this many it is an anecdote.
 SAMPLES_BEYOND_PERCENTILE: Final = 10

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from highwater.bench.workload.model import KeyFaultError, Workload
-from highwater.bench.workload.values import SHAPE_TAGS
+from highwater.bench.workload.model import Workload
+from highwater.bench.workload.values import SHAPE_TAGS, KeyFaultError
 from highwater.bench.workload.yaml_document import Location, dotted
 
 # pydantic's own marks in a location: members of a union, and "the key of a mapping, not its value".

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from highwater.bench import units
+from highwater.bench.workload.sections import Phases
+from highwater.bench.workload.system import SystemUnderTest
 from highwater.bench.workload.values import DurationS, KeyFaultError, Part
-
-if TYPE_CHECKING:
-    from highwater.bench.workload.model import Workload
 
 FaultKind = Literal["kill", "stop", "pause", "restart"]
 NodeRole = Literal["leader", "controller", "any"]
@@ -58,16 +58,16 @@ class Fault(Part):
         return measure_s - QUIET_S - (self.for_s or 0)
 
 
-def check_faults(workload: Workload) -> None:
+def check_faults(faults: Sequence[Fault], system: SystemUnderTest, phases: Phases) -> None:
     """Raises KeyFaultError for faults that this run cannot make, or could not see the end of."""
-    faults, system, measure_s = workload.faults, workload.system, workload.phases.measure_s
     if not faults:
         return
+    measure_s = phases.measure_s
     if system.kind == "external":
         raise KeyFaultError("faults", text="need a system that this run starts; an external one is not ours to break")
     ready_s, gone = QUIET_S, set[int | str]()
     for number, fault in enumerate(faults):
-        _check_node(workload, number, fault, gone)
+        _check_node(system.nodes, number, fault, gone)
         if fault.at_s < ready_s:
             earliest = units.format_duration_s(ready_s)
             why = "recovery is held against what was before" if number == 0 else "one fault at a time, and what follows"
@@ -85,10 +85,9 @@ def check_faults(workload: Workload) -> None:
             )
 
 
-def _check_node(workload: Workload, number: int, fault: Fault, gone: set[int | str]) -> None:
-    system = workload.system
-    if isinstance(fault.node, int) and fault.node > system.nodes:
-        text = f"{fault.node} is more than system.nodes, {system.nodes}"
+def _check_node(nodes: int, number: int, fault: Fault, gone: set[int | str]) -> None:
+    if isinstance(fault.node, int) and fault.node > nodes:
+        text = f"{fault.node} is more than system.nodes, {nodes}"
         raise KeyFaultError("faults", number, "node", text=text)
     if fault.node in gone:
         raise KeyFaultError("faults", number, "node", text=f"{fault.node} is gone since an earlier fault")

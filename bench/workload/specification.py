@@ -25,7 +25,8 @@ from highwater.bench.workload.clusters import without_command_configs
 from highwater.bench.workload.command_config import read_command_config
 from highwater.bench.workload.complaints import complaint, describe, location_of, scalar_locations
 from highwater.bench.workload.layers import merged, put, read_with_includes
-from highwater.bench.workload.model import Scalar, Workload
+from highwater.bench.workload.model import Workload
+from highwater.bench.workload.values import Scalar
 from highwater.bench.workload.yaml_document import Document, Location, dotted
 
 BASE_CELL: Final = "base"

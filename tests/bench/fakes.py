@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from highwater.bench.systems import SystemProcess
-from highwater.bench.workload.model import SystemUnderTest
+from highwater.bench.workload.system import SystemUnderTest
 from highwater.spark_loadgen import (
     Delivery,
     Generator,

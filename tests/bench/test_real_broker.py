@@ -21,7 +21,7 @@ from highwater.bench.results import RunResult
 from highwater.bench.systems import System, start_system
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.verify import disagreements
-from highwater.bench.workload.model import SystemUnderTest
+from highwater.bench.workload.system import SystemUnderTest
 from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, TransactionPlan
 from tests.spark_loadgen.running import run_load
 

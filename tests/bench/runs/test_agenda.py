@@ -6,7 +6,7 @@ from pathlib import Path
 from highwater.bench.results import TrialSummary
 from highwater.bench.runs.agenda import BlockAgenda, Outcome, Skipped, decided_by
 from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
-from highwater.bench.workload.model import StopWhen
+from highwater.bench.workload.sections import StopWhen
 from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
 from tests.bench.fakes import MINIMAL

@@ -20,7 +20,7 @@ from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.systems.java import java_for
 from highwater.bench.systems.properties import brokers_of, cluster_defaults
-from highwater.bench.workload.model import SystemUnderTest
+from highwater.bench.workload.system import SystemUnderTest
 
 ROOT = Path(__file__).parent.parent.parent.parent
 

@@ -16,7 +16,7 @@ from highwater.bench.results import RunResult
 from highwater.bench.systems import start_system
 from highwater.bench.systems.process import listening
 from highwater.bench.verify import disagreements
-from highwater.bench.workload.model import SystemUnderTest
+from highwater.bench.workload.system import SystemUnderTest
 from tests.bench.test_real_broker import TINY, left_running
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay"), pytest.mark.slow]

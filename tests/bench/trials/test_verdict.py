@@ -8,7 +8,8 @@ import pytest
 from highwater.bench.results import Delivery, EndToEnd, Generator, Latency, Produce, Reason, SteadyState
 from highwater.bench.trials.evidence import Beside, evidence_in
 from highwater.bench.trials.verdict import Evidence, judge, target_at_fault
-from highwater.bench.workload.model import Validity, Workload
+from highwater.bench.workload.model import Workload
+from highwater.bench.workload.sections import Validity
 from tests.bench.summaries import summary
 
 MS = 1_000_000

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from highwater.bench.errors import UsageError
 from highwater.bench.systems import System, start_system
 from highwater.bench.systems.broker_client import BrokerClient
-from highwater.bench.workload.model import SystemUnderTest
+from highwater.bench.workload.system import SystemUnderTest
 from tests.compat.apache_kafka.cluster_cases import cluster_case
 
 
