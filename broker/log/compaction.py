@@ -24,10 +24,10 @@ What else a reader, a producer or a follower relies on:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from highwater.broker.log.compaction_job import CleanedGroup, Job, Pass
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.files import FileOperations, sync_file, write_file
 from highwater.broker.log.offset_index import MAX_RELATIVE_OFFSET
@@ -64,50 +64,6 @@ from highwater.broker.records.record import outlines, read_end_marker, uncompres
 _LENGTH_OVERHEAD: Final = 12
 _MAX_OPEN_SOURCES: Final = 16
 _COUNTED_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-
-
-class Job(NamedTuple):
-    """One pass over one log; plain values only, so that it can be sent to another process."""
-
-    directory: str
-    segments: list[tuple[int, int]]
-    """(base offset, size) of the segments from the first to the last that may be cleaned."""
-    aborted_later: list[AbortedTransaction]
-    """Transactions that begin in these segments, and whose markers stand in later ones."""
-    first_dirty_offset: int
-    end_offset: int
-    """Where the first segment begins that may not be cleaned."""
-    producers: list[tuple[int, int, int]]
-    """(producer id, offset of its last record or −1, its epoch) of those that are not forgotten."""
-    now_ms: int
-    delete_retention_ms: int
-    segment_bytes: int
-    segment_index_bytes: int
-    index_interval_bytes: int
-    map_bytes: int
-    map_load_factor: float
-    aside: str
-    """What follows the names of the files that are written; it ends with CLEANED_SUFFIX."""
-
-
-class CleanedGroup(NamedTuple):
-    """One new segment, on the disk for sure, and the base offsets of those it takes the place of."""
-
-    replaced: list[int]
-    size_bytes: int
-    aside: str
-
-    @property
-    def base_offset(self) -> int:
-        return self.replaced[0]
-
-
-class Pass(NamedTuple):
-    """What a pass came to."""
-
-    clean_up_to: int
-    records_read: int
-    records_kept: int
 
 
 class Transactions:
@@ -153,54 +109,6 @@ class Transactions:
         while self._to_come and self._to_come[-1].first_offset <= offset:
             transaction = self._to_come.pop()
             self._aborted[transaction.producer_id] = transaction
-
-
-@dataclass(slots=True)
-class Dirtiness:
-    """How much of a log could be compacted, and whether it should be."""
-
-    first_dirty_offset: int
-    end_offset: int
-    clean_bytes: int
-    dirty_bytes: int
-    is_overdue: bool
-    """A record has waited longer than max.compaction.lag.ms."""
-
-    @property
-    def ratio(self) -> float:
-        return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
-
-    def is_due(self, config: LogConfig) -> bool:
-        return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > config.min_cleanable_dirty_ratio)
-
-
-def dirtiness(
-    segments: Sequence[Segment], config: LogConfig, clean_offset: int, undecided_offset: int, now_ms: int
-) -> Dirtiness:
-    """Judge a log whose last segment is the active one; nothing from `undecided_offset` on may be touched."""
-    sealed = segments[:-1]
-    end_offset = segments[-1].base_offset
-    for segment, following in zip(sealed, segments[1:], strict=True):
-        is_too_young = (
-            config.min_compaction_lag_ms > 0
-            and following.base_offset > clean_offset
-            and segment.largest_timestamp[0] > now_ms - config.min_compaction_lag_ms
-        )
-        if following.base_offset > undecided_offset or is_too_young:
-            end_offset = segment.base_offset
-            break
-    clean_bytes = dirty_bytes = 0
-    is_overdue = False
-    for segment, following in zip(sealed, segments[1:], strict=True):
-        if segment.base_offset >= end_offset:
-            break
-        if following.base_offset <= clean_offset:
-            clean_bytes += segment.size_bytes
-            continue
-        dirty_bytes += segment.size_bytes
-        if config.max_compaction_lag_ms < now_ms and not is_overdue:
-            is_overdue = 0 < segment.first_batch_timestamp_ms < now_ms - config.max_compaction_lag_ms
-    return Dirtiness(clean_offset, end_offset, clean_bytes, dirty_bytes, is_overdue)
 
 
 def compact(files: FileOperations, job: Job, moved: Callable[[int], None]) -> Iterator[CleanedGroup | Pass]:

@@ -11,23 +11,23 @@ from __future__ import annotations
 import errno
 import logging
 import uuid
-from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.log import reading
 from highwater.broker.log.checkpoint import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     encode_epochs,
     encode_partition_metadata,
 )
-from highwater.broker.log.compaction import CleanedGroup, Dirtiness, Job, dirtiness
+from highwater.broker.log.compaction_job import CleanedGroup, Dirtiness, Job, compaction_job, dirtiness
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import CorruptIndex
 from highwater.broker.log.files import FileOperations, sync_file, write_durably, write_file
-from highwater.broker.log.flush import FlushTicket
+from highwater.broker.log.flush import FlushTicket, Unflushed
 from highwater.broker.log.open_segments import OpenSegments
 from highwater.broker.log.producer_state import ProducerStates
 from highwater.broker.log.recovery import (
@@ -37,16 +37,10 @@ from highwater.broker.log.recovery import (
     rebuild_producers,
     remove_snapshots,
 )
+from highwater.broker.log.replicated_batches import runs_of_batches
 from highwater.broker.log.retention import count_expired
-from highwater.broker.log.segment import (
-    DELETED_SUFFIX,
-    SEGMENT_SUFFIXES,
-    SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    Segment,
-    file_name,
-)
+from highwater.broker.log.segment import SNAPSHOT_SUFFIX, Segment, file_name
+from highwater.broker.log.segment_list import SegmentList
 from highwater.broker.records.batch import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -56,11 +50,9 @@ from highwater.broker.records.batch import (
     TimestampType,
     WritableBuffer,
     assign,
-    crc_is_valid,
     read_header,
     set_log_append_time,
 )
-from highwater.broker.records.batch import headers as iterate_headers
 from highwater.broker.records.record import EndMarker, TransactionMarker, encode_end_marker
 
 _logger = logging.getLogger(__name__)
@@ -95,22 +87,15 @@ class PartitionLog:
         self.recovery_point = state.recovery_point
         self.leader_epochs = state.leader_epochs
         self.producer_states = state.producer_states
-        self.size_bytes = sum(segment.size_bytes for segment in state.segments)
-        self.directory = directory
         self._files = files
-        self._open_segments = open_segments
-        self._segments = state.segments
-        self._base_offsets = [segment.base_offset for segment in state.segments]
+        self._segments = SegmentList(files, directory, open_segments, state.segments)
+        self.size_bytes = self._segments.size_bytes
         self._snapshot_offset = state.snapshot_offset
-        self._unsynced_paths: list[Path] = []
-        self._has_new_names = self._is_changed = not state.is_clean
-        self._is_new = state.recovery_point == 0
+        self._is_changed = not state.is_clean
+        self._unflushed = Unflushed(is_new=state.recovery_point == 0, has_new_names=not state.is_clean)
         for segment in state.segments[self._first_unsynced_slot() : -1]:
-            self._note_index_files(segment)
-        self._dirty_since_ms: int | None = None
-        self._ticket: FlushTicket | None = None
+            self._unflushed.paths += segment.index_files
         self._is_closed = False
-        self._deleted: list[tuple[int, Path]] = []
         self.segments_must_stay = False
         """A compaction or a move to another directory reads the sealed ones."""
         self.cuts = 0
@@ -122,8 +107,17 @@ class PartitionLog:
         return f"PartitionLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
 
     @property
+    def directory(self) -> Path:
+        return self._segments.directory
+
+    @property
     def segment_base_offsets(self) -> tuple[int, ...]:
-        return tuple(self._base_offsets)
+        return tuple(self._segments.base_offsets)
+
+    @property
+    def segment_sizes(self) -> list[tuple[int, int]]:
+        """(base offset, bytes of records) of each segment, the active one last."""
+        return [(segment.base_offset, segment.size_bytes) for segment in self._segments.all]
 
     # Appending
 
@@ -164,7 +158,7 @@ class PartitionLog:
         if takes_broker_time:
             max_timestamp_ms = now_ms
             set_log_append_time(records, 0, header, now_ms)
-        segment = self._segments[-1]
+        segment = self._segments.active
         if segment.must_roll(config, size_bytes, max_timestamp_ms, last_offset, now_ms):
             segment = self._roll(now_ms)
         batch = records if len(records) == size_bytes else memoryview(records)[:size_bytes]
@@ -181,8 +175,8 @@ class PartitionLog:
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base_offset)
         self._is_changed = True
-        if self._dirty_since_ms is None:
-            self._dirty_since_ms = now_ms
+        if self._unflushed.dirty_since_ms is None:
+            self._unflushed.dirty_since_ms = now_ms
         return Appended(base_offset, last_offset, now_ms if takes_broker_time else NO_TIMESTAMP, duplicate=False)
 
     def append_marker(self, marker: TransactionMarker, *, leader_epoch: int, now_ms: int) -> Appended | ErrorCode:
@@ -192,7 +186,7 @@ class PartitionLog:
         """
         if (error := self.producer_states.check_marker(marker)) is not None:
             return error
-        self._segments[-1].load_transaction_index()  # While nothing has happened yet: its file may fail to be read.
+        self._segments.active.load_transaction_index()  # While nothing has happened yet: its file may fail to be read.
         batch = encode_end_marker(marker, now_ms)
         end_marker = EndMarker(marker.is_commit, marker.coordinator_epoch)
         return self.append(batch, read_header(batch), leader_epoch=leader_epoch, now_ms=now_ms, marker=end_marker)
@@ -203,41 +197,18 @@ class PartitionLog:
         A batch that is cut off at the end is left out. Raises CorruptBatch, and nothing is appended, for batches that
         are not whole or do not come after this log's; after an OSError some of them may be there.
         """
-        view = memoryview(records)
-        batches = self._check_batches(view)
-        if batches[0].base_offset < self.log_end_offset:
-            self.truncate_fully(batches[0].base_offset)
-        start = end = 0
-        run: list[BatchHeader] = []
-        for header in batches:
-            if run and end - start + header.size_bytes > self.config.segment_bytes:
-                self._append_run(view[start:end], run, now_ms)
-                start, run = end, []
-            run.append(header)
-            end += header.size_bytes
-        self._append_run(view[start:end], run, now_ms)
-        return end
-
-    def _check_batches(self, records: memoryview) -> list[BatchHeader]:
-        batches: list[BatchHeader] = []
         # An empty log may begin in the middle of a batch, where its leader's does: then it begins with all of that.
         next_offset = 0 if self.log_start_offset == self.log_end_offset else self.log_end_offset
-        for position, header in iterate_headers(records):
-            if header.base_offset < next_offset or header.last_offset_delta < 0:
-                raise CorruptBatch(
-                    f"the batch of the offsets {header.base_offset} to {header.last_offset} comes where "
-                    f"{next_offset} is next"
-                )
-            if not crc_is_valid(records, position, header):
-                raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} does not match")
-            next_offset = header.next_offset
-            batches.append(header)
-        if not batches or next_offset <= self.log_end_offset:
-            raise CorruptBatch(f"{len(records)} bytes have no batch that comes after offset {self.log_end_offset}")
-        return batches
+        runs = runs_of_batches(memoryview(records), next_offset, self.log_end_offset, self.config.segment_bytes)
+        first_offset = runs[0].headers[0].base_offset
+        if first_offset < self.log_end_offset:
+            self.truncate_fully(first_offset)
+        for run in runs:
+            self._append_run(run.records, run.headers, now_ms)
+        return sum(len(run.records) for run in runs)
 
     def _append_run(self, records: memoryview, run: list[BatchHeader], now_ms: int) -> None:
-        segment = self._segments[-1]
+        segment = self._segments.active
         max_timestamp_ms = max(header.largest_timestamp_ms for header in run)
         if segment.must_roll(self.config, len(records), max_timestamp_ms, run[-1].last_offset, now_ms):
             segment = self._roll(now_ms)
@@ -256,30 +227,26 @@ class PartitionLog:
                     segment.note_aborted(aborted)
             position += header.size_bytes
         self._is_changed = True
-        if self._dirty_since_ms is None:
-            self._dirty_since_ms = now_ms
+        if self._unflushed.dirty_since_ms is None:
+            self._unflushed.dirty_since_ms = now_ms
 
     def _roll(self, now_ms: int) -> Segment:
         """Begin a new segment at the end of the log; the active one. If anything fails that is the old one still."""
-        active = self._segments[-1]
+        active, unflushed = self._segments.active, self._unflushed
         is_doubtful = self.log_end_offset <= self._doubtful_below
-        if is_doubtful and self._ticket is not None:
+        if is_doubtful and unflushed.ticket is not None:
             return active  # It goes on until the flush under way is done with the leader epochs' file.
         active.seal()
         if is_doubtful:
             self._sync_sealed(active)
         try:
             self._take_snapshot()
-            segment = Segment.create(
-                self._files, self.directory, self.log_end_offset, self._open_segments, self.config, now_ms
-            )
+            segment = self._segments.add(self.log_end_offset, self.config, now_ms)
         except OSError:
             active.is_sealed = False
             raise
-        self._note_index_files(active)
-        self._has_new_names = True
-        self._segments.append(segment)
-        self._base_offsets.append(segment.base_offset)
+        unflushed.paths += active.index_files
+        unflushed.has_new_names = True
         return segment
 
     def _sync_sealed(self, segment: Segment) -> None:
@@ -297,12 +264,9 @@ class PartitionLog:
         if self.log_end_offset > self._snapshot_offset:
             path = self.directory / file_name(self.log_end_offset, SNAPSHOT_SUFFIX)
             write_file(self._files, path, self.producer_states.encode())
-            self._unsynced_paths.append(path)
-            self._has_new_names = True
+            self._unflushed.paths.append(path)
+            self._unflushed.has_new_names = True
             self._snapshot_offset = self.log_end_offset
-
-    def _note_index_files(self, segment: Segment) -> None:
-        self._unsynced_paths += segment.index_files
 
     # Reading
 
@@ -319,25 +283,16 @@ class PartitionLog:
         if offset >= end_offset:
             return b""
         try:
-            # A gap in the offsets at the end of a segment leads on to the next one.
-            for slot in range(bisect_right(self._base_offsets, offset) - 1, len(self._segments)):
-                segment = self._segments[slot]
-                if segment.base_offset >= end_offset:
-                    break
-                end_position = (
-                    segment.size_bytes if end_offset >= self._end_offset_of(slot) else segment.position_of(end_offset)
-                )
-                data = segment.read(offset, max_bytes, end_position=end_position, at_least_one_batch=at_least_one_batch)
-                if data is not None:
-                    return data
-        except (CorruptBatch, CorruptIndex) as error:
-            _logger.error("%s-%d cannot be read at offset %d: %s", self.topic, self.partition, offset, error)
-            return ErrorCode.corrupt_message
-        except OSError as error:
-            # A bad sector, perhaps: that is no reason to take all else in the directory away.
-            _logger.error("%s-%d cannot be read at offset %d: %s", self.topic, self.partition, offset, error)
-            return ErrorCode.kafka_storage_error
-        return b""
+            return reading.read(
+                self._segments,
+                offset,
+                max_bytes,
+                end_offset,
+                self.log_end_offset,
+                at_least_one_batch=at_least_one_batch,
+            )
+        except (CorruptBatch, CorruptIndex, OSError) as error:
+            return self._unreadable(f"{self.topic}-{self.partition} cannot be read at offset {offset}", error)
 
     def readable_bytes(self, offset: int, *, end_offset: int) -> int | None:
         """How much there is from the batch that holds `offset` up to `end_offset`; None when a segment ends in between.
@@ -346,78 +301,35 @@ class PartitionLog:
         """
         if not self.log_start_offset <= offset < end_offset:
             return 0
-        slot = bisect_right(self._base_offsets, offset) - 1
-        segment, segment_end_offset = self._segments[slot], self._end_offset_of(slot)
-        if end_offset > segment_end_offset:
-            return None
         try:
-            found = segment.find(offset)
-            end_position = segment.size_bytes if end_offset == segment_end_offset else segment.position_of(end_offset)
+            return reading.readable_bytes(self._segments, offset, end_offset, self.log_end_offset)
         except (CorruptBatch, CorruptIndex, OSError):
             return 0
-        return 0 if found is None else max(0, end_position - found[0])
 
     def aborted_transactions(self, offset: int, size_bytes: int, end_offset: int) -> list[tuple[int, int]] | ErrorCode:
         """(producer id, first offset) of those that reach into what was read: `size_bytes` from `offset` on.
 
         Some that begin behind it, but before `end_offset`, may be among them.
         """
-        found: list[tuple[int, int]] = []
         try:
-            first = bisect_right(self._base_offsets, offset) - 1
-            is_bounded = False
-            # Nearly all logs leave here: no transaction was aborted since.
-            for segment in [segment for segment in self._segments[first:] if segment.has_aborted]:
-                for aborted in segment.transaction_index.entries(offset):
-                    if not is_bounded:
-                        end_offset = min(end_offset, self._end_of_read(first, offset, size_bytes))
-                        is_bounded = True
-                    if aborted.first_offset < end_offset:
-                        found.append((aborted.producer_id, aborted.first_offset))
-                    if aborted.last_stable_offset >= end_offset:
-                        return found
-        except (CorruptBatch, CorruptIndex) as error:
-            _logger.error(
-                "%s-%d: the aborted transactions from offset %d: %s", self.topic, self.partition, offset, error
-            )
-            return ErrorCode.corrupt_message
-        except OSError as error:
-            _logger.error(
-                "%s-%d: the aborted transactions from offset %d: %s", self.topic, self.partition, offset, error
-            )
-            return ErrorCode.kafka_storage_error
-        return found
+            return reading.aborted_transactions(self._segments, offset, size_bytes, end_offset, self.log_end_offset)
+        except (CorruptBatch, CorruptIndex, OSError) as error:
+            what = f"{self.topic}-{self.partition}: the aborted transactions from offset {offset}"
+            return self._unreadable(what, error)
 
-    def _end_of_read(self, slot: int, offset: int, size_bytes: int) -> int:
-        """An offset that a read of so many bytes did not come to; it never goes on into a second segment."""
-        for at in range(slot, len(self._segments)):
-            segment = self._segments[at]
-            if segment.find(offset) is not None:
-                end_offset = segment.end_of(offset, size_bytes)
-                return self._end_offset_of(at) if end_offset is None else end_offset
-        return self.log_end_offset
-
-    def _end_offset_of(self, slot: int) -> int:
-        return self._base_offsets[slot + 1] if slot + 1 < len(self._base_offsets) else self.log_end_offset
+    @staticmethod
+    def _unreadable(what: str, error: Exception) -> ErrorCode:
+        _logger.error("%s: %s", what, error)
+        # A bad sector, perhaps: that is no reason to take all else in the directory away.
+        return ErrorCode.kafka_storage_error if isinstance(error, OSError) else ErrorCode.corrupt_message
 
     def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record that is not before `timestamp_ms`, if it is below `end_offset`."""
-        for segment in self._segments:
-            if segment.largest_timestamp[0] < timestamp_ms:
-                continue
-            found = segment.find_timestamp(timestamp_ms, self.log_start_offset)
-            if found is not None:
-                return found if found[1] < end_offset else None
-        return None
+        return reading.offset_for_timestamp(self._segments, timestamp_ms, self.log_start_offset, end_offset)
 
     def max_timestamp(self) -> tuple[int, int]:
         """(timestamp, offset) of the first record that has the largest timestamp; (NO_TIMESTAMP, −1) without one."""
-        segment = max(self._segments, key=lambda segment: segment.largest_timestamp[0])
-        timestamp_ms, last_offset = segment.largest_timestamp
-        if timestamp_ms == NO_TIMESTAMP or last_offset < self.log_start_offset:
-            return NO_TIMESTAMP, -1
-        found = segment.find_timestamp(timestamp_ms, self.log_start_offset)
-        return found if found is not None else (timestamp_ms, last_offset)
+        return reading.max_timestamp(self._segments, self.log_start_offset)
 
     def offset_for_leader_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest known epoch that is not above `leader_epoch`; (−1, −1) if unknown."""
@@ -442,28 +354,26 @@ class PartitionLog:
         if offset <= self.log_start_offset:
             self.truncate_fully(offset)
             return
-        slot = bisect_right(self._base_offsets, offset) - 1
+        slot = self._segments.slot_of(offset)
         self._begin_cut(slot + 1, offset)
-        self.log_end_offset = self._segments[slot].truncate(offset)
+        self.log_end_offset = self._segments.all[slot].truncate(offset)
         self.leader_epochs.truncate_from_end(self.log_end_offset)
         self._finish_cut()
         self._snapshot_offset = min(self._snapshot_offset, self.log_end_offset)
         if len(self.producer_states):
             self.producer_states, self._snapshot_offset = rebuild_producers(
-                self._files, self.directory, self._segments, self.log_start_offset, self.log_end_offset
+                self._files, self.directory, self._segments.all, self.log_start_offset, self.log_end_offset
             )
         _logger.info("%s-%d: cut at offset %d", self.topic, self.partition, self.log_end_offset)
 
     def truncate_fully(self, offset: int) -> None:
         """Drop all records; the log begins at `offset`."""
-        created_ms = self._segments[-1].created_ms
+        created_ms = self._segments.active.created_ms
         self._begin_cut(0, -1)
         self.leader_epochs.truncate_from_end(0)
         self.log_start_offset = self.log_end_offset = self._snapshot_offset = offset
         self.producer_states = ProducerStates()
-        segment = Segment.create(self._files, self.directory, offset, self._open_segments, self.config, created_ms)
-        self._segments.append(segment)
-        self._base_offsets.append(offset)
+        self._segments.add(offset, self.config, created_ms)
         self._finish_cut()
         # From the next checkpoint on nothing but its name tells where the log starts.
         self._files.sync_directory(self.directory)
@@ -474,15 +384,7 @@ class PartitionLog:
         self.cuts += 1
         self._is_changed = True
         self._doubtful_below = max(self._doubtful_below, self.recovery_point)
-        # The last first, so that a crash leaves no hole.
-        for segment in reversed(self._segments[slot:]):
-            segment.release()
-            for suffix in SEGMENT_SUFFIXES:
-                path = self.directory / file_name(segment.base_offset, suffix)
-                if self._files.exists(path):
-                    self._files.remove(path)
-            self._segments.pop()
-            self._base_offsets.pop()
+        self._segments.truncate(slot)
         remove_snapshots(self._files, self.directory, past=end_offset)
         # Were a power cut to bring a segment back, its batches might fit behind those written next, or leave a hole.
         self._files.sync_directory(self.directory)
@@ -490,11 +392,11 @@ class PartitionLog:
     def _finish_cut(self) -> None:
         end_offset = self.log_end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
-        self.size_bytes = sum(segment.size_bytes for segment in self._segments)
-        if self._ticket is not None:
-            self._ticket.end_offset = min(self._ticket.end_offset, end_offset)
+        self.size_bytes = self._segments.size_bytes
+        if (ticket := self._unflushed.ticket) is not None:
+            ticket.end_offset = min(ticket.end_offset, end_offset)
         if self.unflushed_messages == 0:
-            self._dirty_since_ms = None
+            self._unflushed.dirty_since_ms = None
 
     # Flushing
 
@@ -512,74 +414,41 @@ class PartitionLog:
 
     def flush_is_due(self, now_ms: int) -> bool:
         """By count, by age, or because a sealed segment waits; a sealed one is always flushed, as Kafka does."""
-        if self._ticket is not None or self.unflushed_messages == 0:
+        if self._unflushed.ticket is not None or self.unflushed_messages == 0:
             return False
+        dirty_since_ms = self._unflushed.dirty_since_ms
         return (
-            self.recovery_point < self._base_offsets[-1]
+            self.recovery_point < self._segments.base_offsets[-1]
             or self.safe_end_offset < self.log_end_offset
             # A clock that was set back may not put it off.
-            or (self._dirty_since_ms is not None and not 0 <= now_ms - self._dirty_since_ms < self.config.flush_ms)
+            or (dirty_since_ms is not None and not 0 <= now_ms - dirty_since_ms < self.config.flush_ms)
         )
 
     def begin_flush(self) -> FlushTicket | None:
         """Take down all that a flush must sync; None if there is nothing, another is under way, or it is closed."""
-        is_needed = (
-            self.unflushed_messages or self._unsynced_paths or self._has_new_names or self.leader_epochs.is_dirty
-        )
-        if self._ticket is not None or self._is_closed or not is_needed:
+        unflushed = self._unflushed
+        is_needed = self.unflushed_messages or unflushed.paths or unflushed.has_new_names or self.leader_epochs.is_dirty
+        if unflushed.ticket is not None or self._is_closed or not is_needed:
             return None
-        segments = self._segments[self._first_unsynced_slot() :]
-        descriptors: list[int] = []
-        try:
-            for segment in segments:
-                descriptors.append(segment.pin())  # noqa: PERF401 - those pinned so far must be known
-        except OSError:
-            for segment in segments[: len(descriptors)]:
-                segment.unpin()
-            raise
-        ticket = FlushTicket(
-            files=self._files,
-            directory=self.directory,
-            end_offset=self.log_end_offset,
-            segments=segments,
-            descriptors=descriptors,
-            paths=[self.directory / PARTITION_METADATA, *self._unsynced_paths]
-            if self._is_new
-            else self._unsynced_paths,
-            leader_epochs=encode_epochs(self.leader_epochs.entries) if self.leader_epochs.is_dirty else None,
-            has_new_names=self._has_new_names,
-            is_new=self._is_new,
-            dirty_since_ms=self._dirty_since_ms,
-        )
-        self._unsynced_paths = []
-        self._has_new_names = self.leader_epochs.is_dirty = False
-        self._dirty_since_ms = None
-        self._ticket = ticket
-        return ticket
+        segments = self._segments.all[self._first_unsynced_slot() :]
+        return unflushed.begin(self._files, self.directory, segments, self.log_end_offset, self.leader_epochs)
 
     def _first_unsynced_slot(self) -> int:
-        return first_unsynced_slot(self._base_offsets, self.recovery_point)
+        return first_unsynced_slot(self._segments.base_offsets, self.recovery_point)
 
     def complete_flush(self, ticket: FlushTicket) -> None:
         """End the flush, whether or not `ticket.sync` went well; only if it did the recovery point moves."""
-        for segment in ticket.segments:
-            segment.unpin()
-        self._ticket = None
+        self._unflushed.complete(ticket, self.leader_epochs)
         if ticket.is_synced:
-            self._is_new = False
             self.recovery_point = max(self.recovery_point, ticket.end_offset)
-            return
-        self._unsynced_paths = ticket.paths + self._unsynced_paths
-        self._has_new_names |= ticket.has_new_names
-        self._dirty_since_ms = ticket.dirty_since_ms
-        self.leader_epochs.is_dirty |= ticket.leader_epochs is not None
 
     # Deleting
 
     def delete_expired(self, high_watermark: int, now_ms: int, *, by_age: bool = True) -> int:
         """Take away the segments that are past their time; how many. Their files go with `take_removable`."""
+        segments = self._segments
         count = count_expired(
-            self._segments,
+            segments.all,
             self.config,
             log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
@@ -588,37 +457,21 @@ class PartitionLog:
         )
         if count == 0 or self.segments_must_stay:
             return 0
-        if count == len(self._segments) and self._roll(now_ms) is self._segments[count - 1]:
+        if count == len(segments.all) and self._roll(now_ms) is segments.all[count - 1]:
             return 0
-        gone = self._segments[:count]
-        del self._segments[:count]
-        del self._base_offsets[:count]
-        self.advance_log_start_offset(self._base_offsets[0])
-        self.size_bytes -= sum(segment.size_bytes for segment in gone)
-        self._is_changed = True
+        self.advance_log_start_offset(segments.base_offsets[count])
+        self.size_bytes -= sum(segment.size_bytes for segment in segments.all[:count])
+        self._is_changed = self._unflushed.has_new_names = True
         _logger.info(
             "%s-%d: deleting %d segments; the log starts at %d",
-            self.topic,
-            self.partition,
-            count,
-            self._base_offsets[0],
+            *(self.topic, self.partition, count, segments.base_offsets[count]),
         )
-        self._set_aside(gone, now_ms)
+        segments.set_aside_first(count, now_ms + self.config.file_delete_delay_ms)
         return count
 
-    def _set_aside(self, segments: list[Segment], now_ms: int, *, keep_snapshot_of: int | None = None) -> None:
-        """Rename files that nobody may read any more, the oldest first, so that a crash leaves no hole."""
-        for segment in segments:
-            segment.release()
-            for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
-                path = self.directory / file_name(segment.base_offset, suffix)
-                is_kept = suffix == SNAPSHOT_SUFFIX and segment.base_offset == keep_snapshot_of
-                if is_kept or not self._files.exists(path):
-                    continue
-                aside = path.with_name(path.name + DELETED_SUFFIX)
-                self._files.rename(path, aside)
-                self._has_new_names = True
-                self._deleted.append((now_ms + self.config.file_delete_delay_ms, aside))
+    def take_removable(self, now_ms: int) -> list[Path]:
+        """Files set aside long enough ago: the caller removes them, in any thread. A start does so with all."""
+        return self._segments.take_removable(now_ms)
 
     # Compaction
 
@@ -630,122 +483,52 @@ class PartitionLog:
         if not self.log_start_offset <= clean_offset <= self.log_end_offset:
             clean_offset = self.log_start_offset
         undecided = min(first_undecided_offset, self.recovery_point)
-        return dirtiness(self._segments, self.config, clean_offset, undecided, now_ms)
+        return dirtiness(self._segments.all, self.config, clean_offset, undecided, now_ms)
 
     def compaction_job(self, dirt: Dirtiness, now_ms: int, map_bytes: int, map_load_factor: float, aside: str) -> Job:
-        producers = [
-            (producer_id, state.batches[-1].last_offset if state.batches else -1, state.epoch)
-            for producer_id, state in self.producer_states
-        ]
-        segments = [s for s in self._segments if s.base_offset < dirt.end_offset]
-        later = (
-            transaction
-            for segment in self._segments[len(segments) :]
-            if segment.has_aborted
-            for transaction in segment.transaction_index.entries()
-        )
-        aborted = []
-        for transaction in later:
-            if transaction.first_offset < dirt.end_offset:
-                aborted.append(transaction)
-            if transaction.last_stable_offset >= dirt.end_offset:
-                break
-        return Job(
+        return compaction_job(
+            self._segments.all,
+            self.producer_states,
+            self.config,
+            dirt,
             directory=str(self.directory),
-            segments=[(segment.base_offset, segment.size_bytes) for segment in segments],
-            aborted_later=aborted,
-            first_dirty_offset=dirt.first_dirty_offset,
-            end_offset=dirt.end_offset,
-            producers=producers,
             now_ms=now_ms,
-            delete_retention_ms=self.config.delete_retention_ms,
-            segment_bytes=self.config.segment_bytes,
-            segment_index_bytes=self.config.segment_index_bytes,
-            index_interval_bytes=self.config.index_interval_bytes,
             map_bytes=map_bytes,
             map_load_factor=map_load_factor,
             aside=aside,
         )
 
     def replace_segments(self, group: CleanedGroup, now_ms: int) -> None:
-        """Put a cleaned segment in the place of those it was made of. Sync the folder after it.
-
-        A crash at any point is mended by the next start: while the `.log.swap` is there the new segment counts, before
-        that the old ones do. The last of the old ones go last: a tombstone among them outlives what it deletes.
-        """
-        slot = self._base_offsets.index(group.base_offset)
-        old = self._segments[slot : slot + len(group.replaced)]
-        if [segment.base_offset for segment in old] != group.replaced:
-            raise ValueError(f"{self!r} has no neighbouring segments {group.replaced}")
-        files, base_offset = self._files, group.base_offset
-        names = [file_name(base_offset, suffix) for suffix in reversed(SEGMENT_SUFFIXES)]
-        names = [name for name in names if files.exists(self.directory / (name + group.aside))]
-        for name in names:
-            files.rename(self.directory / (name + group.aside), self.directory / (name + SWAP_SUFFIX))
-        cleaned = Segment(
-            files,
-            self.directory,
-            base_offset,
-            self._open_segments,
-            index_interval_bytes=self.config.index_interval_bytes,
-            size_bytes=group.size_bytes,
-            created_ms=now_ms,
-            has_aborted=file_name(base_offset, TRANSACTION_INDEX_SUFFIX) in names,
-        )
-        cleaned.is_sealed = True
-        self._segments[slot : slot + len(old)] = [cleaned]
-        self._base_offsets[slot : slot + len(old)] = [base_offset]
-        self.size_bytes += group.size_bytes - sum(segment.size_bytes for segment in old)
-        self._is_changed = self._has_new_names = True
-        self._set_aside(old, now_ms, keep_snapshot_of=base_offset)
-        for name in names:
-            files.rename(self.directory / (name + SWAP_SUFFIX), self.directory / name)
+        """Put a cleaned segment in the place of those it was made of. Call `sync_names` after it."""
+        self._is_changed = self._unflushed.has_new_names = True
+        try:
+            self._segments.replace(group, self.config, now_ms)
+        finally:
+            self.size_bytes = self._segments.size_bytes
 
     def sync_names(self) -> None:
         """Blocks until the renaming above survives a power cut; any thread."""
-        try:
-            self._files.sync_directory(self.directory)
-        except FileNotFoundError:
-            if self._files.exists(self.directory):
-                raise
-
-    def take_removable(self, now_ms: int) -> list[Path]:
-        """Files set aside long enough ago: the caller removes them, in any thread. A start does so with all."""
-        if not self._deleted:
-            return []
-        removable = [path for due_ms, path in self._deleted if due_ms <= now_ms]
-        if removable:
-            self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
-        return removable
+        self._segments.sync_names()
 
     # Moving to another log directory
 
     @property
-    def segment_sizes(self) -> list[tuple[int, int]]:
-        """(base offset, bytes of records) of each segment, the active one last."""
-        return [(segment.base_offset, segment.size_bytes) for segment in self._segments]
-
-    @property
     def is_in_use(self) -> bool:
         """Whether somebody holds on to its files at this moment."""
-        return self._ticket is not None or any(segment.is_pinned for segment in self._segments)
+        return self._unflushed.ticket is not None or self._segments.is_pinned
 
     def go_on_in(self, directory: Path, open_segments: OpenSegments) -> None:
         """Go on in a folder that has all that this one's has, on the disk. Only while nobody uses the log."""
         if self.is_in_use:
             raise RuntimeError(f"{self!r} is moved while it is in use")
-        for segment in self._segments:
-            segment.go_on_in(directory, open_segments)
-        self.directory = directory
-        self._open_segments = open_segments
-        self._unsynced_paths = [directory / path.name for path in self._unsynced_paths]
-        self._deleted = []  # These go with the old folder.
+        self._segments.go_on_in(directory, open_segments)
+        self._unflushed.paths = [directory / path.name for path in self._unflushed.paths]
 
     # Housekeeping
 
     def write_indexes(self) -> None:
         """Let the index files catch up with the log, for whoever looks at them from outside."""
-        self._segments[-1].write_indexes()
+        self._segments.active.write_indexes()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
         self.producer_states.expire(now_ms, expiration_ms)
@@ -756,7 +539,7 @@ class PartitionLog:
             return
         path = self.directory / PARTITION_METADATA
         text = encode_partition_metadata(self.topic_id)
-        if self._is_new:
+        if self._unflushed.is_new:
             write_file(self._files, path, text)
         else:
             write_durably(self._files, path, text)
@@ -765,11 +548,11 @@ class PartitionLog:
         """Take down all that a clean close must sync; None if there is nothing."""
         if not self._is_changed or self.log_end_offset == 0:
             return None
-        if self._ticket is not None:
+        if self._unflushed.ticket is not None:
             raise RuntimeError(f"{self!r} is closed in the middle of a flush")
-        active = self._segments[-1]
+        active = self._segments.active
         active.seal()
-        self._note_index_files(active)
+        self._unflushed.paths += active.index_files
         self._take_snapshot()
         return self.begin_flush()
 
@@ -783,7 +566,6 @@ class PartitionLog:
             if not ticket.is_synced:
                 raise OSError(errno.ENOSPC, "No space left on device", str(self.directory))
         self._is_closed = True
-        if self._ticket is not None:
-            self._ticket.log_is_closed = True
-        for segment in self._segments:
-            segment.release()
+        if (ticket := self._unflushed.ticket) is not None:
+            ticket.log_is_closed = True
+        self._segments.release()

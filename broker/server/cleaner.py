@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.broker.log.checkpoint import CLEANER_OFFSET_CHECKPOINT
-from highwater.broker.log.compaction import CleanedGroup, Dirtiness
+from highwater.broker.log.compaction_job import CleanedGroup, Dirtiness
 from highwater.broker.log.files import DISK_IS_FULL
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.segment import CLEANED_SUFFIX

@@ -16,7 +16,8 @@ import sys
 import time
 from typing import Any, Final
 
-from highwater.broker.log.compaction import CleanedGroup, Job, compact
+from highwater.broker.log.compaction import compact
+from highwater.broker.log.compaction_job import CleanedGroup, Job
 from highwater.broker.log.errors import CorruptIndex
 from highwater.broker.log.files import RealFiles
 from highwater.broker.log.segment import CLEANED_SUFFIX

@@ -20,7 +20,8 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.alone.store import EmbeddedMetadataStore
-from highwater.broker.log.compaction import CleanedGroup, compact
+from highwater.broker.log.compaction import compact
+from highwater.broker.log.compaction_job import CleanedGroup
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import DISK_IS_FULL
 from highwater.broker.log.log_directories import LogDirectories

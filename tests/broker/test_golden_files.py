@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from highwater.broker.handlers.dispatch import PendingResponse
-from highwater.broker.log.compaction import CleanedGroup, compact
+from highwater.broker.log.compaction import compact
+from highwater.broker.log.compaction_job import CleanedGroup
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.files import RealFiles
 from highwater.broker.log.log_directory import LogDirectory

@@ -251,7 +251,7 @@ class TestOffsets:
         node.commit({T0: 1})
         with monkeypatch.context() as patch:
             for partition in node.node.topic(OFFSETS_TOPIC).partitions.values():  # type: ignore[union-attr]
-                patch.setattr(partition.log._segments[-1], "append", fail, raising=False)
+                patch.setattr(partition.log._segments.active, "append", fail, raising=False)
             assert node.commit({T0: 2}) == {T0: ErrorCode.not_coordinator}
         assert node.fetch_offsets() == {T0: (1, "")}
         assert node.commit({T0: 3}) == {T0: ErrorCode.none}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from highwater.broker.log.compaction import CleanedGroup, Pass, compact
+from highwater.broker.log.compaction import compact
+from highwater.broker.log.compaction_job import CleanedGroup, Pass
 from highwater.broker.log.files import FileOperations
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import PartitionLog

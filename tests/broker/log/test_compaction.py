@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.log.compaction import CleanedGroup, compact
+from highwater.broker.log.compaction import compact
+from highwater.broker.log.compaction_job import CleanedGroup
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.offset_map import OffsetMap
