@@ -62,7 +62,7 @@ Rule = Callable[[Situation], str]
 _BROKERS: Final[dict[Broker, str]] = {"highwater": "Highwater", "apache-kafka": "Apache Kafka"}
 
 
-def what_binds(
+def binding_text(
     knob_id: str,
     facts: Facts,
     workload: Workload,

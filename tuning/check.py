@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from .binding import what_binds
+from .binding import binding_text
 from .catalogue import KNOBS
 from .facts import Facts
 from .facts.capabilities import capability
@@ -34,7 +34,7 @@ from .persistence.sysctl_d import MANAGED_FILE
 from .quantities import format_bytes, format_value
 from .workload import Workload
 
-State = Literal[
+KnobState = Literal[
     "ok",
     "differs",
     "unknown",  # it cannot be told what it is now
@@ -70,7 +70,7 @@ class KnobReport:
     scope: Scope
     target: str
     """The disk, directory, unit, interface, … that it is about; empty for the whole host."""
-    state: State
+    state: KnobState
     current: Value | None
     current_text: str
     recommended: Value | None
@@ -152,7 +152,7 @@ def report_on(
     """Evaluate one knob at one target; `read` and `named` as in `evaluate`. Without `boot` nothing overrides it."""
     observed = observe(knob, facts, target, read or facts.files.read)
     wanted = knob.recommend(facts, workload, target)
-    if (fate := _fate(knob, facts)) is not None:
+    if (fate := _lifetime_state(knob, facts)) is not None:
         return _report(knob, target, observed, state=fate[0], note=fate[1], obsolete=fate[1])
     if isinstance(wanted, NotApplicable):
         return _report(knob, target, observed, state="not_applicable", note=wanted.reason)
@@ -168,7 +168,7 @@ def report_on(
             note=observed.text,
         )
     good = _acceptable(knob, wanted, observed.value)
-    if _only_for_those_who_name_it(knob, named):
+    if _needs_naming(knob, named):
         trade = f"{'in force here' if good else 'left alone unless it is named'}: {knob.only_if_named}"
         return _report(
             knob,
@@ -181,7 +181,7 @@ def report_on(
             trade_in_force=good,
         )
     obstacle, ask, remark = ("", "", "") if good else _capability(knob, facts, target, recommended)
-    binding = what_binds(knob.id, facts, workload, target, observed.value, recommended)
+    binding = binding_text(knob.id, facts, workload, target, observed.value, recommended)
     return _report(
         knob,
         target,
@@ -244,7 +244,7 @@ def _report(
     target: str,
     observed: Observation,
     *,
-    state: State,
+    state: KnobState,
     note: str,
     recommended: Value | None = None,
     formula: str = "",
@@ -287,7 +287,7 @@ def _report(
     )
 
 
-def _fate(knob: Knob, facts: Facts) -> tuple[State, str] | None:
+def _lifetime_state(knob: Knob, facts: Facts) -> tuple[KnobState, str] | None:
     """What this kernel's version makes of the knob, when it does not know it; None when it does or may."""
     version = facts.kernel_version
     if version is None:
@@ -314,7 +314,7 @@ def _version(release: tuple[int, int]) -> str:
     return f"{release[0]}.{release[1]}"
 
 
-def _only_for_those_who_name_it(knob: Knob, named: frozenset[str]) -> bool:
+def _needs_naming(knob: Knob, named: frozenset[str]) -> bool:
     return bool(knob.only_if_named) and knob.id not in named
 
 

@@ -16,12 +16,12 @@ from .persistence import limits_d, systemd, tmpfiles, tuned, udev
 from .persistence.precedence import simulate_boot
 from .planning.devices import Devices
 from .planning.judging import Judge
-from .planning.mounts import FSTAB_SOURCE, kept_options, needs_word
-from .probes import Seen
+from .planning.mounts import FSTAB_SOURCE, boot_mount, lacks_option
+from .probes import Effective
 from .runner import Runner
 from .workload import Workload
 
-State = Literal[
+EffectState = Literal[
     "effective",
     "failed",  # not as expected, or written and not in effect, or undone at the next boot
     "pending",  # takes effect when a unit restarts, a file system is mounted again, or at the next login
@@ -47,7 +47,7 @@ class Effect:
     """What the next boot will set, and which file says so; empty when nothing does."""
     seen_by: str
     """The file or command that showed `effective`."""
-    state: State
+    state: EffectState
     footnotes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class _Outlook:
     text: str = ""
 
 
-class _Host:
+class _SharedReadings:
     """What is the same for all rows: read once."""
 
     def __init__(self, facts: Facts, stale_units: frozenset[str]) -> None:
@@ -96,7 +96,7 @@ def verify(
     runner: asked for `systemctl show` where systemd runs.
     """
     by_id = {knob.id: knob for knob in knobs}
-    host = _Host(facts, _units_to_be_read_again(facts, workload, runner))
+    host = _SharedReadings(facts, _units_to_be_read_again(facts, workload, runner))
     rows: list[Effect] = []
     for report in evaluate(facts, workload, knobs, named=accepted):
         judge = Judge(facts, workload, by_id[report.id], report.target, accepted)
@@ -104,55 +104,57 @@ def verify(
     return rows
 
 
-def _row(judge: Judge, report: KnobReport, host: _Host) -> Effect:
+def _row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Effect:
     if report.state in ("not_applicable", "obsolete", "left_alone"):
         return _effect(report, "not_applicable", note=report.note)
     if report.state == "unknown":
         return _effect(report, "unknown", note=report.note)
     if report.mechanism == "advice":
-        state: State = "effective" if report.state == "ok" else "not_applicable"
-        return _effect(report, state, Seen(report.current_text, judge.path), note=_CHECKED_ONLY)
+        state: EffectState = "effective" if report.state == "ok" else "not_applicable"
+        return _effect(report, state, Effective(report.current_text, judge.path), note=_CHECKED_ONLY)
     if report.mechanism == "login":
         return _login_row(judge, report)
     if report.state == "differs":
         by = _unit_file(judge) if report.mechanism == "unit" else judge.path
-        return _effect(report, "failed", Seen(report.current_text, by), _outlook(judge, host), note=report.obstacle)
+        return _effect(
+            report, "failed", Effective(report.current_text, by), _outlook(judge, host), note=report.obstacle
+        )
     if report.mechanism == "unit":
         return _unit_row(judge, report, host)
     return _setting_row(judge, report, host)
 
 
-def _setting_row(judge: Judge, report: KnobReport, host: _Host) -> Effect:
+def _setting_row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Effect:
     """A setting, mount or swap that is as expected by its own file: is it elsewhere, and after a boot?"""
     outlook = _outlook(judge, host)
     seen = probes.probe(judge.facts, judge.workload, report)
     if seen is None:
-        seen = Seen(report.current_text, judge.path)
+        seen = Effective(report.current_text, judge.path)
     if seen.fault:
-        state: State = "pending" if seen.until else "failed"
+        state: EffectState = "pending" if seen.until else "failed"
         return _effect(report, state, seen, outlook, note=seen.fault)
     if outlook.good is False:
         return _effect(report, "failed", seen, outlook, note="undone at the next boot")
     return _effect(report, "effective", seen, outlook, note=seen.note)
 
 
-def _unit_row(judge: Judge, report: KnobReport, host: _Host) -> Effect:
+def _unit_row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Effect:
     """What the processes of the unit have; it may be started before the file that says so."""
     unit = judge.facts.unit(report.target)
     written = judge.knob.unit_property in unit.settings
-    found = [probes.of_instance(judge.facts, judge.knob.unit_property, instance) for instance in unit.instances]
+    found = [probes.probe_instance(judge.facts, judge.knob.unit_property, instance) for instance in unit.instances]
     outlook = _Outlook(True, f"{report.current_text} by {_unit_file(judge) if written else 'default'}")
     if report.target in host.stale_units:
         note = "systemd has not read its files again: systemctl daemon-reload"
         return _effect(report, "pending", _joined(found), outlook, note=note)
     seen = [item for item in found if item is not None and item.value is not None]
     if not unit.instances:
-        state: State = "pending" if written else "not_applicable"
+        state: EffectState = "pending" if written else "not_applicable"
         note = "takes effect when the unit is started" if written else "systemd's default is as good"
-        return _effect(report, state, Seen("not running"), outlook, note=note)
+        return _effect(report, state, Effective("not running"), outlook, note=note)
     if not seen:
         return _effect(report, "unknown", _joined(found), outlook, note="the running unit does not show it")
-    late = [item for item in seen if item.value is not None and not judge.value(item.value)]
+    late = [item for item in seen if item.value is not None and not judge.accepts_value(item.value)]
     if not late:
         return _effect(report, "effective", _joined(found), outlook)
     if all(probes.older_than_files(judge.facts, item.pid, unit.drop_ins) for item in late):
@@ -177,10 +179,10 @@ def _unit_file(judge: Judge) -> str:
 def _login_row(judge: Judge, report: KnobReport) -> Effect:
     """What is observed is this session, which may be older than the file that logins read."""
     item = report.id.removeprefix("login.")
-    seen = Seen(f"{report.current_text} in this session", "/proc/self/limits")
+    seen = Effective(f"{report.current_text} in this session", "/proc/self/limits")
     kept = [(entry, limits) for entry, limits in limits_d.at_login(judge.facts.files).items() if entry.item == item]
     text = ", ".join(f"{entry.domain} {limits.soft}:{limits.hard} by {limits.path}" for entry, limits in kept)
-    good = [judge.value(limits_d.number(item, limits.soft)) for _, limits in kept if limits.ours]
+    good = [judge.accepts_value(limits_d.number(item, limits.soft)) for _, limits in kept if limits.ours]
     if good and not all(good):
         return _effect(report, "failed", seen, _Outlook(False, text), note="a later file says otherwise")
     if report.state == "ok":
@@ -192,7 +194,7 @@ def _login_row(judge: Judge, report: KnobReport) -> Effect:
     return _effect(report, "not_applicable", seen, _Outlook(None, text), note=note)
 
 
-def _outlook(judge: Judge, host: _Host) -> _Outlook:
+def _outlook(judge: Judge, host: _SharedReadings) -> _Outlook:
     """What is kept over a reboot, of any mechanism."""
     knob, path = judge.knob, judge.path
     if knob.mechanism == "mount":
@@ -203,22 +205,28 @@ def _outlook(judge: Judge, host: _Host) -> _Outlook:
         return _Outlook(not sources, text or "nothing turns swap on")
     if knob.mechanism == "sysctl":
         winner = host.boot.winner(knob.id)
-        return _Outlook(None) if winner is None else _Outlook(judge.sysctls({winner.key: winner.value}), str(winner))
+        return (
+            _Outlook(None)
+            if winner is None
+            else _Outlook(judge.accepts_sysctls({winner.key: winner.value}), str(winner))
+        )
     line = host.profile.sets(knob.id, path) if host.profile else None
     if line is not None:
-        return _Outlook(judge.texts({path: line.value}), f"{line.path}:{line.number} sets {line.value} (TuneD)")
+        return _Outlook(judge.accepts_texts({path: line.value}), f"{line.path}:{line.number} sets {line.value} (TuneD)")
     kept = host.kept(knob.persistence, path)
-    return _Outlook(None) if kept is None else _Outlook(judge.texts({path: kept[1]}), f"{kept[0]} sets {kept[1]}")
+    return (
+        _Outlook(None) if kept is None else _Outlook(judge.accepts_texts({path: kept[1]}), f"{kept[0]} sets {kept[1]}")
+    )
 
 
 def _outlook_of_mount(judge: Judge) -> _Outlook:
     mount = judge.facts.mount_of(judge.target)
     wanted = judge.knob.recommend(judge.facts, judge.workload, judge.target)
-    kept = kept_options(judge.facts.files.read_verbatim, mount) if mount else None
+    kept = boot_mount(judge.facts.files.read_verbatim, mount) if mount else None
     if kept is None or isinstance(wanted, NotApplicable) or judge.knob.id == FSTAB_SOURCE:
         return _Outlook(None)
     return _Outlook(
-        not needs_word(kept.options, str(wanted.value)), f"{kept.path} mounts with {','.join(kept.options)}"
+        not lacks_option(kept.options, str(wanted.value)), f"{kept.path} mounts with {','.join(kept.options)}"
     )
 
 
@@ -236,15 +244,15 @@ def _units_to_be_read_again(facts: Facts, workload: Workload, runner: Runner) ->
     return frozenset(stale)
 
 
-def _joined(found: Sequence[Seen | None]) -> Seen:
+def _joined(found: Sequence[Effective | None]) -> Effective:
     present = [item for item in found if item is not None]
-    return Seen(", ".join(item.text for item in present), ", ".join(dict.fromkeys(item.by for item in present)))
+    return Effective(", ".join(item.text for item in present), ", ".join(dict.fromkeys(item.by for item in present)))
 
 
 def _effect(
     report: KnobReport,
-    state: State,
-    seen: Seen | None = None,
+    state: EffectState,
+    seen: Effective | None = None,
     outlook: _Outlook | None = None,
     *,
     note: str = "",

@@ -1,7 +1,7 @@
 """Carries a plan out, whole or not at all: preflight, journal, write, read back.
 
 When a change fails, those before it are taken back at once. A process that is killed leaves a journal, from which the
-next apply goes on, or a rollback goes back. `tuning.rollback` is the way back, `tuning.holdings` what is in force.
+next apply goes on, or a rollback goes back. `tuning.rollback` is the way back, `tuning.change_status` what is in force.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
+from .change_status import ChangeStatus, HostStatus, differing, interrupted, original_texts, status, undo_commands
 from .errors import PartlyChangedError, TuningError
-from .holdings import Held, Status, differing, interrupted, originals, status, undo_commands
 from .hostfiles import HostFiles
-from .journal import APPLIED, Change, Journal, Ledger, Owner, Run, alone, read_boot_id, session_of
+from .journal import APPLIED, ApplyRun, Journal, JournaledChange, Ledger, Owner, change_lock, read_boot_id, session_of
 from .resources import Resources
 from .rollback import Rollback, recover, rollback
 from .runner import Runner
 from .steps import (
     CommandStep,
     FileStep,
-    Plan,
     RemountStep,
+    ResourceState,
     ResourceStep,
-    State,
     SwapOffStep,
+    TuningPlan,
     conflicts,
-    in_order_of_return,
+    rollback_order,
 )
-from .three_way import same
+from .three_way import same_state
 
 __all__ = [
     "Applied",
-    "Held",
+    "ChangeStatus",
+    "HostStatus",
     "Owner",
     "Rollback",
-    "Status",
     "apply",
     "differing",
     "interrupted",
-    "originals",
+    "original_texts",
     "recover",
     "rollback",
     "status",
@@ -56,7 +56,7 @@ class Applied:
     skipped: tuple[str, ...]
 
 
-def apply(files: HostFiles, runner: Runner, plan: Plan, owner: Owner, journal: str = APPLIED) -> Applied:
+def apply(files: HostFiles, runner: Runner, plan: TuningPlan, owner: Owner, journal: str = APPLIED) -> Applied:
     """Make the host as planned. An apply that was killed is gone on with by planning again and applying that plan.
 
     Raises TuningError when nothing was changed, or everything was put back again; PartlyChangedError when the host is
@@ -66,7 +66,7 @@ def apply(files: HostFiles, runner: Runner, plan: Plan, owner: Owner, journal: s
         return Applied((), ())
     if problems := list(conflicts(plan.steps)):
         raise TuningError(f"this plan cannot be carried out: {'; '.join(problems)}")
-    with alone(files):
+    with change_lock(files):
         refuse_beside_a_session(files)
         return _Transaction(files, runner, Journal(files, journal)).apply(plan, owner)
 
@@ -90,52 +90,52 @@ class _Transaction:
         self._journal = journal
         self._resources = Resources(files, runner)
 
-    def apply(self, plan: Plan, owner: Owner) -> Applied:
+    def apply(self, plan: TuningPlan, owner: Owner) -> Applied:
         ledger = self._journal.read()
         skipped = tuple(f"{step.describe()}: {self._runner.absent}" for step in plan.steps if self._is_skipped(step))
-        changes = (*self._preflight(plan), *self._left_to_do(ledger, plan))
+        changes = (*self._preflight(plan), *self._unfinished_commands(ledger, plan))
         if not changes:
             if ledger.unfinished is not None:
                 self._write_end()
             return Applied((), skipped)
-        self._announce(changes, owner)
+        self._begin(changes, owner)
         started = 0
         try:
             for number, change in enumerate(changes):
                 started = number + 1
-                self._journal.done(number, self._make(change))
+                self._journal.done(number, self._carry_out(change))
             self._journal.end()
         except (TuningError, OSError, KeyboardInterrupt) as error:
-            self._give_up(error, changes[:started], was_empty=ledger.is_empty)
+            self._roll_back(error, changes[:started], was_empty=ledger.is_empty)
         return Applied(tuple(change.step.describe() for change in changes), skipped)
 
     def _is_skipped(self, step: object) -> bool:
         return bool(self._runner.absent) and isinstance(step, CommandStep | RemountStep | SwapOffStep)
 
-    def _preflight(self, plan: Plan) -> list[Change]:
+    def _preflight(self, plan: TuningPlan) -> list[JournaledChange]:
         """What there is to do, with what is there before it. Raises TuningError that names all that is against it."""
-        changes: list[Change] = []
+        changes: list[JournaledChange] = []
         problems = self._resources.obstacles(plan.steps)
         for step in plan.steps:
             if self._is_skipped(step):
                 continue
             if isinstance(step, CommandStep):
-                changes.append(Change(step, None, None))
+                changes.append(JournaledChange(step, None, None))
                 continue
             try:
                 now = self._resources.read(step.resource)
-                problem = _objection(step, now)
+                problem = _conflict(step, now)
             except TuningError as error:
                 problem = str(error)
             if problem:
                 problems.append(problem)
-            elif not same(step.resource, now, step.states[1]):
+            elif not same_state(step.resource, now, step.states[1]):
                 changes.append(_change(step, now, self._files))
         if problems:
             raise TuningError(f"{'; '.join(problems)}; nothing was changed")
         return changes
 
-    def _left_to_do(self, ledger: Ledger, plan: Plan) -> Iterator[Change]:
+    def _unfinished_commands(self, ledger: Ledger, plan: TuningPlan) -> Iterator[JournaledChange]:
         """Commands that a run which was killed had announced and not come to: what they are for is done by now."""
         run = ledger.unfinished
         if run is None or self._runner.absent:
@@ -144,8 +144,8 @@ class _Transaction:
             if isinstance(change.step, CommandStep) and number not in run.done and change.step not in plan.steps:
                 yield change
 
-    def _announce(self, changes: Sequence[Change], owner: Owner) -> None:
-        run = Run(
+    def _begin(self, changes: Sequence[JournaledChange], owner: Owner) -> None:
+        run = ApplyRun(
             owner=owner,
             boot_id=read_boot_id(self._files),
             utc=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -163,7 +163,7 @@ class _Transaction:
                 f"the journal {self._journal.path} cannot be written ({error.strerror or error}); nothing was changed"
             ) from error
 
-    def _make(self, change: Change) -> State:
+    def _carry_out(self, change: JournaledChange) -> ResourceState:
         """Raises TuningError when it cannot be made. How it is now, where the kernel changes other settings with it."""
         if isinstance(change.step, CommandStep):
             done = self._runner.run(change.step.argv)
@@ -171,7 +171,7 @@ class _Transaction:
                 raise TuningError(f"`{' '.join(change.step.argv)}` failed: {done.complaint}")
             return None
         resource = change.step.resource
-        self._resources.bring(resource, change.after, change.before)
+        self._resources.change_to(resource, change.after, change.before)
         return self._resources.read(resource) if resource.companions else None
 
     def _write_end(self) -> None:
@@ -180,13 +180,13 @@ class _Transaction:
         except OSError as error:
             raise TuningError(f"{self._journal.path} cannot be written ({error.strerror or error})") from error
 
-    def _give_up(self, error: BaseException, changes: Sequence[Change], *, was_empty: bool) -> NoReturn:
+    def _roll_back(self, error: BaseException, changes: Sequence[JournaledChange], *, was_empty: bool) -> NoReturn:
         """Put back what was changed, the last change first. Raises what the caller is to know."""
-        text = _in_one_line(error, self._journal.path)
+        text = _error_text(error, self._journal.path)
         problems = [
             problem
-            for step, change in in_order_of_return([(change.step, change) for change in changes])
-            for problem in self._put_back(step, change, failed=change is changes[-1])
+            for step, change in rollback_order([(change.step, change) for change in changes])
+            for problem in self._restore(step, change, failed=change is changes[-1])
         ]
         commands = [change.step for change in changes if isinstance(change.step, CommandStep)]
         for argv in undo_commands(commands):
@@ -206,15 +206,15 @@ class _Transaction:
             raise error
         raise TuningError(f"{text}; everything was put back as it was") from error
 
-    def _put_back(self, step: ResourceStep, change: Change, *, failed: bool) -> Iterator[str]:
+    def _restore(self, step: ResourceStep, change: JournaledChange, *, failed: bool) -> Iterator[str]:
         resource = step.resource
         try:
             now = self._resources.read(resource)
             is_there = now is not None or resource.kind == "file"
             # Whatever the failed change left, it is ours; anything else that is not as we made it is somebody else's.
-            is_ours = failed or same(resource, now, change.after)
+            is_ours = failed or same_state(resource, now, change.after)
             if is_there and is_ours and now != change.before:
-                self._resources.bring(resource, change.before, now)
+                self._resources.change_to(resource, change.before, now)
             for folder in reversed(change.folders):
                 self._files.remove_folder_if_empty(folder)
         except TuningError as error:
@@ -223,24 +223,24 @@ class _Transaction:
             yield f"{resource}: {error.strerror or error}"
 
 
-def _objection(step: ResourceStep, now: State) -> str:
+def _conflict(step: ResourceStep, now: ResourceState) -> str:
     before, after = step.states
-    if same(step.resource, now, after) or same(step.resource, now, before):
+    if same_state(step.resource, now, after) or same_state(step.resource, now, before):
         return ""
     return f"{step.resource} " + ("is not there" if now is None else "was changed since this was planned; plan again")
 
 
-def _change(step: ResourceStep, now: State, files: HostFiles) -> Change:
+def _change(step: ResourceStep, now: ResourceState, files: HostFiles) -> JournaledChange:
     """As it is announced: a file that is there keeps its mode and owner, folders that are not there are made."""
     after = step.states[1]
     if not isinstance(step, FileStep):
-        return Change(step, now, after)
+        return JournaledChange(step, now, after)
     if after is not None:
         after = {**now, **after} if now is not None else {**after, "mode": f"{step.mode:o}"}
-    return Change(step, now, after, files.missing_folders(step.path))
+    return JournaledChange(step, now, after, files.missing_folders(step.path))
 
 
-def _in_one_line(error: BaseException, journal: str) -> str:
+def _error_text(error: BaseException, journal: str) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, OSError):

@@ -19,10 +19,10 @@ from .model import Knob, Observation
 from .workload import Workload
 
 # Of one place or one session, not of the host.
-_APART: Final = ("mount", "disk", "login")
+_NOT_HOST_WIDE: Final = ("mount", "disk", "login")
 # Somebody else moves them while a host runs: irqbalance its interrupts, an operator a unit, a daemon the clock.
-_MOVING_SCOPES: Final = ("interrupt", "unit")
-_MOVING: Final = frozenset({"clock.sync"})
+_VOLATILE_SCOPES: Final = ("interrupt", "unit")
+_VOLATILE: Final = frozenset({"clock.sync"})
 
 
 def fingerprint(facts: Facts, data_dirs: Sequence[str] = ()) -> tuple[str, dict[str, str]]:
@@ -35,14 +35,14 @@ def fingerprint(facts: Facts, data_dirs: Sequence[str] = ()) -> tuple[str, dict[
         f"{knob.id} {target}".rstrip(): (_text(observe(knob, facts, target, facts.files.read)), knob.scope)
         for knob, target in _settings(facts, workload)
     }
-    of_the_host = {name: text for name, (text, scope) in found.items() if scope not in _APART}
+    of_the_host = {name: text for name, (text, scope) in found.items() if scope not in _NOT_HOST_WIDE}
     canonical = json.dumps(of_the_host, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest(), {name: text for name, (text, _) in found.items()}
 
 
 def _settings(facts: Facts, workload: Workload) -> Iterator[tuple[Knob, str]]:
     for knob in KNOBS:
-        if knob.scope not in _MOVING_SCOPES and knob.id not in _MOVING:
+        if knob.scope not in _VOLATILE_SCOPES and knob.id not in _VOLATILE:
             yield from ((knob, target) for target in targets_of(knob.scope, facts, workload))
 
 

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from .errors import TuningError
 from .hostfiles import HostFiles
-from .steps import CommandStep, Resource, ResourceStep, State, Step, as_json, from_json
+from .steps import CommandStep, Resource, ResourceState, ResourceStep, Step, as_json, from_json
 from .three_way import compare
 
 FOLDER: Final = "/var/lib/highwater/tuning"
@@ -54,31 +54,31 @@ class Owner:
 
 
 @dataclass(frozen=True)
-class Change:
+class JournaledChange:
     """A step as announced. `before`: what was found; `after`: what it is to become; `folders`: made for its file."""
 
     step: Step
-    before: State
-    after: State
+    before: ResourceState
+    after: ResourceState
     folders: tuple[str, ...] = ()
 
 
 @dataclass
-class Run:
+class ApplyRun:
     """All that the journal holds of one apply."""
 
     owner: Owner
     boot_id: str
     utc: str
     kernel: str
-    changes: tuple[Change, ...]
-    done: dict[int, State] = field(default_factory=dict)
+    changes: tuple[JournaledChange, ...]
+    done: dict[int, ResourceState] = field(default_factory=dict)
     """Number of a change to how it was found after it, None where that is just as announced."""
     ended: bool = False
 
 
 @dataclass(frozen=True)
-class Holding:
+class OutstandingChange:
     """A thing that we have changed and not put back.
 
     original: what would be here had we never come; it is what the first change found, unless somebody else changed the
@@ -87,11 +87,11 @@ class Holding:
 
     resource: Resource
     step: ResourceStep
-    original: State
-    ours: tuple[State, ...]
+    original: ResourceState
+    ours: tuple[ResourceState, ...]
     boot_id: str
     folders: tuple[str, ...]
-    returning: State = None
+    returning: ResourceState = None
     """What a rollback was about to make of it, and perhaps of other settings, when it was cut short."""
 
 
@@ -103,24 +103,24 @@ class Returning:
 class Ledger:
     """What the entries of a journal come to."""
 
-    def __init__(self, events: Iterable[Run | Resource | Returning]) -> None:
+    def __init__(self, events: Iterable[ApplyRun | Resource | Returning]) -> None:
         """Runs, what rollbacks were about to do, and what they were through with, in the order in which it happened."""
-        self.runs: list[Run] = []
-        self._held: dict[Resource, Holding] = {}
+        self.runs: list[ApplyRun] = []
+        self._outstanding: dict[Resource, OutstandingChange] = {}
         for event in events:
-            if isinstance(event, Run):
+            if isinstance(event, ApplyRun):
                 self._add(event)
             elif isinstance(event, Returning):
-                for resource, holding in self._held.items():
+                for resource, change in self._outstanding.items():
                     if resource.kind == "setting" and event.wanted.keys() >= set(resource.names):
-                        self._held[resource] = dataclasses.replace(holding, returning=event.wanted)
+                        self._outstanding[resource] = dataclasses.replace(change, returning=event.wanted)
             else:
-                self._held.pop(event, None)
+                self._outstanding.pop(event, None)
 
     @property
-    def holdings(self) -> tuple[Holding, ...]:
+    def outstanding(self) -> tuple[OutstandingChange, ...]:
         """In the order of their first change."""
-        return tuple(self._held.values())
+        return tuple(self._outstanding.values())
 
     @property
     def commands(self) -> tuple[CommandStep, ...]:
@@ -129,7 +129,7 @@ class Ledger:
         return tuple(dict.fromkeys(step for step in steps if isinstance(step, CommandStep)))
 
     @property
-    def unfinished(self) -> Run | None:
+    def unfinished(self) -> ApplyRun | None:
         """The last run, when it did not come to its end."""
         return self.runs[-1] if self.runs and not self.runs[-1].ended else None
 
@@ -137,21 +137,23 @@ class Ledger:
     def is_empty(self) -> bool:
         return not self.runs
 
-    def _add(self, run: Run) -> None:
+    def _add(self, run: ApplyRun) -> None:
         self.runs.append(run)
         for number, change in enumerate(run.changes):
             if not isinstance(change.step, CommandStep):
                 done = number in run.done
                 made = run.done.get(number) or change.after
-                self._hold(change.step, run, change, ours=(made,) if done else (change.after, change.before))
+                self._add_change(change.step, run, change, ours=(made,) if done else (change.after, change.before))
 
-    def _hold(self, step: ResourceStep, run: Run, change: Change, ours: tuple[State, ...]) -> None:
+    def _add_change(
+        self, step: ResourceStep, run: ApplyRun, change: JournaledChange, ours: tuple[ResourceState, ...]
+    ) -> None:
         resource, original, folders = step.resource, change.before, change.folders
-        if (held := self._held.get(resource)) is not None:
+        if (held := self._outstanding.get(resource)) is not None:
             found = compare(resource, held.original, held.ours, change.before)
             original = found.restored if found.separable else change.before
             folders = (*held.folders, *(folder for folder in folders if folder not in held.folders))
-        self._held[resource] = Holding(resource, step, original, ours, run.boot_id, folders)
+        self._outstanding[resource] = OutstandingChange(resource, step, original, ours, run.boot_id, folders)
 
 
 class Journal:
@@ -166,7 +168,7 @@ class Journal:
         text = self._files.read_verbatim(self.path) or ""
         intact, _, torn = text.rpartition("\n")
         self._intact_bytes = len(text.encode()) - len(torn.encode())
-        events: list[Run | Resource | Returning] = []
+        events: list[ApplyRun | Resource | Returning] = []
         for number, line in enumerate(intact.split("\n") if intact else [], start=1):
             try:
                 _add_entry(events, _entry_of(line))
@@ -177,7 +179,7 @@ class Journal:
                 ) from None
         return Ledger(events)
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: ApplyRun) -> None:
         """Announce a run. It is on the disk when this returns: from here on, its changes may be made."""
         changes = [
             {"step": as_json(change.step), "before": change.before, "after": change.after, "folders": change.folders}
@@ -187,7 +189,7 @@ class Journal:
         entry = {**head, "boot_id": run.boot_id, "utc": run.utc, "kernel": run.kernel, "changes": changes}
         self._append(entry, private=any(_is_private(change.before) for change in run.changes))
 
-    def done(self, change: int, found: State = None) -> None:
+    def done(self, change: int, found: ResourceState = None) -> None:
         """Not waited for: a process that is killed leaves it, and after a power cut a rollback looks for itself."""
         self._append({"entry": "done", "change": change, "found": found}, durable=False)
 
@@ -226,7 +228,7 @@ class Journal:
 
 
 @contextmanager
-def alone(files: HostFiles) -> Iterator[None]:
+def change_lock(files: HostFiles) -> Iterator[None]:
     """Hold the journals' folder for the body, so that no two processes change a host at once.
 
     The folder is made when it is not there, and goes with the last file in it. Raises TuningError when another process
@@ -276,7 +278,7 @@ def read_boot_id(files: HostFiles) -> str:
     return files.read("/proc/sys/kernel/random/boot_id").text or ""
 
 
-def _is_private(state: State) -> bool:
+def _is_private(state: ResourceState) -> bool:
     """Whether this is a file that not everybody may read."""
     return state is not None and "mode" in state and not int(state["mode"], 8) & stat.S_IROTH
 
@@ -298,7 +300,7 @@ def _entry_of(line: str) -> dict[str, Any]:
     return entry
 
 
-def _add_entry(events: list[Run | Resource | Returning], entry: dict[str, Any]) -> None:
+def _add_entry(events: list[ApplyRun | Resource | Returning], entry: dict[str, Any]) -> None:
     """Raises ValueError, KeyError, IndexError or TypeError for what is no entry, or not one that can come here."""
     kind = entry["entry"]
     if kind == "begin":
@@ -308,7 +310,7 @@ def _add_entry(events: list[Run | Resource | Returning], entry: dict[str, Any]) 
     elif kind == "restored":
         events.append(Resource(entry["kind"], tuple(entry["names"])))
     else:
-        number, run = [(number, event) for number, event in enumerate(events) if isinstance(event, Run)][-1]
+        number, run = [(number, event) for number, event in enumerate(events) if isinstance(event, ApplyRun)][-1]
         if kind == "done":
             run.changes[entry["change"]]
             run.done[entry["change"]] = entry["found"]
@@ -320,10 +322,10 @@ def _add_entry(events: list[Run | Resource | Returning], entry: dict[str, Any]) 
             raise ValueError(f"there is no entry {kind!r}")
 
 
-def _run_of(entry: dict[str, Any]) -> Run:
+def _run_of(entry: dict[str, Any]) -> ApplyRun:
     if entry["schema"] != SCHEMA:
         raise ValueError(f"its schema is {entry['schema']!r}, not {SCHEMA!r}")
-    return Run(
+    return ApplyRun(
         owner=Owner(**entry["owner"]),
         boot_id=entry["boot_id"],
         utc=entry["utc"],
@@ -332,7 +334,7 @@ def _run_of(entry: dict[str, Any]) -> Run:
     )
 
 
-def _changes_of(documents: Iterable[dict[str, Any]]) -> Iterator[Change]:
+def _changes_of(documents: Iterable[dict[str, Any]]) -> Iterator[JournaledChange]:
     for document in documents:
         step = from_json(document["step"])
-        yield Change(step, document["before"], document["after"], tuple(document["folders"]))
+        yield JournaledChange(step, document["before"], document["after"], tuple(document["folders"]))

@@ -24,7 +24,7 @@ _CLOCK_TICKS_PER_S: Final = 100  # USER_HZ of every architecture that Linux runs
 
 
 @dataclass(frozen=True)
-class Seen:
+class Effective:
     """What is in effect, and where that was seen."""
 
     text: str
@@ -40,16 +40,16 @@ class Seen:
     pid: int = 0
 
 
-Probe = Callable[[Facts, Workload, KnobReport], Seen | None]
+Probe = Callable[[Facts, Workload, KnobReport], Effective | None]
 
 
-def probe(facts: Facts, workload: Workload, report: KnobReport) -> Seen | None:
+def probe(facts: Facts, workload: Workload, report: KnobReport) -> Effective | None:
     """The effect of a setting on the host; None where nothing but its own file shows it."""
     find = _PROBES.get(report.id)
     return find(facts, workload, report) if find else None
 
 
-def of_instance(facts: Facts, name: str, instance: Instance) -> Seen | None:
+def probe_instance(facts: Facts, name: str, instance: Instance) -> Effective | None:
     """What a running unit has of a property, by its main process and its control group; None when nothing shows it."""
     pid = instance.main_pid
     if name in _LIMITS:
@@ -57,11 +57,13 @@ def of_instance(facts: Facts, name: str, instance: Instance) -> Seen | None:
         if limit is None:
             return None
         soft, hard = ("infinity" if bound is None else bound for bound in limit)
-        return Seen(f"{soft}:{hard} in {instance.name}", f"/proc/{pid}/limits", soft, name=instance.name, pid=pid)
+        return Effective(f"{soft}:{hard} in {instance.name}", f"/proc/{pid}/limits", soft, name=instance.name, pid=pid)
     if name == "OOMScoreAdjust":
         value = instance.oom_score_adjust
         text = f"{value} in {instance.name}"
-        return None if value is None else Seen(text, f"/proc/{pid}/oom_score_adj", value, name=instance.name, pid=pid)
+        return (
+            None if value is None else Effective(text, f"/proc/{pid}/oom_score_adj", value, name=instance.name, pid=pid)
+        )
     if name == "CPUAffinity":
         return _field(facts, instance, "Cpus_allowed_list")
     if name in _GROUP_FILES:
@@ -83,7 +85,7 @@ def older_than_files(facts: Facts, pid: int, paths: Sequence[str]) -> bool:
 
 
 def _dirty_threshold(counter: str) -> Probe:
-    def find(facts: Facts, _workload: Workload, report: KnobReport) -> Seen | None:
+    def find(facts: Facts, _workload: Workload, report: KnobReport) -> Effective | None:
         lines = (facts.files.read("/proc/vmstat").text or "").splitlines()
         pages = parse_whole(dict(line.split() for line in lines if len(line.split()) == 2).get(counter, ""))
         if pages is None or not isinstance(report.current, int):
@@ -95,26 +97,26 @@ def _dirty_threshold(counter: str) -> Probe:
         in_bytes = facts.files.read(f"/proc/sys/{report.id.replace('.', '/')}").text not in (None, "0")
         if in_bytes and abs(effective - report.current) > _ROUNDING_PAGES * page_bytes:
             fault = f"the kernel goes by {format_bytes(effective)} and not by the {report.current_text} that are set"
-            return Seen(format_bytes(effective), by, fault=fault)
-        return Seen(format_bytes(effective), by)
+            return Effective(format_bytes(effective), by, fault=fault)
+        return Effective(format_bytes(effective), by)
 
     return find
 
 
-def _file_handles(facts: Facts, _workload: Workload, _report: KnobReport) -> Seen | None:
+def _file_handles(facts: Facts, _workload: Workload, _report: KnobReport) -> Effective | None:
     numbers = (facts.files.read("/proc/sys/fs/file-nr").text or "").split()
     if len(numbers) != 3:
         return None
-    return Seen(numbers[2], "/proc/sys/fs/file-nr", note=f"{numbers[0]} are in use")
+    return Effective(numbers[2], "/proc/sys/fs/file-nr", note=f"{numbers[0]} are in use")
 
 
-def _swaps(facts: Facts, _workload: Workload, _report: KnobReport) -> Seen | None:
+def _swaps(facts: Facts, _workload: Workload, _report: KnobReport) -> Effective | None:
     if facts.swaps is None:
         return None
-    return Seen(", ".join(swap.device for swap in facts.swaps) or "none", "/proc/swaps")
+    return Effective(", ".join(swap.device for swap in facts.swaps) or "none", "/proc/swaps")
 
 
-def _atime(facts: Facts, workload: Workload, report: KnobReport) -> Seen | None:
+def _atime(facts: Facts, workload: Workload, report: KnobReport) -> Effective | None:
     """The broker's own view: a unit with a mount namespace of its own keeps the options it was started with."""
     mount = facts.mount_of(report.target)
     if mount is None:
@@ -124,11 +126,11 @@ def _atime(facts: Facts, workload: Workload, report: KnobReport) -> Seen | None:
         options = _options_in(facts.files.read(by).text or "", mount.mount_point)
         if options is not None and report.recommended not in options:
             fault = f"{instance.name} has a mount namespace of its own, without {report.recommended}: restart it"
-            return Seen(",".join(options), by, fault=fault, until=True)
-    return Seen(",".join(mount.options), "/proc/self/mountinfo")
+            return Effective(",".join(options), by, fault=fault, until=True)
+    return Effective(",".join(mount.options), "/proc/self/mountinfo")
 
 
-def _read_ahead(facts: Facts, _workload: Workload, report: KnobReport) -> Seen | None:
+def _read_ahead(facts: Facts, _workload: Workload, report: KnobReport) -> Effective | None:
     """What the page cache goes by is the backing device's figure, not the queue's."""
     device = facts.block_device(report.target)
     text = facts.files.read(f"/sys/class/bdi/{device.device_number}/read_ahead_kb").text if device else None
@@ -137,10 +139,10 @@ def _read_ahead(facts: Facts, _workload: Workload, report: KnobReport) -> Seen |
     by = f"/sys/class/bdi/{device.device_number}/read_ahead_kb"
     fault = "" if text == str(report.current) else f"the page cache reads {text} KiB ahead"
     number = parse_whole(text)
-    return Seen(text if number is None else format_value(number, "KiB"), by, fault=fault)
+    return Effective(text if number is None else format_value(number, "KiB"), by, fault=fault)
 
 
-def _interrupt(facts: Facts, _workload: Workload, report: KnobReport) -> Seen | None:
+def _interrupt(facts: Facts, _workload: Workload, report: KnobReport) -> Effective | None:
     """What the interrupt controller made of the affinity."""
     interrupt = facts.interrupts.get(int(report.target)) if report.target.isdecimal() else None
     if interrupt is None or interrupt.effective_affinity is None or interrupt.affinity is None:
@@ -148,8 +150,8 @@ def _interrupt(facts: Facts, _workload: Workload, report: KnobReport) -> Seen | 
     cpus = ",".join(map(str, interrupt.effective_affinity))
     by = f"/proc/irq/{report.target}/effective_affinity_list"
     if not set(interrupt.effective_affinity) <= set(interrupt.affinity):
-        return Seen(cpus, by, fault=f"processor {cpus} takes it, which smp_affinity_list does not name")
-    return Seen(cpus, by)
+        return Effective(cpus, by, fault=f"processor {cpus} takes it, which smp_affinity_list does not name")
+    return Effective(cpus, by)
 
 
 def _options_in(mountinfo: str, mount_point: str) -> tuple[str, ...] | None:
@@ -158,17 +160,17 @@ def _options_in(mountinfo: str, mount_point: str) -> tuple[str, ...] | None:
     return tuple(found[-1].split(",")) if found else None
 
 
-def _field(facts: Facts, instance: Instance, name: str) -> Seen | None:
+def _field(facts: Facts, instance: Instance, name: str) -> Effective | None:
     by = f"/proc/{instance.main_pid}/status"
     for line in (facts.files.read(by).text or "").splitlines():
         key, _, text = line.partition(":")
         if key == name:
             value = text.strip()
-            return Seen(f"{value} in {instance.name}", by, value, name=instance.name, pid=instance.main_pid)
+            return Effective(f"{value} in {instance.name}", by, value, name=instance.name, pid=instance.main_pid)
     return None
 
 
-def _group_file(facts: Facts, instance: Instance, name: str) -> Seen | None:
+def _group_file(facts: Facts, instance: Instance, name: str) -> Effective | None:
     lines = (facts.files.read(f"/proc/{instance.main_pid}/cgroup").text or "").splitlines()
     group = next((line[len("0::") :] for line in lines if line.startswith("0::")), None)
     if group is None:
@@ -179,7 +181,7 @@ def _group_file(facts: Facts, instance: Instance, name: str) -> Seen | None:
         return None
     word = text.split()[-1] if text else ""  # io.weight reads `default 500`
     value: Value = "infinity" if word == "max" else word if (number := parse_whole(word)) is None else number
-    return Seen(f"{value} in {instance.name}", by, value, name=instance.name, pid=instance.main_pid)
+    return Effective(f"{value} in {instance.name}", by, value, name=instance.name, pid=instance.main_pid)
 
 
 _LIMITS: Final[Mapping[str, str]] = {"LimitNOFILE": "nofile", "LimitNPROC": "nproc", "LimitMEMLOCK": "memlock"}

@@ -19,7 +19,7 @@ SCHEMA: Final = "tuning.proofs/1"
 PROOFS: Final = "/var/lib/highwater/tuning/proofs.json"
 
 ProofVerdict = Literal["keep", "revert", "no_effect", "inconclusive"]
-Outcome = Literal[
+EffectOutcome = Literal[
     "better",
     "worse",
     "differs",  # of a figure of which neither way is better
@@ -44,7 +44,7 @@ class ProvedSetting:
 
 
 @dataclass(frozen=True)
-class Effect:
+class MeasuredEffect:
     """One figure with the setting off and on. Ratios are on ÷ off; intervals hold the median with 95 %."""
 
     metric: str
@@ -60,7 +60,7 @@ class Effect:
     high: float | None
     smallest_detectable_ratio: float | None
     """The change (0.04: 4 %) that these trials would have shown 4 times in 5."""
-    outcome: Outcome
+    outcome: EffectOutcome
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Proof:
     verdict: ProofVerdict
     text: str
     """The verdict in a sentence."""
-    effects: tuple[Effect, ...]
+    effects: tuple[MeasuredEffect, ...]
     workload: str
     storage: str
     """Where the log lay: target, medium, file system."""
@@ -146,14 +146,14 @@ def proof_of(fields: dict[str, Any]) -> Proof:
         **fields
         | {
             "settings": tuple(ProvedSetting(**setting) for setting in fields["settings"]),
-            "effects": tuple(Effect(**effect) for effect in fields["effects"]),
+            "effects": tuple(MeasuredEffect(**effect) for effect in fields["effects"]),
             "cells": (off, on),
             "durability_trades": tuple(fields.get("durability_trades", ())),
         }
     )
 
 
-def effect_text(effect: Effect) -> str:
+def effect_text(effect: MeasuredEffect) -> str:
     """`produce.p99 −12.3 % (−15.0 to −9.1 %)`, or what could have been seen where nothing was."""
     if effect.ratio is None:
         return f"{effect.metric} has no ratio"

@@ -13,8 +13,8 @@ from .facts.swap import read_swaps
 from .hostfiles import HostFiles
 from .quantities import format_bytes
 from .runner import Runner
-from .steps import Resource, State, Step, SwapOffStep, setting_name
-from .three_way import meaning, same
+from .steps import Resource, ResourceState, Step, SwapOffStep, setting_name
+from .three_way import normalized, same_state
 
 # Of mount(8): what the superblock and the mount carry as flags. A remount that does not name one turns it off.
 _FLAGS: Final = frozenset(
@@ -54,9 +54,9 @@ class Resources:
         self._files = files
         self._runner = runner
 
-    def read(self, resource: Resource) -> State:
+    def read(self, resource: Resource) -> ResourceState:
         """Its present state. Raises TuningError for a file that is not to be edited."""
-        readers: dict[str, Callable[[Resource], State]] = {
+        readers: dict[str, Callable[[Resource], ResourceState]] = {
             "setting": self._read_setting,
             "file": self._read_file,
             "mount": self._read_mount,
@@ -64,9 +64,9 @@ class Resources:
         }
         return readers[resource.kind](resource)
 
-    def bring(self, resource: Resource, wanted: State, now: State) -> None:
+    def change_to(self, resource: Resource, wanted: ResourceState, now: ResourceState) -> None:
         """Change it from `now` to `wanted` and read back. Raises TuningError when that had no effect."""
-        changers: dict[str, Callable[[Resource, State, State], None]] = {
+        changers: dict[str, Callable[[Resource, ResourceState, ResourceState], None]] = {
             "setting": self._write_setting,
             "file": self._write_file,
             "mount": self._remount,
@@ -74,7 +74,7 @@ class Resources:
         }
         changers[resource.kind](resource, wanted, now)
         found = self.read(resource)
-        if not same(resource, found, wanted):
+        if not same_state(resource, found, wanted):
             raise TuningError(_without_effect(resource, wanted, found))
 
     def obstacles(self, steps: Sequence[Step]) -> list[str]:
@@ -93,14 +93,14 @@ class Resources:
         )
         return [problem]
 
-    def _read_setting(self, resource: Resource) -> State:
+    def _read_setting(self, resource: Resource) -> ResourceState:
         texts = {path: self._files.read(path).text for path in resource.names}
         if any(text is None for text in texts.values()):
             return None
         texts |= {path: self._files.read(path).text for path in resource.companions}
-        return {path: _undressed(path, text) for path, text in texts.items() if text is not None}
+        return {path: _writable_text(path, text) for path, text in texts.items() if text is not None}
 
-    def _read_file(self, resource: Resource) -> State:
+    def _read_file(self, resource: Resource) -> ResourceState:
         (path,) = resource.names
         attributes = self._files.attributes(path)
         if attributes is None:
@@ -114,19 +114,19 @@ class Resources:
             "group": str(attributes.group_id),
         }
 
-    def _read_mount(self, resource: Resource) -> State:
+    def _read_mount(self, resource: Resource) -> ResourceState:
         (mount_point,) = resource.names
         found = [mount for mount in read_mounts(Reader(self._files)) if mount.mount_point == mount_point]
         return {"options": ",".join(found[-1].options), "source": found[-1].source} if found else None
 
-    def _read_swap(self, resource: Resource) -> State:
+    def _read_swap(self, resource: Resource) -> ResourceState:
         (device,) = resource.names
         for swap in read_swaps(Reader(self._files)) or ():
             if swap.device == device:
                 return {"in_use": "yes", "priority": str(swap.priority)}
         return {"in_use": "no"} if self._files.exists(device) else None
 
-    def _write_setting(self, resource: Resource, wanted: State, now: State) -> None:
+    def _write_setting(self, resource: Resource, wanted: ResourceState, now: ResourceState) -> None:
         if wanted is None or now is None:
             raise TuningError(f"{resource} is no longer there")
         members = _members_to_write({path: wanted[path] for path in resource.names}, now)
@@ -143,7 +143,7 @@ class Resources:
         except OSError as error:
             raise TuningError(_refusal(setting_name(path), text, error)) from error
 
-    def _write_file(self, resource: Resource, wanted: State, now: State) -> None:
+    def _write_file(self, resource: Resource, wanted: ResourceState, now: ResourceState) -> None:
         (path,) = resource.names
         try:
             if wanted is None:
@@ -155,7 +155,7 @@ class Resources:
             way_out = _WAYS_OUT.get(error.errno or 0, "see what is wrong with that file system")
             raise TuningError(f"{path} cannot be written ({error.strerror or error}); {way_out}") from error
 
-    def _remount(self, resource: Resource, wanted: State, now: State) -> None:
+    def _remount(self, resource: Resource, wanted: ResourceState, now: ResourceState) -> None:
         if wanted is None or now is None:
             raise TuningError(f"{resource} is no longer mounted")
         (mount_point,) = resource.names
@@ -163,7 +163,7 @@ class Resources:
         # With both the source and the place given, mount(8) does not mix in what fstab says.
         self._run(resource, ("mount", "-o", ",".join(["remount", *options]), now["source"], mount_point))
 
-    def _switch_swap(self, resource: Resource, wanted: State, now: State) -> None:
+    def _switch_swap(self, resource: Resource, wanted: ResourceState, now: ResourceState) -> None:
         (device,) = resource.names
         if wanted is None or now is None:
             raise TuningError(f"{device} is no longer there")
@@ -201,9 +201,9 @@ def remount_options(present: list[str], wanted: list[str]) -> list[str]:
     return [*(option for option in wanted if option in _FLAGS and option in present), *new, *opposites]
 
 
-def _undressed(path: str, text: str) -> str:
+def _writable_text(path: str, text: str) -> str:
     """As it could be written back: a list of choices becomes the chosen one, all else stays as the kernel shows it."""
-    return meaning(path, text) if "[" in text else text
+    return normalized(path, text) if "[" in text else text
 
 
 def _members_to_write(wanted: dict[str, str], now: dict[str, str]) -> list[str]:
@@ -223,13 +223,13 @@ def _refusal(name: str, value: str, error: OSError) -> str:
     return f"{name}: the kernel refuses {value!r} ({reason})" + (f"; {way_out}" if way_out else "")
 
 
-def _without_effect(resource: Resource, wanted: State, found: State) -> str:
+def _without_effect(resource: Resource, wanted: ResourceState, found: ResourceState) -> str:
     if resource.kind == "setting" and wanted is not None:
         for path in resource.names:
             text = found[path] if found else None
             if text is None:
                 return f"{setting_name(path)}: it went away while it was being set to {wanted[path]!r}"
-            if meaning(path, text) != meaning(path, wanted[path]):
+            if normalized(path, text) != normalized(path, wanted[path]):
                 name, value = setting_name(path), wanted[path]
                 return f"{name}: the write of {value!r} had no effect, it reads {text!r}"
     if resource.kind == "mount" and wanted is not None:

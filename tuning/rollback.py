@@ -9,21 +9,31 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from .change_status import ChangeStatus, status_of, undo_commands
 from .errors import TuningError
-from .holdings import Held, look_at, undo_commands
 from .hostfiles import HostFiles
-from .journal import APPLIED, FOLDER, SESSION, Journal, Owner, alone, read_boot_id, remove_empty_folders, session_of
+from .journal import (
+    APPLIED,
+    FOLDER,
+    SESSION,
+    Journal,
+    Owner,
+    change_lock,
+    read_boot_id,
+    remove_empty_folders,
+    session_of,
+)
 from .resources import Resources
 from .runner import Runner
-from .steps import in_order_of_return
+from .steps import rollback_order
 
 
 @dataclass(frozen=True)
 class Rollback:
     """What a rollback did, or would do."""
 
-    restored: tuple[Held, ...] = ()
-    kept: tuple[Held, ...] = ()
+    restored: tuple[ChangeStatus, ...] = ()
+    kept: tuple[ChangeStatus, ...] = ()
     """Left as somebody else made it; their journal stays, so that they can still be restored by force."""
     problems: tuple[str, ...] = ()
     """What could not be restored, a line each; the journal stays."""
@@ -60,7 +70,7 @@ def rollback(
         return Rollback()
     if dry_run:
         return _roll_back_all(files, runner, journals, owner, force=force, dry_run=True)
-    with alone(files):
+    with change_lock(files):
         return _roll_back_all(files, runner, journals, owner, force=force, dry_run=False)
 
 
@@ -88,37 +98,37 @@ def _roll_back_all(
 def _roll_back(files: HostFiles, runner: Runner, path: str, *, force: bool, dry_run: bool) -> Rollback:
     journal, resources = Journal(files, path), Resources(files, runner)
     ledger, boot_id = journal.read(), read_boot_id(files)
-    restored: list[Held] = []
-    kept: list[Held] = []
+    restored: list[ChangeStatus] = []
+    kept: list[ChangeStatus] = []
     problems: list[str] = []
-    looks = [look_at(resources, holding, boot_id, lasts=path == APPLIED) for holding in ledger.holdings]
-    for _, held in in_order_of_return([(held.step, held) for held in looks]):
-        if held.kept and force and not held.trouble:
-            held = replace(held, restored=held.original, kept=False)
-        if held.kept:
-            kept.append(held)
+    looks = [status_of(resources, outstanding, boot_id, lasts=path == APPLIED) for outstanding in ledger.outstanding]
+    for _, change in rollback_order([(change.step, change) for change in looks]):
+        if change.kept and force and not change.trouble:
+            change = replace(change, restored=change.original, kept=False)
+        if change.kept:
+            kept.append(change)
             continue
-        if held.resource.companions and held.needs_restoring and held.restored is not None:
-            held = replace(held, restored={**held.restored, **_restored_companions(held, looks)})
+        if change.resource.companions and change.needs_restoring and change.restored is not None:
+            change = replace(change, restored={**change.restored, **_restored_companions(change, looks)})
         if not dry_run:
             try:
-                if held.resource.companions and held.needs_restoring and held.restored is not None:
+                if change.resource.companions and change.needs_restoring and change.restored is not None:
                     with suppress(OSError):
-                        journal.returning(held.restored)
-                if held.resource.kind == "file":
-                    files.discard_temporary(held.resource.names[0])
-                if held.needs_restoring:
-                    resources.bring(held.resource, held.restored, resources.read(held.resource))
-                for folder in reversed(held.folders):
+                        journal.returning(change.restored)
+                if change.resource.kind == "file":
+                    files.discard_temporary(change.resource.names[0])
+                if change.needs_restoring:
+                    resources.change_to(change.resource, change.restored, resources.read(change.resource))
+                for folder in reversed(change.folders):
                     files.remove_folder_if_empty(folder)
             except (TuningError, OSError) as error:
                 problems.append(str(error))
                 continue
             # Without this line, the next rollback finds out by looking.
             with suppress(OSError):
-                journal.restored(held.resource)
-        if held.needs_restoring:
-            restored.append(held)
+                journal.restored(change.resource)
+        if change.needs_restoring:
+            restored.append(change)
     commands = () if runner.absent else tuple(undo_commands(ledger.commands))
     if not dry_run:
         problems += _run_all(runner, commands)
@@ -126,14 +136,14 @@ def _roll_back(files: HostFiles, runner: Runner, path: str, *, force: bool, dry_
     return Rollback(tuple(restored), tuple(kept), tuple(problems), commands)
 
 
-def _restored_companions(held: Held, looks: Sequence[Held]) -> dict[str, str]:
+def _restored_companions(change: ChangeStatus, looks: Sequence[ChangeStatus]) -> dict[str, str]:
     """Settings that the kernel resets with this one and that we changed too: what they are to be in the end."""
     return {
         path: text
         for other in looks
-        if other.needs_restoring and other.resource != held.resource
+        if other.needs_restoring and other.resource != change.resource
         for path, text in (other.restored or {}).items()
-        if path in held.resource.companions
+        if path in change.resource.companions
     }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .resources import remount_options
-from .steps import CommandStep, FileStep, Resource, State, Step
+from .steps import CommandStep, FileStep, Resource, ResourceState, Step
 
 SAVED: Final = "/var/lib/highwater/tuning/by-script"
 """Where a script keeps the old texts, below its root."""
@@ -185,19 +185,19 @@ esac
 
 
 @dataclass(frozen=True)
-class Move:
+class StateChange:
     """A thing to be brought from one state to another; `mode` is for a file that is made."""
 
     resource: Resource
-    before: State
-    after: State
+    before: ResourceState
+    after: ResourceState
     mode: int = 0o644
 
 
-def moves_of(steps: Sequence[Step]) -> tuple[Move, ...]:
+def state_changes_of(steps: Sequence[Step]) -> tuple[StateChange, ...]:
     """What the steps of a plan do to things; the commands among them are left out."""
     return tuple(
-        Move(step.resource, *step.states, step.mode if isinstance(step, FileStep) else 0o644)
+        StateChange(step.resource, *step.states, step.mode if isinstance(step, FileStep) else 0o644)
         for step in steps
         if not isinstance(step, CommandStep)
     )
@@ -208,7 +208,7 @@ def commands_of(steps: Sequence[Step]) -> tuple[CommandStep, ...]:
 
 
 def render_script(
-    purpose: Sequence[str], moves: Sequence[Move], commands: Sequence[CommandStep], mounts: Mapping[str, str]
+    purpose: Sequence[str], moves: Sequence[StateChange], commands: Sequence[CommandStep], mounts: Mapping[str, str]
 ) -> str:
     """The script. `purpose`: lines for its head; `mounts`: the source of every mount point that is mounted again."""
     head = "".join(f"# {line}".rstrip() + "\n" for line in purpose)
@@ -230,7 +230,7 @@ def _call(*words: str) -> str:
     return shlex.join(words)
 
 
-def _check(move: Move) -> Iterator[str]:
+def _check(move: StateChange) -> Iterator[str]:
     kind = move.resource.kind
     if kind == "setting":
         for path, text in (move.before or {}).items():
@@ -240,7 +240,7 @@ def _check(move: Move) -> Iterator[str]:
         yield _call("expect_file", path, move.before["text"]) if move.before else _call("expect_no_file", path)
 
 
-def _change(move: Move, mounts: Mapping[str, str]) -> Iterator[str]:
+def _change(move: StateChange, mounts: Mapping[str, str]) -> Iterator[str]:
     kind, (name, *_) = move.resource.kind, move.resource.names
     if kind == "setting":
         yield _call("write_setting", *_written(move.after))
@@ -255,7 +255,7 @@ def _change(move: Move, mounts: Mapping[str, str]) -> Iterator[str]:
         yield _swap(name, move.after)
 
 
-def _undo(move: Move, mounts: Mapping[str, str]) -> Iterator[str]:
+def _undo(move: StateChange, mounts: Mapping[str, str]) -> Iterator[str]:
     kind, (name, *_) = move.resource.kind, move.resource.names
     if kind == "setting":
         yield _call("restore_setting", *_written(move.after), *_written(move.before))
@@ -272,24 +272,24 @@ def _undo(move: Move, mounts: Mapping[str, str]) -> Iterator[str]:
         yield _swap(name, move.before)
 
 
-def _written(state: State) -> tuple[str, str]:
+def _written(state: ResourceState) -> tuple[str, str]:
     """Of a pair, whose other member the kernel sets to 0, the one that is to be written: the one that is not 0."""
     assert state
     return next(((path, text) for path, text in state.items() if text != "0"), next(iter(state.items())))
 
 
-def _mode(state: State, otherwise: int) -> str:
+def _mode(state: ResourceState, otherwise: int) -> str:
     return (state or {}).get("mode") or f"{otherwise:o}"
 
 
-def _remount(mount_point: str, now: State, wanted: State, mounts: Mapping[str, str]) -> str:
+def _remount(mount_point: str, now: ResourceState, wanted: ResourceState, mounts: Mapping[str, str]) -> str:
     present, options = ((state or {}).get("options", "").split(",") for state in (now, wanted))
     source = mounts.get(mount_point)
     words = ",".join(["remount", *remount_options(present, options)])
     return _call("on_host", "mount", "-o", words, *([source] if source else []), mount_point)
 
 
-def _swap(device: str, state: State) -> str:
+def _swap(device: str, state: ResourceState) -> str:
     if state is None or state.get("in_use") != "yes":
         return _call("on_host", "swapoff", device)
     priority = state.get("priority", "-1")

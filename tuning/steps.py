@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 if TYPE_CHECKING:
     from .check import KnobReport
 
-State = dict[str, str] | None
+ResourceState = dict[str, str] | None
 """How something is: of settings, path to text; of a file, its text, mode and owner; of a mount, its options; of swap,
 whether it is in use. None: it is not there."""
 
@@ -64,7 +64,7 @@ class SettingStep:
         return Resource(self.form, tuple(sorted(path for path in (self.path, self.twin_path) if path)))
 
     @property
-    def states(self) -> tuple[State, State]:
+    def states(self) -> tuple[ResourceState, ResourceState]:
         """Before and after."""
         before, after = {self.path: self.before}, {self.path: self.after}
         if self.twin_path is not None:
@@ -98,7 +98,7 @@ class FileStep:
         return Resource(self.form, (self.path,))
 
     @property
-    def states(self) -> tuple[State, State]:
+    def states(self) -> tuple[ResourceState, ResourceState]:
         before, after = (None if text is None else {"text": text} for text in (self.before, self.after))
         return before, after
 
@@ -121,7 +121,7 @@ class RemountStep:
         return Resource(self.form, (self.mount_point,))
 
     @property
-    def states(self) -> tuple[State, State]:
+    def states(self) -> tuple[ResourceState, ResourceState]:
         return {"options": ",".join(self.before_options)}, {"options": ",".join(self.after_options)}
 
     def describe(self) -> str:
@@ -144,7 +144,7 @@ class SwapOffStep:
         return Resource(self.form, (self.device,))
 
     @property
-    def states(self) -> tuple[State, State]:
+    def states(self) -> tuple[ResourceState, ResourceState]:
         return {"in_use": "yes", "priority": str(self.priority)}, {"in_use": "no"}
 
     def describe(self) -> str:
@@ -175,7 +175,7 @@ _FORMS: Final[Mapping[str, type[Step]]] = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class TuningPlan:
     """Steps in the order in which they are to be carried out, and what people should know of them."""
 
     steps: tuple[Step, ...]
@@ -227,7 +227,7 @@ def conflicts(steps: Sequence[Step]) -> Iterator[str]:
             seen[key] = step
 
 
-def in_order_of_return(items: Sequence[tuple[Step, T]]) -> list[tuple[ResourceStep, T]]:
+def rollback_order(items: Sequence[tuple[Step, T]]) -> list[tuple[ResourceStep, T]]:
     """What steps changed, in the order in which to put it back: the last first, but what resets others before those.
 
     Each item is a step and whatever goes with it. Commands are left out: they come when everything is back.

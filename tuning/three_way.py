@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from .facts.reading import parse_cpu_list, value_of
-from .steps import Resource, State
+from .steps import Resource, ResourceState
 
 Standing = Literal[
     "in_force",  # it is as we made it
@@ -28,15 +28,15 @@ _MODULE_PARAMETER: Final = re.compile(r"/sys/module/[^/]+/parameters/")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ThreeWayResult:
     """`restored`: what would be here without us; of a thing that drifted only where both changes can be told apart."""
 
     standing: Standing
-    restored: State
+    restored: ResourceState
     separable: bool = True
 
 
-def meaning(path: str, text: str) -> str:
+def normalized(path: str, text: str) -> str:
     """A setting's value without its dress: the chosen word where a file lists all, single blanks, masks as numbers."""
     value = value_of(text)
     name = path.rpartition("/")[2]
@@ -51,29 +51,33 @@ def meaning(path: str, text: str) -> str:
     return value
 
 
-def same(resource: Resource, one: State, other: State) -> bool:
+def same_state(resource: Resource, one: ResourceState, other: ResourceState) -> bool:
     """Whether two states of a resource mean the same: of a file its text counts, of a mount the set of its options."""
     if one is None or other is None:
         return one is other
     if resource.kind == "setting":
-        return all(meaning(path, one.get(path, "")) == meaning(path, other.get(path, "")) for path in resource.names)
+        return all(
+            normalized(path, one.get(path, "")) == normalized(path, other.get(path, "")) for path in resource.names
+        )
     if resource.kind == "mount":
         return set(_options(one)) == set(_options(other))
     key = {"file": "text", "swap": "in_use"}[resource.kind]
     return one[key] == other[key]
 
 
-def compare(resource: Resource, original: State, ours: Sequence[State], now: State) -> Comparison:
+def compare(
+    resource: Resource, original: ResourceState, ours: Sequence[ResourceState], now: ResourceState
+) -> ThreeWayResult:
     """ours: what we may have made of it, the likeliest first (two when a run ended between two changes)."""
     if resource.kind == "mount":
         return _compare_mount(original, ours, now)
-    if same(resource, now, original):
-        return Comparison("back", original)
-    if any(same(resource, now, state) for state in ours):
-        return Comparison("in_force", _with_companions_of_others(resource, original, ours[0], now))
+    if same_state(resource, now, original):
+        return ThreeWayResult("back", original)
+    if any(same_state(resource, now, state) for state in ours):
+        return ThreeWayResult("in_force", _keep_foreign_companions(resource, original, ours[0], now))
     if resource.kind == "file":
         return _compare_file(original, ours[0], now)
-    return Comparison("gone" if now is None else "drifted", now, separable=False)
+    return ThreeWayResult("gone" if now is None else "drifted", now, separable=False)
 
 
 def merge_lines(base: str, theirs: str, wanted: str) -> str | None:
@@ -109,7 +113,9 @@ def _collide(one: _Edit, other: _Edit) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
-def _with_companions_of_others(resource: Resource, original: State, ours: State, now: State) -> State:
+def _keep_foreign_companions(
+    resource: Resource, original: ResourceState, ours: ResourceState, now: ResourceState
+) -> ResourceState:
     """The original, with what somebody else made since of settings that were reset with ours."""
     if original is None or ours is None or now is None:
         return original
@@ -117,21 +123,21 @@ def _with_companions_of_others(resource: Resource, original: State, ours: State,
     return {**original, **{path: now[path] for path in companions if now[path] != ours[path]}}
 
 
-def _compare_file(original: State, ours: State, now: State) -> Comparison:
+def _compare_file(original: ResourceState, ours: ResourceState, now: ResourceState) -> ThreeWayResult:
     if ours is None or now is None:
-        return Comparison("drifted", now, separable=False)
+        return ThreeWayResult("drifted", now, separable=False)
     text = merge_lines(ours["text"], now["text"], original["text"] if original else "")
     if text is None:
-        return Comparison("drifted", now, separable=False)
+        return ThreeWayResult("drifted", now, separable=False)
     if original is None and not text.strip():
-        return Comparison("drifted", None)
-    return Comparison("drifted", {**now, "text": text})
+        return ThreeWayResult("drifted", None)
+    return ThreeWayResult("drifted", {**now, "text": text})
 
 
-def _compare_mount(original: State, ours: Sequence[State], now: State) -> Comparison:
+def _compare_mount(original: ResourceState, ours: Sequence[ResourceState], now: ResourceState) -> ThreeWayResult:
     """Options that we did not touch are nobody's business here."""
     if now is None or original is None:
-        return Comparison("gone", now, separable=False)
+        return ThreeWayResult("gone", now, separable=False)
     ours_options = [state for state in ours if state is not None]
     before, after = set(_options(original)), set(_options(ours_options[0]))
     touched = before ^ after
@@ -139,10 +145,10 @@ def _compare_mount(original: State, ours: Sequence[State], now: State) -> Compar
     found = set(present) & touched
     restored = {**now, "options": ",".join([o for o in present if o not in after - before] + sorted(before - after))}
     if found == before & touched:
-        return Comparison("back", now)
+        return ThreeWayResult("back", now)
     if any(found == set(_options(state)) & touched for state in ours_options):
-        return Comparison("in_force", restored)
-    return Comparison("drifted", now, separable=False)
+        return ThreeWayResult("in_force", restored)
+    return ThreeWayResult("drifted", now, separable=False)
 
 
 def _options(state: Mapping[str, str]) -> list[str]:

@@ -18,7 +18,7 @@ from highwater.bench.gate.reasoning import own_noise
 from highwater.bench.metrics import METRICS
 from highwater.bench.results import MetricComparison, TrialPlan, TrialSummary
 from highwater.bench.trials.verdict import target_at_fault
-from highwater.tuning.proofs import Effect, Outcome, ProofVerdict, effect_text
+from highwater.tuning.proofs import EffectOutcome, MeasuredEffect, ProofVerdict, effect_text
 
 # A change smaller than this matters to nobody who runs a broker.
 DECIDING: Final[Mapping[str, float]] = {
@@ -51,7 +51,7 @@ _HARM_DETECTABLE_RATIO: Final = 1.0
 class Judgement:
     verdict: ProofVerdict
     text: str
-    effects: tuple[Effect, ...]
+    effects: tuple[MeasuredEffect, ...]
     pairs: int
     """Blocks in which both sides were measured."""
     pairs_valid: int
@@ -75,12 +75,12 @@ def judge_cells(
     return Judgement(verdict, text, effects, len(blocks), len(valid), max(map(len, noise.values()), default=0))
 
 
-def _effects(trials: Trials, compared: Sequence[MetricComparison], seed: int) -> tuple[Effect, ...]:
+def _effects(trials: Trials, compared: Sequence[MetricComparison], seed: int) -> tuple[MeasuredEffect, ...]:
     p_values = {item.metric: _p_value(trials, item, seed) for item in compared}
     deciding = [item.metric for item in compared if item.gated]
     p_values |= dict(zip(deciding, holm([p_values[name] for name in deciding]), strict=True))
     return tuple(
-        Effect(
+        MeasuredEffect(
             metric=item.metric,
             unit=item.unit,
             better=item.better,
@@ -107,7 +107,7 @@ def _p_value(trials: Trials, item: MetricComparison, seed: int) -> float:
     return 1.0 if found is None else found
 
 
-def _outcome(item: MetricComparison, p_value: float) -> Outcome:
+def _outcome(item: MetricComparison, p_value: float) -> EffectOutcome:
     if item.ci95 is None:
         # Nothing can be divided by nothing; two sides that are 0 throughout are the same.
         both_nothing = item.base.value == item.head.value == 0 and item.n_pairs >= LEAST_FOR_INTERVAL
@@ -137,7 +137,7 @@ def _bound_figures(trials: Trials) -> frozenset[str]:
 
 
 def _verdict(
-    effects: Sequence[Effect],
+    effects: Sequence[MeasuredEffect],
     n_valid: int,
     n: int,
     faults_off: Sequence[str],
@@ -171,14 +171,14 @@ def _verdict(
     return "no_effect", f"nothing changed beyond noise; what would have been seen: {would}"
 
 
-def _may_have_doubled(effect: Effect) -> bool:
+def _may_have_doubled(effect: MeasuredEffect) -> bool:
     seen = effect.smallest_detectable_ratio
     return seen is not None and seen > _HARM_DETECTABLE_RATIO
 
 
-def _with(effects: Iterable[Effect], outcome: str) -> list[Effect]:
+def _with(effects: Iterable[MeasuredEffect], outcome: str) -> list[MeasuredEffect]:
     return [effect for effect in effects if effect.outcome == outcome]
 
 
-def _texts(effects: Iterable[Effect]) -> str:
+def _texts(effects: Iterable[MeasuredEffect]) -> str:
     return ", ".join(effect_text(effect) for effect in effects)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from highwater.bench.units import human_change, human_value
-from highwater.tuning.proofs import VERDICT_TEXTS, Effect, Outcome, Proof
+from highwater.tuning.proofs import VERDICT_TEXTS, EffectOutcome, MeasuredEffect, Proof
 
 HEADER: Final = ("figure", "off", "on", "change", "95 %", "detectable", "")
 """`95 %`: interval of the change; `detectable`: the smallest change that would have been found 4 times in 5."""
-_OUTCOMES: Final[dict[Outcome, str]] = {
+_OUTCOMES: Final[dict[EffectOutcome, str]] = {
     "better": "better",
     "worse": "worse",
     "differs": "differs",
@@ -25,7 +25,7 @@ and a permutation test agrees at 5 %, corrected for the number of figures that d
 """
 
 
-def row(effect: Effect) -> tuple[str, ...]:
+def row(effect: MeasuredEffect) -> tuple[str, ...]:
     """One figure under HEADER."""
     interval = "–"
     if effect.low is not None and effect.high is not None:

@@ -24,12 +24,12 @@ from ansible.module_utils.highwater.tuning.runner import runner_for
 from ansible.module_utils.highwater.tuning.steps import (
     CommandStep,
     FileStep,
-    Plan,
     RemountStep,
+    ResourceState,
     SettingStep,
-    State,
     Step,
     SwapOffStep,
+    TuningPlan,
     setting_name,
 )
 from ansible.module_utils.highwater.tuning.workload import Workload, parse_workload
@@ -225,7 +225,7 @@ def present(module: AnsibleModule) -> dict[str, Any]:
         accepted=accepted,
         login_domains=tuple(arguments["login_domains"]),
         keep_swap=arguments["keep_swap"],
-        originals=engine.originals(files),
+        original_texts=engine.original_texts(files),
     )
     if recovered.restored and not module.check_mode:
         facts = with_disks(module, collect(root))
@@ -337,11 +337,11 @@ def checked_root(module: AnsibleModule) -> Path:
     return root
 
 
-def diff_of_plan(plan: Plan) -> list[dict[str, str]]:
+def diff_of_plan(plan: TuningPlan) -> list[dict[str, str]]:
     return diff_of_states((step, *step.states) for step in plan.steps if not isinstance(step, CommandStep))
 
 
-def diff_of_states(changes: Iterable[tuple[Step, State, State]]) -> list[dict[str, str]]:
+def diff_of_states(changes: Iterable[tuple[Step, ResourceState, ResourceState]]) -> list[dict[str, str]]:
     """What runs as one part, a line each, then a part for each file."""
     running: list[tuple[str, str]] = []
     parts: list[dict[str, str]] = []
@@ -359,7 +359,7 @@ def _part(name: str, before: str, after: str) -> dict[str, str]:
     return {"before_header": name, "after_header": name, "before": before, "after": after}
 
 
-def _lines(step: Step, state: State) -> str:
+def _lines(step: Step, state: ResourceState) -> str:
     values = state or {}
     if isinstance(step, SettingStep):
         return "".join(f"{setting_name(path)} = {' '.join(text.split())}\n" for path, text in sorted(values.items()))

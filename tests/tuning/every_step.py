@@ -6,7 +6,7 @@ from pathlib import Path
 
 from highwater.tuning import engine
 from highwater.tuning.journal import APPLIED, Owner
-from highwater.tuning.steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, Step, SwapOffStep
+from highwater.tuning.steps import CommandStep, FileStep, RemountStep, SettingStep, Step, SwapOffStep, TuningPlan
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, whole_tree
 from tests.tuning.host_tree import make_host, sysctl_path, write
 
@@ -31,7 +31,9 @@ old_file = FileStep("/etc/sysctl.d/10-old.conf", "vm.swappiness = 10\n", None)
 remount = RemountStep("/data", ("rw", "relatime"), ("rw", "noatime"))
 swap_off = SwapOffStep("/dev/sdb1", "partition", -2)
 reload = CommandStep(("systemctl", "daemon-reload"), ("systemctl", "daemon-reload"), "units have a new drop-in")
-EVERYTHING = Plan((dirty, swappiness, tcp_rmem, thp, sysctl_file, drop_in, fstab, old_file, reload, remount, swap_off))
+EVERYTHING = TuningPlan(
+    (dirty, swappiness, tcp_rmem, thp, sysctl_file, drop_in, fstab, old_file, reload, remount, swap_off)
+)
 
 SCHEDULER, REQUESTS = "/sys/block/sda/queue/scheduler", "/sys/block/sda/queue/nr_requests"
 scheduler = SettingStep("disk.scheduler", "sda", SCHEDULER, "mq-deadline", "none")
@@ -48,7 +50,7 @@ def host(root: Path) -> Path:
 
 
 def apply(kernel: FakeKernel, *steps: Step, runner: FakeRunner | None = None, journal: str = APPLIED) -> engine.Applied:
-    return engine.apply(kernel, runner or FakeRunner(kernel), Plan(steps), OWNER, journal)
+    return engine.apply(kernel, runner or FakeRunner(kernel), TuningPlan(steps), OWNER, journal)
 
 
 def roll_back(kernel: FakeKernel, *, force: bool = False) -> engine.Rollback:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from highwater.broker.settings.config_table import BROKER_PROPERTIES
-from highwater.tuning.binding import BROKER_DEFAULTS, RULES, what_binds
+from highwater.tuning.binding import BROKER_DEFAULTS, RULES, binding_text
 from highwater.tuning.catalogue import find_knob
 from highwater.tuning.facts import Facts, NetworkInterface, collect
 from highwater.tuning.facts.model import Memory, NumaNode, Softnet
@@ -42,18 +42,18 @@ def test_our_defaults_are_those_of_our_broker() -> None:
 @pytest.mark.parametrize("knob_id", ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"])
 def test_a_fixed_buffer_turns_the_kernels_sizing_off(facts: Facts, knob_id: str) -> None:
     direction = "receive" if knob_id.endswith("rmem") else "send"
-    assert what_binds(knob_id, facts, OURS) == ""
-    assert what_binds(knob_id, facts, KAFKA) == (
+    assert binding_text(knob_id, facts, OURS) == ""
+    assert binding_text(knob_id, facts, KAFKA) == (
         f"no effect on the broker's sockets until its socket.{direction}.buffer.bytes is -1: it is 102400 "
         "(the default of Apache Kafka), and a fixed size turns the kernel's own sizing off"
     )
     configured = parse_properties(f"socket.{direction}.buffer.bytes = -1\n")
-    assert what_binds(knob_id, facts, dataclasses.replace(KAFKA, broker_config=configured)) == ""
+    assert binding_text(knob_id, facts, dataclasses.replace(KAFKA, broker_config=configured)) == ""
 
 
 def test_a_limit_binds_only_who_asks_for_more(facts: Facts) -> None:
     def binds(workload: Workload) -> str:
-        return what_binds("net.core.rmem_max", facts, workload, current=212_992)
+        return binding_text("net.core.rmem_max", facts, workload, current=212_992)
 
     assert "is -1 (the default of Highwater), which leaves their size to the kernel" in binds(OURS)
     assert "is raised: it asks for 102400 bytes (the default of Apache Kafka), and up to 212992 are" in binds(KAFKA)
@@ -63,34 +63,34 @@ def test_a_limit_binds_only_who_asks_for_more(facts: Facts) -> None:
 @pytest.mark.parametrize("knob_id", ["net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog"])
 def test_a_short_backlog_comes_first(facts: Facts, knob_id: str) -> None:
     unknown = dataclasses.replace(facts, tcp_ext={})
-    assert what_binds(knob_id, facts, OURS, current=4096).startswith(
+    assert binding_text(knob_id, facts, OURS, current=4096).startswith(
         "no effect until the broker's socket.listen.backlog.size is raised: it listens with 50 (the default of Highwa"
     )
     enough = _configured(socket_listen_backlog_size=8192)
-    assert what_binds(knob_id, unknown, enough, current=4096) == ""
+    assert binding_text(knob_id, unknown, enough, current=4096) == ""
     quiet = dataclasses.replace(facts, tcp_ext={"ListenOverflows": 0})
-    assert what_binds(knob_id, quiet, enough, current=4096) == (
+    assert binding_text(knob_id, quiet, enough, current=4096) == (
         "no queue of new connections has overflowed since boot (ListenOverflows is 0)"
     )
     busy = dataclasses.replace(facts, tcp_ext={"ListenOverflows": 3})
-    assert what_binds(knob_id, busy, enough, current=4096) == ""
+    assert binding_text(knob_id, busy, enough, current=4096) == ""
 
 
 def test_counters_tell_whether_a_queue_was_ever_full(facts: Facts) -> None:
     def with_counters(dropped: int, squeezed: int) -> Facts:
         return dataclasses.replace(facts, softnet=Softnet(processed=10, dropped=dropped, time_squeeze=squeezed))
 
-    assert "0 dropped" in what_binds("net.core.netdev_max_backlog", with_counters(0, 5), OURS)
-    assert what_binds("net.core.netdev_max_backlog", with_counters(5, 0), OURS) == ""
-    assert "0 squeezed" in what_binds("net.core.netdev_budget", with_counters(5, 0), OURS)
-    assert what_binds("net.core.netdev_budget", with_counters(0, 5), OURS) == ""
+    assert "0 dropped" in binding_text("net.core.netdev_max_backlog", with_counters(0, 5), OURS)
+    assert binding_text("net.core.netdev_max_backlog", with_counters(5, 0), OURS) == ""
+    assert "0 squeezed" in binding_text("net.core.netdev_budget", with_counters(5, 0), OURS)
+    assert binding_text("net.core.netdev_budget", with_counters(0, 5), OURS) == ""
     unknown = dataclasses.replace(facts, softnet=None)
-    assert what_binds("net.core.netdev_budget", unknown, OURS) == ""
+    assert binding_text("net.core.netdev_budget", unknown, OURS) == ""
 
 
 def test_swappiness_needs_swap(facts: Facts) -> None:
-    assert what_binds("vm.swappiness", facts, OURS) == "no effect now: no swap is active"
-    assert what_binds("vm.swappiness", dataclasses.replace(facts, swaps=None), OURS) == ""
+    assert binding_text("vm.swappiness", facts, OURS) == "no effect now: no swap is active"
+    assert binding_text("vm.swappiness", dataclasses.replace(facts, swaps=None), OURS) == ""
 
 
 def test_files_of_the_host(tmp_path: Path) -> None:
@@ -98,35 +98,35 @@ def test_files_of_the_host(tmp_path: Path) -> None:
     write(root, "/proc/sys/fs/file-nr", "1312\t0\t1000000\n")
     write(root, "/proc/sys/fs/aio-nr", "0\n")
     facts = collect(root)
-    assert what_binds("fs.file-max", facts, OURS, current=1_000_000).startswith("no effect now: 1312 files are open")
-    assert what_binds("fs.file-max", facts, OURS, current=2000) == ""
-    assert "fs.aio-nr is 0" in what_binds("fs.aio-max-nr", facts, OURS)
+    assert binding_text("fs.file-max", facts, OURS, current=1_000_000).startswith("no effect now: 1312 files are open")
+    assert binding_text("fs.file-max", facts, OURS, current=2000) == ""
+    assert "fs.aio-nr is 0" in binding_text("fs.aio-max-nr", facts, OURS)
     write(root, "/proc/sys/fs/aio-nr", "128\n")
-    assert what_binds("fs.aio-max-nr", facts, OURS) == ""
+    assert binding_text("fs.aio-max-nr", facts, OURS) == ""
 
 
 def test_the_ceiling_of_file_limits_comes_first(facts: Facts) -> None:
-    assert what_binds("unit.limit_nofile", facts, OURS, recommended=100_000) == ""
-    assert what_binds("unit.limit_nofile", facts, OURS, recommended=2_000_000) == (
+    assert binding_text("unit.limit_nofile", facts, OURS, recommended=100_000) == ""
+    assert binding_text("unit.limit_nofile", facts, OURS, recommended=2_000_000) == (
         "refused until fs.nr_open, which is 1048576, is raised first"
     )
 
 
 def test_one_of_everything(facts: Facts) -> None:
     assert (
-        what_binds("nic.rps_cpus", dataclasses.replace(facts, cpus_online=(0,)), OURS)
+        binding_text("nic.rps_cpus", dataclasses.replace(facts, cpus_online=(0,)), OURS)
         == "no effect: there is one CPU only"
     )
-    assert what_binds("nic.rps_cpus", facts, OURS) == ""
+    assert binding_text("nic.rps_cpus", facts, OURS) == ""
     node = NumaNode(0, (0, 1), GIB)
-    assert "one NUMA node" in what_binds("vm.zone_reclaim_mode", dataclasses.replace(facts, numa_nodes=(node,)), OURS)
+    assert "one NUMA node" in binding_text("vm.zone_reclaim_mode", dataclasses.replace(facts, numa_nodes=(node,)), OURS)
     two = dataclasses.replace(facts, numa_nodes=(node, node))
-    assert what_binds("vm.zone_reclaim_mode", two, OURS) == ""
+    assert binding_text("vm.zone_reclaim_mode", two, OURS) == ""
 
 
 def test_a_scheduler_without_a_choice(tmp_path: Path) -> None:
     facts = collect(make_host(tmp_path, disks=(Disk("nvme0n1", "/data", schedulers="[none]"),)))
-    assert what_binds("disk.scheduler", facts, OURS, "nvme0n1") == (
+    assert binding_text("disk.scheduler", facts, OURS, "nvme0n1") == (
         "nothing to choose: this kernel offers none alone for it"
     )
 
@@ -135,21 +135,23 @@ def test_dirty_limits_inside_a_control_group(facts: Facts) -> None:
     memory = Memory(total_bytes=64 * GIB, available_bytes=60 * GIB, cgroup_limit_bytes=6 * GIB)
     group = dataclasses.replace(facts.control_group, version="v2")
     inside = dataclasses.replace(facts, memory=memory, control_group=group)
-    assert what_binds("vm.dirty_bytes", inside, OURS, current=3 * GIB) == (
+    assert binding_text("vm.dirty_bytes", inside, OURS, current=3 * GIB) == (
         "inside this control group (memory limit 6 GiB) writers wait earlier: the kernel scales the limit "
         "to the group's share, about 307 MiB"
     )
-    assert what_binds("vm.dirty_bytes", facts, OURS, current=3 * GIB) == ""
+    assert binding_text("vm.dirty_bytes", facts, OURS, current=3 * GIB) == ""
 
 
 def test_mappings_matter_to_those_who_map(facts: Facts) -> None:
-    assert what_binds("vm.max_map_count", facts, OURS).startswith("no effect on Highwater's broker, which maps no fil")
-    assert what_binds("vm.max_map_count", facts, KAFKA) == ""
+    assert binding_text("vm.max_map_count", facts, OURS).startswith(
+        "no effect on Highwater's broker, which maps no fil"
+    )
+    assert binding_text("vm.max_map_count", facts, KAFKA) == ""
 
 
 def test_both_tables_of_flows_are_needed(tmp_path: Path, facts: Facts) -> None:
     write(tmp_path, "/proc/sys/net/core/rps_sock_flow_entries", "0\n")
-    assert "until net.core.rps_sock_flow_entries is more than 0" in what_binds("nic.rps_flow_cnt", facts, OURS)
+    assert "until net.core.rps_sock_flow_entries is more than 0" in binding_text("nic.rps_flow_cnt", facts, OURS)
     interface = NetworkInterface(
         name="eth0",
         kind="physical",
@@ -165,10 +167,12 @@ def test_both_tables_of_flows_are_needed(tmp_path: Path, facts: Facts) -> None:
         irqs=(),
     )
     without = dataclasses.replace(facts, network_interfaces={"eth0": interface})
-    assert what_binds("net.core.rps_sock_flow_entries", without, OURS).startswith("no effect until nic.rps_flow_cnt of")
+    assert binding_text("net.core.rps_sock_flow_entries", without, OURS).startswith(
+        "no effect until nic.rps_flow_cnt of"
+    )
     steered = dataclasses.replace(interface, rps_flow_cnt={"rx-0": 4096})
     assert (
-        what_binds(
+        binding_text(
             "net.core.rps_sock_flow_entries", dataclasses.replace(facts, network_interfaces={"eth0": steered}), OURS
         )
         == ""
@@ -176,6 +180,6 @@ def test_both_tables_of_flows_are_needed(tmp_path: Path, facts: Facts) -> None:
 
 
 def test_no_huge_pages_no_defragmentation(tmp_path: Path, facts: Facts) -> None:
-    assert what_binds("thp.defrag", facts, OURS) == ""
+    assert binding_text("thp.defrag", facts, OURS) == ""
     write(tmp_path, "/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n")
-    assert what_binds("thp.defrag", facts, OURS) == "no effect while thp.enabled is never"
+    assert binding_text("thp.defrag", facts, OURS) == "no effect while thp.enabled is never"

@@ -14,7 +14,7 @@ from highwater.tuning import engine
 from highwater.tuning.errors import PartlyChangedError, TuningError
 from highwater.tuning.journal import APPLIED, FOLDER, SESSION, Owner
 from highwater.tuning.runner import CapturedTreeRunner, Completed
-from highwater.tuning.steps import CommandStep, FileStep, Plan, SettingStep, Step
+from highwater.tuning.steps import CommandStep, FileStep, SettingStep, Step, TuningPlan
 from tests.tuning.every_step import (
     DIRTY_BYTES,
     DIRTY_RATIO,
@@ -169,7 +169,7 @@ def test_a_device_that_went_later_needs_no_restoring(root: Path) -> None:
     kernel = FakeKernel(root)
     apply(kernel, swappiness, SettingStep("disk.nr_requests", "sda", "/sys/block/sda/queue/nr_requests", "64", "100"))
     (root / "sys/block/sda/queue/nr_requests").unlink()
-    assert [held.standing for held in engine.status(kernel).held] == ["in_force", "gone"]
+    assert [held.standing for held in engine.status(kernel).changes] == ["in_force", "gone"]
     back = roll_back(kernel)
     assert [held.describe() for held in back.restored] == ["vm.swappiness: 1 -> 60"]
     assert (back.kept, back.problems, kernel.exists(FOLDER)) == ((), (), False)
@@ -255,7 +255,7 @@ def test_a_second_apply_that_fails_goes_back_to_the_first(root: Path) -> None:
         apply(kernel, again, more, dirty)
     assert without_journal(root) == first
     assert engine.interrupted(kernel) == ""
-    assert [held.standing for held in engine.status(kernel).held] == ["in_force", "in_force"]
+    assert [held.standing for held in engine.status(kernel).changes] == ["in_force", "in_force"]
     roll_back(kernel)
     assert whole_tree(root) == before
 
@@ -354,7 +354,7 @@ def test_a_session_is_respected_while_its_process_lives_and_taken_back_after(roo
     applied = without_journal(root)
     owner = Owner.this_process(kernel, "notes")
     assert owner.lives(kernel)
-    engine.apply(kernel, FakeRunner(kernel), Plan((swappiness,)), owner, SESSION)
+    engine.apply(kernel, FakeRunner(kernel), TuningPlan((swappiness,)), owner, SESSION)
     living = rf"^the run of process {os.getpid()} holds host profile notes just now; wait for its end$"
     for attempt in (lambda: apply(kernel, tcp_rmem), lambda: roll_back(kernel), lambda: recover(kernel)):
         with pytest.raises(TuningError, match=living):
@@ -362,13 +362,13 @@ def test_a_session_is_respected_while_its_process_lives_and_taken_back_after(roo
     assert engine.status(kernel).session_lives
     engine.rollback(kernel, FakeRunner(kernel), journals=(SESSION,), owner=owner)
     assert without_journal(root) == applied
-    engine.apply(kernel, FakeRunner(kernel), Plan((swappiness,)), owner, SESSION)
+    engine.apply(kernel, FakeRunner(kernel), TuningPlan((swappiness,)), owner, SESSION)
     stat.unlink()
     stat.parent.rmdir()
     with pytest.raises(TuningError, match=r"^a run that was killed left host profile notes in force; take it back"):
         apply(kernel, tcp_rmem)
     assert [held.describe() for held in recover(kernel).restored] == ["vm.swappiness: 1 -> 60"]
-    engine.apply(kernel, FakeRunner(kernel), Plan((swappiness,)), owner, SESSION)
+    engine.apply(kernel, FakeRunner(kernel), TuningPlan((swappiness,)), owner, SESSION)
     assert [held.resource.names[0] for held in roll_back(kernel).restored] == [SWAPPINESS, DIRTY_BYTES]
     assert whole_tree(root) == before
 

@@ -54,7 +54,7 @@ def test_the_first_original_is_kept_over_several_applies(root: Path) -> None:
     before, kernel = whole_tree(root), FakeKernel(root)
     apply(kernel, swappiness, sysctl_file)
     apply(kernel, dataclasses.replace(swappiness, before="1", after="5"), dirty)
-    assert engine.originals(kernel) == {SWAPPINESS: "60", SYSCTL_FILE: None, DIRTY_BYTES: "0", DIRTY_RATIO: "20"}
+    assert engine.original_texts(kernel) == {SWAPPINESS: "60", SYSCTL_FILE: None, DIRTY_BYTES: "0", DIRTY_RATIO: "20"}
     roll_back(kernel)
     assert whole_tree(root) == before
 
@@ -86,7 +86,7 @@ def test_a_later_value_of_somebody_else_stays_unless_forced(root: Path) -> None:
     ]
     assert kernel.read(SWAPPINESS).text == "40"
     assert engine.interrupted(kernel) == ""
-    assert [held.standing for held in engine.status(kernel).held] == ["drifted"]
+    assert [held.standing for held in engine.status(kernel).changes] == ["drifted"]
     forced = roll_back(kernel, force=True)
     assert [held.describe() for held in forced.restored] == ["vm.swappiness: 40 -> 60"]
     assert kernel.read(SWAPPINESS).text == "60"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from highwater.tuning import engine
 from highwater.tuning.journal import FOLDER, Owner
-from highwater.tuning.steps import FileStep, Plan, SettingStep, Step
+from highwater.tuning.steps import FileStep, SettingStep, Step, TuningPlan
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, KilledError, reboot, whole_tree
 from tests.tuning.host_tree import make_host, sysctl_path, write
 
@@ -63,7 +63,7 @@ class World:
         self.host.operations.clear()
         self.host.die_at = die_at
         with suppress(KilledError):
-            engine.apply(self.host, FakeRunner(self.host), Plan(tuple(steps)), OWNER)
+            engine.apply(self.host, FakeRunner(self.host), TuningPlan(tuple(steps)), OWNER)
         self.host = FakeKernel(self.host.root)
 
     def set(self, path: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from highwater.tuning import engine
 from highwater.tuning.errors import TuningError
 from highwater.tuning.runner import Completed
-from highwater.tuning.steps import FileStep, Plan, RemountStep, Step
+from highwater.tuning.steps import FileStep, RemountStep, Step, TuningPlan
 from tests.tuning.every_step import (
     EVERYTHING,
     OWNER,
@@ -128,7 +128,7 @@ def test_killed_at_any_operation_of_a_second_apply(tmp_path: Path, half_way: boo
     before = whole_tree(original)
     _apply_everything(FakeKernel(original))
     text = str(sysctl_file.after)
-    second = Plan(
+    second = TuningPlan(
         (
             dataclasses.replace(swappiness, before="1", after="5"),
             dataclasses.replace(dirty, before="1000000000", after="2000000000", twin_before="0"),

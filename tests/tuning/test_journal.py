@@ -13,15 +13,15 @@ import pytest
 from highwater.tuning import engine
 from highwater.tuning.errors import TuningError
 from highwater.tuning.hostfiles import HostFiles
-from highwater.tuning.journal import APPLIED, Journal, Owner, alone
+from highwater.tuning.journal import APPLIED, Journal, Owner, change_lock
 from highwater.tuning.runner import CapturedTreeRunner, SystemRunner, runner_for
 from highwater.tuning.steps import (
     CommandStep,
     FileStep,
-    Plan,
     RemountStep,
     SettingStep,
     SwapOffStep,
+    TuningPlan,
     as_json,
     from_json,
 )
@@ -38,7 +38,7 @@ def kernel(tmp_path: Path) -> FakeKernel:
     make_host(tmp_path)
     (tmp_path / "var/lib").mkdir(parents=True)
     kernel = FakeKernel(tmp_path)
-    engine.apply(kernel, FakeRunner(kernel), Plan((SWAPPINESS, SYSCTL_FILE)), OWNER)
+    engine.apply(kernel, FakeRunner(kernel), TuningPlan((SWAPPINESS, SYSCTL_FILE)), OWNER)
     return kernel
 
 
@@ -59,7 +59,7 @@ def test_its_lines_are_json_that_anybody_can_read(kernel: FakeKernel) -> None:
 def test_being_root_does_not_help_where_the_folder_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "var/lib").mkdir(parents=True)
     (tmp_path / "var/lib/highwater").write_text("")
-    with pytest.raises(TuningError, match=r"Not a directory.*; make it a folder"), alone(HostFiles(tmp_path)):
+    with pytest.raises(TuningError, match=r"Not a directory.*; make it a folder"), change_lock(HostFiles(tmp_path)):
         pass
 
 
@@ -71,7 +71,7 @@ def test_a_command_of_a_process_that_was_killed_still_holds_the_host(tmp_path: P
     child = os.fork()
     if child == 0:
         try:
-            with alone(files):
+            with change_lock(files):
                 os.set_inheritable(writing, True)
                 # It says its number, and waits to be ended.
                 SystemRunner().run(("sh", "-c", f"echo $$ >/proc/self/fd/{writing}; exec tail -f /dev/null"))
@@ -82,11 +82,11 @@ def test_a_command_of_a_process_that_was_killed_still_holds_the_host(tmp_path: P
         command = int(told.readline())
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        with pytest.raises(TuningError, match="another process is changing"), alone(files):
+        with pytest.raises(TuningError, match="another process is changing"), change_lock(files):
             pass
         os.kill(command, signal.SIGKILL)
         assert told.read() == ""  # it has ended
-    with alone(files):
+    with change_lock(files):
         pass
 
 
@@ -96,7 +96,7 @@ def test_a_line_without_its_end_was_never_written(kernel: FakeKernel, kept_bytes
     journal_of(kernel).write_text("".join(lines[:3]) + lines[3][:kept_bytes])
     assert "ended after 2 of 2 changes" in engine.interrupted(kernel)
     more = SettingStep("", "", sysctl_path("vm.max_map_count"), "65530", "262144")
-    engine.apply(kernel, FakeRunner(kernel), Plan((more,)), OWNER)
+    engine.apply(kernel, FakeRunner(kernel), TuningPlan((more,)), OWNER)
     assert engine.interrupted(kernel) == ""
     assert len(engine.rollback(kernel, FakeRunner(kernel)).restored) == 3
     assert not journal_of(kernel).exists()
@@ -104,7 +104,7 @@ def test_a_line_without_its_end_was_never_written(kernel: FakeKernel, kept_bytes
 
 def test_a_beginning_that_was_cut_short_is_no_journal(kernel: FakeKernel) -> None:
     journal_of(kernel).write_text(journal_of(kernel).read_text()[:100])
-    assert engine.status(kernel).held == ()
+    assert engine.status(kernel).changes == ()
     assert engine.rollback(kernel, FakeRunner(kernel)).restored == ()
     assert not journal_of(kernel).parent.exists()
 
@@ -126,7 +126,7 @@ def test_a_damaged_line_stops_everything(kernel: FakeKernel, damage: object, lin
     assert callable(damage)
     journal_of(kernel).write_text(damage(journal_of(kernel).read_text()))
     before = whole_tree(kernel.root)
-    more = Plan((SettingStep("", "", sysctl_path("vm.max_map_count"), "65530", "262144"),))
+    more = TuningPlan((SettingStep("", "", sysctl_path("vm.max_map_count"), "65530", "262144"),))
     for attempt in (
         lambda: engine.apply(kernel, FakeRunner(kernel), more, OWNER),
         lambda: engine.rollback(kernel, FakeRunner(kernel)),
@@ -173,7 +173,7 @@ def test_it_is_on_the_disk_with_its_folder_before_anything_is_changed(
 
     monkeypatch.setattr(os, "fsync", sync)
     monkeypatch.setattr(HostFiles, "write_setting", write)
-    engine.apply(HostFiles(tmp_path), CapturedTreeRunner(), Plan((SWAPPINESS,)), OWNER)
+    engine.apply(HostFiles(tmp_path), CapturedTreeRunner(), TuningPlan((SWAPPINESS,)), OWNER)
     folder, file = "var/lib/highwater/tuning", "var/lib/highwater/tuning/journal.jsonl"
     assert events == [
         "folder var/lib",

@@ -11,7 +11,7 @@ from highwater.tuning.catalogue import KNOBS
 from highwater.tuning.check import KnobReport, evaluate
 from highwater.tuning.errors import TuningError
 from highwater.tuning.facts import collect
-from highwater.tuning.profiles import PROFILES, Profile, ad_hoc, find_profile, knobs_of, momentary, wishes_of
+from highwater.tuning.profiles import PROFILES, Profile, ad_hoc, find_profile, knobs_of, temporary_knobs, wishes_of
 from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import make_host
 
@@ -106,7 +106,7 @@ def test_single_settings_that_cannot_be(settings: dict[str, str], message: str) 
 
 
 def test_what_needs_a_restart_is_not_for_a_moment() -> None:
-    ids = {knob.id for knob in momentary(KNOBS)}
+    ids = {knob.id for knob in temporary_knobs(KNOBS)}
     assert {"vm.swappiness", "disk.scheduler", "mount.noatime"} <= ids
     assert not {"swap.devices", "unit.limit_nofile"} & ids
 

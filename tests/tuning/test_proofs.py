@@ -11,7 +11,7 @@ from highwater.tuning.errors import TuningError
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.proofs import (
     PROOFS,
-    Effect,
+    MeasuredEffect,
     Proof,
     ProofVerdict,
     ProvedSetting,
@@ -25,8 +25,8 @@ from highwater.tuning.proofs import (
 )
 
 
-def effect(outcome: str = "none_seen", ratio: float | None = 0.88, *, decides: bool = True) -> Effect:
-    return Effect(
+def effect(outcome: str = "none_seen", ratio: float | None = 0.88, *, decides: bool = True) -> MeasuredEffect:
+    return MeasuredEffect(
         metric="produce.p99",
         unit="ns",
         better="lower",

@@ -20,7 +20,7 @@ from highwater.tuning.journal import Owner
 from highwater.tuning.model import Knob
 from highwater.tuning.planning import make_plan
 from highwater.tuning.runner import SystemRunner
-from highwater.tuning.steps import Plan
+from highwater.tuning.steps import TuningPlan
 from highwater.tuning.workload import Workload
 from tests.this_machine import settings_alone
 from tests.tuning.test_real_host import RealHost, needs_this_host, options_of, run, seen, small_ext4
@@ -43,7 +43,7 @@ def mounted(tmp_path: Path) -> Iterator[str]:
         yield place
 
 
-def plan_of(host: RealHost, knobs: Sequence[Knob], workload: Workload) -> Plan:
+def plan_of(host: RealHost, knobs: Sequence[Knob], workload: Workload) -> TuningPlan:
     return make_plan(dataclasses.replace(collect(), files=host), workload, knobs)
 
 
@@ -113,7 +113,7 @@ def test_what_a_process_has_is_what_prlimit_and_taskset_say() -> None:
         limits = parse_limits(Path(f"/proc/{pid}/limits").read_text())
         instance = Instance("x.service", pid, limits, oom_score_adjust=500)
         nofile, affinity, score = (
-            probes.of_instance(facts, name, instance) for name in ("LimitNOFILE", "CPUAffinity", "OOMScoreAdjust")
+            probes.probe_instance(facts, name, instance) for name in ("LimitNOFILE", "CPUAffinity", "OOMScoreAdjust")
         )
         assert nofile is not None
         assert affinity is not None

@@ -24,7 +24,7 @@ from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.journal import APPLIED, Owner
 from highwater.tuning.resources import Resources
 from highwater.tuning.runner import SystemRunner
-from highwater.tuning.steps import Plan, RemountStep, Resource, SettingStep, Step, SwapOffStep
+from highwater.tuning.steps import RemountStep, Resource, SettingStep, Step, SwapOffStep, TuningPlan
 from tests.this_machine import settings_alone
 
 SYSCTLS = ("vm.stat_interval", "vm.dirty_background_bytes", "net.ipv4.tcp_rmem", "fs.nr_open")
@@ -88,7 +88,7 @@ def setting(key: str, after: str, twin: str = "") -> SettingStep:
 
 
 def apply(host: RealHost, *steps: Step) -> None:
-    engine.apply(host, SystemRunner(), Plan(steps), Owner.this_process(host, "round trip"))
+    engine.apply(host, SystemRunner(), TuningPlan(steps), Owner.this_process(host, "round trip"))
 
 
 def roll_back(host: RealHost) -> None:
@@ -105,7 +105,7 @@ def test_sysctls_of_every_kind_there_and_back(host: RealHost) -> None:
     assert seen("vm.stat_interval") == "3"
     assert seen("net.ipv4.tcp_rmem") == more
     assert (seen("vm.dirty_background_bytes"), seen("vm.dirty_background_ratio")) == ("268435456", "0")
-    assert [held.standing for held in engine.status(host).held] == ["in_force"] * 3
+    assert [held.standing for held in engine.status(host).changes] == ["in_force"] * 3
     roll_back(host)
     assert seen("net.ipv4.tcp_rmem").split() == rmem
     assert (seen("vm.dirty_background_bytes"), seen("vm.dirty_background_ratio")) == before

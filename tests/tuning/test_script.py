@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.tuning.script import Move, commands_of, moves_of, render_script
+from highwater.tuning.script import StateChange, commands_of, render_script, state_changes_of
 from highwater.tuning.steps import CommandStep, FileStep, RemountStep, SettingStep, Step, SwapOffStep
 from tests.tuning.host_tree import read_sysctl, snapshot, write
 
@@ -47,7 +47,7 @@ def root(tmp_path: Path) -> Path:
 def _script(tmp_path: Path, steps: Sequence[Step] = STEPS) -> Path:
     script = tmp_path / "tune.sh"
     mounts = {"/data": "/dev/sda1"}
-    text = render_script(("A test of it: 100 %.", ""), moves_of(steps), commands_of(steps), mounts)
+    text = render_script(("A test of it: 100 %.", ""), state_changes_of(steps), commands_of(steps), mounts)
     script.write_text(text, encoding="utf-8")
     return script
 
@@ -153,7 +153,7 @@ def test_the_way_back_is_a_script_of_moves(tmp_path: Path, root: Path) -> None:
     resource = STEPS[1].resource  # type: ignore[union-attr]
     names = "/proc/sys/vm/dirty_bytes", "/proc/sys/vm/dirty_ratio"
     ours, original = dict(zip(names, ("3221225472", "0"), strict=True)), dict(zip(names, ("0", "20"), strict=True))
-    text = render_script((), [Move(resource, ours, original)], (), {})
+    text = render_script((), [StateChange(resource, ours, original)], (), {})
     assert "write_setting /proc/sys/vm/dirty_ratio 20\n" in text
 
 

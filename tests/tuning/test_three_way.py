@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from highwater.tuning.resources import remount_options
 from highwater.tuning.steps import Resource
-from highwater.tuning.three_way import compare, meaning, merge_lines
+from highwater.tuning.three_way import compare, merge_lines, normalized
 
 SETTING = Resource("setting", ("/proc/sys/vm/swappiness",))
 MOUNT = Resource("mount", ("/data",))
@@ -29,7 +29,7 @@ FILE = Resource("file", ("/etc/fstab",))
     ],
 )
 def test_the_same_in_other_words(path: str, one: str, other: str) -> None:
-    assert meaning(path, one) == meaning(path, other)
+    assert normalized(path, one) == normalized(path, other)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_same_in_other_words(path: str, one: str, other: str) -> None:
     ],
 )
 def test_something_else(path: str, one: str, other: str) -> None:
-    assert meaning(path, one) != meaning(path, other)
+    assert normalized(path, one) != normalized(path, other)
 
 
 def setting(text: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from ..steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, Step, SwapOffStep, setting_name
+from ..steps import CommandStep, FileStep, RemountStep, SettingStep, Step, SwapOffStep, TuningPlan, setting_name
 from .printing import Rows, print_asks, print_lines, targets_text
 
 _MOST_WARNINGS: Final = 12
@@ -58,7 +58,7 @@ def unified_diff(path: str, before: str | None, after: str | None) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def print_plan(out: Console, plan: Plan) -> None:
+def print_plan(out: Console, plan: TuningPlan) -> None:
     """Print the changes to the running system, the diffs of files, the commands, and the notes."""
     rows = changes_of(plan.steps)
     _print_live(out, plan, [row for row in rows if row.kind in ("setting", "mount", "swap")])
@@ -69,7 +69,7 @@ def print_plan(out: Console, plan: Plan) -> None:
     print_notes(out, plan)
 
 
-def _print_live(out: Console, plan: Plan, changes: Sequence[Change]) -> None:
+def _print_live(out: Console, plan: TuningPlan, changes: Sequence[Change]) -> None:
     """Print one row for all disks, queues or mounts that change in the same way."""
     if not changes:
         return
@@ -96,7 +96,7 @@ def print_diff(out: Console, diff: str) -> None:
     out.print()
 
 
-def print_notes(out: Console, plan: Plan) -> None:
+def print_notes(out: Console, plan: TuningPlan) -> None:
     print_lines(out, "Takes effect after a restart or a reboot", plan.pending)
     print_lines(out, "Warnings", plan.warnings, "yellow", most=_MOST_WARNINGS)
     print_asks(out, plan.reports)

@@ -12,8 +12,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ..catalogue import find_knob
+from ..change_status import ChangeStatus, state_text, status
 from ..check import KnobReport, evaluate
-from ..holdings import Held, in_words, status
 from ..hostfiles import HostFiles
 from ..model import Comparison, Knob
 from ..persistence.precedence import Boot, simulate_boot
@@ -114,14 +114,14 @@ def _boot_lines(knob: Knob, boot: Boot) -> list[str]:
 
 def _changes_by_highwater(knob: Knob, files: HostFiles) -> list[str]:
     found = status(files)
-    everything = (*found.session_held, *found.held)
+    everything = (*found.session_changes, *found.changes)
     return [
-        _held_text(held) for held in everything if isinstance(held.step, SettingStep) and held.step.knob_id == knob.id
+        _change_text(held) for held in everything if isinstance(held.step, SettingStep) and held.step.knob_id == knob.id
     ]
 
 
-def _held_text(held: Held) -> str:
-    before, ours, now = (in_words(held.resource, state) for state in (held.original, held.ours, held.now))
+def _change_text(held: ChangeStatus) -> str:
+    before, ours, now = (state_text(held.resource, state) for state in (held.original, held.ours, held.now))
     text = f"{held.resource}: {before} before, {ours} applied"
     return text if held.standing == "in_force" else f"{text}, {now} now"
 

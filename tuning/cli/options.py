@@ -11,10 +11,10 @@ from typing import Annotated, Final
 import typer
 
 from ..catalogue import KNOBS, find_knob, select_knobs
+from ..change_status import interrupted
 from ..errors import PartlyChangedError, TuningError
 from ..facts import Facts, collect
 from ..facts.capture import is_captured
-from ..holdings import interrupted
 from ..hostfiles import HostFiles
 from ..journal import SESSION
 from ..model import Knob

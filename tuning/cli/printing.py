@@ -11,12 +11,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..check import KnobReport, State
+from ..check import KnobReport, KnobState
 from ..facts import Facts
 from ..quantities import format_bytes
 
 # For each state: the word in a row, the word in a summary, the colour.
-STATE_WORDS: Final[dict[State, tuple[str, str, str]]] = {
+STATE_WORDS: Final[dict[KnobState, tuple[str, str, str]]] = {
     "ok": ("ok", "ok", "green"),
     "differs": ("differs", "differ", "yellow"),
     "unknown": ("unknown", "unknown", "magenta"),

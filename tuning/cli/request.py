@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..change_status import original_texts
 from ..errors import TuningError
 from ..facts import Facts
-from ..holdings import originals
 from ..model import Knob
 from ..planning import PlanOptions, make_plan
 from ..profiles import find_profile, knobs_of
-from ..steps import Plan
+from ..steps import TuningPlan
 from ..workload import Workload
 from .options import accepted_risks, chosen_knobs, facts_of, workload_of
 
@@ -25,7 +25,7 @@ class TuningRequest:
     knobs: tuple[Knob, ...]
     options: PlanOptions
 
-    def plan(self) -> Plan:
+    def plan(self) -> TuningPlan:
         return make_plan(self.facts, self.workload, self.knobs, self.options)
 
 
@@ -56,9 +56,9 @@ def tuning_request(
     options = PlanOptions(
         named=frozenset(only or ()),
         accepted=accepted,
-        keep=not now_only,
+        persist=not now_only,
         login_domains=tuple(login or ()),
         keep_swap=keep_swap,
-        originals=originals(facts.files),
+        original_texts=original_texts(facts.files),
     )
     return TuningRequest(facts, inputs, knobs, options)

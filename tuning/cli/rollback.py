@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from .. import holdings
+from .. import change_status
 from .. import rollback as rollback_engine
 from ..runner import runner_for
+from .change_rows import UNACCOUNTED, ChangeRow, change_row
 from .documents import print_document, print_verbatim
 from .exit_codes import CHANGED_IN_PART, DIFFERS
-from .held import UNACCOUNTED, HeldRow, row_of
 from .options import (
     THIS_HOST,
     JsonOption,
@@ -30,8 +30,8 @@ from .scripts import script_of_rollback
 @dataclass(frozen=True)
 class RollbackDocument:
     dry_run: bool
-    restored: tuple[HeldRow, ...]
-    kept: tuple[HeldRow, ...]
+    restored: tuple[ChangeRow, ...]
+    kept: tuple[ChangeRow, ...]
     """Changed by somebody else since, so not restored."""
     problems: tuple[str, ...]
     """What could not be restored; the journal stays."""
@@ -60,12 +60,12 @@ def rollback(
             refuse_what_cannot_change(root)
         with report_interruption(facts.files):
             result = rollback_engine.rollback(facts.files, runner_for(root), force=force, dry_run=dry_run or script)
-        unaccounted = tuple(holdings.unaccounted(facts.files))
+        unaccounted = tuple(change_status.unaccounted(facts.files))
     if script:
         print_verbatim(script_of_rollback(facts, result))
         return
     if as_json:
-        restored, kept = tuple(map(row_of, result.restored)), tuple(map(row_of, result.kept))
+        restored, kept = tuple(map(change_row, result.restored)), tuple(map(change_row, result.kept))
         print_document(RollbackDocument(dry_run, restored, kept, result.problems, unaccounted))
     else:
         out = console()

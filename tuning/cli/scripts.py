@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from ..facts import Facts
 from ..rollback import Rollback
-from ..script import Move, commands_of, moves_of, render_script
-from ..steps import CommandStep, Plan
+from ..script import StateChange, commands_of, render_script, state_changes_of
+from ..steps import CommandStep, TuningPlan
 
 _USAGE = (
     "",
@@ -17,16 +17,16 @@ _USAGE = (
 )
 
 
-def script_of_plan(facts: Facts, plan: Plan) -> str:
+def script_of_plan(facts: Facts, plan: TuningPlan) -> str:
     """A script that does what apply would do."""
     notes = [*(f"Warning: {text}" for text in plan.warnings), *(f"Afterwards: {text}" for text in plan.pending)]
     head = _head(facts, "What `highwater tune apply` would do", notes)
-    return render_script(head, moves_of(plan.steps), commands_of(plan.steps), _mount_sources(facts))
+    return render_script(head, state_changes_of(plan.steps), commands_of(plan.steps), _mount_sources(facts))
 
 
 def script_of_rollback(facts: Facts, preview: Rollback) -> str:
     """A script that does what rollback would do, from the result of a dry run."""
-    moves = [Move(held.resource, held.now, held.restored) for held in preview.restored]
+    moves = [StateChange(held.resource, held.now, held.restored) for held in preview.restored]
     undone = [CommandStep(argv, argv, "") for argv in preview.commands]
     head = _head(facts, "What `highwater tune rollback` would do", [held.describe() for held in preview.kept])
     return render_script(head, moves, undone, _mount_sources(facts))

@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from .. import holdings
+from .. import change_status
 from ..trades import durability_trades
+from .change_rows import STANDING_WORDS, UNACCOUNTED, ChangeRow, change_row, print_change_rows
 from .documents import print_document
 from .exit_codes import DIFFERS
-from .held import STANDING_WORDS, UNACCOUNTED, HeldRow, print_held, row_of
 from .options import THIS_HOST, DataDirOption, JsonOption, RootOption, errors_in_one_line, facts_of, workload_of
 from .printing import console, describe_host, print_lines
 
@@ -24,11 +24,11 @@ class StatusDocument:
     applied_utc: str
     booted_since: bool
     interrupted: str
-    held: tuple[HeldRow, ...]
+    held: tuple[ChangeRow, ...]
     session: str | None
     """The host profile that a benchmark has in force."""
     session_lives: bool
-    session_held: tuple[HeldRow, ...]
+    session_held: tuple[ChangeRow, ...]
     unaccounted: tuple[str, ...]
     """Files of Highwater that are in no journal."""
     durability_trades: tuple[str, ...]
@@ -44,7 +44,7 @@ def status(root: RootOption = THIS_HOST, data_dir: DataDirOption = None, as_json
     with errors_in_one_line():
         inputs = workload_of(data_dir, None)
         facts = facts_of(root)
-        found = holdings.status(facts.files)
+        found = change_status.status(facts.files)
     trades = tuple(str(trade) for trade in durability_trades(facts, inputs.data_dirs))
     if as_json:
         print_document(
@@ -53,10 +53,10 @@ def status(root: RootOption = THIS_HOST, data_dir: DataDirOption = None, as_json
                 applied_utc=found.applied_utc,
                 booted_since=found.booted_since,
                 interrupted=found.interrupted,
-                held=tuple(map(row_of, found.held)),
+                held=tuple(map(change_row, found.changes)),
                 session=found.session.name if found.session else None,
                 session_lives=found.session_lives,
-                session_held=tuple(map(row_of, found.session_held)),
+                session_held=tuple(map(change_row, found.session_changes)),
                 unaccounted=found.unaccounted,
                 durability_trades=trades,
             )
@@ -66,17 +66,17 @@ def status(root: RootOption = THIS_HOST, data_dir: DataDirOption = None, as_json
         out.print(describe_host(facts), end="\n\n")
         _print_status(out, found)
         print_lines(out, "Durability that this host trades away", trades, "red")
-    if found.interrupted or found.unaccounted or any(held.standing != "in_force" for held in found.held):
+    if found.interrupted or found.unaccounted or any(held.standing != "in_force" for held in found.changes):
         raise typer.Exit(DIFFERS)
 
 
-def _print_status(out: Console, found: holdings.Status) -> None:
+def _print_status(out: Console, found: change_status.HostStatus) -> None:
     if found.interrupted:
         print_lines(out, "Interrupted", [found.interrupted], "red")
     if found.session is not None:
         alive = "is running" if found.session_lives else "has ended; highwater tune rollback restores the host"
         out.print(f"A benchmark has {found.session.name} in force: process {found.session.pid} {alive}")
-        print_held(out, found.session_held)
+        print_change_rows(out, found.session_changes)
     print_lines(out, UNACCOUNTED, found.unaccounted, "red")
     if found.owner is None:
         if not found.unaccounted:
@@ -85,7 +85,7 @@ def _print_status(out: Console, found: holdings.Status) -> None:
     booted = "; this host was rebooted since" if found.booted_since else ""
     out.print(f"Applied at {found.applied_utc} by {found.owner.name}{booted}")
     out.print()
-    print_held(out, found.held)
-    counts = {standing: sum(held.standing == standing for held in found.held) for standing in STANDING_WORDS}
+    print_change_rows(out, found.changes)
+    counts = {standing: sum(held.standing == standing for held in found.changes) for standing in STANDING_WORDS}
     out.print(", ".join(f"{count} {STANDING_WORDS[standing][0]}" for standing, count in counts.items() if count))
     out.print(Text("To undo: highwater tune rollback", style="dim"))

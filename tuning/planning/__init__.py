@@ -13,17 +13,19 @@ from ..check import KnobReport, evaluate
 from ..errors import TuningError
 from ..facts import Facts
 from ..model import Knob
-from ..steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, Step, SwapOffStep
+from ..steps import CommandStep, FileStep, RemountStep, SettingStep, Step, SwapOffStep, TuningPlan
 from ..workload import Workload
 from . import limits, mounts, settings, swap
-from .draft import Chosen, Draft, PlanOptions
+from .draft import Draft, PlanOptions, SelectedKnob
 
 __all__ = ["PlanOptions", "make_plan"]
 
 _SWAP_OF_UNIT: Final = "unit.memory_swap_max"
 
 
-def make_plan(facts: Facts, workload: Workload, knobs: Sequence[Knob], options: PlanOptions | None = None) -> Plan:
+def make_plan(
+    facts: Facts, workload: Workload, knobs: Sequence[Knob], options: PlanOptions | None = None
+) -> TuningPlan:
     """Evaluate `knobs` and plan the steps, in the order in which they have to be made. Writes nothing.
 
     A profile's own values come as knobs with another formula. Service units are those of the workload.
@@ -34,13 +36,13 @@ def make_plan(facts: Facts, workload: Workload, knobs: Sequence[Knob], options: 
     reports = evaluate(facts, workload, knobs, named=options.accepted)
     by_id = {knob.id: knob for knob in knobs}
     draft = Draft(facts, workload, options)
-    chosen: list[Chosen] = []
+    chosen: list[SelectedKnob] = []
     problems: list[str] = []
     left: dict[str, list[str]] = {}
     for report in reports:
         why_not = _why_not(report)
         if not why_not:
-            chosen.append(Chosen(by_id[report.id], report))
+            chosen.append(SelectedKnob(by_id[report.id], report))
         elif report.id in options.named:
             problems.append(why_not)
         elif report.state == "differs" and report.mechanism != "advice":
@@ -52,13 +54,13 @@ def make_plan(facts: Facts, workload: Workload, knobs: Sequence[Knob], options: 
     mounts.plan(draft, [item for item in chosen if item.knob.mechanism == "mount"])
     if not options.keep_swap:
         swap.plan(draft, [item for item in chosen if item.knob.mechanism == "swap"])
-    if options.keep:
+    if options.persist:
         without_swap = any(isinstance(step, SwapOffStep) for step in draft.live)
         units = [item for item in chosen if item.knob.mechanism == "unit"]
         # A unit need not be kept out of swap where there will be none.
         limits.plan_units(draft, [item for item in units if not (without_swap and item.knob.id == _SWAP_OF_UNIT)])
         limits.plan_logins(draft, [item for item in chosen if item.knob.mechanism == "login"])
-    return Plan(
+    return TuningPlan(
         steps=tuple(_in_order(draft)),
         reports=tuple(reports),
         warnings=tuple(dict.fromkeys(draft.warnings)),

@@ -32,13 +32,13 @@ class PlanOptions:
 
     named: frozenset[str] = frozenset()
     accepted: frozenset[str] = frozenset()
-    keep: bool = True
+    persist: bool = True
     login_domains: tuple[str, ...] = ()
     keep_swap: bool = False
-    originals: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    original_texts: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
 
-class Chosen(NamedTuple):
+class SelectedKnob(NamedTuple):
     """A knob that may be set here, and how it stands; its state is `ok` or `differs`."""
 
     knob: Knob

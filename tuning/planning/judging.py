@@ -27,17 +27,17 @@ class Judge:
         """The file, or the command, that tells the value at this target."""
         return self.knob.path.format(target=self.target)
 
-    def value(self, value: Value) -> bool:
+    def accepts_value(self, value: Value) -> bool:
         knob = dataclasses.replace(self.knob, observe=lambda _facts, _target: Observation(value, str(value)))
         return self._good(knob, self.facts.files.read)
 
-    def sysctls(self, settings: Mapping[str, str]) -> bool:
+    def accepts_sysctls(self, settings: Mapping[str, str]) -> bool:
         """Once these keys are set; the other member of a pair is then 0."""
         texts = {sysctl_path(key): value for key, value in settings.items()}
         pair = {sysctl_path(key) for key in (self.knob.id, self.knob.twin) if key} if self.knob.twin else set()
-        return self.texts({**dict.fromkeys(pair, "0"), **texts})
+        return self.accepts_texts({**dict.fromkeys(pair, "0"), **texts})
 
-    def texts(self, texts: Mapping[str, str]) -> bool:
+    def accepts_texts(self, texts: Mapping[str, str]) -> bool:
         """With these files instead of the host's."""
 
         def read(path: str) -> Reading:

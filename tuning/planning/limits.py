@@ -13,13 +13,13 @@ from ..formulas.limits import SYSTEMD_NOFILE_HARD
 from ..model import Value
 from ..persistence import limits_d, systemd
 from ..steps import SettingStep
-from .draft import Chosen, Draft
+from .draft import Draft, SelectedKnob
 
 _NOFILE: Final = "LimitNOFILE"
 _UNLIMITED: Final = ("infinity", "unlimited", "-1")
 
 
-def plan_units(draft: Draft, chosen: Sequence[Chosen]) -> None:
+def plan_units(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
     """Raises TuningError for a bad name, and for a file limit above `fs.nr_open`: the unit would not start."""
     if chosen and not draft.facts.files.exists("/etc/systemd"):
         for item in chosen:
@@ -46,7 +46,7 @@ def plan_units(draft: Draft, chosen: Sequence[Chosen]) -> None:
             draft.warnings.append(f"{unit} is not here: its drop-in waits for it; {way_out}")
 
 
-def plan_logins(draft: Draft, chosen: Sequence[Chosen]) -> None:
+def plan_logins(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
     """Raises TuningError for a bad domain, and for a file limit above `fs.nr_open`: nobody could log in."""
     domains = draft.options.login_domains
     for domain in domains:
@@ -77,7 +77,7 @@ def plan_logins(draft: Draft, chosen: Sequence[Chosen]) -> None:
         draft.pending.append(f"limits of {', '.join(domains)}: at the next login")
 
 
-def _unit_value(draft: Draft, item: Chosen, name: str, present: str | None) -> str | None:
+def _unit_value(draft: Draft, item: SelectedKnob, name: str, present: str | None) -> str | None:
     """The text of a property; None when it cannot be given here."""
     recommended = item.report.recommended
     assert recommended is not None
@@ -104,7 +104,9 @@ def _overridden(draft: Draft, unit: str, name: str, ours: str) -> str:
     return f"{ours} sets {name} of {unit}, and another file wins over it: systemctl cat {unit} shows which"
 
 
-def _login_limits(draft: Draft, item: Chosen, name: str, present: limits_d.Limits | None) -> limits_d.Limits | None:
+def _login_limits(
+    draft: Draft, item: SelectedKnob, name: str, present: limits_d.Limits | None
+) -> limits_d.Limits | None:
     recommended = item.report.recommended
     assert recommended is not None
     if str(recommended) in _UNLIMITED:
@@ -128,7 +130,7 @@ def _login_limits(draft: Draft, item: Chosen, name: str, present: limits_d.Limit
     return limits_d.Limits(str(soft), str(hard))
 
 
-def _at_least(item: Chosen, present: str | None, wanted: str) -> str:
+def _at_least(item: SelectedKnob, present: str | None, wanted: str) -> str:
     """What our own file has already, where it is higher and the knob only raises."""
     if item.knob.comparison != "at_least" or present is None:
         return wanted
@@ -137,7 +139,7 @@ def _at_least(item: Chosen, present: str | None, wanted: str) -> str:
     return str(max(int(present), int(wanted))) if present.isdecimal() and wanted.isdecimal() else wanted
 
 
-def _ceiling(draft: Draft, item: Chosen, wanted: Value) -> int | None:
+def _ceiling(draft: Draft, item: SelectedKnob, wanted: Value) -> int | None:
     """The highest file limit that can be given here; None, with a warning, when that is less than what is wanted."""
     nr_open = _nr_open_after(draft)
     granted = draft.facts.nofile_hard if draft.facts.can_raise_limits is False else None
@@ -161,7 +163,7 @@ def _nr_open_after(draft: Draft) -> int | None:
     return parse_whole(draft.facts.files.read(path).text or "")
 
 
-def _refuse(draft: Draft, item: Chosen, why: str) -> None:
+def _refuse(draft: Draft, item: SelectedKnob, why: str) -> None:
     """Raises TuningError for a knob that was named; leaves another out with a warning."""
     if item.knob.id in draft.options.named:
         raise TuningError(why)

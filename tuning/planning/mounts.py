@@ -9,7 +9,7 @@ from typing import Final
 from ..facts import Mount
 from ..persistence import fstab, systemd
 from ..steps import RemountStep
-from .draft import Chosen, Draft
+from .draft import Draft, SelectedKnob
 
 FSTAB_SOURCE: Final = "mount.fstab_source"
 # Options of which a mount has one; a name that ends in = stands for every value.
@@ -35,25 +35,25 @@ _UNITS: Final = (
 )
 
 
-def plan(draft: Draft, chosen: Sequence[Chosen]) -> None:
+def plan(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
     """Raises TuningError when /etc/fstab cannot be read, or mounts a directory twice."""
-    by_mount: dict[str, tuple[Mount, dict[str, Chosen]]] = {}
+    by_mount: dict[str, tuple[Mount, dict[str, SelectedKnob]]] = {}
     for item in chosen:
         mount = draft.facts.mount_of(item.report.target)
         if mount is None:
             continue
         if item.knob.id == FSTAB_SOURCE:
-            if draft.options.keep:
+            if draft.options.persist:
                 _plan_source(draft, mount, item)
             continue
         by_mount.setdefault(mount.mount_point, (mount, {}))[1].setdefault(str(item.report.recommended), item)
     for mount, items in by_mount.values():
         _remount(draft, mount, items)
-        if draft.options.keep:
-            _keep(draft, mount, items)
+        if draft.options.persist:
+            _persist(draft, mount, items)
 
 
-def _remount(draft: Draft, mount: Mount, items: Mapping[str, Chosen]) -> None:
+def _remount(draft: Draft, mount: Mount, items: Mapping[str, SelectedKnob]) -> None:
     options = mount.options
     for wanted, item in items.items():
         if item.report.state != "differs":
@@ -61,14 +61,14 @@ def _remount(draft: Draft, mount: Mount, items: Mapping[str, Chosen]) -> None:
         if wanted.startswith(_AT_MOUNT_ONLY):
             draft.pending.append(f"{wanted} on {mount.mount_point}: when it is next mounted")
             continue
-        options = fstab.changed_options(options, wanted, family_of(wanted))
+        options = fstab.changed_options(options, wanted, exclusive_options(wanted))
     options = tuple(option for option in options if option in mount.options or option not in _NOT_SHOWN)
     if options != mount.options:
         draft.live.append(RemountStep(mount.mount_point, mount.options, options))
 
 
-def _keep(draft: Draft, mount: Mount, items: Mapping[str, Chosen]) -> None:
-    kept = kept_options(draft.text, mount)
+def _persist(draft: Draft, mount: Mount, items: Mapping[str, SelectedKnob]) -> None:
+    kept = boot_mount(draft.text, mount)
     if kept is None:
         words = ",".join(wanted for wanted, item in items.items() if item.report.state == "differs")
         if words:
@@ -79,8 +79,8 @@ def _keep(draft: Draft, mount: Mount, items: Mapping[str, Chosen]) -> None:
         return
     options = kept.options
     for wanted in items:
-        if needs_word(options, wanted):
-            options = fstab.changed_options(options, wanted, family_of(wanted))
+        if lacks_option(options, wanted):
+            options = fstab.changed_options(options, wanted, exclusive_options(wanted))
     if options == kept.options:
         return
     why = f"{mount.mount_point} is mounted with {','.join(items)}"
@@ -91,7 +91,7 @@ def _keep(draft: Draft, mount: Mount, items: Mapping[str, Chosen]) -> None:
         draft.put(kept.path, systemd.with_settings(text, "Mount", {"Options": ",".join(options)}), why)
 
 
-def _plan_source(draft: Draft, mount: Mount, item: Chosen) -> None:
+def _plan_source(draft: Draft, mount: Mount, item: SelectedKnob) -> None:
     text = draft.text(fstab.PATH) or ""
     entry = fstab.find_mount(text, mount.mount_point)
     wanted = str(item.report.recommended)
@@ -102,7 +102,7 @@ def _plan_source(draft: Draft, mount: Mount, item: Chosen) -> None:
 
 
 @dataclass(frozen=True)
-class Kept:
+class BootMount:
     """What mounts a file system at boot: the file to edit for it, and its options by the files as they are."""
 
     path: str
@@ -111,11 +111,11 @@ class Kept:
     """The line of fstab; None for the drop-in of a mount unit."""
 
 
-def kept_options(read: Callable[[str], str | None], mount: Mount) -> Kept | None:
+def boot_mount(read: Callable[[str], str | None], mount: Mount) -> BootMount | None:
     """None when neither fstab nor a mount unit mounts it. Raises TuningError when fstab mounts the place twice."""
     entry = fstab.find_mount(read(fstab.PATH) or "", mount.mount_point)
     if entry is not None:
-        return Kept(fstab.PATH, entry.options, entry)
+        return BootMount(fstab.PATH, entry.options, entry)
     unit = f"{systemd.escape_path(mount.mount_point)}.mount"
     text = next((found for path in _UNITS if (found := read(f"{path}/{unit}")) is not None), None)
     if text is None:
@@ -123,24 +123,24 @@ def kept_options(read: Callable[[str], str | None], mount: Mount) -> Kept | None
     drop_in = systemd.drop_in(unit)
     ours = systemd.parse_drop_in(read(drop_in) or "").get("Mount", {}).get("Options")
     options = ours or systemd.parse_drop_in(text).get("Mount", {}).get("Options", "defaults")
-    return Kept(drop_in, tuple(options.split(",")), None)
+    return BootMount(drop_in, tuple(options.split(",")), None)
 
 
-def needs_word(options: tuple[str, ...], wanted: str) -> bool:
+def lacks_option(options: tuple[str, ...], wanted: str) -> bool:
     """Whether these options of a file would mount without `wanted`."""
     if wanted in options or (wanted == "barrier" and "barrier=1" in options):
         return False
-    return wanted not in _DEFAULTS or any(family_of(option) == family_of(wanted) for option in options)
+    return wanted not in _DEFAULTS or any(exclusive_options(option) == exclusive_options(wanted) for option in options)
 
 
 def in_effect(live: tuple[str, ...], wanted: str) -> bool:
     """Whether a mount with the options of /proc/self/mountinfo has this one."""
     if wanted in live:
         return True
-    return wanted in _NOT_SHOWN and not any(family_of(option) == family_of(wanted) for option in live)
+    return wanted in _NOT_SHOWN and not any(exclusive_options(option) == exclusive_options(wanted) for option in live)
 
 
-def family_of(option: str) -> tuple[str, ...]:
+def exclusive_options(option: str) -> tuple[str, ...]:
     """Options of which a mount has one, this one among them; nothing when it stands alone."""
     for family in _FAMILIES:
         if any(option.startswith(name) if name.endswith("=") else option == name for name in family):

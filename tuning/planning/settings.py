@@ -11,18 +11,18 @@ from ..facts.reading import value_of
 from ..persistence import sysctl_d, tmpfiles, tuned, udev
 from ..persistence.precedence import Assignment, Boot, simulate_boot
 from ..steps import SettingStep
-from .draft import Chosen, Draft
+from .draft import Draft, SelectedKnob
 from .judging import Judge
 
 
-def plan(draft: Draft, chosen: Sequence[Chosen]) -> None:
+def plan(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
     """Raises TuningError when one of our files cannot be read."""
     draft.live += [_step(draft.facts, item) for item in chosen if item.report.state == "differs"]
-    if not draft.options.keep:
+    if not draft.options.persist:
         return
-    _keep_sysctls(draft, [item for item in chosen if item.knob.persistence == "sysctl.d"])
-    _keep_on_devices(draft, [item for item in chosen if item.knob.persistence == "udev rule"])
-    _keep_on_host(draft, [item for item in chosen if item.knob.persistence == "tmpfiles.d"])
+    _persist_sysctls(draft, [item for item in chosen if item.knob.persistence == "sysctl.d"])
+    _persist_device_settings(draft, [item for item in chosen if item.knob.persistence == "udev rule"])
+    _persist_sysfs_settings(draft, [item for item in chosen if item.knob.persistence == "tmpfiles.d"])
     _warn_of_rivals(draft, [item for item in chosen if item.knob.mechanism == "sysfs"])
     for item in chosen:
         kept = item.knob.persistence in ("sysctl.d", "udev rule", "tmpfiles.d")
@@ -30,17 +30,17 @@ def plan(draft: Draft, chosen: Sequence[Chosen]) -> None:
             draft.pending.append(f"{item.report.name} lasts until the next boot: no file of this program keeps it")
 
 
-def path_of(item: Chosen) -> str:
+def path_of(item: SelectedKnob) -> str:
     return item.knob.path.format(target=item.report.target)
 
 
-def wanted_text(facts: Facts, item: Chosen) -> str:
+def wanted_text(facts: Facts, item: SelectedKnob) -> str:
     """What to write, with the numbers of the file that the knob does not govern kept."""
     assert item.report.recommended is not None
     return render(item.knob, item.report.recommended, value_of(facts.files.read(path_of(item)).text or ""))
 
 
-def _step(facts: Facts, item: Chosen) -> SettingStep:
+def _step(facts: Facts, item: SelectedKnob) -> SettingStep:
     path = path_of(item)
     twin = sysctl_path(item.knob.twin) if item.knob.twin else None
     return SettingStep(
@@ -54,14 +54,14 @@ def _step(facts: Facts, item: Chosen) -> SettingStep:
     )
 
 
-def _keep_sysctls(draft: Draft, chosen: Sequence[Chosen]) -> None:
+def _persist_sysctls(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
     ours = sysctl_d.MANAGED_FILE
     present = sysctl_d.parse_settings(draft.text(ours) or "")
     without_us = simulate_boot(draft.facts.files, {ours: None})
     lines: dict[str, str] = {}
     for item in chosen:
         key, twin = item.knob.id, item.knob.twin
-        if key in present and _judge(draft, item).sysctls({key: present[key]}):
+        if key in present and _judge(draft, item).accepts_sysctls({key: present[key]}):
             if twin in present:
                 lines[key] = present[key]  # written once more, so that the other member of the pair goes
         elif key in present or not _good_at_boot(draft, item, without_us, present.get(twin or "")):
@@ -72,11 +72,15 @@ def _keep_sysctls(draft: Draft, chosen: Sequence[Chosen]) -> None:
     boot = simulate_boot(draft.facts.files, {ours: draft.text(ours)})
     for item in chosen:
         winner = boot.winner(item.knob.id)
-        if winner is not None and winner.path != ours and not _judge(draft, item).sysctls({winner.key: winner.value}):
+        if (
+            winner is not None
+            and winner.path != ours
+            and not _judge(draft, item).accepts_sysctls({winner.key: winner.value})
+        ):
             draft.warnings.append(overridden(winner))
 
 
-def _warn_of_rivals(draft: Draft, chosen: Sequence[Chosen]) -> None:
+def _warn_of_rivals(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
     """Of whoever writes a setting of /sys after us, or may, and gives it a value that is not as good."""
     files = draft.facts.files
     profile = tuned.active_profile(files)
@@ -85,34 +89,34 @@ def _warn_of_rivals(draft: Draft, chosen: Sequence[Chosen]) -> None:
     for item in chosen:
         path, judge, name = path_of(item), _judge(draft, item), item.report.name
         line = profile.sets(item.knob.id, path) if profile else None
-        if profile and line and not judge.texts({path: line.value}):
+        if profile and line and not judge.accepts_texts({path: line.value}):
             where = f"{line.path}:{line.number}: TuneD's profile {profile.name} sets {line.key} = {line.value}"
             draft.warnings.append(f"{where} whenever it starts, which undoes {name}")
         attribute = draft.devices.rule_of(path)[1] if item.knob.persistence == "udev rule" else ""
-        if (rule := rules.get(attribute)) is not None and not judge.texts({path: rule.value}):
+        if (rule := rules.get(attribute)) is not None and not judge.accepts_texts({path: rule.value}):
             where = f"{rule.path}:{rule.line} sets {attribute} = {rule.value}"
             draft.warnings.append(f"{where} after {udev.MANAGED_FILE}, which undoes {name} on the devices it is for")
-        if path in writes and not judge.texts({path: writes[path][0]}):
+        if path in writes and not judge.accepts_texts({path: writes[path][0]}):
             value, file = writes[path]
             draft.warnings.append(f"{file} writes {value} for {name} at boot as well: remove one of the two")
 
 
-def _judge(draft: Draft, item: Chosen) -> Judge:
+def _judge(draft: Draft, item: SelectedKnob) -> Judge:
     return Judge(draft.facts, draft.workload, item.knob, item.report.target, draft.options.accepted)
 
 
-def _good_at_boot(draft: Draft, item: Chosen, boot: Boot, twin_of_ours: str | None) -> bool:
+def _good_at_boot(draft: Draft, item: SelectedKnob, boot: Boot, twin_of_ours: str | None) -> bool:
     """Whether a boot without a line of ours makes the knob as recommended: by another file, or by the kernel's default.
 
     The default is what was there before our first change; without such a record, what is there now.
     """
     judge = _judge(draft, item)
     if twin_of_ours is not None and item.knob.twin is not None:
-        return judge.sysctls({item.knob.twin: twin_of_ours})
+        return judge.accepts_sysctls({item.knob.twin: twin_of_ours})
     winner = boot.winner(item.knob.id)
     if winner is not None:
-        return judge.sysctls({winner.key: winner.value})
-    return judge.texts({path: text for path, text in draft.options.originals.items() if text is not None})
+        return judge.accepts_sysctls({winner.key: winner.value})
+    return judge.accepts_texts({path: text for path, text in draft.options.original_texts.items() if text is not None})
 
 
 def overridden(winner: Assignment) -> str:
@@ -122,7 +126,7 @@ def overridden(winner: Assignment) -> str:
     )
 
 
-def _keep_on_devices(draft: Draft, chosen: Sequence[Chosen]) -> None:
+def _persist_device_settings(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
     present = udev.parse_rules(draft.text(udev.MANAGED_FILE) or "")
     rules: list[udev.Rule] = []
     for item in chosen:
@@ -134,7 +138,7 @@ def _keep_on_devices(draft: Draft, chosen: Sequence[Chosen]) -> None:
         draft.put(udev.MANAGED_FILE, text, "settings of devices whenever they appear")
 
 
-def _keep_on_host(draft: Draft, chosen: Sequence[Chosen]) -> None:
+def _persist_sysfs_settings(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
     present = tmpfiles.parse_writes(draft.text(tmpfiles.MANAGED_FILE) or "")
     writes = {
         path_of(item): wanted_text(draft.facts, item)
@@ -146,11 +150,11 @@ def _keep_on_host(draft: Draft, chosen: Sequence[Chosen]) -> None:
         draft.put(tmpfiles.MANAGED_FILE, text, "settings of /sys at boot")
 
 
-def _line_needed(draft: Draft, item: Chosen, present: str | None) -> bool:
+def _line_needed(draft: Draft, item: SelectedKnob, present: str | None) -> bool:
     """Whether our file needs a line for a setting of /sys that has `present` there now."""
     path = path_of(item)
     if present is None:
-        present = draft.options.originals.get(path)
+        present = draft.options.original_texts.get(path)
         if present is None:
             return item.report.state == "differs"
-    return not _judge(draft, item).texts({path: present})
+    return not _judge(draft, item).accepts_texts({path: present})

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from ..facts import Swap, SwapSource
 from ..persistence import fstab, swap, systemd
 from ..steps import SwapOffStep
-from .draft import Chosen, Draft
+from .draft import Draft, SelectedKnob
 
 
-def plan(draft: Draft, chosen: Sequence[Chosen]) -> None:
+def plan(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
     """Raises TuningError when a file that has to be edited cannot be read."""
     if not any(item.report.recommended == "none" for item in chosen):
         return
     for device in draft.facts.swaps or ():
         draft.live.append(SwapOffStep(device.device, device.kind, device.priority))
-    if draft.options.keep:
+    if draft.options.persist:
         _off_at_boot(draft)
 
 

@@ -25,7 +25,7 @@ __all__ = [
     "ad_hoc",
     "find_profile",
     "knobs_of",
-    "momentary",
+    "temporary_knobs",
     "wishes_of",
 ]
 
@@ -34,7 +34,7 @@ AS_RECOMMENDED: Final = "recommended"
 """What a person writes for a knob's value to mean the catalogue's."""
 
 _BY_NAME: Final = {name: profile for profile in PROFILES for name in (profile.name, *profile.aliases)}
-_NOT_FOR_A_WHILE: Final[dict[Mechanism, str]] = {
+_NOT_TEMPORARY: Final[dict[Mechanism, str]] = {
     "swap": "what is swapped out has to be read back before swap is off, and that is no moment's work",
     "unit": "a service unit takes it when it starts",
     "login": "a login takes it when it begins",
@@ -59,7 +59,7 @@ def ad_hoc(settings: Mapping[str, str], over: str | None = None) -> Profile:
     wishes = {}
     for knob_id, text in settings.items():
         knob = find_knob(knob_id)
-        if (why_not := _NOT_FOR_A_WHILE.get(knob.mechanism)) is not None:
+        if (why_not := _NOT_TEMPORARY.get(knob.mechanism)) is not None:
             raise TuningError(f"{knob_id} cannot be set for a while: {why_not}")
         value = None if text == AS_RECOMMENDED else _parse(knob, text)
         wishes[knob_id] = Wish(value, "set by itself")
@@ -82,9 +82,9 @@ def knobs_of(profile: Profile, knobs: Iterable[Knob] = KNOBS) -> tuple[Knob, ...
     return tuple(_with(wishes.get(knob.id), knob, profile) for knob in knobs if everything or knob.id in wishes)
 
 
-def momentary(knobs: Iterable[Knob]) -> tuple[Knob, ...]:
+def temporary_knobs(knobs: Iterable[Knob]) -> tuple[Knob, ...]:
     """Those that can be set for a while and taken back without anybody's restart."""
-    return tuple(knob for knob in knobs if knob.mechanism not in _NOT_FOR_A_WHILE)
+    return tuple(knob for knob in knobs if knob.mechanism not in _NOT_TEMPORARY)
 
 
 def _lineage(profile: Profile) -> Iterator[Profile]:

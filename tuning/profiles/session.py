@@ -20,9 +20,9 @@ from ..journal import SESSION, Owner
 from ..model import Knob
 from ..planning import PlanOptions, make_plan
 from ..runner import Runner
-from ..steps import Plan, RemountStep, SettingStep, setting_name
+from ..steps import RemountStep, SettingStep, TuningPlan, setting_name
 from ..workload import Workload
-from . import Profile, knobs_of, momentary, wishes_of
+from . import Profile, knobs_of, temporary_knobs, wishes_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class SessionPlan:
     """What a profile takes on this host. `settled`: settings that it names and that are so already, path to text."""
 
     profile: str
-    plan: Plan
+    plan: TuningPlan
     settled: Mapping[str, str]
 
     @property
@@ -61,7 +61,9 @@ def plan_session(profile: Profile, facts: Facts, workload: Workload) -> SessionP
     """
     wishes = wishes_of(profile)
     knobs = tuple(
-        knob for knob in momentary(knobs_of(profile)) if knob.id in wishes or knob.mechanism in ("sysctl", "sysfs")
+        knob
+        for knob in temporary_knobs(knobs_of(profile))
+        if knob.id in wishes or knob.mechanism in ("sysctl", "sysfs")
     )
     problems: list[str] = []
     differing: set[str] = set()
@@ -80,10 +82,10 @@ def plan_session(profile: Profile, facts: Facts, workload: Workload) -> SessionP
                     problems.append(f"{report.name} {report.obstacle}")
             elif wish is not None:
                 settled |= _settled(knob, report, facts.files)
-    plan = Plan(())
+    plan = TuningPlan(())
     if not problems:
         chosen = [knob for knob in knobs if knob.id in differing]
-        plan = make_plan(facts, workload, chosen, PlanOptions(keep=False))
+        plan = make_plan(facts, workload, chosen, PlanOptions(persist=False))
         problems += _not_permitted(plan, facts.files)
     if problems:
         raise TuningError(f"host profile {profile.name} cannot be applied: {'; '.join(problems)}")
@@ -135,7 +137,7 @@ def _settled(knob: Knob, report: KnobReport, files: HostFiles) -> dict[str, str]
     return {} if text is None else {path: value_of(text)}
 
 
-def _not_permitted(plan: Plan, files: HostFiles) -> Iterator[str]:
+def _not_permitted(plan: TuningPlan, files: HostFiles) -> Iterator[str]:
     for step in plan.steps:
         if isinstance(step, SettingStep) and not files.may_write(step.path):
             yield f"{setting_name(step.path)} is not writable by this user"

@@ -17,7 +17,7 @@ from ..highwater.tuning.errors import TuningError
 from ..highwater.tuning.facts import Facts
 from ..highwater.tuning.formulas.storage import ext4_options
 from ..highwater.tuning.persistence import fstab
-from ..highwater.tuning.planning.mounts import family_of, in_effect
+from ..highwater.tuning.planning.mounts import exclusive_options, in_effect
 from ..highwater.tuning.runner import Runner
 from ..highwater.tuning.steps import RemountStep
 from . import ledger
@@ -388,7 +388,7 @@ def _with_drift(judged: Judgement, live: tuple[str, ...]) -> Judgement:
 
 def _with_option(options: tuple[str, ...], wanted: str) -> tuple[str, ...]:
     name, equals, _ = wanted.partition("=")
-    return fstab.changed_options(options, wanted, family_of(wanted) or ((name + equals,) if equals else ()))
+    return fstab.changed_options(options, wanted, exclusive_options(wanted) or ((name + equals,) if equals else ()))
 
 
 def _outdated(disk: Disk, entry: ledger.Entry | None) -> set[str]:

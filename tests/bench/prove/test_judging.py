@@ -10,7 +10,7 @@ import pytest
 
 from highwater.bench.prove.judging import DECIDING, Judgement, judge_cells
 from highwater.bench.results import TrialPlan, TrialSummary, WritebackUse
-from highwater.tuning.proofs import Effect
+from highwater.tuning.proofs import MeasuredEffect
 from tests.bench.summaries import LATE, LOST, summary
 
 OFF, ON = "variant=as-it-is", "variant=vm.swappiness=1"
@@ -53,7 +53,7 @@ def judged(summaries: list[TrialSummary], plans: list[TrialPlan] | None = None) 
     return judge_cells(summaries, plans or [], OFF, ON, seed=1)
 
 
-def effect(judgement: Judgement, metric: str) -> Effect:
+def effect(judgement: Judgement, metric: str) -> MeasuredEffect:
     return next(item for item in judgement.effects if item.metric == metric)
 
 

@@ -154,11 +154,11 @@ def test_logins_get_their_limits_when_somebody_is_named(root: Path) -> None:
 def test_apply_first_rolls_back_the_profile_of_a_dead_benchmark(root: Path) -> None:
     from highwater.tuning.engine import apply
     from highwater.tuning.runner import runner_for
-    from highwater.tuning.steps import Plan, SettingStep
+    from highwater.tuning.steps import SettingStep, TuningPlan
 
     files = HostFiles(root)
     step = SettingStep("vm.swappiness", "", "/proc/sys/vm/swappiness", "60", "10")
-    apply(files, runner_for(root), Plan((step,)), Owner("profile notes", 4711, "12345"), journal=SESSION)
+    apply(files, runner_for(root), TuningPlan((step,)), Owner("profile notes", 4711, "12345"), journal=SESSION)
     _, status = _call(root, "status")
     assert "profile notes" in status
     assert "highwater tune rollback restores the host" in " ".join(status.split())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.profiles import PROFILE_NAMES
-from highwater.tuning.proofs import Effect, Proof, ProvedSetting, keep_proofs
+from highwater.tuning.proofs import MeasuredEffect, Proof, ProvedSetting, keep_proofs
 from tests.tuning.cli.invoking import invoke
 from tests.tuning.host_tree import make_host, write
 
@@ -33,7 +33,7 @@ def test_explain_shows_which_file_wins_at_boot(tmp_path: Path) -> None:
 
 def test_explain_shows_what_was_changed_and_what_was_proved(tmp_path: Path) -> None:
     root = make_host(tmp_path)
-    effect = Effect("produce.p99", "ms", "lower", True, 4.0, 3.0, 0.75, 0.7, 0.8, 0.05, "better")
+    effect = MeasuredEffect("produce.p99", "ms", "lower", True, 4.0, 3.0, 0.75, 0.7, 0.8, 0.05, "better")
     proof = Proof(
         settings=(ProvedSetting("vm.swappiness", "60", "1"),),
         verdict="keep",

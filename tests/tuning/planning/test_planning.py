@@ -20,7 +20,7 @@ from highwater.tuning.model import Knob
 from highwater.tuning.persistence import fstab, limits_d, swap, sysctl_d, tmpfiles, udev
 from highwater.tuning.persistence.systemd import drop_in
 from highwater.tuning.planning import PlanOptions, make_plan
-from highwater.tuning.steps import CommandStep, FileStep, Plan, RemountStep, SettingStep, SwapOffStep, conflicts
+from highwater.tuning.steps import CommandStep, FileStep, RemountStep, SettingStep, SwapOffStep, TuningPlan, conflicts
 from highwater.tuning.workload import Workload
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, whole_tree
 from tests.tuning.host_tree import Disk, add_interface, make_big_host, make_host, read_sysctl, sysctl_path, write
@@ -49,22 +49,22 @@ def knobs_of(*ids: str) -> tuple[Knob, ...]:
 
 def plan_of(
     kernel: FakeKernel, *ids: str, options: PlanOptions | None = None, systemd: bool = False, **workload: Any
-) -> Plan:
-    options = dataclasses.replace(options or PlanOptions(), originals=engine.originals(kernel))
+) -> TuningPlan:
+    options = dataclasses.replace(options or PlanOptions(), original_texts=engine.original_texts(kernel))
     workload.setdefault("data_dirs", ("/data",))
     return make_plan(facts_of(kernel, systemd=systemd), Workload(**workload), knobs_of(*ids), options)
 
 
 def run(
     kernel: FakeKernel, *ids: str, options: PlanOptions | None = None, systemd: bool = False, **workload: Any
-) -> Plan:
+) -> TuningPlan:
     plan = plan_of(kernel, *ids, options=options, systemd=systemd, **workload)
     assert list(conflicts(plan.steps)) == []
     engine.apply(kernel, FakeRunner(kernel), plan, OWNER)
     return plan
 
 
-def settings(plan: Plan) -> dict[str, str]:
+def settings(plan: TuningPlan) -> dict[str, str]:
     return {
         step.knob_id + (f" {step.target}" if step.target else ""): step.after
         for step in plan.steps
@@ -72,7 +72,7 @@ def settings(plan: Plan) -> dict[str, str]:
     }
 
 
-def files(plan: Plan) -> dict[str, str | None]:
+def files(plan: TuningPlan) -> dict[str, str | None]:
     return {step.path: step.after for step in plan.steps if isinstance(step, FileStep)}
 
 
@@ -204,7 +204,7 @@ def test_lines_of_others_in_our_file_stay_but_a_percentage_does_not_undo_bytes(t
 
 def test_without_keeping_no_file_changes(tmp_path: Path) -> None:
     kernel = full_host(tmp_path)
-    plan = plan_of(kernel, options=dataclasses.replace(EVERYTHING, keep=False))
+    plan = plan_of(kernel, options=dataclasses.replace(EVERYTHING, persist=False))
     assert files(plan) == {}
     assert "vm.swappiness" in settings(plan)
 

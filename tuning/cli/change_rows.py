@@ -9,7 +9,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from ..holdings import Held, in_words
+from ..change_status import ChangeStatus, state_text
 from ..steps import SettingStep
 from ..three_way import Standing
 from .changes import unified_diff
@@ -30,7 +30,7 @@ UNACCOUNTED: Final = (
 
 
 @dataclass(frozen=True)
-class HeldRow:
+class ChangeRow:
     what: str
     kind: str
     """setting, file, mount or swap."""
@@ -48,24 +48,24 @@ class HeldRow:
     """A rollback leaves it alone, because somebody else changed it since."""
 
 
-def row_of(held: Held) -> HeldRow:
+def change_row(held: ChangeStatus) -> ChangeRow:
     step = held.step
     knob, target = (step.knob_id, step.target) if isinstance(step, SettingStep) else ("", "")
     what = str(held.resource)
-    return HeldRow(
+    return ChangeRow(
         what, step.form, knob, target, held.original, held.ours, held.now, held.restored, held.standing, held.kept
     )
 
 
-def print_held(out: Console, held: Sequence[Held]) -> None:
+def print_change_rows(out: Console, held: Sequence[ChangeStatus]) -> None:
     """Print a row for each change, and for a file that somebody edited since, the diff of that edit."""
     if not held:
         return
     cells = [
         (
             str(one.resource),
-            in_words(one.resource, one.original),
-            in_words(one.resource, one.now),
+            state_text(one.resource, one.original),
+            state_text(one.resource, one.now),
             STANDING_WORDS[one.standing][0],
         )
         for one in held
@@ -73,7 +73,7 @@ def print_held(out: Console, held: Sequence[Held]) -> None:
     rows = Rows(out, ("what", "before", "now", "state"), cells)
     for one, (*texts, word) in zip(held, cells, strict=True):
         is_file = one.resource.kind == "file"
-        below = f"applied: {in_words(one.resource, one.ours)}" if one.standing != "in_force" and not is_file else ""
+        below = f"applied: {state_text(one.resource, one.ours)}" if one.standing != "in_force" and not is_file else ""
         rows.print([*map(Text, texts), Text(word, style=STANDING_WORDS[one.standing][1])], below)
         if is_file and one.standing == "drifted":
             ours, now = (state["text"] if state else None for state in (one.ours, one.now))

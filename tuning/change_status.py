@@ -8,28 +8,28 @@ from typing import Final
 
 from .errors import TuningError
 from .hostfiles import HostFiles
-from .journal import APPLIED, SESSION, Holding, Journal, Owner, read_boot_id, session_of
-from .persistence.ours import marked_files
+from .journal import APPLIED, SESSION, Journal, OutstandingChange, Owner, read_boot_id, session_of
+from .persistence.managed_files import marked_files
 from .resources import Resources
 from .runner import CapturedTreeRunner
-from .steps import CommandStep, Resource, ResourceStep, SettingStep, State, Step, setting_name
-from .three_way import Standing, compare, meaning
+from .steps import CommandStep, Resource, ResourceState, ResourceStep, SettingStep, Step, setting_name
+from .three_way import Standing, compare, normalized
 
 # A boot makes these anew: what they are then is how this host comes up, and nobody's later edit.
 _OF_ONE_BOOT: Final = frozenset({"setting", "mount", "swap"})
 
 
 @dataclass(frozen=True)
-class Held:
+class ChangeStatus:
     """Something that we changed, three ways."""
 
     step: ResourceStep
     """The last one that changed it."""
-    original: State
-    ours: State
-    now: State
+    original: ResourceState
+    ours: ResourceState
+    now: ResourceState
     standing: Standing
-    restored: State
+    restored: ResourceState
     """What a rollback makes of it."""
     kept: bool
     """Somebody else's change cannot be told from ours, so that a rollback leaves it alone."""
@@ -50,7 +50,7 @@ class Held:
         """One line: what a rollback does to it, or why it does not."""
         if self.trouble:
             return self.trouble
-        now, ours, original = (in_words(self.resource, state) for state in (self.now, self.ours, self.original))
+        now, ours, original = (state_text(self.resource, state) for state in (self.now, self.ours, self.original))
         if self.kept:
             return f"{self.resource} was changed since: it is {now}, it was made {ours}, and was {original} before"
         if not self.needs_restoring:
@@ -58,11 +58,11 @@ class Held:
         if self.resource.kind == "file":
             verb = "remove" if self.restored is None else "create" if self.now is None else "restore"
             return f"{verb} {self.resource}" + (", keeping later edits" if self.standing == "drifted" else "")
-        return f"{self.resource}: {now} -> {in_words(self.resource, self.restored)}"
+        return f"{self.resource}: {now} -> {state_text(self.resource, self.restored)}"
 
 
 @dataclass(frozen=True)
-class Status:
+class HostStatus:
     """What of ours is in force."""
 
     owner: Owner | None
@@ -71,28 +71,28 @@ class Status:
     booted_since: bool
     interrupted: str
     """What a run that did not come to its end left, and the way out; empty when there is none."""
-    held: tuple[Held, ...]
+    changes: tuple[ChangeStatus, ...]
     session: Owner | None
     """Of a benchmark that put a profile in force."""
     session_lives: bool
-    session_held: tuple[Held, ...]
+    session_changes: tuple[ChangeStatus, ...]
     unaccounted: tuple[str, ...] = ()
     """Files that bear our mark and that no journal knows."""
 
 
-def status(files: HostFiles) -> Status:
+def status(files: HostFiles) -> HostStatus:
     """Raises TuningError when a journal is damaged."""
     runs = Journal(files, APPLIED).read().runs
     session, session_lives = session_of(files)
-    return Status(
+    return HostStatus(
         owner=runs[-1].owner if runs else None,
         applied_utc=runs[-1].utc if runs else "",
         booted_since=bool(runs) and runs[-1].boot_id != read_boot_id(files),
         interrupted=interrupted(files),
-        held=tuple(held_things(files, APPLIED)),
+        changes=tuple(change_statuses(files, APPLIED)),
         session=session,
         session_lives=session_lives,
-        session_held=tuple(held_things(files, SESSION)),
+        session_changes=tuple(change_statuses(files, SESSION)),
         unaccounted=tuple(unaccounted(files)),
     )
 
@@ -103,39 +103,53 @@ def unaccounted(files: HostFiles) -> list[str]:
     known = {
         path
         for journal in (APPLIED, SESSION)
-        for holding in Journal(files, journal).read().holdings
-        if holding.resource.kind == "file"
-        for path in holding.resource.names
+        for change in Journal(files, journal).read().outstanding
+        if change.resource.kind == "file"
+        for path in change.resource.names
     }
     return [path for path in marked_files(files) if path not in known]
 
 
-def held_things(files: HostFiles, journal: str) -> Iterator[Held]:
+def change_statuses(files: HostFiles, journal: str) -> Iterator[ChangeStatus]:
     """In the order of their first change."""
     resources, boot_id = Resources(files, CapturedTreeRunner()), read_boot_id(files)
-    for holding in Journal(files, journal).read().holdings:
-        yield look_at(resources, holding, boot_id, lasts=journal == APPLIED)
+    for change in Journal(files, journal).read().outstanding:
+        yield status_of(resources, change, boot_id, lasts=journal == APPLIED)
 
 
-def look_at(resources: Resources, holding: Holding, boot_id: str, *, lasts: bool) -> Held:
+def status_of(resources: Resources, change: OutstandingChange, boot_id: str, *, lasts: bool) -> ChangeStatus:
     """lasts: whether the change was made to last over a reboot. What was not is gone with the boot it was made in."""
     try:
-        now = resources.read(holding.resource)
+        now = resources.read(change.resource)
     except TuningError as error:
-        return Held(
-            holding.step, holding.original, holding.ours[0], None, "drifted", None, kept=True, trouble=str(error)
+        return ChangeStatus(
+            change.step,
+            change.original,
+            change.ours[0],
+            None,
+            "drifted",
+            None,
+            kept=True,
+            trouble=str(error),
         )
-    if holding.returning is not None and holding.boot_id == boot_id and now is not None:
-        wanted = {path: text for path, text in holding.returning.items() if path in now}
-        return Held(holding.step, holding.original, holding.ours[0], now, "in_force", wanted, kept=False)
-    found = compare(holding.resource, holding.original, holding.ours, now)
+    if change.returning is not None and change.boot_id == boot_id and now is not None:
+        wanted = {path: text for path, text in change.returning.items() if path in now}
+        return ChangeStatus(change.step, change.original, change.ours[0], now, "in_force", wanted, kept=False)
+    found = compare(change.resource, change.original, change.ours, now)
     restored, kept = found.restored, found.standing == "drifted" and not found.separable
-    if holding.resource.kind in _OF_ONE_BOOT and holding.boot_id != boot_id and (kept or not lasts):
+    if change.resource.kind in _OF_ONE_BOOT and change.boot_id != boot_id and (kept or not lasts):
         restored, kept = now, False
     if found.standing in ("back", "gone"):
         restored = now
-    return Held(
-        holding.step, holding.original, holding.ours[0], now, found.standing, restored, kept, folders=holding.folders
+    return ChangeStatus(
+        change.step,
+        change.original,
+        change.ours[0],
+        now,
+        found.standing,
+        restored,
+        kept,
+        folders=change.folders,
     )
 
 
@@ -152,13 +166,13 @@ def interrupted(files: HostFiles, journal: str = APPLIED) -> str:
     )
 
 
-def originals(files: HostFiles) -> dict[str, str | None]:
+def original_texts(files: HostFiles) -> dict[str, str | None]:
     """Of every setting and file that is ours: its path, and its text before us. What a host is without us."""
     return {
-        path: holding.original.get(path if holding.resource.kind == "setting" else "text") if holding.original else None
-        for holding in Journal(files, APPLIED).read().holdings
-        if holding.resource.kind in ("setting", "file")
-        for path in holding.resource.names
+        path: change.original.get(path if change.resource.kind == "setting" else "text") if change.original else None
+        for change in Journal(files, APPLIED).read().outstanding
+        if change.resource.kind in ("setting", "file")
+        for path in change.resource.names
     }
 
 
@@ -167,11 +181,11 @@ def differing(files: HostFiles, steps: Iterable[Step]) -> list[str]:
     wanted = {
         path: text for step in steps if isinstance(step, SettingStep) for path, text in (step.states[1] or {}).items()
     }
-    found = ((path, text, meaning(path, files.read(path).text or "")) for path, text in wanted.items())
-    return [f"{setting_name(path)} is {now!r}" for path, text, now in found if now != meaning(path, text)]
+    found = ((path, text, normalized(path, files.read(path).text or "")) for path, text in wanted.items())
+    return [f"{setting_name(path)} is {now!r}" for path, text, now in found if now != normalized(path, text)]
 
 
-def in_words(resource: Resource, state: State) -> str:
+def state_text(resource: Resource, state: ResourceState) -> str:
     if state is None:
         return "not there"
     if resource.kind == "file":
@@ -180,7 +194,7 @@ def in_words(resource: Resource, state: State) -> str:
         return state["options"]
     if resource.kind == "swap":
         return "in use" if state["in_use"] == "yes" else "not in use"
-    texts = {path: meaning(path, state[path]) for path in resource.names}
+    texts = {path: normalized(path, state[path]) for path in resource.names}
     if len(texts) == 1:
         return texts[resource.names[0]]
     # Of a pair, the member that is set tells.
