@@ -135,6 +135,11 @@ class EmbeddedMetadataStore:
         except OSError as error:
             raise MetadataError(f"cannot write {self._path}: {error.strerror}") from error
 
+    @property
+    def leader_epoch(self) -> int:
+        """This broker became the leader of all its partitions when its present run began."""
+        return self.controller_epoch - 1
+
     def topics(self) -> Iterable[TopicRecord]:
         """All topics, those marked for deletion too."""
         return self._topics.values()

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.log.checkpoint import TopicPartition
+from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.metrics.counters import TopicCounters
 from highwater.broker.settings.config import TopicConfig, topic_override_warnings
+from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.administration import (
     DELETION_DISABLED,
     MAX_PARTITIONS_PER_REQUEST,
@@ -33,6 +36,7 @@ from highwater.broker.topics.administration import (
     unknown_topic,
 )
 from highwater.broker.topics.internal_topic import plan_of
+from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.topic import Topic, TopicRecord, random_topic_id
 from highwater.broker.topics.topic_names import metric_name
 
@@ -42,11 +46,50 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
+def take_up_topics(partitions: Partitions, store: EmbeddedMetadataStore) -> Sequence[str]:
+    """Open every topic of the store; return the names of those whose deletion was finished instead.
+
+    Raises MetadataError when the log directories have partitions that the store does not know, LogDirectoryError when
+    they cannot be used.
+    """
+    log_directories = partitions.log_directories
+    known = {(topic.name, partition) for topic in store.topics() for partition in topic.assignment}
+    strangers = sorted(set(log_directories.keys()) - known)
+    if strangers:
+        topic, partition = strangers[0]
+        place = next(directory.path for directory in log_directories.all if (topic, partition) in directory.logs)
+        more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
+        raise MetadataError(
+            f"{place} holds {topic}-{partition}{more}, which the broker's metadata does "
+            "not know: move it away, or name the directory it belongs to"
+        )
+    marked = list(store.topics_marked_for_deletion())
+    try:
+        for name in marked:
+            _remove_topic(partitions, store, name)
+        for record in list(store.topics()):
+            partitions.open_topic(record, store.leader_epoch)
+    except OSError as error:
+        where = error.filename or ", ".join(str(directory.path) for directory in log_directories.all)
+        raise LogDirectoryError(f"{where} cannot be used: {error.strerror}; mend that and start again") from error
+    return marked
+
+
+def _remove_topic(partitions: Partitions, store: EmbeddedMetadataStore, name: str) -> bool:
+    """Have the folders of a topic deleted, and forget it in the store once they all can be; whether that is so."""
+    all_can_be = partitions.delete_logs(name)
+    if all_can_be:
+        store.remove_topic(name)
+    return all_can_be
+
+
 class LocalTopics:
     """The `Administration` of a broker that runs alone, and the same at once."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._half_gone: set[str] = set()
+        """Topics that the disk did not let go: nobody sees them, though the store and the disk may know them still."""
 
     # Administration: everything is done when it is answered, so no time-out is ever reached
 
@@ -116,7 +159,7 @@ class LocalTopics:
         then({})
 
     def _unknown_partition(self, key: TopicPartition) -> Problem | None:
-        if self._node.partition(*key) is not None:
+        if self._node.partitions.find(*key) is not None:
             return None
         return Problem(ErrorCode.unknown_topic_or_partition, "The partition does not exist.")
 
@@ -143,9 +186,9 @@ class LocalTopics:
         results: list[Topic | Problem] = []
         records: list[TopicRecord] = []
         partition_count = 0
-        names = {metric_name(topic.name): topic.name for topic in self._node.topics()}
+        names = {metric_name(topic.name): topic.name for topic in self._node.partitions.topics()}
         for topic in wanted:
-            if topic.name in self._node.half_gone and not validate_only:
+            if topic.name in self._half_gone and not validate_only:
                 self._abandon(topic.name)
             assignment = self._assign(topic, names)
             if isinstance(assignment, Problem):
@@ -183,7 +226,7 @@ class LocalTopics:
 
     def _open_new_topic(self, record: TopicRecord) -> Topic | Problem:
         try:
-            topic = self._node.open_topic(record)
+            topic = self._node.partitions.open_topic(record, self._node.metadata.leader_epoch)
         except OSError as error:
             self._abandon(record.name)
             return _cannot_write(record.name, error)
@@ -198,7 +241,7 @@ class LocalTopics:
         """The replicas of every partition of a new topic, if it may be made beside those of `names`."""
         if problem := check_new_topic(wanted, names):
             return problem
-        if wanted.name in self._node.half_gone or wanted.name in self._node.metadata.topics_marked_for_deletion():
+        if wanted.name in self._half_gone or wanted.name in self._node.metadata.topics_marked_for_deletion():
             return marked_for_deletion(wanted.name)
         if wanted.assignment:
             return self._check_assignment(wanted.assignment, first=0)
@@ -235,7 +278,7 @@ class LocalTopics:
 
     def grow(self, wanted: MorePartitions, *, validate_only: bool = False) -> Problem | None:
         name, total, assignments = wanted
-        topic = self._node.topic(name)
+        topic = self._node.partitions.topic(name)
         if topic is None:
             return unknown_topic(name)
         current = len(topic.partitions)
@@ -258,35 +301,41 @@ class LocalTopics:
         record = replace(record, assignment={**record.assignment, **added})
         try:
             self._node.metadata.put_topics([record])
-            self._node.open_partitions(topic, record)
+            self._node.partitions.open_partitions(topic, record, self._node.metadata.leader_epoch)
         except OSError as error:
             _logger.error("cannot add partitions to topic %s: %s", name, error)
             return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
         return None
 
     def delete(self, name: str) -> Problem | None:
-        topic = self._node.topic(name)
+        topic = self._node.partitions.topic(name)
         if topic is None:
             return UNKNOWN_TOPIC
         if not self._node.config.boolean("delete.topic.enable"):
             return DELETION_DISABLED
         try:
             self._node.metadata.mark_for_deletion(name)
-            self._node.forget_topic(topic)
-            self._node.half_gone.add(name)
-            self._node.remove_topic(name)
+            self._node.partitions.forget_topic(topic)
+            self._node.groups.topic_deleted(name)
+            self._node.transactions.topic_deleted(name)
+            self._half_gone.add(name)
+            self._remove(name)
         except OSError as error:
             _logger.error("cannot delete topic %s: %s; the next start tries again", name, error)
             return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
         _logger.info("deleted topic %s", name)
         return None
 
+    def _remove(self, name: str) -> None:
+        if _remove_topic(self._node.partitions, self._node.metadata, name):
+            self._half_gone.discard(name)
+
     def _abandon(self, name: str) -> None:
         """Take back a topic of which not every folder could be made, or let go."""
-        self._node.half_gone.add(name)
+        self._half_gone.add(name)
         try:
             self._node.metadata.mark_for_deletion(name)
-            self._node.remove_topic(name)
+            self._remove(name)
         except OSError as error:
             _logger.error("cannot take back topic %s: %s; the next start tries again", name, error)
 

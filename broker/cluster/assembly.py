@@ -108,7 +108,7 @@ class ClusteredNode:
         )
         node.replicas = self.replicas
         node.controller = self.controller
-        self._strays = Strays(node, cluster)
+        self._strays = Strays(node.broker_id, node.partitions, cluster)
         node.administration = ClusterAdministration(config, scheduler, cluster, self.controller, random)
 
     def session_parts(self) -> Sequence[SessionPart]:

@@ -187,14 +187,14 @@ class LoneBroker:
         return self.brokers()[0] if broker_id == self._node.broker_id else None
 
     def topics(self) -> list[TopicView]:
-        return [self._view(topic) for topic in self._node.topics()]
+        return [self._view(topic) for topic in self._node.partitions.topics()]
 
     def topic(self, name: str | UUID) -> TopicView | None:
-        topic = self._node.topic(name)
+        topic = self._node.partitions.topic(name)
         return None if topic is None else self._view(topic)
 
     def partition(self, topic: str | UUID, index: int) -> PartitionView | None:
-        partition = self._node.partition(topic, index)
+        partition = self._node.partitions.find(topic, index)
         return None if partition is None else _view(partition)
 
     def _view(self, topic: Topic) -> TopicView:

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from kio.schema.errors import ErrorCode
+
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
+from highwater.broker.topics.refusal import refusal
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -21,7 +24,14 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     for directory in request.dirs:
         for topic in directory.topics:
             results.setdefault(topic.name, []).extend(
-                {"partition_index": index, "error_code": node.move_log(topic.name, index, directory.path)}
+                {"partition_index": index, "error_code": _move(node, topic.name, index, directory.path)}
                 for index in topic.partitions
             )
     return {"results": [{"topic_name": name, "partitions": partitions} for name, partitions in results.items()]}
+
+
+def _move(node: Node, topic: str, index: int, path: str) -> ErrorCode:
+    partition = node.partitions.find(topic, index)
+    if partition is None:
+        return refusal(node.partitions, node.cluster, topic, index)
+    return node.partitions.move_log(partition, path)

@@ -25,6 +25,7 @@ from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.replica.replicated_partition import ReplicatedPartition
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
+from highwater.broker.topics.refusal import refusal
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -80,17 +81,17 @@ def _wait_for_replicas(
 
     timer = node.scheduler.call_later(max(timeout_ms, 0), give_up)
     for slot, (topic, told) in enumerate(deleted):
-        partition = node.partition(topic, told["partition_index"])
+        partition = node.partitions.find(topic, told["partition_index"])
         assert isinstance(partition, ReplicatedPartition)
         partition.when_low(told["low_watermark"], partial(decide, slot))
 
 
 def _delete(node: Node, topic: str, index: int, offset: int) -> Answer:
-    partition = node.partition(topic, index)
+    partition = node.partitions.find(topic, index)
     if topic in INTERNAL_TOPICS:
         return _refusal(ErrorCode.invalid_topic_exception)
     if partition is None or not partition.is_leader:
-        return _refusal(node.refusal(topic, index))
+        return _refusal(refusal(node.partitions, node.cluster, topic, index))
     low_watermark = partition.delete_records(offset)
     return _refusal(low_watermark) if isinstance(low_watermark, ErrorCode) else {"low_watermark": low_watermark}
 

@@ -25,12 +25,12 @@ _UNKNOWN: Final = (-1, -1)
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if request.topics is None:
-        wanted = [(topic, sorted(topic.partitions)) for topic in node.topics()]
+        wanted = [(topic, sorted(topic.partitions)) for topic in node.partitions.topics()]
     else:
         wanted = [
-            (topic, [index for index in entry.partitions if node.partition(entry.topic, index) is not None])
+            (topic, [index for index in entry.partitions if node.partitions.find(entry.topic, index) is not None])
             for entry in request.topics
-            if (topic := node.topic(entry.topic)) is not None
+            if (topic := node.partitions.topic(entry.topic)) is not None
         ]
     return {"results": [_describe_directory(node, directory, wanted) for directory in node.log_directories.all]}
 
@@ -64,7 +64,7 @@ def _is_in(node: Node, directory: LogDirectory, key: TopicPartition) -> bool:
 
 
 def _move_to(node: Node, directory: LogDirectory, key: TopicPartition) -> Move | None:
-    move = node.moves.get(key)
+    move = node.partitions.moves.get(key)
     return move if move is not None and move.destination is directory else None
 
 

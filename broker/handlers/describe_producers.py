@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
+from highwater.broker.topics.refusal import refusal
 from highwater.broker.topics.topic_names import topic_name_problem
 
 
@@ -34,9 +35,11 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 def _describe(node: Node, topic: str, index: int) -> Answer:
     if reason := topic_name_problem(topic):
         return _refusal(ErrorCode.invalid_topic_exception, reason)
-    partition = node.partition(topic, index)
+    partition = node.partitions.find(topic, index)
     if partition is None:
-        return _refusal(node.refusal(topic, index), "This server does not host this topic-partition.")
+        return _refusal(
+            refusal(node.partitions, node.cluster, topic, index), "This server does not host this topic-partition."
+        )
     if partition.has_failed:
         return _refusal(ErrorCode.kafka_storage_error, "The partition's log directory failed.")
     return {

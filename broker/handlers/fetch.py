@@ -56,6 +56,7 @@ from highwater.broker.replica.nearer import NONE_NEARER, nearer_replica
 from highwater.broker.replica.partition import Partition
 from highwater.broker.replica.replicated_partition import ReplicatedPartition
 from highwater.broker.replica.waiters import FetchWaiter
+from highwater.broker.topics.refusal import refusal
 
 decode = decode_request
 
@@ -96,10 +97,11 @@ def _missing_bytes(node: Node, request: FetchRequest, topics: Sequence[FetchTopi
     if not 0 < byte_count < request.min_bytes:
         return request.min_bytes - byte_count
     there_bytes = 0
+    find = node.partitions.find
     throttle = _exceeded_throttle(node) if request.replica_id >= 0 else None
     for topic, partitions in topics:
         for wanted in partitions:
-            partition = node.partition(topic, wanted.partition)
+            partition = find(topic, wanted.partition)
             if partition is None or (throttle and _is_held_back(throttle, partition, request.replica_id)):
                 continue
             if request.replica_id >= 0:
@@ -135,7 +137,7 @@ def _answer(
                 told, context.version, error_code=error_code, session_id=session_id, throttle_time_ms=throttle_ms
             )
     for name, partitions in fetched:
-        topic = node.topic(name)
+        topic = node.partitions.topic(name)
         counters = node.counters.unknown_topics if topic is None else topic.counters
         counters.fetches += len(partitions)
         for answer in partitions:
@@ -156,7 +158,7 @@ def _answer_follower(
         throttled_bytes = sum(
             len(answer.records)
             for name, partitions in fetched
-            if (topic := node.topic(name)) is not None
+            if (topic := node.partitions.topic(name)) is not None
             for answer in partitions
             if throttle.is_throttled(topic.name, answer.partition)
         )
@@ -185,11 +187,12 @@ def _park(
         fetched, byte_count, _ = read(node, context, request, session.topics)
         deferred.complete(answer(node, context, session, fetched, byte_count))
 
+    find = node.partitions.find
     partitions = [
         (partition, entry.fetch_offset)
         for topic, wanted in session.topics
         for entry in wanted
-        if (partition := node.partition(topic, entry.partition)) is not None
+        if (partition := find(topic, entry.partition)) is not None
         and (throttle is None or not _is_held_back(throttle, partition, request.replica_id))
     ]
     waiter = FetchWaiter(
@@ -220,13 +223,15 @@ def _read(
     must_answer = not topics
     read_committed = request.isolation_level == READ_COMMITTED
     answers: Fetched = []
+    find = node.partitions.find
     for topic, partitions in topics:
         fetched: list[PartitionFetched] = []
         answers.append((topic, fetched))
         for wanted in partitions:
-            partition = node.partition(topic, wanted.partition)
+            partition = find(topic, wanted.partition)
             if partition is None or not (partition.is_leader or context.version >= FROM_FOLLOWERS_FROM):
-                answer = PartitionFetched(wanted.partition, node.refusal(topic, wanted.partition))
+                error = refusal(node.partitions, node.cluster, topic, wanted.partition)
+                answer = PartitionFetched(wanted.partition, error)
             elif context.version < ZSTD_FROM and partition.log.config.compression is Codec.ZSTD:
                 answer = PartitionFetched(wanted.partition, ErrorCode.unsupported_compression_type)
             elif (
@@ -297,9 +302,9 @@ def _note_follower(
 ) -> ReplicatedPartition | PartitionFetched:
     """Take note of what a follower has; the partition, or why it gets no records of it."""
     index, offset = wanted.partition, wanted.fetch_offset
-    partition = node.partition(topic, index)
+    partition = node.partitions.find(topic, index)
     if not isinstance(partition, ReplicatedPartition):
-        return PartitionFetched(index, node.refusal(topic, index))
+        return PartitionFetched(index, refusal(node.partitions, node.cluster, topic, index))
     if error := partition.check_leader_epoch(wanted.current_leader_epoch):
         return PartitionFetched(index, error)
     if not partition.is_replica(replica_id):

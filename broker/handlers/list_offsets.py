@@ -31,6 +31,7 @@ from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.fetch import READ_COMMITTED
 from highwater.broker.records.batch import CorruptBatch
 from highwater.broker.replica.partition import Partition
+from highwater.broker.topics.refusal import refusal
 
 _logger = logging.getLogger(__name__)
 
@@ -51,9 +52,9 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         index = {"partition_index": wanted.partition_index}
         if named[topic, wanted.partition_index] > 1 and context.version >= 1:
             return index | _error(ErrorCode.invalid_request)
-        partition = node.partition(topic, wanted.partition_index)
+        partition = node.partitions.find(topic, wanted.partition_index)
         if partition is None:
-            return index | _error(node.refusal(topic, wanted.partition_index))
+            return index | _error(refusal(node.partitions, node.cluster, topic, wanted.partition_index))
         return index | _answer(partition, wanted, request.replica_id, read_committed, context.version)
 
     return {

@@ -14,6 +14,7 @@ from typing import Any
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
+from highwater.broker.topics.refusal import refusal
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -31,9 +32,9 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 
 def _look_up(node: Node, topic: str, wanted: Any) -> Answer:
-    partition = node.partition(topic, wanted.partition)
+    partition = node.partitions.find(topic, wanted.partition)
     error = (
-        node.refusal(topic, wanted.partition)
+        refusal(node.partitions, node.cluster, topic, wanted.partition)
         if partition is None
         else partition.check_leader_epoch(getattr(wanted, "current_leader_epoch", -1))
     )

@@ -49,6 +49,7 @@ from highwater.broker.records.batch import is_zstd, transactional_producer
 from highwater.broker.records.produced import RefusedRecords
 from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
+from highwater.broker.topics.refusal import refusal
 from highwater.broker.txn.transaction import Producer
 
 decode = decode_request
@@ -97,18 +98,20 @@ def handle(
             return _verify_first(node, context, request, transactional_id, unverified)
     answers: list[tuple[str, list[PartitionProduced]]] = []
     waiting: list[tuple[Partition, int, list[PartitionProduced], int]] = []
+    find = node.partitions.find
     for topic, partitions in wanted_topics:
         produced: list[PartitionProduced] = []
         answers.append((topic, produced))
         for wanted in partitions:
-            partition = node.partition(topic, wanted.partition)
+            partition = find(topic, wanted.partition)
             if (
                 partition is None
                 or not partition.is_leader
                 or (topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID)
             ):
-                is_led = partition is not None and partition.is_leader
-                unfit = ErrorCode.invalid_topic_exception if is_led else node.refusal(topic, wanted.partition)
+                unfit = ErrorCode.invalid_topic_exception
+                if partition is None or not partition.is_leader:
+                    unfit = refusal(node.partitions, node.cluster, topic, wanted.partition)
                 produced.append(PartitionProduced(wanted.partition, unfit))
                 counters = node.counters.unknown_topics if partition is None else partition.counters
                 counters.produces += 1
@@ -164,7 +167,7 @@ def _unverified(node: Node, request: ProduceRequest) -> list[tuple[Partition, Pr
     found = []
     for topic, partitions in request.topics:
         for wanted in partitions:
-            partition = node.partition(topic, wanted.partition)
+            partition = node.partitions.find(topic, wanted.partition)
             producer = transactional_producer(wanted.records)
             if partition is not None and producer is not None and not partition.has_open_transaction(producer[0]):
                 found.append((partition, Producer(*producer)))

@@ -33,7 +33,7 @@ def _counters(prefix: str, counters: tuple[tuple[str, float, str], ...]) -> str:
 
 
 def _replicas(node: Node) -> str:
-    replicas = [partition for partition in node.all_partitions() if isinstance(partition, ReplicatedPartition)]
+    replicas = [partition for partition in node.partitions.all() if isinstance(partition, ReplicatedPartition)]
     led = [partition for partition in replicas if partition.is_leader]
     counters = node.counters
     return (

@@ -65,7 +65,7 @@ def page(node: Node) -> Iterator[str]:
         )
 
         yield from cluster_page(node)
-    partitions = list(node.partitions())
+    partitions = list(node.partitions.live())
     for name, value_of, help_text in _LOG_GAUGES:
         samples = (
             ({"topic": partition.topic, "partition": partition.index}, value_of(partition))
@@ -116,7 +116,7 @@ def _requests(counters: BrokerCounters) -> Iterator[str]:
 
 def _broker(node: Node) -> Iterator[str]:
     counters = node.counters
-    partitions = list(node.partitions())
+    partitions = list(node.partitions.live())
     parked = {waiter for partition in partitions for waiter in partition.fetch_waiters}
     led = [partition for partition in partitions if partition.is_leader]
     behind = sum(len(partition.in_sync_replicas) < len(partition.replicas) for partition in led)

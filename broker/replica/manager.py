@@ -104,6 +104,7 @@ class ReplicaManager:
         self.broker_id = node.broker_id
         self.lag_time_max_ms = node.config.integer("replica.lag.time.max.ms")
         self._node = node
+        node.partitions.when_failed.append(self._directory_failed)
         self._fetchers = fetchers
         self._in_sync_changes = in_sync_changes
         self._read_topic_configs = read_topic_configs
@@ -126,7 +127,7 @@ class ReplicaManager:
         self._fetchers.remove(list(self._replicas()))
 
     def _replicas(self) -> Iterable[ReplicatedPartition]:
-        return (partition for partition in self._node.partitions() if isinstance(partition, ReplicatedPartition))
+        return (partition for partition in self._node.partitions.live() if isinstance(partition, ReplicatedPartition))
 
     # Replication
 
@@ -211,7 +212,7 @@ class ReplicaManager:
 
     def _begin_leader_and_isr(self, request: Any, version: int, then: Then, done: Callable[[], None]) -> None:
         told = _told_by(request, version)
-        new_topics = list(dict.fromkeys(each.topic for each in told if self._node.topic(each.topic) is None))
+        new_topics = list(dict.fromkeys(each.topic for each in told if self._node.partitions.topic(each.topic) is None))
 
         def carry_out(configs: Mapping[str, Overrides]) -> None:
             # A fault of ours in one order must not keep the broker from all that come after it.
@@ -269,7 +270,7 @@ class ReplicaManager:
 
     def _partition_for(self, told: _Told, configs: Mapping[str, Overrides]) -> ReplicatedPartition | ErrorCode:
         """The replica whose role changes, made if it is not here; or why nothing changes."""
-        topic = self._node.topic(told.topic)
+        topic = self._node.partitions.topic(told.topic)
         if topic is not None and told.topic_id != ZERO_UUID and topic.topic_id != told.topic_id:
             _logger.error(
                 "%s-%d is of topic id %s here, and the controller says %s",
@@ -287,7 +288,7 @@ class ReplicaManager:
             return ErrorCode.unknown_topic_or_partition
         if partition is not None:
             return partition
-        return self._node.open_replica(
+        return self._node.partitions.open_replica(
             told.topic, told.topic_id, told.partition, configs.get(told.topic, {}), self, is_new=told.is_new
         )
 
@@ -311,7 +312,7 @@ class ReplicaManager:
         }
 
     def _stop(self, stop: _Stop) -> ErrorCode:
-        partition = self._node.partition(stop.topic, stop.partition)
+        partition = self._node.partitions.find(stop.topic, stop.partition)
         if partition is not None:
             assert isinstance(partition, ReplicatedPartition)
             if partition.has_failed:
@@ -323,7 +324,7 @@ class ReplicaManager:
         if not stop.deletes:
             return ErrorCode.none
         try:
-            self._node.delete_replica(stop.topic, stop.partition)
+            self._node.partitions.delete_replica(stop.topic, stop.partition)
         except OSError as error:
             _logger.error("the log of %s-%d cannot be deleted: %s", stop.topic, stop.partition, error)
             return ErrorCode.kafka_storage_error
@@ -332,7 +333,7 @@ class ReplicaManager:
 
     # Log directories
 
-    def directory_failed(self, partitions: Iterable[Partition]) -> None:
+    def _directory_failed(self, partitions: Iterable[Partition]) -> None:
         """These were in it, and have ended."""
         replicas = [partition for partition in partitions if isinstance(partition, ReplicatedPartition)]
         self._fetchers.remove(replicas)

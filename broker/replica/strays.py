@@ -8,22 +8,20 @@ their logs stay. (Brokers of KRaft do so too; those of Kafka with ZooKeeper keep
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.log.checkpoint import TopicPartition
-
-if TYPE_CHECKING:
-    from highwater.broker.node import Node
+from highwater.broker.topics.partitions import Partitions
 
 _logger = logging.getLogger(__name__)
 
 
 class Strays:
-    def __init__(self, node: Node, cluster: MetadataCache) -> None:
-        self._node = node
+    def __init__(self, broker_id: int, partitions: Partitions, cluster: MetadataCache) -> None:
+        self._broker_id = broker_id
+        self._partitions = partitions
         self._cluster = cluster
-        self._unclaimed: set[TopicPartition] = set(node.log_directories.keys())
+        self._unclaimed: set[TopicPartition] = set(partitions.log_directories.keys())
         """Those that were here at the start and that the controller has not told of yet."""
         self._stop_looking = cluster.when_changed(self._look)
 
@@ -33,19 +31,19 @@ class Strays:
     def _look(self) -> None:
         strays = []
         for key in list(self._unclaimed):
-            log = self._node.log_directories.get(key)
-            if log is None or self._node.partition(*key) is not None:
+            log = self._partitions.log_directories.get(key)
+            if log is None or self._partitions.find(*key) is not None:
                 self._unclaimed.discard(key)
                 continue
             topic = self._cluster.topic(key[0])
             partition = None if topic is None or topic.topic_id != log.topic_id else topic.partitions.get(key[1])
-            if partition is not None and self._node.broker_id not in partition.replicas:
+            if partition is not None and self._broker_id not in partition.replicas:
                 strays.append(key)
         for topic_name, index in strays:
             self._unclaimed.discard((topic_name, index))
             _logger.info("%s-%d was moved to others while this broker was away: its log is deleted", topic_name, index)
             try:
-                self._node.delete_replica(topic_name, index)
+                self._partitions.delete_replica(topic_name, index)
             except OSError as error:
                 _logger.error(
                     "cannot delete the log of %s-%d: %s; the next start tries again", topic_name, index, error

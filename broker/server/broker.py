@@ -60,6 +60,7 @@ from highwater.broker.settings.config import BrokerConfig, ConfigError, TopicCon
 from highwater.broker.settings.dynamic import take_up_broker_settings, usable_topic_settings
 from highwater.broker.settings.store import MetadataError, SettingsStore
 from highwater.broker.topics.log_settings import log_config_of, log_configs_of
+from highwater.broker.topics.storage import Storage
 
 if TYPE_CHECKING:
     from highwater.broker.security.sasl import SaslSettings
@@ -352,10 +353,12 @@ class _Broker:
             clock=SystemClock(),
             scheduler=LoopScheduler(loop),
             store=store,
-            log_directories=log_directories,
-            request_flush=lambda partition: self._flusher.request(partition),
-            storage_failed=self._on_partition_failure,
-            request_checkpoint=self._request_checkpoint,
+            storage=Storage(
+                log_directories=log_directories,
+                request_flush=lambda partition: self._flusher.request(partition),
+                storage_failed=self._on_partition_failure,
+                request_checkpoint=self._request_checkpoint,
+            ),
             cluster=None if self._membership is None else MetadataCache(store.cluster_id),
         )
         self._flusher = Flusher(loop, self._on_partition_failure, self._node.counters.log_flush)
@@ -464,7 +467,7 @@ class _Broker:
         for bound in self._bound:
             _logger.info("listener %s at port %d", bound.listener.name, bound.sockets[0].getsockname()[1])
         listener = self._bound[0].listener
-        partition_count = sum(1 for _ in self._node.partitions())
+        partition_count = sum(1 for _ in self._node.partitions.live())
         duration_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
         host = f"[{listener.host}]" if ":" in listener.host else listener.host
         sys.stdout.write(
@@ -494,7 +497,7 @@ class _Broker:
         """After a failed sync the page cache may claim what the disk does not have: only a recovery can tell."""
         if directory not in self._log_directories.live:
             return
-        count = self._node.fail_directory(directory)
+        count = self._node.partitions.fail_directory(directory)
         if self._membership is not None:
             self._membership.log_directory_failed()
         if self._log_directories.live:
@@ -527,7 +530,7 @@ class _Broker:
             connection.stop_reading()
         self._node.groups.close()
         self._node.transactions.close()
-        for partition in self._node.partitions():
+        for partition in self._node.partitions.live():
             for waiter in tuple(partition.fetch_waiters):
                 waiter.wake()
         give_up_ms = _monotonic_ms() + FINISH_TIMEOUT_MS
@@ -537,7 +540,7 @@ class _Broker:
             connection.close()
         await self._flusher.close()
         try:
-            high_watermarks = None if self._membership is None else self._node.high_watermarks()
+            high_watermarks = None if self._membership is None else self._node.partitions.high_watermarks()
             self._log_directories.close(clean=True, high_watermarks=high_watermarks)
         except OSError as error:
             _logger.critical("cannot bring the logs to the disk: %s; the next start will recover them", error)
@@ -599,11 +602,10 @@ class _Broker:
 
     async def _flush_what_is_due(self) -> None:
         now_ms = self._node.clock.now_ms()
-        async for partition in in_slices(self._node.partitions()):
+        async for partition in in_slices(self._node.partitions.live()):
             if partition.log.flush_is_due(now_ms):
                 self._flusher.request(partition)
-        if self._node.has_deleted_logs:
-            self._node.has_deleted_logs = False
+        if self._node.partitions.take_purge():
             for directory in self._log_directories.live:
                 try:
                     await self._flusher.run_in_thread(directory.purge_deleted)

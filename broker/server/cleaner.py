@@ -71,7 +71,7 @@ class Cleaner:
     def _dirtiest(self) -> tuple[Partition, Dirtiness] | None:
         now_ms = self._node.clock.now_ms()
         best: tuple[Partition, Dirtiness] | None = None
-        for partition in self._node.partitions():
+        for partition in self._node.partitions.live():
             log = partition.log
             if not log.config.compacts or log.segments_must_stay or partition in self._uncleanable | self._failed:
                 continue

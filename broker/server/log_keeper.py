@@ -68,7 +68,7 @@ class LogKeeper:
             _logger.warning("the checkpoints are not written: %s; trying again later", error.strerror)
 
     async def _write_indexes(self) -> None:
-        async for partition in in_slices(self._node.partitions()):
+        async for partition in in_slices(self._node.partitions.live()):
             if not (partition.has_ended or partition.has_failed):
                 try:
                     partition.log.write_indexes()
@@ -77,7 +77,7 @@ class LogKeeper:
 
     async def _write_checkpoints(self) -> None:
         high_watermarks = {
-            (partition.topic, partition.index): partition.high_watermark for partition in self._node.partitions()
+            (partition.topic, partition.index): partition.high_watermark for partition in self._node.partitions.live()
         }
         failure: OSError | None = None
         for directory in self._node.log_directories.live:
@@ -118,7 +118,7 @@ class LogKeeper:
         async with self._lock:
             deleted = 0
             turn_ends_ns = clock.monotonic_ns() + SLICE_NS
-            for partition in tuple(self._node.partitions()):
+            for partition in tuple(self._node.partitions.live()):
                 if clock.monotonic_ns() >= turn_ends_ns:
                     await asyncio.sleep(0)
                     turn_ends_ns = clock.monotonic_ns() + SLICE_NS
@@ -149,7 +149,7 @@ class LogKeeper:
         now_ms = self._node.clock.now_ms()
         async with self._lock:
             paths: list[Path] = []
-            async for partition in in_slices(self._node.partitions()):
+            async for partition in in_slices(self._node.partitions.live()):
                 paths += partition.log.take_removable(now_ms)
             if paths:
                 await self._run_in_thread(lambda: self._remove(paths))

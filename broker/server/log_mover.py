@@ -26,10 +26,10 @@ class LogMover:
         self._on_failure = on_failure
 
     async def move_what_is_due(self) -> None:
-        for key, move in tuple(self._node.moves.items()):
-            partition = self._node.partition(*key)
+        for key, move in tuple(self._node.partitions.moves.items()):
+            partition = self._node.partitions.find(*key)
             if partition is None or partition.has_ended or partition.log is not move.log:
-                self._node.moves.pop(key, None)
+                self._node.partitions.moves.pop(key, None)
             elif not move.log.segments_must_stay:
                 await self._move(partition, move)
 
@@ -52,23 +52,23 @@ class LogMover:
         finally:
             # When the broker stops the future folder stays, so that the next start begins anew.
             move.log.segments_must_stay = False
-            if self._node.moves.get(move.key) is move:
-                del self._node.moves[move.key]
+            if self._node.partitions.moves.get(move.key) is move:
+                del self._node.partitions.moves[move.key]
         await self._give_up(move)
 
     def _is_wanted(self, partition: Partition, move: Move) -> bool:
         is_live = move.destination in self._node.log_directories.live
         is_whole = not partition.has_ended and move.log.cuts == move.cuts
-        return is_live and self._node.moves.get(move.key) is move and is_whole
+        return is_live and self._node.partitions.moves.get(move.key) is move and is_whole
 
     def _finish(self, partition: Partition, move: Move) -> None:
         own = {
             (other.topic, other.index): other.high_watermark
-            for other in self._node.partitions()
+            for other in self._node.partitions.live()
             if (other.topic, other.index) in move.destination.logs or other is partition
         }
         failed = move.finish(own)
-        self._node.has_deleted_logs = True
+        self._node.partitions.folders_were_deleted()
         if failed is not None:
             directory, error = failed
             self._on_failure(error, directory)
@@ -76,6 +76,6 @@ class LogMover:
     async def _give_up(self, move: Move) -> None:
         try:
             await self._run_in_thread(move.give_up)
-            self._node.has_deleted_logs = True
+            self._node.partitions.folders_were_deleted()
         except OSError as error:
             _logger.error("%s cannot be taken away: %s; the next start tries again", move.path, error)

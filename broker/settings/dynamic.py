@@ -71,7 +71,7 @@ def _take_effect(node: Node, path: str) -> None:
 
 def _topic_changed(node: Node, name: str) -> None:
     config = TopicConfig(node.config, usable_topic_settings(name, node.store.topic_config(name)))
-    topic = node.topic(name)
+    topic = node.partitions.topic(name)
     if topic is not None:
         topic.config = config
         _apply([topic])
@@ -86,7 +86,7 @@ def _broker_changed(node: Node, broker: str) -> None:
     was_unclean = node.config.boolean(_UNCLEAN)
     node.config.set_dynamic(broker, overrides)
     node.log_directories.set_defaults(log_config_of(TopicConfig(node.config, {})))
-    _apply(node.topics())
+    _apply(node.partitions.topics())
     _logger.info("%s: the dynamic settings are %s now", _name_of_broker(broker), overrides)
     if node.controller is not None and node.config.boolean(_UNCLEAN) and not was_unclean:
         node.controller.enable_unclean_election()

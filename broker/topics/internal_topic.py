@@ -151,7 +151,7 @@ class InternalTopic:
         if led is not None:
             led.leader_epoch = max(led.leader_epoch, leader_epoch)
             return
-        partition = self._node.partition(self._name, index)
+        partition = self._node.partitions.find(self._name, index)
         if partition is None:
             raise RuntimeError(f"{self._name}-{index} is led here and not here")
         is_empty = partition.log.log_end_offset == partition.log.log_start_offset
@@ -169,11 +169,11 @@ class InternalTopic:
 
     def take_up(self) -> None:
         """Lead the whole topic, if it exists: the broker runs alone."""
-        topic = self._node.topic(self._name)
+        topic = self._node.partitions.topic(self._name)
         if topic is not None:
             self._partition_count = topic.partition_count
             for index in range(self._partition_count):
-                self.on_leader(index, self._node.leader_epoch)
+                self.on_leader(index, topic.partitions[index].leader_epoch)
 
     def forget(self) -> None:
         """The topic was deleted."""

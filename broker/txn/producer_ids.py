@@ -39,7 +39,9 @@ class _Block:
 
     def __init__(self, node: Node, first: int, count: int) -> None:
         block = range(first, first + count)
-        known = {id_ for partition in node.partitions() for id_, _ in partition.log.producer_states if id_ in block}
+        known = {
+            id_ for partition in node.partitions.live() for id_, _ in partition.log.producer_states if id_ in block
+        }
         self._ids = iter([id_ for id_ in block if id_ not in known])
         self._left = count - len(known)
         self._prefetch_at = int(count * _PREFETCH_BELOW)

@@ -35,6 +35,7 @@ from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.administration import MorePartitions, NewTopic, Problem
 from highwater.broker.topics.log_settings import log_config_of, log_configs_of
+from highwater.broker.topics.storage import Storage
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import batch, read_all
 from tests.broker.log.compacting import MAP_BYTES, keyed_batch, last_values, records_of
@@ -84,10 +85,12 @@ class Broker:
                 clock=clock,
                 scheduler=ManualScheduler(),
                 store=store,
-                log_directories=directories,
-                request_flush=lambda partition: None,
-                storage_failed=self._storage_failed,
-                request_checkpoint=lambda done: None,
+                storage=Storage(
+                    log_directories=directories,
+                    request_flush=lambda partition: None,
+                    storage_failed=self._storage_failed,
+                    request_checkpoint=lambda done: None,
+                ),
             )
         except BaseException:
             self.directory.close(clean=False)
@@ -97,7 +100,7 @@ class Broker:
         raise Stopped from error
 
     def partition(self, topic: str, index: int = 0) -> Partition | None:
-        return self.node.partition(topic, index)
+        return self.node.partitions.find(topic, index)
 
     def checkpoint(self) -> bool:
         try:
@@ -128,7 +131,7 @@ class Broker:
 
     def remove_deleted(self) -> None:
         try:
-            for partition in self.node.partitions():
+            for partition in self.node.partitions.live():
                 for path in partition.log.take_removable(self.clock.now_ms()):
                     self.files.remove(path)
             self.directory.purge_deleted()
@@ -374,7 +377,7 @@ class Life:
         """Start once more, on a disk that works: every promise holds, and the broker is as good as new."""
         broker = Broker(files, self.clock)
         for topic, exists in self.exists.items():
-            assert exists is None or exists == (broker.node.topic(topic) is not None), topic
+            assert exists is None or exists == (broker.node.partitions.topic(topic) is not None), topic
         if (partition := broker.partition("t")) is not None:
             self._check_records(partition, has_page_cache)
         if (partition := broker.partition("x")) is not None:
@@ -385,9 +388,9 @@ class Life:
             for key, value in expected.items():
                 assert number_of(found.get(key)) >= number_of(value), f"{key!r} lost its value"
         for name in ("t", "c", "gone"):
-            if broker.node.topic(name) is None:
+            if broker.node.partitions.topic(name) is None:
                 assert not isinstance(broker.node.local_topics.create(NewTopic(name, 1, 1)), Problem), name
-            partition = broker.node.topic(name).partitions[0]  # type: ignore[union-attr]
+            partition = broker.node.partitions.topic(name).partitions[0]  # type: ignore[union-attr]
             assert isinstance(partition.append(memoryview(keyed_batch([(b"k", b"v")])), 1, 0), Appended)
             names = {entry.name.rpartition(".")[2] for entry in files.list(partition.log.directory)}
             assert not names & {"swap", "cleaned", "deleted", "tmp"}

@@ -82,6 +82,6 @@ def test_records_can_be_written_and_read_whatever_the_clock_says(make_node: Call
         assert node.produce("t", b"%d" % number).base_offset == number
     fetched = node.fetch("t", 0).responses[0].partitions[0]
     assert fetched.high_watermark == 4
-    partition = node.node.partition("t", 0)
+    partition = node.node.partitions.find("t", 0)
     assert partition is not None
     assert partition.log.max_timestamp()[1] == 1

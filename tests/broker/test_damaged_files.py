@@ -57,7 +57,7 @@ def start_and_use(files: SimulatedFiles, what: str) -> bool:
         assert str(ROOT) in refusal or "the metadata of topic" in refusal, what
         assert files.open_descriptors == 0, what
         return False
-    for partition in list(broker.node.partitions()):
+    for partition in list(broker.node.partitions.live()):
         log = partition.log
         offset = log.log_start_offset
         assert offset <= log.log_end_offset, what

@@ -68,7 +68,7 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     _compact(node, node.log_directory.logs["compacted", 0])
     node.log_directory.close(
         high_watermarks={
-            (partition.topic, partition.index): partition.high_watermark for partition in node.node.partitions()
+            (partition.topic, partition.index): partition.high_watermark for partition in node.node.partitions.live()
         }
     )
     return Replay(log_dir, answers)

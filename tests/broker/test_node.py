@@ -19,6 +19,7 @@ from highwater.broker.settings.config import BrokerConfig, TopicConfig
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.administration import MAX_PARTITIONS_PER_REQUEST, MorePartitions, NewTopic, Problem
 from highwater.broker.topics.log_settings import log_config_of
+from highwater.broker.topics.storage import Storage
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import ROOT, append, batch, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
@@ -39,10 +40,12 @@ def start(files: SimulatedFiles) -> Node:
         clock=clock,
         scheduler=ManualScheduler(),
         store=store,
-        log_directories=directories,
-        storage_failed=lambda error, partition: None,
-        request_flush=lambda partition: None,
-        request_checkpoint=lambda done: None,
+        storage=Storage(
+            log_directories=directories,
+            storage_failed=lambda error, partition: None,
+            request_flush=lambda partition: None,
+            request_checkpoint=lambda done: None,
+        ),
     )
 
 
@@ -68,7 +71,7 @@ def test_an_interrupted_change_of_topics_is_whole_or_not_there(work: Callable[[N
         assert not isinstance(node.local_topics.create(NewTopic("old", 2, 1)), Problem)
         for log in node.log_directories.all[0].logs.values():
             append(log, batch(b"record"))
-        old = node.topic("old")
+        old = node.partitions.topic("old")
         assert old is not None
         number = files.changes_made + at
         if is_killed:
@@ -94,11 +97,11 @@ def test_an_interrupted_change_of_topics_is_whole_or_not_there(work: Callable[[N
 def check(node: Node, old_id: UUID, what: str) -> None:
     kept = node.log_directories.all[0].logs["kept", 0]
     assert read_all(kept) == [(0, b"record")], what
-    old = node.topic("old")
+    old = node.partitions.topic("old")
     if old is not None and old.topic_id == old_id:
         for partition in [old.partitions[index] for index in (0, 1) if index in old.partitions]:
             assert read_all(partition.log) == [(0, b"record")], what
-    for topic in node.topics():
+    for topic in node.partitions.topics():
         for partition in topic.partitions.values():
             assert partition.log.topic_id == topic.topic_id, what
             if topic.name == "new" or (topic.name == "old" and topic.topic_id != old_id):
@@ -106,7 +109,7 @@ def check(node: Node, old_id: UUID, what: str) -> None:
             append(partition.log, batch(b"more"))
     assert not isinstance(node.local_topics.create(NewTopic("another", 1, 1)), Problem), what
     for name in ("new", "old"):
-        if node.topic(name) is None:
+        if node.partitions.topic(name) is None:
             assert not isinstance(node.local_topics.create(NewTopic(name, 3, 1)), Problem), what
 
 
@@ -123,11 +126,11 @@ def test_what_a_full_disk_left_half_done_is_finished_when_there_is_space(work: C
         is_over = files.changes_made <= number
         files.full_during = range(0)
         for name in ("old", "new"):
-            if node.topic(name) is None:
+            if node.partitions.topic(name) is None:
                 assert not isinstance(node.local_topics.create(NewTopic(name, 1, 1)), Problem), f"operation {at}"
             assert node.local_topics.delete(name) is None
         assert node.log_directories.all[0].logs == {}
-        assert list(start(files.restarted()).topics()) == [], f"operation {at}"
+        assert list(start(files.restarted()).partitions.topics()) == [], f"operation {at}"
         if is_over:
             return
     raise AssertionError("not all operations were tried")
@@ -156,14 +159,14 @@ def test_metadata_put_back_from_a_copy_gives_nothing_out_twice() -> None:
         producer_id = node.producer_ids.next()
         log = node.log_directories.all[0].logs["t", 0]
         batches = batch(b"record", producer_id=producer_id, producer_epoch=0, base_sequence=0)
-        append(log, batches, leader_epoch=node.leader_epoch)
+        append(log, batches, leader_epoch=node.metadata.leader_epoch)
     files = files.restarted()
     files.overwrite(ROOT / FILE_NAME, copy)
     again = start(files)
-    assert again.leader_epoch == node.leader_epoch + 1
+    assert again.metadata.leader_epoch == node.metadata.leader_epoch + 1
     log = again.log_directories.all[0].logs["t", 0]
     batches = batch(b"record", producer_id=again.producer_ids.next(), producer_epoch=0, base_sequence=0)
-    assert not append(log, batches, leader_epoch=again.leader_epoch).duplicate
+    assert not append(log, batches, leader_epoch=again.metadata.leader_epoch).duplicate
     assert len(read_all(log)) == 4
 
 

@@ -75,7 +75,7 @@ def _node(partitions: int = 1) -> Iterator[NodeHarness]:
 
 
 def _log_of(node: NodeHarness) -> PartitionLog:
-    partition = node.node.partition(_TOPIC, 0)
+    partition = node.node.partitions.find(_TOPIC, 0)
     assert partition is not None
     return partition.log
 

@@ -177,7 +177,7 @@ class AskedCluster:
 def log_of(broker: SimulatedBroker, key: TopicPartition) -> list[str]:
     """What its replica holds: values, and the ends of transactions."""
     assert broker.node is not None
-    partition = broker.node.partition(*key)
+    partition = broker.node.partitions.find(*key)
     assert partition is not None
     log = partition.log
     data = log.read(log.log_start_offset, 1 << 20, end_offset=log.log_end_offset)
@@ -197,7 +197,7 @@ def log_of(broker: SimulatedBroker, key: TopicPartition) -> list[str]:
 def read_committed(broker: SimulatedBroker, key: TopicPartition) -> list[bytes]:
     """What a reader of committed records sees in its replica."""
     assert broker.node is not None
-    partition = broker.node.partition(*key)
+    partition = broker.node.partitions.find(*key)
     assert partition is not None
     log = partition.log
     data = log.read(log.log_start_offset, 1 << 20, end_offset=partition.last_stable_offset)

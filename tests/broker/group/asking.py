@@ -17,7 +17,7 @@ class GroupHarness(NodeHarness):
     def __init__(self, log_dir: Path, **properties: str) -> None:
         defaults = {"offsets_topic_num_partitions": "3", "group_initial_rebalance_delay_ms": "0"}
         super().__init__(log_dir, **(defaults | properties))
-        if self.node.topic("t") is None:
+        if self.node.partitions.topic("t") is None:
             self.create_topic("t", 4)
         self.scheduler.run()
 

@@ -168,7 +168,7 @@ def test_what_a_transaction_changes_does_not_expire(tmp_path: Path) -> None:
 
 def test_the_records_are_a_batch_of_the_producer(node: GroupHarness) -> None:
     node.commit_in_transaction({T0: 5}, producer_id=7, producer_epoch=2)
-    partition = node.node.partition(OFFSETS_TOPIC, partition_of("g", 3))
+    partition = node.node.partitions.find(OFFSETS_TOPIC, partition_of("g", 3))
     assert partition is not None
     state = partition.log.producer_states.get(7)
     assert state is not None

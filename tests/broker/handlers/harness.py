@@ -7,7 +7,9 @@ import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
+from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
@@ -27,6 +29,8 @@ from highwater.broker.replica.partition import Partition
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.topics.administration import NewTopic, Problem
 from highwater.broker.topics.log_settings import log_config_of
+from highwater.broker.topics.refusal import refusal
+from highwater.broker.topics.storage import Storage
 from highwater.broker.topics.topic import Topic
 from tests.broker.manual_clock import ManualClock
 
@@ -133,10 +137,12 @@ class NodeHarness:
             clock=self.clock,
             scheduler=self.scheduler,
             store=self.store,
-            log_directories=self.log_directories,
-            request_flush=self.wanted_flushes.append,
-            storage_failed=self._storage_failed,
-            request_checkpoint=self._checkpoint,
+            storage=Storage(
+                log_directories=self.log_directories,
+                request_flush=self.wanted_flushes.append,
+                storage_failed=self._storage_failed,
+                request_checkpoint=self._checkpoint,
+            ),
             cluster=self._cluster(),
         )
         self.dispatcher = Dispatcher(self.node)
@@ -145,7 +151,7 @@ class NodeHarness:
         return None
 
     def _storage_failed(self, error: OSError, partition: Partition) -> None:
-        self.node.fail_directory(self.log_directories.of(partition.log))
+        self.node.partitions.fail_directory(self.log_directories.of(partition.log))
 
     def _checkpoint(self, done: Callable[[OSError | None], None]) -> None:
         self.log_directory.checkpoint()
@@ -159,6 +165,9 @@ class NodeHarness:
         topic = self.node.local_topics.create(NewTopic(name, partitions, config=overrides))
         assert not isinstance(topic, Problem), topic
         return topic
+
+    def refusal(self, topic: str | UUID, index: int) -> ErrorCode:
+        return refusal(self.node.partitions, self.node.cluster, topic, index)
 
     def flush(self) -> None:
         """What the flusher does."""

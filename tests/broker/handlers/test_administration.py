@@ -112,7 +112,7 @@ class TestMetadata:
             put_topics(records)
 
         monkeypatch.setattr(node.store, "put_topics", counting)
-        monkeypatch.setattr(node.node, "open_partitions", lambda topic, record: None)
+        monkeypatch.setattr(node.node.partitions, "open_partitions", lambda topic, record, leader_epoch: None)
         names = ["a", "b", "a", "c", "b_", "b."]
         answer = node.ask("metadata", 9, topics=[{"name": name} for name in names], allow_auto_topic_creation=True)
         assert [topic.error_code for topic in answer.topics] == [
@@ -156,7 +156,7 @@ class TestCreateTopics:
         config = {"configs": [{"name": "segment.bytes", "value": "1000"}]}
         (answer,) = node.ask("create_topics", version, topics=[wanted | config], timeout=1000).topics
         assert (answer.name, answer.error_code) == ("t", ErrorCode.none)
-        topic = node.node.topic("t")
+        topic = node.node.partitions.topic("t")
         assert topic is not None
         assert [partition.log.config.segment_bytes for partition in topic.partitions.values()] == [1000, 1000]
         if version >= 5:
@@ -173,7 +173,7 @@ class TestCreateTopics:
     def test_defaults(self, make_node: Callable[..., NodeHarness]) -> None:
         node = make_node(num_partitions="4")
         assert self.create(node, {"name": "t", "num_partitions": -1, "replication_factor": -1})[0][0] == ErrorCode.none
-        topic = node.node.topic("t")
+        topic = node.node.partitions.topic("t")
         assert topic is not None
         assert len(topic.partitions) == 4
 
@@ -233,7 +233,7 @@ class TestCreateTopics:
 
     def test_validate_only_makes_nothing(self, node: NodeHarness) -> None:
         assert self.create(node, {"name": "t"}, validate_only=True)[0][0] == ErrorCode.none
-        assert node.node.topic("t") is None
+        assert node.node.partitions.topic("t") is None
 
     def test_a_topic_that_cannot_be_written_is_taken_back(
         self, node: NodeHarness, monkeypatch: pytest.MonkeyPatch
@@ -264,7 +264,7 @@ class TestDeleteTopics:
             ErrorCode.none,
             ErrorCode.unknown_topic_or_partition,
         ]
-        assert node.node.topic("t") is None
+        assert node.node.partitions.topic("t") is None
         assert not any(path.name == "t-0" for path in node.log_directory.path.iterdir())
 
     def test_by_id(self, node: NodeHarness) -> None:
@@ -305,7 +305,7 @@ class TestDeleteTopics:
         node.close(clean=False)
         again = NodeHarness(tmp_path / "log")
         try:
-            assert [topic.name for topic in again.node.topics()] == ["u"]
+            assert [topic.name for topic in again.node.partitions.topics()] == ["u"]
             assert [topic.name for topic in again.store.topics()] == ["u"]
             assert again.create_topic("t").partitions[0].log.log_end_offset == 0
         finally:
@@ -356,7 +356,7 @@ class TestCreatePartitions:
         node.ask("create_partitions", 1, topics=[self.wanted("t", 3)], timeout=1)
         node.close()
         again = NodeHarness(tmp_path / "log")
-        assert len(again.node.topic("t").partitions) == 3  # type: ignore[union-attr]
+        assert len(again.node.partitions.topic("t").partitions) == 3  # type: ignore[union-attr]
         again.close()
 
 

@@ -46,7 +46,7 @@ def test_damage_is_answered_to_a_lookup_by_time(
 ) -> None:
     node.create_topic("t")
     node.produce("t", b"x")
-    partition = node.node.partition("t", 0)
+    partition = node.node.partitions.find("t", 0)
     assert partition is not None
     with patch("highwater.broker.log.segment.Segment.find_timestamp", side_effect=error):
         answer = node.ask(

@@ -263,7 +263,7 @@ def test_nobody_is_told_that_there_are_no_brokers_and_topics_before_the_controll
 ) -> None:
     pending = ask_before_the_cluster_is_known(restarted)
     assert all(answer.waits for answer in pending.values())
-    assert restarted.harness.node.refusal("u", 0) is ErrorCode.not_leader_or_follower
+    assert restarted.harness.refusal("u", 0) is ErrorCode.not_leader_or_follower
     restarted.tell()  # as a controller does that takes over: the partitions come later
     assert all(answer.waits for answer in pending.values())
     restarted.tell(state(0))
@@ -274,7 +274,7 @@ def test_nobody_is_told_that_there_are_no_brokers_and_topics_before_the_controll
     (partition,) = pending["add_partitions_to_txn"].answer.results_by_topic_v3_and_below[0].results_by_partition
     assert partition.partition_error_code is ErrorCode.not_coordinator
     assert restarted.metadata().controller_id == 2, "at once from now on"
-    assert restarted.harness.node.refusal("u", 0) is ErrorCode.unknown_topic_or_partition
+    assert restarted.harness.refusal("u", 0) is ErrorCode.unknown_topic_or_partition
 
 
 def test_who_goes_before_the_cluster_is_known_is_forgotten(member: Member) -> None:

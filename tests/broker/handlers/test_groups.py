@@ -46,7 +46,7 @@ class TestFindingTheCoordinator:
         node = make(offsets_topic_segment_bytes="12345")
         place = node.find(version)
         assert (place.error_code, place.node_id, place.host, place.port) == (ErrorCode.none, 0, "broker.example", 9092)
-        topic = node.node.topic(OFFSETS_TOPIC)
+        topic = node.node.partitions.topic(OFFSETS_TOPIC)
         assert topic is not None
         assert (topic.partition_count, topic.config.overrides["cleanup.policy"]) == (3, "compact")
         assert topic.partitions[0].log.config.segment_bytes == 12345
@@ -250,7 +250,7 @@ class TestOffsets:
 
         node.commit({T0: 1})
         with monkeypatch.context() as patch:
-            for partition in node.node.topic(OFFSETS_TOPIC).partitions.values():  # type: ignore[union-attr]
+            for partition in node.node.partitions.topic(OFFSETS_TOPIC).partitions.values():  # type: ignore[union-attr]
                 patch.setattr(partition.log._segments.active, "append", fail, raising=False)
             assert node.commit({T0: 2}) == {T0: ErrorCode.not_coordinator}
         assert node.fetch_offsets() == {T0: (1, "")}
@@ -430,7 +430,7 @@ class TestComingBack:
     def test_what_cannot_be_read_is_not_served(self, node: GroupHarness, make: Callable[..., GroupHarness]) -> None:
         node.commit({T0: 1})
         node.commit({T0: 1}, group="h")
-        partition = node.node.partition(OFFSETS_TOPIC, 103 % 3)
+        partition = node.node.partitions.find(OFFSETS_TOPIC, 103 % 3)
         assert partition is not None
         batch = encode_batch([Record(b"\x00\x63", b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00", 0)])
         partition.append(memoryview(batch), -1, 0)
@@ -440,7 +440,7 @@ class TestComingBack:
 
     def test_records_of_newer_kinds_are_left_alone(self, node: GroupHarness, make: Callable[..., GroupHarness]) -> None:
         node.commit({T0: 1})
-        partition = node.node.partition(OFFSETS_TOPIC, 103 % 3)
+        partition = node.node.partitions.find(OFFSETS_TOPIC, 103 % 3)
         assert partition is not None
         partition.append(memoryview(encode_batch([Record(b"\x00\x00", b"\x00\x03\x00\x01g", 0)])), -1, 0)
         assert make().fetch_offsets() == {T0: (1, "")}

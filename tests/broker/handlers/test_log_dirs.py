@@ -79,7 +79,7 @@ def test_new_partitions_go_where_the_fewest_are(node: NodeHarness, tmp_path: Pat
     node.close()
     again = NodeHarness(tmp_path / "a", [tmp_path / "b"])
     assert partitions_of(again) == told
-    assert again.node.partition("t", 1).log.log_end_offset == 1  # type: ignore[union-attr]
+    assert again.node.partitions.find("t", 1).log.log_end_offset == 1  # type: ignore[union-attr]
     again.close()
 
 
@@ -121,9 +121,9 @@ def test_a_topic_deleted_while_a_disk_is_broken_goes_from_it_with_the_next_start
     node.create_topic("t", 2)
     node.produce("t", b"before", partition=0)
     node.produce("t", b"before", partition=1)
-    node.node.fail_directory(node.log_directories.all[1])
+    node.node.partitions.fail_directory(node.log_directories.all[1])
     assert node.node.local_topics.delete("t") is None
-    assert node.node.topic("t") is None
+    assert node.node.partitions.topic("t") is None
     again = node.node.local_topics.create(NewTopic("t", 1))
     assert isinstance(again, Problem)
     assert again.message == "Topic 't' is marked for deletion."
@@ -143,13 +143,13 @@ def test_those_who_wait_for_a_broken_disk_are_told(node: NodeHarness, files: Bre
     files.broken = tmp_path / "b"
     with pytest.raises(OSError, match="Input/output error"):
         node.flush()
-    partition = node.node.partition("t", 1)
+    partition = node.node.partitions.find("t", 1)
     assert partition is not None
-    assert node.node.fail_directory(node.log_directories.of(partition.log)) == 1
+    assert node.node.partitions.fail_directory(node.log_directories.of(partition.log)) == 1
     node.scheduler.run()
     assert waiting.answer.responses[0].partition_responses[0].error_code is ErrorCode.kafka_storage_error
     assert reader.answer.responses[0].partitions[0].error_code is ErrorCode.kafka_storage_error
-    assert [entry.index for entry in node.node.partitions() if entry.topic == "t"] == [0]
+    assert [entry.index for entry in node.node.partitions.live() if entry.topic == "t"] == [0]
 
 
 def test_a_full_disk_is_no_broken_one_and_told_once(

@@ -60,7 +60,7 @@ def produce(node: NodeHarness, count: int = 1) -> None:
 
 def read(node: NodeHarness) -> int:
     """How many records there are, read from the first to the last."""
-    log = node.node.partition("t", 0).log  # type: ignore[union-attr]
+    log = node.node.partitions.find("t", 0).log  # type: ignore[union-attr]
     offset = 0
     while offset < log.log_end_offset:
         records = bytes(node.fetch("t", offset).responses[0].partitions[0].records)
@@ -91,7 +91,7 @@ def test_a_partition_moves_while_it_is_used(
     assert (place[0], place[1][1:]) == ("b", (0, False))
     assert read(node) == 600 + len(seen)
     produce(node)
-    assert node.node.has_deleted_logs
+    assert node.node.partitions.take_purge()
     node.close()
     again = NodeHarness(tmp_path / "a", [tmp_path / "b"])
     assert read(again) == 601 + len(seen)
@@ -105,7 +105,7 @@ def test_refusals(node: NodeHarness, tmp_path: Path) -> None:
     assert ask(node, tmp_path / "b", partition=1) == ErrorCode.unknown_topic_or_partition
     node.create_topic("x" * 249)
     assert ask(node, tmp_path / "b", topic="x" * 249) == ErrorCode.invalid_topic_exception
-    node.node.fail_directory(node.log_directories.all[1])
+    node.node.partitions.fail_directory(node.log_directories.all[1])
     assert ask(node, tmp_path / "b") == ErrorCode.kafka_storage_error
 
 
@@ -132,10 +132,10 @@ def test_a_log_is_not_moved_to_a_directory_that_fails_meanwhile(
     ask(node, tmp_path / "b")
 
     def fail() -> None:
-        node.node.fail_directory(node.log_directories.all[1])
+        node.node.partitions.fail_directory(node.log_directories.all[1])
 
     move_all(node, fail)
-    assert node.node.moves == {}
+    assert node.node.partitions.moves == {}
     assert node.log_directories.all[0].logs["t", 0].directory.parent == tmp_path / "a"
     assert read(node) == 3
 
@@ -148,7 +148,7 @@ def test_a_topic_that_is_deleted_takes_its_move_along(
     produce(node, 3)
     ask(node, tmp_path / "b")
     move_all(node, lambda: node.node.local_topics.delete("t") and None)
-    assert (node.node.moves, places(node)) == ({}, {})
+    assert (node.node.partitions.moves, places(node)) == ({}, {})
     assert not [path for path in (tmp_path / "b").iterdir() if path.name.endswith("-future")]
 
 
@@ -156,7 +156,7 @@ def test_a_move_that_a_restart_interrupts_begins_anew(node: NodeHarness, tmp_pat
     node.create_topic("t")
     produce(node, 3)
     ask(node, tmp_path / "b")
-    (move,) = node.node.moves.values()
+    (move,) = node.node.partitions.moves.values()
     move.begin()
     node.close(clean=False)
     again = NodeHarness(tmp_path / "a", [tmp_path / "b"])

@@ -122,7 +122,7 @@ def test_a_restart_is_a_new_leader_epoch_and_a_reader_of_the_old_one_is_fenced(
             topics=[{"topic": "t", "partitions": [_epoch_question(epoch) for epoch in (0, 1, 2)]}],
         )
         assert [(p.leader_epoch, p.end_offset) for p in ends.topics[0].partitions] == [(0, 2), (1, 3), (-1, -1)]
-        topic = second.node.topic("t")
+        topic = second.node.partitions.topic("t")
         assert topic is not None
         diverged = partition_of(second.fetch(topic.topic_id, 3, version=13, last_fetched_epoch=0))  # type: ignore[arg-type]
         assert (diverged.diverging_epoch.epoch, diverged.diverging_epoch.end_offset) == (0, 2)

@@ -30,7 +30,7 @@ def test_timestamps_out_of_bounds_are_refused_record_by_record(node: NodeHarness
         assert answer.error_message == "One or more records have been rejected due to invalid timestamp"
         assert [error.batch_index for error in answer.record_errors] == [1, 2]
         assert "is out of range" in answer.record_errors[0].batch_index_error_message
-    assert node.node.partition("t", 0).log.log_end_offset == 0  # type: ignore[union-attr]
+    assert node.node.partitions.find("t", 0).log.log_end_offset == 0  # type: ignore[union-attr]
     assert node.produce_records("t", bytes(encode_batch([Record(b"v", None, now_ms)]))).error_code == ErrorCode.none
 
 

@@ -107,7 +107,7 @@ def node(make_node: Callable[..., NodeHarness]) -> NodeHarness:
 
 
 def the_partition(node: NodeHarness) -> Partition:
-    partition = node.node.partition("t", 0)
+    partition = node.node.partitions.find("t", 0)
     assert partition is not None
     return partition
 

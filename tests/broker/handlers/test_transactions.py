@@ -53,7 +53,7 @@ class TestFindingTheCoordinator:
         node = make(transaction_state_log_segment_bytes="12345")
         place = node.find(version)
         assert (place.error_code, place.node_id, place.host, place.port) == (NONE, 0, "broker.example", 9092)
-        topic = node.node.topic(TRANSACTIONS_TOPIC)
+        topic = node.node.partitions.topic(TRANSACTIONS_TOPIC)
         assert topic is not None
         assert topic.config.overrides == {
             "cleanup.policy": "compact",
@@ -394,7 +394,7 @@ class TestComingBack:
         node.init("x")
         other = next(name for name in "yzabc" if partition_of(name, 2) != partition_of("x", 2))
         producer = node.init(other)
-        partition = node.node.partition(TRANSACTIONS_TOPIC, partition_of("x", 2))
+        partition = node.node.partitions.find(TRANSACTIONS_TOPIC, partition_of("x", 2))
         assert partition is not None
         partition.append(memoryview(encode_batch([Record(b"\x00\x63", b"\x00\x00\x00\x01x", 0)])), -1, 0)
         again = make()
@@ -405,7 +405,7 @@ class TestComingBack:
         self, node: TransactionHarness, make: Callable[..., TransactionHarness]
     ) -> None:
         producer = node.init()
-        partition = node.node.partition(TRANSACTIONS_TOPIC, partition_of("x", 2))
+        partition = node.node.partitions.find(TRANSACTIONS_TOPIC, partition_of("x", 2))
         assert partition is not None
         partition.append(memoryview(encode_batch([Record(b"\x00\x00", b"\x00\x01\x00\x01x", 0)])), -1, 0)
         assert make().init() == producer._replace(epoch=1)

@@ -207,7 +207,7 @@ class ReplicaHarness(NodeHarness):
         return found
 
     def replica(self, topic: str = "t", index: int = 0) -> ReplicatedPartition:
-        partition = self.node.partition(topic, index)
+        partition = self.node.partitions.find(topic, index)
         assert isinstance(partition, ReplicatedPartition)
         return partition
 

@@ -108,7 +108,7 @@ class TestLeaderAndIsr:
     def test_a_partition_that_is_not_to_be_here(self, make: Make) -> None:
         broker = make()
         assert broker.tell(leader=1, leader_epoch=0, replicas=[1, 2]) is ErrorCode.unknown_topic_or_partition
-        assert broker.node.partition("t", 0) is None
+        assert broker.node.partitions.find("t", 0) is None
 
     def test_settings_of_new_topics_are_asked_for_first_and_orders_stay_in_order(self, make: Make) -> None:
         broker = make()
@@ -118,7 +118,7 @@ class TestLeaderAndIsr:
         second = broker.tell(leader=1, leader_epoch=1)
         assert isinstance(first, Pending)
         assert isinstance(second, Pending)
-        assert broker.node.topic("t") is None
+        assert broker.node.partitions.topic("t") is None
         (answer,) = broker.waiting_reads
         answer()
         broker.waiting_reads[1]() if len(broker.waiting_reads) > 1 else None
@@ -139,10 +139,10 @@ class TestLeaderAndIsr:
 
     def test_what_is_elsewhere_and_what_is_nowhere(self, make: Make) -> None:
         broker = make()
-        assert broker.node.refusal("t", 0) is ErrorCode.unknown_topic_or_partition
-        assert broker.node.refusal(OTHER_ID, 0) is ErrorCode.unknown_topic_id
+        assert broker.refusal("t", 0) is ErrorCode.unknown_topic_or_partition
+        assert broker.refusal(OTHER_ID, 0) is ErrorCode.unknown_topic_id
         broker.tell(leader=1, leader_epoch=0)
-        assert broker.node.refusal("t", 0) is ErrorCode.not_leader_or_follower
+        assert broker.refusal("t", 0) is ErrorCode.not_leader_or_follower
         assert broker.produce("t", b"x").error_code is ErrorCode.not_leader_or_follower
         assert broker.fetch("t", 0, version=10).responses[0].partitions[0].error_code is (
             ErrorCode.not_leader_or_follower
@@ -160,7 +160,7 @@ class TestStopReplica:
         assert broker.following.leaders == {}
         assert broker.replica().log_end_offset == 0
         assert broker.stop_replica(4, deletes=True) is ErrorCode.none
-        assert broker.node.topic("t") is None
+        assert broker.node.partitions.topic("t") is None
         assert list(broker.log_directories.keys()) == []
         assert broker.roles[-1] == ("t", 0, None)
 
@@ -180,7 +180,7 @@ class TestStopReplica:
         broker.tell(leader=0, leader_epoch=0)
         broker.close()
         broker = make()
-        assert broker.node.partition("t", 0) is None
+        assert broker.node.partitions.find("t", 0) is None
         assert broker.stop_replica(5, deletes=True) is ErrorCode.none
         assert list(broker.log_directories.keys()) == []
 
@@ -258,11 +258,11 @@ class TestRestart:
         broker = make()
         broker.tell(leader=1, leader_epoch=0)
         broker.replica().append_as_follower(led_batch(0, 0, b"a", b"b", b"c"), 2, 0, NOW_MS)
-        broker.log_directory.checkpoint(broker.node.high_watermarks())
-        broker.log_directories.close(clean=is_clean, high_watermarks=broker.node.high_watermarks())
+        broker.log_directory.checkpoint(broker.node.partitions.high_watermarks())
+        broker.log_directories.close(clean=is_clean, high_watermarks=broker.node.partitions.high_watermarks())
         broker = make()
         # A checkpoint before the controller was heard forgets nothing.
-        broker.log_directory.checkpoint(broker.node.high_watermarks())
+        broker.log_directory.checkpoint(broker.node.partitions.high_watermarks())
         broker.tell(leader=1, leader_epoch=1)
         assert (broker.replica().high_watermark, broker.replica().log_end_offset) == (2, 3)
 
@@ -283,7 +283,7 @@ class TestFailedDirectory:
         first = broker.log_directories.of(broker.replica().log)
         assert first is not broker.log_directories.of(broker.replica(index=1).log)
         broker.roles.clear()
-        assert broker.node.fail_directory(first) == 1
+        assert broker.node.partitions.fail_directory(first) == 1
         assert broker.following.leaders == {("t", 1): 1}
         assert broker.roles == [("t", 0, None)]
         assert broker.tell(leader=0, leader_epoch=1) is ErrorCode.kafka_storage_error

@@ -16,7 +16,7 @@ def test_a_parked_fetch_wakes_for_records_that_the_flush_before_left_behind(
     node = make_node()
     node.create_topic("t", flush_messages="1")
     node.produce("t", b"first")
-    partition = node.node.partition("t", 0)
+    partition = node.node.partitions.find("t", 0)
     assert partition is not None
     ticket = partition.log.begin_flush()
     assert ticket is not None
@@ -44,7 +44,7 @@ def test_records_that_a_crash_left_unflushed_are_flushed_before_anybody_hears_of
     node.close(clean=False)
 
     node = NodeHarness(tmp_path / "log")
-    partition = node.node.partition("t", 0)
+    partition = node.node.partitions.find("t", 0)
     assert partition is not None
     assert (partition.log.log_end_offset, partition.high_watermark) == (1, 0)
     again = node.produce("t", b"x", **producer)
@@ -71,7 +71,7 @@ def test_a_reader_who_came_to_the_end_in_a_run_that_wrote_nothing_stays_there(
     node = NodeHarness(tmp_path / "log")
     node.close()
     node = NodeHarness(tmp_path / "log")
-    partition = node.node.partition("t", 0)
+    partition = node.node.partitions.find("t", 0)
     assert partition is not None
     end = partition.log.log_end_offset
     silent_epoch = partition.leader_epoch - 1

@@ -35,11 +35,9 @@ def test_one_log_that_cannot_be_deleted_holds_up_no_other() -> None:
             raise OSError(errno.ENOSPC, "no space")
 
     logs = {("t", index): SimpleNamespace(topic_id=TOPIC_ID) for index in (0, 1)}
-    node: Any = SimpleNamespace(
-        broker_id=1, log_directories=logs, partition=lambda name, index: None, delete_replica=delete
-    )
+    partitions: Any = SimpleNamespace(log_directories=logs, find=lambda name, index: None, delete_replica=delete)
     cluster: Any = Cluster()
-    Strays(node, cluster)
+    Strays(1, partitions, cluster)
     cluster.tell()
     cluster.tell()
     assert sorted(tried) == [("t", 0), ("t", 1)]

@@ -23,6 +23,7 @@ from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.topics.log_settings import log_config_of
+from highwater.broker.topics.storage import Storage
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 from tests.broker.simulation.network import Network
 from tests.broker.simulation.peers import SimulatedPeers
@@ -165,10 +166,12 @@ class SimulatedBroker:
             clock=process,
             scheduler=process,
             store=store,
-            log_directories=directories,
-            request_flush=self._request_flush,
-            storage_failed=lambda error, partition: self._storage_failed(error),
-            request_checkpoint=self._checkpoint_for,
+            storage=Storage(
+                log_directories=directories,
+                request_flush=self._request_flush,
+                storage_failed=lambda error, partition: self._storage_failed(error),
+                request_checkpoint=self._checkpoint_for,
+            ),
             cluster=MetadataCache(store.cluster_id),
         )
         self.node = node
@@ -206,7 +209,7 @@ class SimulatedBroker:
         assert zookeeper is not None
         parts.close()
         try:
-            node.log_directories.close(clean=True, high_watermarks=node.high_watermarks())
+            node.log_directories.close(clean=True, high_watermarks=node.partitions.high_watermarks())
         except OSError as error:
             self._world.tell(f"{self.host} cannot bring its logs to the disk: {error.strerror}")
         zookeeper.close()
@@ -318,11 +321,10 @@ class SimulatedBroker:
     def _housekeeping(self) -> None:
         node = self.node
         assert node is not None
-        for partition in list(node.partitions()):
+        for partition in list(node.partitions.live()):
             if partition.log.flush_is_due(node.clock.now_ms()):
                 self._request_flush(partition)
-        if node.has_deleted_logs:
-            node.has_deleted_logs = False
+        if node.partitions.take_purge():
             for directory in node.log_directories.live:
                 self._try(directory.purge_deleted)
         self.process.call_later(_HOUSEKEEPING_MS, self._housekeeping)
@@ -333,7 +335,7 @@ class SimulatedBroker:
 
     def _write_checkpoints(self) -> None:
         assert self.node is not None
-        high_watermarks = self.node.high_watermarks()
+        high_watermarks = self.node.partitions.high_watermarks()
         for directory in self.node.log_directories.live:
             directory.checkpoint(high_watermarks)
 

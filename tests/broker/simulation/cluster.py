@@ -110,7 +110,7 @@ class Cluster:
         broker = self._by_process.get(process.name)
         if broker is None or broker.node is None or broker.process is not process:
             return
-        self.checker.broker_moved(process, broker.broker_id, broker.node.partitions())
+        self.checker.broker_moved(process, broker.broker_id, broker.node.partitions.live())
         context = None if broker.parts is None else broker.parts.controller.context
         if context is not None:
             self.checker.controls(broker.broker_id, context.epoch)
@@ -188,7 +188,7 @@ class Cluster:
             ends = set()
             for broker_id in assignment.replicas:
                 broker = self.brokers[broker_id]
-                partition = None if broker.node is None else broker.node.partition(*key)
+                partition = None if broker.node is None else broker.node.partitions.find(*key)
                 if partition is None or partition.is_leader != (broker.broker_id == state.leader):
                     return False
                 if partition.leader_epoch != state.leader_epoch:
@@ -215,7 +215,7 @@ class Cluster:
             for broker_id in assignment.replicas:
                 node = self.brokers[broker_id].node
                 assert node is not None
-                partition = node.partition(*key)
+                partition = node.partitions.find(*key)
                 assert partition is not None
                 replicas.append((broker_id, partition))
             self.checker.converged(key, replicas)
@@ -234,7 +234,7 @@ class Cluster:
         for key in self.assignments:
             lines.append(f"{key[0]}-{key[1]} in ZooKeeper: {self.states.get(key)}")
             for broker in self.brokers.values():
-                partition = None if broker.node is None else broker.node.partition(*key)
+                partition = None if broker.node is None else broker.node.partitions.find(*key)
                 if partition is None:
                     lines.append(f"  {broker.host}: {'nothing' if broker.node else 'not running'}")
                 else:

@@ -95,13 +95,13 @@ class Story:
     def replica(self, broker_id: int) -> ReplicatedPartition:
         node = self[broker_id].node
         assert node is not None
-        partition = node.partition(*KEY)
+        partition = node.partitions.find(*KEY)
         assert isinstance(partition, ReplicatedPartition)
         return partition
 
     def leads(self, broker_id: int) -> bool:
         node = self[broker_id].node
-        partition = None if node is None else node.partition(*KEY)
+        partition = None if node is None else node.partitions.find(*KEY)
         return partition is not None and partition.is_leader
 
     def log(self, broker_id: int) -> list[str]:

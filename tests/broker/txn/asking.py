@@ -20,7 +20,7 @@ class TransactionHarness(NodeHarness):
     def __init__(self, log_dir: Path, files: FileOperations | None = None, /, **properties: str) -> None:
         defaults = {"transaction_state_log_num_partitions": "2", "offsets_topic_num_partitions": "2"}
         super().__init__(log_dir, (), files, **(defaults | properties))
-        if self.node.topic("t") is None:
+        if self.node.partitions.topic("t") is None:
             self.create_topic("t", 2)
         self.scheduler.run()
 
@@ -31,7 +31,7 @@ class TransactionHarness(NodeHarness):
 
     def end_offset(self, topic: str, index: int) -> int:
         """Of what everybody can read."""
-        partition = self.node.partition(topic, index)
+        partition = self.node.partitions.find(topic, index)
         assert partition is not None
         return partition.high_watermark
 

@@ -29,7 +29,7 @@ class FlushingHarness(TransactionHarness):
 
     def __init__(self, files: SimulatedFiles) -> None:
         super().__init__(ROOT, files, log_flush_interval_messages="1")
-        self.wanted_flushes += self.node.partitions()  # as a start does before it serves
+        self.wanted_flushes += self.node.partitions.live()  # as a start does before it serves
         self._settle()
 
     def ask(self, name: str, version: int, /, **fields: Any) -> Any:
@@ -128,7 +128,7 @@ class Client:
         assert files.open_descriptors == 0
 
     def _visible(self, node: TransactionHarness, index: int) -> list[int]:
-        partition = node.node.partition("t", index)
+        partition = node.node.partitions.find("t", index)
         assert partition is not None
         assert partition.last_stable_offset == partition.high_watermark, "nothing is undecided"
         (answer,) = node.fetch("t", 0, partition=index, isolation_level=1).responses[0].partitions

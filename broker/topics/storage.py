@@ -1,0 +1,23 @@
+"""The log directories of a broker, and whom its parts ask to flush logs, to write checkpoints, and to tell of failures.
+
+The server does these duties with threads, the simulation and the tests in their own ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from highwater.broker.log.log_directories import LogDirectories
+from highwater.broker.replica.partition import Partition
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Storage:
+    log_directories: LogDirectories
+    request_flush: Callable[[Partition], None]
+    """Have the log of a partition flushed soon."""
+    storage_failed: Callable[[OSError, Partition], None]
+    """Report that the log directory of a partition cannot be relied on any more."""
+    request_checkpoint: Callable[[Callable[[OSError | None], None]], None]
+    """Have the checkpoints of the logs written soon; the callback gets the failure, if any."""
