@@ -1,4 +1,4 @@
-"""What a host is, what it should be for a page-cache log broker, and why.
+"""The host tuner: facts about a host, recommended settings for a log broker, changes and rollback.
 
 Everything but `cli` uses the standard library only, with relative imports: Ansible ships these files to the hosts.
 """

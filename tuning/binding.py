@@ -1,7 +1,7 @@
-"""Why a knob has no effect here just now: something else binds, and that has to change first.
+"""Why a knob has no effect on this host now: another setting is the limit and has to change first.
 
-Rules as data: `RULES` names the knobs of each, and a rule answers with one sentence, or with nothing when it does not
-bind. A rule never changes what is recommended; it says what to expect of it.
+`RULES` lists the rules of each knob. A rule returns one sentence, or an empty text when it does not apply. Rules never
+change the recommendation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .model import Value
 from .quantities import format_bytes
 from .workload import Broker, Workload
 
-# broker/settings/config_table.py and, of Apache Kafka, SocketServerConfigs.java. -1 leaves buffers to the kernel.
+# broker/settings/config_table.py, and SocketServerConfigs.java of Apache Kafka. -1 leaves buffers to the kernel.
 BROKER_DEFAULTS: Final[dict[Broker, dict[str, int]]] = {
     "highwater": {
         "socket.receive.buffer.bytes": -1,
@@ -29,13 +29,13 @@ BROKER_DEFAULTS: Final[dict[Broker, dict[str, int]]] = {
         "socket.listen.backlog.size": 50,
     },
 }
-# With less than this share of a table in use, its size is not what anybody waits for.
+# With less than this share of a table in use, its size limits nobody.
 _FAR_BELOW: Final = 0.1
 
 
 @dataclass(frozen=True)
 class Situation:
-    """What a rule may look at: the knob's present and its recommended value, as far as they are known."""
+    """The input of a rule: the host, the workload, and the knob's current and recommended value if known."""
 
     facts: Facts
     workload: Workload
@@ -44,12 +44,12 @@ class Situation:
     recommended: Value | None
 
     def number(self, path: str, field: int = 0) -> int | None:
-        """A number of a file of this host; None when the file does not tell it."""
+        """A number in a file of this host; None when the file does not have it."""
         words = (self.facts.files.read(path).text or "").split()
         return parse_whole(words[field]) if field < len(words) else None
 
     def broker_setting(self, name: str) -> tuple[int, str]:
-        """The value of a property of the broker that is a whole number, and where that comes from."""
+        """The value of a numeric property of the broker, and its origin."""
         given = self.workload.broker_config.get(name, "").strip()
         try:
             return int(given), "as configured"
@@ -70,13 +70,13 @@ def binding_text(
     current: Value | None = None,
     recommended: Value | None = None,
 ) -> str:
-    """Everything that keeps the knob from having an effect here, in sentences; empty when nothing is known to."""
+    """Why the knob has no effect here, as sentences; empty when no rule applies."""
     situation = Situation(facts, workload, target, current, recommended)
     return "; ".join(text for rule in RULES.get(knob_id, ()) if (text := rule(situation)))
 
 
 def _fixed_buffer(broker_property: str) -> Rule:
-    """ip-sysctl: a socket whose program sets SO_RCVBUF or SO_SNDBUF is not sized by the kernel any more."""
+    """ip-sysctl: the kernel no longer sizes a socket whose program sets SO_RCVBUF or SO_SNDBUF."""
 
     def rule(situation: Situation) -> str:
         size, origin = situation.broker_setting(broker_property)
@@ -196,7 +196,7 @@ def _only_scheduler(situation: Situation) -> str:
 
 
 def _scaled_to_the_control_group(situation: Situation) -> str:
-    """mm/page-writeback.c, domain_dirty_limits(): bytes are made a share of all memory, and so of the group's."""
+    """mm/page-writeback.c, domain_dirty_limits(): bytes become a share of all memory, then of the group's memory."""
     facts = situation.facts
     limit, available = facts.memory.cgroup_limit_bytes, facts.memory.available_bytes
     if facts.cgroup_version != "v2" or limit is None or not available or not isinstance(situation.current, int):

@@ -1,4 +1,4 @@
-"""What of ours is in force on a host: the journals' changes against what is there now. Reads, never writes."""
+"""Status of Highwater's changes on a host: the journals compared with the current state; reads only."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from .runner import CapturedTreeRunner
 from .steps import CommandStep, Resource, ResourceState, ResourceStep, SettingStep, Step, setting_name
 from .three_way import Standing, compare, normalized
 
-# A boot makes these anew: what they are then is how this host comes up, and nobody's later edit.
+# A boot resets these: their state afterwards is how this host boots, and no later edit by somebody.
 _OF_ONE_BOOT: Final = frozenset({"setting", "mount", "swap"})
 
 
 @dataclass(frozen=True)
 class ChangeStatus:
-    """Something that we changed, three ways."""
+    """One resource that Highwater changed: its original, applied and current state."""
 
     step: ResourceStep
-    """The last one that changed it."""
+    """The last step that changed it."""
     original: ResourceState
     ours: ResourceState
     now: ResourceState
     standing: Standing
     restored: ResourceState
-    """What a rollback makes of it."""
+    """The state after a rollback."""
     kept: bool
-    """Somebody else's change cannot be told from ours, so that a rollback leaves it alone."""
+    """A rollback leaves it alone, because somebody else's change cannot be separated from Highwater's."""
     folders: tuple[str, ...] = ()
-    """Made for its file, the outermost first."""
+    """Folders that were created for its file, the outermost first."""
     trouble: str = ""
-    """Why it cannot be looked at."""
+    """Why it cannot be read."""
 
     @property
     def resource(self) -> Resource:
@@ -47,14 +47,14 @@ class ChangeStatus:
         return self.restored != self.now and not self.kept
 
     def describe(self) -> str:
-        """One line: what a rollback does to it, or why it does not."""
+        """One line: what a rollback does to it, or why it leaves it alone."""
         if self.trouble:
             return self.trouble
         now, ours, original = (state_text(self.resource, state) for state in (self.now, self.ours, self.original))
         if self.kept:
-            return f"{self.resource} was changed since: it is {now}, it was made {ours}, and was {original} before"
+            return f"{self.resource} was changed since: now {now}, applied {ours}, before {original}"
         if not self.needs_restoring:
-            return f"{self.resource} is {now}" + (", as before us" if self.standing == "back" else "")
+            return f"{self.resource} is {now}" + (", as before" if self.standing == "back" else "")
         if self.resource.kind == "file":
             verb = "remove" if self.restored is None else "create" if self.now is None else "restore"
             return f"{verb} {self.resource}" + (", keeping later edits" if self.standing == "drifted" else "")
@@ -63,21 +63,21 @@ class ChangeStatus:
 
 @dataclass(frozen=True)
 class HostStatus:
-    """What of ours is in force."""
+    """All changes of Highwater on a host."""
 
     owner: Owner | None
-    """Of the last apply; None when nothing is applied."""
+    """The owner of the last apply; None when nothing is applied."""
     applied_utc: str
     booted_since: bool
     interrupted: str
-    """What a run that did not come to its end left, and the way out; empty when there is none."""
+    """The state that an interrupted run left, with the remedy; empty when no run was interrupted."""
     changes: tuple[ChangeStatus, ...]
     session: Owner | None
-    """Of a benchmark that put a profile in force."""
+    """The benchmark that has a profile in force."""
     session_lives: bool
     session_changes: tuple[ChangeStatus, ...]
     unaccounted: tuple[str, ...] = ()
-    """Files that bear our mark and that no journal knows."""
+    """Files of Highwater that are in no journal."""
 
 
 def status(files: HostFiles) -> HostStatus:
@@ -98,8 +98,7 @@ def status(files: HostFiles) -> HostStatus:
 
 
 def unaccounted(files: HostFiles) -> list[str]:
-    """Files that bear our mark, and of which no journal knows what was before them. Raises TuningError when a journal
-    is damaged."""
+    """Paths of Highwater's files that are in no journal. Raises TuningError when a journal is damaged."""
     known = {
         path
         for journal in (APPLIED, SESSION)
@@ -111,14 +110,14 @@ def unaccounted(files: HostFiles) -> list[str]:
 
 
 def change_statuses(files: HostFiles, journal: str) -> Iterator[ChangeStatus]:
-    """In the order of their first change."""
+    """The status of every change, in the order of the first changes."""
     resources, boot_id = Resources(files, CapturedTreeRunner()), read_boot_id(files)
     for change in Journal(files, journal).read().outstanding:
         yield status_of(resources, change, boot_id, lasts=journal == APPLIED)
 
 
 def status_of(resources: Resources, change: OutstandingChange, boot_id: str, *, lasts: bool) -> ChangeStatus:
-    """lasts: whether the change was made to last over a reboot. What was not is gone with the boot it was made in."""
+    """lasts: whether the change persists over a reboot. Other changes end with the boot in which they were made."""
     try:
         now = resources.read(change.resource)
     except TuningError as error:
@@ -154,20 +153,20 @@ def status_of(resources: Resources, change: OutstandingChange, boot_id: str, *, 
 
 
 def interrupted(files: HostFiles, journal: str = APPLIED) -> str:
-    """What a run that did not come to its end left, and the way out; empty when there is none."""
+    """The state that an interrupted run left, with the remedy; empty when no run was interrupted."""
     run = Journal(files, journal).read().unfinished
     if run is None:
         return ""
     if run.boot_id == read_boot_id(files) and run.owner.lives(files):
-        return f"process {run.owner.pid} ({run.owner.name}) is at work just now"
+        return f"process {run.owner.pid} ({run.owner.name}) is running now"
     return (
-        f"{run.owner.name} of {run.utc} ended after {len(run.done)} of {len(run.changes)} changes; go on with "
-        "`highwater tune apply`, or go back with `highwater tune rollback`"
+        f"{run.owner.name} of {run.utc} ended after {len(run.done)} of {len(run.changes)} changes; continue with "
+        "`highwater tune apply`, or undo with `highwater tune rollback`"
     )
 
 
 def original_texts(files: HostFiles) -> dict[str, str | None]:
-    """Of every setting and file that is ours: its path, and its text before us. What a host is without us."""
+    """The texts of all changed settings and files before Highwater changed them, by path."""
     return {
         path: change.original.get(path if change.resource.kind == "setting" else "text") if change.original else None
         for change in Journal(files, APPLIED).read().outstanding
@@ -177,7 +176,7 @@ def original_texts(files: HostFiles) -> dict[str, str | None]:
 
 
 def differing(files: HostFiles, steps: Iterable[Step]) -> list[str]:
-    """The settings that do not have the value of these steps just now, as `name is 'value'`."""
+    """The settings that do not have the value of these steps now, as `name is 'value'`."""
     wanted = {
         path: text for step in steps if isinstance(step, SettingStep) for path, text in (step.states[1] or {}).items()
     }
@@ -197,7 +196,7 @@ def state_text(resource: Resource, state: ResourceState) -> str:
     texts = {path: normalized(path, state[path]) for path in resource.names}
     if len(texts) == 1:
         return texts[resource.names[0]]
-    # Of a pair, the member that is set tells.
+    # A pair is described by its member that is not 0.
     telling = [path for path, text in texts.items() if text != "0"] or list(texts)[:1]
     return " and ".join(f"{setting_name(path)} = {texts[path]}" for path in telling)
 

@@ -1,4 +1,4 @@
-"""What each knob is on this host, what it should be, and whether the two agree. Reads, never writes."""
+"""Compares the current value of each knob with the recommended one; reads only."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from .workload import Workload
 KnobState = Literal[
     "ok",
     "differs",
-    "unknown",  # it cannot be told what it is now
+    "unknown",  # the current value cannot be read
     "not_applicable",  # there is nothing to recommend here
-    "obsolete",  # this kernel no longer knows it
-    "left_alone",  # a trade that nobody named
+    "obsolete",  # this kernel no longer has it
+    "left_alone",  # it trades durability or safety away, and the user did not name it
 ]
 ReadFile = Callable[[str], Reading]
 
-# The assumed or measured disk speed behind an "about" knob is not better than this.
+# The assumed or measured disk speed behind an "about" knob is no more precise than this.
 _ABOUT_FACTOR: Final = 1.5
 CANNOT_BE_CHANGED: Final = "cannot be changed here: "
 _NO_TARGET: Final[dict[Scope, str]] = {
     "unit": "no service unit of the broker is named",
     "mount": "no data directory is named",
     "disk": "no local disk is under the data directories",
-    "interface": "no network interface with a device of its own is here",
+    "interface": "this host has no network interface with a device of its own",
     "receive queue": "no network interface shows its receive queues here",
     "transmit queue": "no network interface shows its transmit queues here",
     "frequency policy": "the hypervisor or the firmware decides on the processors' clock",
@@ -61,7 +61,7 @@ _NO_TARGET: Final[dict[Scope, str]] = {
 
 @dataclass(frozen=True)
 class KnobReport:
-    """One knob at one target. Texts are empty where there is nothing to say."""
+    """The result for one knob at one target. Texts that do not apply are empty."""
 
     id: str
     title: str
@@ -69,7 +69,7 @@ class KnobReport:
     mechanism: Mechanism
     scope: Scope
     target: str
-    """The disk, directory, unit, interface, … that it is about; empty for the whole host."""
+    """The disk, directory, unit, interface, … of this report; empty for the whole host."""
     state: KnobState
     current: Value | None
     current_text: str
@@ -79,20 +79,20 @@ class KnobReport:
     comparison: Comparison
     reason: str
     note: str
-    """What this host makes of it: why it is unknown, does not apply, or cannot be changed here."""
+    """A remark on this host: why the knob is unknown, does not apply, or cannot be changed here."""
     formula: str
     binding: str
     """Why a change would have no effect now, and what to change first."""
     obstacle: str
     """Why it cannot be changed here."""
     ask: str
-    """What to ask the platform's team for where it cannot be changed here."""
+    """The request to the platform team, when it cannot be changed here."""
     obsolete: str
-    """What became of it in this kernel."""
+    """Why this kernel does not have it, and what to do instead."""
     only_if_named: str
-    """What it trades away; it is left alone unless it is named."""
+    """The durability or safety that it trades away; such a knob is left alone unless the user names it."""
     trade_in_force: bool
-    """The trade of a knob that is only for those who name it is what this host has now."""
+    """Whether this host has the value that trades durability or safety away."""
     overridden_by: str
     """The file that gives the key a worse value at the next boot."""
     risk: Risk
@@ -103,7 +103,7 @@ class KnobReport:
 
     @property
     def name(self) -> str:
-        """What it is about, in front of a sentence: `disk.scheduler of sda`, `vm.swappiness`."""
+        """The knob with its target: `disk.scheduler of sda`, `vm.swappiness`."""
         return f"{self.id} of {self.target}" if self.target else self.id
 
     def as_json(self) -> dict[str, Any]:
@@ -124,10 +124,10 @@ def evaluate(
     named: frozenset[str] = frozenset(),
     read: ReadFile | None = None,
 ) -> list[KnobReport]:
-    """A report for each knob and each of its targets; one that says so for a knob that has no target here.
+    """A report for each knob and each of its targets; a knob without a target here has one report, not applicable.
 
-    named: ids of the knobs whose trade somebody accepted by name. read: instead of the host's files, so that recorded
-    or planned values can be judged too.
+    named: ids of the knobs whose trade the user accepted by name. read: replaces the host's files, so that recorded or
+    planned values can be judged too.
     """
     inputs = workload or Workload()
     boot = simulate_boot(facts.files) if read is None else None
@@ -149,7 +149,7 @@ def report_on(
     named: frozenset[str] = frozenset(),
     boot: Boot | None = None,
 ) -> KnobReport:
-    """Evaluate one knob at one target; `read` and `named` as in `evaluate`. Without `boot` nothing overrides it."""
+    """Evaluate one knob at one target; `read` and `named` as in `evaluate`. Without `boot`, no file overrides it."""
     observed = observe(knob, facts, target, read or facts.files.read)
     wanted = knob.recommend(facts, workload, target)
     if (fate := _lifetime_state(knob, facts)) is not None:
@@ -199,12 +199,12 @@ def report_on(
 
 
 def observe(knob: Knob, facts: Facts, target: str, read: ReadFile) -> Observation:
-    """The knob's present value, through `read` where a file holds it."""
+    """The knob's current value; `read` reads its file."""
     if knob.observe is not None:
         return knob.observe(facts, target)
     path = knob.path.format(target=target)
     if not path.startswith("/"):
-        return Observation(None, f"told by: {path}")
+        return Observation(None, f"shown by: {path}")
     reading = read(path)
     if reading.text is None:
         return Observation(None, _why_unreadable(knob, facts, reading.reason))
@@ -222,7 +222,7 @@ def observe(knob: Knob, facts: Facts, target: str, read: ReadFile) -> Observatio
 
 
 def render(knob: Knob, value: Value, present_text: str) -> str:
-    """The text to write for a sysctl, with the numbers of the file that the knob does not govern kept."""
+    """The text to write for a sysctl; numbers of the file that belong to other knobs are kept."""
     if knob.field is None:
         return str(value)
     numbers = present_text.split()
@@ -235,7 +235,7 @@ def sysctl_path(key: str) -> str:
 
 
 def _without_target(knob: Knob) -> KnobReport:
-    why = _NO_TARGET.get(knob.scope, "there is nothing here that it is about")
+    why = _NO_TARGET.get(knob.scope, "this host has no target for it")
     return _report(knob, "", Observation(None, why), state="not_applicable", note=why)
 
 
@@ -288,13 +288,13 @@ def _report(
 
 
 def _lifetime_state(knob: Knob, facts: Facts) -> tuple[KnobState, str] | None:
-    """What this kernel's version makes of the knob, when it does not know it; None when it does or may."""
+    """State and text of a knob that this kernel release does not have; None when it has or may have it."""
     version = facts.kernel_version
     if version is None:
         return None
     life = knob.lifetime
     if life.removed is not None and version >= life.removed:
-        text = f"gone since Linux {_version(life.removed)}, and this is {_version(version)}"
+        text = f"removed in Linux {_version(life.removed)}, and this is {_version(version)}"
         return "obsolete", f"{text}: {life.text}" if life.text else text
     if life.since is not None and version < life.since:
         return "not_applicable", f"new in Linux {_version(life.since)}, and this is {_version(version)}"
@@ -319,9 +319,9 @@ def _needs_naming(knob: Knob, named: frozenset[str]) -> bool:
 
 
 def _never_worse(knob: Knob, wanted: Target, observed: Observation) -> tuple[Value, str]:
-    """The value to recommend and how it came about: never less than a ceiling is, nor more than a floor is."""
+    """The value to recommend and its formula: an `at_least` knob is never lowered, an `at_most` knob never raised."""
     if observed.value is not None and observed.value in wanted.also and knob.comparison in ("at_least", "at_most"):
-        return observed.value, f"{observed.value}, or {wanted.formula}"  # no limit at all is not lowered to one
+        return observed.value, f"{observed.value}, or {wanted.formula}"  # `infinity` is not lowered to a limit
     if not isinstance(observed.value, int) or not isinstance(wanted.value, int):
         return wanted.value, wanted.formula
     present = format_value(observed.value, knob.unit)
@@ -347,7 +347,7 @@ def _acceptable(knob: Knob, wanted: Target, value: Value) -> bool:
 
 
 def _capability(knob: Knob, facts: Facts, target: str, recommended: Value) -> tuple[str, str, str]:
-    """What stands in the way of the change, what to ask for then, and what to know where nothing does."""
+    """Obstacle to the change, request to the platform team, and remark; each may be empty."""
     if knob.mechanism == "advice":
         return "", "", ""
     found = capability(facts, knob, target, str(recommended))
@@ -357,7 +357,7 @@ def _capability(knob: Knob, facts: Facts, target: str, recommended: Value) -> tu
 
 
 def _overridden_by(knob: Knob, facts: Facts, wanted: Target, boot: Boot | None) -> str:
-    """The file of others that sets the key to something worse at the next boot; empty when none does."""
+    """The file of another program that sets the key to a worse value at the next boot; empty when none does."""
     winner = boot.winner(knob.id) if boot is not None and knob.mechanism == "sysctl" else None
     if winner is None or winner.path == MANAGED_FILE:
         return ""
@@ -379,10 +379,10 @@ def _why_unreadable(knob: Knob, facts: Facts, reason: str) -> str:
 
 
 def _observe_percentage(knob: Knob, twin: str, facts: Facts, read: ReadFile) -> Observation:
-    """The bytes key is 0: the percentage counts, of the memory that is available."""
+    """The value of a key in bytes that is 0: the percentage of its twin, of the available memory."""
     percent = parse_whole(read(sysctl_path(twin)).text or "")
     usable = facts.memory.usable_bytes
     if percent is None or usable is None:
-        return Observation(None, f"neither {knob.id} nor {twin} tells")
+        return Observation(None, f"neither {knob.id} nor {twin} shows a value")
     effective = percent * usable // 100
     return Observation(effective, f"{percent} % = {format_bytes(effective)}")

@@ -1,4 +1,4 @@
-"""Whether a setting is in effect, not only in its file: what processes, the kernel and the next boot make of it."""
+"""Verifies that a setting is in effect and not only in its file: in processes, in the kernel, at the next boot."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .workload import Workload
 
 EffectState = Literal[
     "effective",
-    "failed",  # not as expected, or written and not in effect, or undone at the next boot
+    "failed",  # not as expected, or written but not in effect, or undone at the next boot
     "pending",  # takes effect when a unit restarts, a file system is mounted again, or at the next login
-    "unknown",  # cannot be seen from here
+    "unknown",  # not visible from here
     "not_applicable",
 ]
 _CHECKED_ONLY: Final = "checked, but never set by this program"
@@ -37,14 +37,14 @@ class Effect:
 
     parameter: str
     target: str
-    """The disk, directory, unit or queue it is about; empty for the whole host."""
+    """The disk, directory, unit or queue of this row; empty for the whole host."""
     expected: str
     actual: str
-    """What the setting's own file says."""
+    """The value in the setting's own file."""
     effective: str
-    """What is in force, as the kernel or the process shows it elsewhere."""
+    """The value in force, as the kernel or the process shows it elsewhere."""
     at_boot: str
-    """What the next boot will set, and which file says so; empty when nothing does."""
+    """The value that the next boot will set, with the file that sets it; empty when no file does."""
     seen_by: str
     """The file or command that showed `effective`."""
     state: EffectState
@@ -56,14 +56,14 @@ class Effect:
 
 @dataclass(frozen=True)
 class _Outlook:
-    """What the next boot makes of a setting. `good` None: no file says anything."""
+    """The value of a setting after the next boot. `good` is None when no file sets it."""
 
     good: bool | None
     text: str = ""
 
 
 class _SharedReadings:
-    """What is the same for all rows: read once."""
+    """Readings that all rows share."""
 
     def __init__(self, facts: Facts, stale_units: frozenset[str]) -> None:
         self.stale_units = stale_units
@@ -74,7 +74,7 @@ class _SharedReadings:
         self._rules = udev.parse_rules(facts.files.read(udev.MANAGED_FILE).text or "")
 
     def kept(self, persistence: str, path: str) -> tuple[str, str] | None:
-        """The file of ours that keeps a setting of /sys, and its value there; None when none does."""
+        """The file of Highwater that persists a setting of /sys, and the value there; None when none does."""
         if persistence == "tmpfiles.d" and path in self._writes:
             return tmpfiles.MANAGED_FILE, self._writes[path]
         if persistence == "udev rule" and (rule := self._devices.rule_of(path)) in self._rules:
@@ -90,10 +90,10 @@ def verify(
     *,
     accepted: frozenset[str] = frozenset(),
 ) -> list[Effect]:
-    """One row per knob and target; nothing is changed. `facts` are to be collected after what is verified.
+    """One row per knob and target; changes nothing. Collect `facts` after the changes that are to be verified.
 
-    accepted: ids of the knobs whose trade somebody accepted by name; others are not applicable here.
-    runner: asked for `systemctl show` where systemd runs.
+    accepted: ids of the knobs whose trade the user accepted by name; other trades are not applicable.
+    runner: runs `systemctl show` where systemd is running.
     """
     by_id = {knob.id: knob for knob in knobs}
     host = _SharedReadings(facts, _units_to_be_read_again(facts, workload, runner))
@@ -125,7 +125,7 @@ def _row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Effect:
 
 
 def _setting_row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Effect:
-    """A setting, mount or swap that is as expected by its own file: is it elsewhere, and after a boot?"""
+    """The row of a setting, mount or swap whose own file is as expected: checks its effect elsewhere and at boot."""
     outlook = _outlook(judge, host)
     seen = probes.probe(judge.facts, judge.workload, report)
     if seen is None:
@@ -139,13 +139,13 @@ def _setting_row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Eff
 
 
 def _unit_row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Effect:
-    """What the processes of the unit have; it may be started before the file that says so."""
+    """The row of a unit: what its processes have. They may have started before the file was written."""
     unit = judge.facts.unit(report.target)
     written = judge.knob.unit_property in unit.settings
     found = [probes.probe_instance(judge.facts, judge.knob.unit_property, instance) for instance in unit.instances]
     outlook = _Outlook(True, f"{report.current_text} by {_unit_file(judge) if written else 'default'}")
     if report.target in host.stale_units:
-        note = "systemd has not read its files again: systemctl daemon-reload"
+        note = "systemd has not reloaded its files: systemctl daemon-reload"
         return _effect(report, "pending", _joined(found), outlook, note=note)
     seen = [item for item in found if item is not None and item.value is not None]
     if not unit.instances:
@@ -158,7 +158,7 @@ def _unit_row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Effect
     if not late:
         return _effect(report, "effective", _joined(found), outlook)
     if all(probes.older_than_files(judge.facts, item.pid, unit.drop_ins) for item in late):
-        note = f"{', '.join(item.name for item in late)} started before the file said so: restart it"
+        note = f"{', '.join(item.name for item in late)} started before the file was written: restart it"
         return _effect(report, "pending", _joined(late), outlook, note=note)
     why_not = why_not_given(judge.facts, judge.knob.unit_property)
     note = f"{CANNOT_BE_CHANGED}{why_not}" if why_not else "its file is older than the process, and yet not in effect"
@@ -166,7 +166,7 @@ def _unit_row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Effect
 
 
 def _unit_file(judge: Judge) -> str:
-    """The last file that says something of the unit's property; the unit's own where none does."""
+    """The last drop-in that sets the unit's property; the unit file when none does."""
     unit = judge.facts.unit(judge.target)
     for path in reversed(unit.drop_ins):
         if judge.knob.unit_property in systemd.parse_drop_in(judge.facts.files.read(path).text or "").get(
@@ -177,25 +177,25 @@ def _unit_file(judge: Judge) -> str:
 
 
 def _login_row(judge: Judge, report: KnobReport) -> Effect:
-    """What is observed is this session, which may be older than the file that logins read."""
+    """The row of a login limit. The observed value is that of this session, which may be older than the file."""
     item = report.id.removeprefix("login.")
     seen = Effective(f"{report.current_text} in this session", "/proc/self/limits")
     kept = [(entry, limits) for entry, limits in limits_d.at_login(judge.facts.files).items() if entry.item == item]
     text = ", ".join(f"{entry.domain} {limits.soft}:{limits.hard} by {limits.path}" for entry, limits in kept)
     good = [judge.accepts_value(limits_d.number(item, limits.soft)) for _, limits in kept if limits.ours]
     if good and not all(good):
-        return _effect(report, "failed", seen, _Outlook(False, text), note="a later file says otherwise")
+        return _effect(report, "failed", seen, _Outlook(False, text), note="a later file overrides it")
     if report.state == "ok":
         return _effect(report, "effective", seen, _Outlook(None, text))
     if good:
         return _effect(report, "pending", seen, _Outlook(True, text), note="takes effect at the next login")
-    # As `apply` leaves logins alone unless it is told whose: what nobody asked for has not failed.
+    # `apply` changes logins only with --login, so a limit that nobody asked for has not failed.
     note = report.obstacle or "not asked for: apply --login WHO gives it to logins"
     return _effect(report, "not_applicable", seen, _Outlook(None, text), note=note)
 
 
 def _outlook(judge: Judge, host: _SharedReadings) -> _Outlook:
-    """What is kept over a reboot, of any mechanism."""
+    """What the next boot makes of a setting, for any mechanism."""
     knob, path = judge.knob, judge.path
     if knob.mechanism == "mount":
         return _outlook_of_mount(judge)
@@ -231,7 +231,7 @@ def _outlook_of_mount(judge: Judge) -> _Outlook:
 
 
 def _units_to_be_read_again(facts: Facts, workload: Workload, runner: Runner) -> frozenset[str]:
-    """Units whose files changed since systemd read them; a template is asked for by its instances."""
+    """Units whose files changed since systemd read them; for a template, systemd is asked about its instances."""
     if runner.absent or not facts.systemd.running:
         return frozenset()
     stale: set[str] = set()

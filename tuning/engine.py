@@ -1,7 +1,7 @@
-"""Carries a plan out, whole or not at all: preflight, journal, write, read back.
+"""Applies a plan, all of it or nothing: preflight, journal, write, read back.
 
-When a change fails, those before it are taken back at once. A process that is killed leaves a journal, from which the
-next apply goes on, or a rollback goes back. `tuning.rollback` is the way back, `tuning.change_status` what is in force.
+When a change fails, the changes before it are rolled back at once. A process that is killed leaves a journal: the next
+apply continues from it, or a rollback undoes it. `tuning.rollback` undoes changes, `tuning.change_status` reports them.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Applied:
-    """What an apply did, a line each. `skipped`: what a captured tree has no running system for."""
+    """What an apply did, one line per step. `skipped`: steps that need a running system, on a captured tree."""
 
     done: tuple[str, ...]
     skipped: tuple[str, ...]
 
 
 def apply(files: HostFiles, runner: Runner, plan: TuningPlan, owner: Owner, journal: str = APPLIED) -> Applied:
-    """Make the host as planned. An apply that was killed is gone on with by planning again and applying that plan.
+    """Apply the plan. To continue an apply that was killed, plan again and apply the new plan.
 
-    Raises TuningError when nothing was changed, or everything was put back again; PartlyChangedError when the host is
-    left between the two, with the journal holding the way back.
+    Raises TuningError when nothing was changed or everything was restored, and PartlyChangedError when only a part was
+    restored; the journal then stays for the next rollback.
     """
     if not plan.steps and not interrupted(files, journal):
         return Applied((), ())
@@ -72,14 +72,14 @@ def apply(files: HostFiles, runner: Runner, plan: TuningPlan, owner: Owner, jour
 
 
 def refuse_beside_a_session(files: HostFiles) -> None:
-    """Raises TuningError when a benchmark has a profile in force, or was killed and left it so."""
+    """Raises TuningError when a benchmark has a profile in force, or was killed and left its profile in force."""
     owner, lives = session_of(files)
     if owner is None:
         return
     if lives:
-        raise TuningError(f"the run of process {owner.pid} holds host profile {owner.name} just now; wait for its end")
+        raise TuningError(f"the run of process {owner.pid} has host profile {owner.name} in force; wait for its end")
     raise TuningError(
-        f"a run that was killed left host profile {owner.name} in force; take it back first: highwater tune rollback"
+        f"a run that was killed left host profile {owner.name} in force; undo it first: highwater tune rollback"
     )
 
 
@@ -113,7 +113,7 @@ class _Transaction:
         return bool(self._runner.absent) and isinstance(step, CommandStep | RemountStep | SwapOffStep)
 
     def _preflight(self, plan: TuningPlan) -> list[JournaledChange]:
-        """What there is to do, with what is there before it. Raises TuningError that names all that is against it."""
+        """The changes to make, each with the state before it. Raises TuningError that lists all obstacles."""
         changes: list[JournaledChange] = []
         problems = self._resources.obstacles(plan.steps)
         for step in plan.steps:
@@ -136,7 +136,7 @@ class _Transaction:
         return changes
 
     def _unfinished_commands(self, ledger: Ledger, plan: TuningPlan) -> Iterator[JournaledChange]:
-        """Commands that a run which was killed had announced and not come to: what they are for is done by now."""
+        """Commands that a killed run had announced but not run; the changes that need them are made by now."""
         run = ledger.unfinished
         if run is None or self._runner.absent:
             return
@@ -164,7 +164,10 @@ class _Transaction:
             ) from error
 
     def _carry_out(self, change: JournaledChange) -> ResourceState:
-        """Raises TuningError when it cannot be made. How it is now, where the kernel changes other settings with it."""
+        """Make one change. Returns the new state when the kernel resets other settings with it, else None.
+
+        Raises TuningError when the change cannot be made.
+        """
         if isinstance(change.step, CommandStep):
             done = self._runner.run(change.step.argv)
             if done.status != 0:
@@ -181,7 +184,7 @@ class _Transaction:
             raise TuningError(f"{self._journal.path} cannot be written ({error.strerror or error})") from error
 
     def _roll_back(self, error: BaseException, changes: Sequence[JournaledChange], *, was_empty: bool) -> NoReturn:
-        """Put back what was changed, the last change first. Raises what the caller is to know."""
+        """Restore what was changed, the last change first, and raise the error for the caller."""
         text = _error_text(error, self._journal.path)
         problems = [
             problem
@@ -211,7 +214,7 @@ class _Transaction:
         try:
             now = self._resources.read(resource)
             is_there = now is not None or resource.kind == "file"
-            # Whatever the failed change left, it is ours; anything else that is not as we made it is somebody else's.
+            # Whatever the failed change left is Highwater's; any other deviation is somebody else's change.
             is_ours = failed or same_state(resource, now, change.after)
             if is_there and is_ours and now != change.before:
                 self._resources.change_to(resource, change.before, now)
@@ -231,7 +234,7 @@ def _conflict(step: ResourceStep, now: ResourceState) -> str:
 
 
 def _change(step: ResourceStep, now: ResourceState, files: HostFiles) -> JournaledChange:
-    """As it is announced: a file that is there keeps its mode and owner, folders that are not there are made."""
+    """The change to announce: an existing file keeps its mode and owner, missing folders are created."""
     after = step.states[1]
     if not isinstance(step, FileStep):
         return JournaledChange(step, now, after)

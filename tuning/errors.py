@@ -1,4 +1,4 @@
-"""The exceptions of this room, and the nearest match that its messages offer."""
+"""The exceptions of the tuner, and `did you mean` for misspelt words."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 
 class TuningError(Exception):
-    """Bad input, or a host that cannot do what was asked. The text is one line: the offending thing and the way out."""
+    """Invalid input, or a host that cannot do what was asked. The text is one line: the problem and its remedy."""
 
 
 class PartlyChangedError(TuningError):
-    """A change failed and what was done before it could not all be taken back. The journal holds the way back."""
+    """A change failed, and rolling back the changes before it failed too. The journal stays for the next rollback."""
 
 
 def nearest_match(word: str, known: Iterable[str]) -> str:

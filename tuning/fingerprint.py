@@ -1,7 +1,7 @@
-"""One value for the settings of a host that the catalogue knows: hosts are set alike when it is the same.
+"""The fingerprint of a host: one hash over its host-wide settings; equal settings have equal fingerprints.
 
-The value is of what holds for the whole host. What disk a log lies on and how that is mounted is a matter of where it
-was put, and limits are those of the session that asks: they are listed beside the rest, and are no part of the value.
+Settings of disks and mounts depend on where a log lies, and limits belong to the session that asks. Both are listed,
+but they are not part of the hash.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .formulas.targets import targets_of
 from .model import Knob, Observation
 from .workload import Workload
 
-# Of one place or one session, not of the host.
+# Settings of one place or one session, not of the host.
 _NOT_HOST_WIDE: Final = ("mount", "disk", "login")
-# Somebody else moves them while a host runs: irqbalance its interrupts, an operator a unit, a daemon the clock.
+# Settings that others change while a host runs: irqbalance its interrupts, an operator a unit, a daemon the clock.
 _VOLATILE_SCOPES: Final = ("interrupt", "unit")
 _VOLATILE: Final = frozenset({"clock.sync"})
 
 
 def fingerprint(facts: Facts, data_dirs: Sequence[str] = ()) -> tuple[str, dict[str, str]]:
-    """SHA-256 over the settings of the host, and the list: knob (and its target, after a blank) -> its value just now.
+    """SHA-256 over the settings of the host, and the list: knob (and its target, after a blank) to its current value.
 
-    Disks and mounts under `data_dirs` and the limits of this session are in the list alone.
+    Only the list contains disks and mounts under `data_dirs` and the limits of this session.
     """
     workload = Workload(data_dirs=tuple(data_dirs))
     found = {
@@ -47,7 +47,7 @@ def _settings(facts: Facts, workload: Workload) -> Iterator[tuple[Knob, str]]:
 
 
 def _text(observed: Observation) -> str:
-    """What is set: of a percentage not what it comes to, which moves, and of a missing value not the reason."""
+    """The configured value: a percentage without its size in bytes, which varies; `?` for a missing value."""
     if observed.value is None:
         return "?"
     percentage, sign, _ = observed.text.partition(" % = ")

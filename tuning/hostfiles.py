@@ -1,4 +1,4 @@
-"""The one way to a host's files, below a root that can be a captured or a fake tree."""
+"""All access to a host's files, below a root that may be a captured or a fake tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .errors import TuningError
 _CHUNK_BYTES: Final = 65_536
 _MOST_LINKS: Final = 40
 _NULL_DEVICE: Final = os.makedev(1, 3)
-# A pipe in a file's place, which nobody may ever write to, is opened at once and then refused.
+# O_NONBLOCK: opening a pipe in a file's place must not wait for a writer; it is refused afterwards.
 _TO_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -31,7 +31,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Attributes:
-    """What a file is besides its text. `regular` is False of links, devices and folders."""
+    """The attributes of a file. `regular` is False for links, devices and folders."""
 
     regular: bool
     mode: int
@@ -41,9 +41,10 @@ class Attributes:
 
 
 class HostFiles:
-    """Reads and writes absolute host paths below `root`. Reading never raises: what cannot be read says why.
+    """Reads and writes absolute host paths below `root`.
 
-    Nothing is kept between two readings: what is read back after a write is what is there. Writing raises OSError.
+    Reading never raises; a failed `Reading` has the reason. Nothing is cached, so that reading back after a write shows
+    the actual content. Writing raises OSError.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -52,7 +53,7 @@ class HostFiles:
 
     @property
     def is_running_system(self) -> bool:
-        """Whether this is the host that runs this very program, and no other tree: its kernel can be asked."""
+        """Whether the root is the host that runs this program, so that its kernel can be asked."""
         return self.root == Path("/")
 
     def locate(self, path: str) -> Path:
@@ -65,13 +66,13 @@ class HostFiles:
             return Reading(None, f"{path} does not exist")
         except OSError as error:
             return Reading(None, f"{path} cannot be read: {error.strerror or error}")
-        except ValueError:  # a name made of what another file holds: no path can hold a null byte
+        except ValueError:  # a path built from another file's content may contain a null byte
             return Reading(None, f"{path!r} cannot be read: it is no path")
 
     def read_verbatim(self, path: str) -> str | None:
-        """The whole text of a configuration file, None when there is no such file.
+        """The whole text of a configuration file, None when the file does not exist.
 
-        Raises TuningError for one that is there and cannot be read: it must not be taken for absent and overwritten.
+        Raises TuningError for an existing file that cannot be read, as a caller would overwrite a missing file.
         """
         try:
             return self._bytes_of(path).decode("utf-8")
@@ -82,14 +83,14 @@ class HostFiles:
             raise TuningError(f"{path} cannot be read ({reason}); make it readable or move it away") from error
 
     def read_of_others(self, path: str) -> str | None:
-        """The whole text of a file that we never write, whatever bytes are in it; None when it cannot be read."""
+        """The whole text of a file that Highwater never writes, with any bytes; None when it cannot be read."""
         try:
             return self._bytes_of(path).decode("utf-8", errors="replace")
         except (OSError, ValueError):
             return None
 
     def names(self, path: str) -> list[str]:
-        """Names in a directory in order; nothing when it is not there."""
+        """Names in a directory in order; empty when the directory does not exist."""
         try:
             return sorted(entry.name for entry in self.locate(path).iterdir())
         except (OSError, ValueError):
@@ -108,29 +109,29 @@ class HostFiles:
         return self.locate(path).is_dir()
 
     def real_path(self, path: str) -> str:
-        """Without `..`, and on the running system without links."""
+        """The path without `..`; on the running system also without links."""
         return os.path.realpath(self.locate(path)) if self.is_running_system else os.path.normpath(path)
 
     def is_on_read_only(self, path: str) -> bool:
-        """Whether the file system that holds this takes no writes; False when that cannot be told."""
+        """Whether the file system of this path is read-only; False when that is unknown."""
         try:
             return bool(os.statvfs(self.locate(path)).f_flag & os.ST_RDONLY)
         except OSError:
             return False
 
     def may_write(self, path: str) -> bool:
-        """Whether this process may write a file, by access(2): it knows each file's own rules, and writes nothing."""
+        """Whether this process may write a file, by access(2), which considers each file's own rules."""
         return os.access(self.locate(path), os.W_OK)
 
     def modified_s(self, path: str) -> float | None:
-        """When a file was written, in seconds since the epoch; None when it is not there."""
+        """The time of the last write, in seconds since the epoch; None when the file does not exist."""
         try:
             return self.locate(path).stat().st_mtime
         except (OSError, ValueError):
             return None
 
     def attributes(self, path: str) -> Attributes | None:
-        """Of the name itself, not of what a link leads to; None when there is nothing by that name."""
+        """The attributes of the name itself; links are not followed. None when the name does not exist."""
         try:
             found = self.locate(path).lstat()
         except (OSError, ValueError):
@@ -144,14 +145,14 @@ class HostFiles:
         )
 
     def missing_folders(self, path: str) -> tuple[str, ...]:
-        """The folders above `path` that are not there, the outermost first."""
+        """The folders above `path` that do not exist, the outermost first."""
         parents = [str(parent) for parent in PurePosixPath(path).parents]
         return tuple(reversed([parent for parent in parents if not self.exists(parent)]))
 
     def process_started(self, pid: int) -> str:
-        """When a process started, in ticks since boot; empty when it is no more."""
+        """The start time of a process, in ticks since boot; empty when the process has ended."""
         text = self.read(f"/proc/{pid}/stat").text
-        # The second field, the name, is in brackets and may hold anything.
+        # The second field, the name, is in brackets and may contain any character.
         fields = text.rpartition(")")[2].split() if text else []
         return fields[19] if len(fields) > 19 else ""
 
@@ -164,9 +165,9 @@ class HostFiles:
             os.close(descriptor)
 
     def replace_file(self, path: str, text: str, mode: int, owner: tuple[int, int] | None = None) -> None:
-        """Put a file in place whole and durable: after a crash there is the old one or the new one.
+        """Replace a file atomically and durably: after a crash, either the old or the new file exists.
 
-        owner: numbers of user and group; None leaves it to the process that writes. Missing folders are made.
+        owner: ids of user and group; None: those of the writing process. Missing folders are created.
         """
         target = self.locate(path)
         self._inside(target.parent)
@@ -181,20 +182,20 @@ class HostFiles:
         _sync_folder(target.parent)
 
     def discard_temporary(self, path: str) -> None:
-        """Remove what a `replace_file` that was killed left beside its target."""
+        """Remove the temporary file that a killed `replace_file` left beside its target."""
         _temporary(self.locate(path)).unlink(missing_ok=True)
 
     def remove_file(self, path: str) -> None:
-        """Remove a file for good."""
+        """Remove a file durably."""
         target = self.locate(path)
         self._inside(target.parent)
         target.unlink()
         _sync_folder(target.parent)
 
     def append(self, path: str, text: str, *, durable: bool, private: bool = False) -> None:
-        """Add to the end of a file, in one write call; it is made, readable by everybody, when it is not there.
+        """Append to a file, in one write call; a missing file is created, readable by everybody.
 
-        durable: on the disk before this returns, the file's name included. private: for its owner's eyes from now on.
+        durable: flush the data and the file's name before this returns. private: make it readable by its owner alone.
         """
         target = self._inside(self.locate(path))
         is_new = not target.exists()
@@ -213,7 +214,7 @@ class HostFiles:
             _sync_folder(target.parent)
 
     def cut(self, path: str, size_bytes: int) -> None:
-        """Cut a file to its first bytes, for good."""
+        """Truncate a file durably."""
         descriptor = os.open(self._inside(self.locate(path)), os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.ftruncate(descriptor, size_bytes)
@@ -222,13 +223,13 @@ class HostFiles:
             os.close(descriptor)
 
     def make_folder(self, path: str) -> None:
-        """Make one folder for good; the one above it is there."""
+        """Create one folder durably; its parent must exist."""
         target = self._inside(self.locate(path))
         target.mkdir(mode=0o755)
         _sync_folder(target.parent)
 
     def remove_folder_if_empty(self, path: str) -> None:
-        """Remove a folder; one that is not there, holds anything or is mounted on is left alone."""
+        """Remove a folder if it exists, is empty and is no mount point."""
         target = self.locate(path)
         try:
             target.rmdir()
@@ -240,10 +241,10 @@ class HostFiles:
 
     @contextmanager
     def lock_folder(self, path: str) -> Iterator[None]:
-        """Hold a folder for the body, against others that do the same.
+        """Lock a folder for the body.
 
-        The commands that run meanwhile hold it too: one of a process that was killed, a swapoff of minutes, is still at
-        work. Raises BlockingIOError when another process holds it. The folder may be removed while it is held.
+        Commands inherit the lock: a swapoff may run for minutes after the process that started it was killed. Raises
+        BlockingIOError when another process has the lock. The folder may be removed while it is locked.
         """
         descriptor = os.open(self.locate(path), os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -257,7 +258,7 @@ class HostFiles:
             os.close(descriptor)
 
     def _bytes_of(self, path: str, links: int = 0) -> bytes:
-        """A link to an absolute path leads to that path of the tree, as it would on the host that the tree is of."""
+        """Read a file. A link to an absolute path is followed inside the tree, as on the original host."""
         name = str(self.locate(path))
         try:
             descriptor = os.open(name, _TO_READ | (os.O_NOFOLLOW if self._above else 0))
@@ -291,14 +292,14 @@ class HostFiles:
         temporary.replace(target)
 
     def _inside(self, target: Path) -> Path:
-        """`target`, unless a link in a captured tree leads out of it, to this machine's own files."""
+        """Return `target`. Raises OSError when a link in a captured tree leads out of it, to this machine's files."""
         if self.root != Path("/") and not target.resolve().is_relative_to(self.root.resolve()):
             raise OSError(errno.EXDEV, "a symbolic link leads out of the captured tree")
         return target
 
 
 def _is_a_file(found: os.stat_result) -> bool:
-    """Not a pipe, nor a device; what leads to /dev/null is a file that was masked. A folder says so when it is read."""
+    """Not a pipe, nor a device except /dev/null, which masks a file. Reading a folder fails by itself."""
     return stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) or found.st_rdev == _NULL_DEVICE
 
 

@@ -1,14 +1,14 @@
-"""The journal of changes: what was here before each one, durable before it is made.
+"""The write-ahead journal of changes: the state before each change, flushed before the change is made.
 
-Lines of JSON, appended only, each with a checksum over its entry. A last line without its end was never written: what
-it would have announced has not happened. Anything else that does not fit is damage, and stops everything.
+The journal consists of JSON lines, appended only, each with a checksum over its entry. An incomplete last line counts
+as not written: its changes have not been made. Any other damage is an error, and nothing is changed.
 
-begin      a run: who makes it, the boot it is made in, and every change it is going to make with what is there before
-done       a change that was made and read back; what was found, where the kernel changes more than it is told to
+begin      a run announces its owner, its boot, and all its changes with the state before each
+done       a change was made and read back; `found` has the new state when the kernel resets other settings with it
 end        the run is complete
-cancelled  what the run had changed was taken back at once, as one of its changes failed
-returning  a rollback is about to put back a thing whose parts the kernel takes in several writes, and to what
-restored   a rollback is through with a thing: it is back, or no longer ours
+cancelled  a change of the run failed, and the run's changes were rolled back
+returning  a rollback is about to restore a resource that takes several writes, to the state `wanted`
+restored   a rollback has finished with a resource: it is restored, or somebody else owns it now
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from .three_way import compare
 
 FOLDER: Final = "/var/lib/highwater/tuning"
 APPLIED: Final = f"{FOLDER}/journal.jsonl"
-"""Of `highwater tune apply`: changes that stay until they are taken back."""
+"""The journal of `highwater tune apply`; its changes stay until a rollback."""
 SESSION: Final = f"{FOLDER}/session.jsonl"
-"""Of a benchmark: a profile in force for as long as its process lives."""
+"""The journal of a benchmark's host profile, which is in force while the benchmark's process runs."""
 SCHEMA: Final = "tuning.journal/1"
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that makes changes, by its number and when it started, and what people call what it does."""
+    """The process that makes changes: its id, its start time, and a name for people."""
 
     name: str
     pid: int
@@ -55,7 +55,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class JournaledChange:
-    """A step as announced. `before`: what was found; `after`: what it is to become; `folders`: made for its file."""
+    """An announced step. `before`: the state found; `after`: the state wanted; `folders`: created for its file."""
 
     step: Step
     before: ResourceState
@@ -65,7 +65,7 @@ class JournaledChange:
 
 @dataclass
 class ApplyRun:
-    """All that the journal holds of one apply."""
+    """One apply, as recorded in the journal."""
 
     owner: Owner
     boot_id: str
@@ -73,16 +73,17 @@ class ApplyRun:
     kernel: str
     changes: tuple[JournaledChange, ...]
     done: dict[int, ResourceState] = field(default_factory=dict)
-    """Number of a change to how it was found after it, None where that is just as announced."""
+    """Index of a change to the state found after it; None when that is as announced."""
     ended: bool = False
 
 
 @dataclass(frozen=True)
 class OutstandingChange:
-    """A thing that we have changed and not put back.
+    """A resource that Highwater has changed and not restored.
 
-    original: what would be here had we never come; it is what the first change found, unless somebody else changed the
-    thing between two of ours. ours: what we made of it; what it may be, the likeliest first, after a run cut short.
+    original: the state without Highwater. The first change found it, unless somebody else changed the resource between
+    two changes by Highwater. ours: the state that Highwater made; after an interrupted run, all possible states, the
+    likeliest first.
     """
 
     resource: Resource
@@ -92,7 +93,7 @@ class OutstandingChange:
     boot_id: str
     folders: tuple[str, ...]
     returning: ResourceState = None
-    """What a rollback was about to make of it, and perhaps of other settings, when it was cut short."""
+    """The state that an interrupted rollback was about to restore, perhaps with other settings."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,10 @@ class Returning:
 
 
 class Ledger:
-    """What the entries of a journal come to."""
+    """The state that the entries of a journal add up to: runs and outstanding changes."""
 
     def __init__(self, events: Iterable[ApplyRun | Resource | Returning]) -> None:
-        """Runs, what rollbacks were about to do, and what they were through with, in the order in which it happened."""
+        """events: runs, restores that were begun, and restored resources, in the order of the journal."""
         self.runs: list[ApplyRun] = []
         self._outstanding: dict[Resource, OutstandingChange] = {}
         for event in events:
@@ -119,18 +120,18 @@ class Ledger:
 
     @property
     def outstanding(self) -> tuple[OutstandingChange, ...]:
-        """In the order of their first change."""
+        """The changes that are not restored, in the order of the first changes."""
         return tuple(self._outstanding.values())
 
     @property
     def commands(self) -> tuple[CommandStep, ...]:
-        """Those that were run, or may have been."""
+        """The commands that were run, or may have been run."""
         steps = (change.step for run in self.runs for change in run.changes)
         return tuple(dict.fromkeys(step for step in steps if isinstance(step, CommandStep)))
 
     @property
     def unfinished(self) -> ApplyRun | None:
-        """The last run, when it did not come to its end."""
+        """The last run, when it was interrupted."""
         return self.runs[-1] if self.runs and not self.runs[-1].ended else None
 
     @property
@@ -157,7 +158,7 @@ class Ledger:
 
 
 class Journal:
-    """One journal's file. Reading raises TuningError when it is damaged; writing raises OSError."""
+    """The file of one journal. Reading raises TuningError when it is damaged; writing raises OSError."""
 
     def __init__(self, files: HostFiles, path: str) -> None:
         self.path = path
@@ -174,13 +175,13 @@ class Journal:
                 _add_entry(events, _entry_of(line))
             except (ValueError, KeyError, IndexError, TypeError) as error:
                 raise TuningError(
-                    f"line {number} of {self.path} is damaged ({error}), so nothing was changed; its lines say by path "
-                    "what was here before: put that back by hand, then move the file away"
+                    f"line {number} of {self.path} is damaged ({error}), so nothing was changed; its lines list by "
+                    "path what was here before: restore that by hand, then move the file away"
                 ) from None
         return Ledger(events)
 
     def begin(self, run: ApplyRun) -> None:
-        """Announce a run. It is on the disk when this returns: from here on, its changes may be made."""
+        """Announce a run. The entry is flushed when this returns, so that the run may make its changes."""
         changes = [
             {"step": as_json(change.step), "before": change.before, "after": change.after, "folders": change.folders}
             for change in run.changes
@@ -190,7 +191,7 @@ class Journal:
         self._append(entry, private=any(_is_private(change.before) for change in run.changes))
 
     def done(self, change: int, found: ResourceState = None) -> None:
-        """Not waited for: a process that is killed leaves it, and after a power cut a rollback looks for itself."""
+        """Not flushed: the entry survives a killed process, and after a power cut a rollback reads the resources."""
         self._append({"entry": "done", "change": change, "found": found}, durable=False)
 
     def end(self) -> None:
@@ -200,14 +201,14 @@ class Journal:
         self._append({"entry": "cancelled"})
 
     def returning(self, wanted: dict[str, str]) -> None:
-        """Not waited for, as settings do not outlast a power cut either."""
+        """Not flushed, as settings do not survive a power cut either."""
         self._append({"entry": "returning", "wanted": wanted}, durable=False)
 
     def restored(self, resource: Resource) -> None:
         self._append({"entry": "restored", "kind": resource.kind, "names": list(resource.names)}, durable=False)
 
     def retract(self) -> None:
-        """Take back a line whose writing failed half-way."""
+        """Remove a line whose writing failed part-way."""
         if self._intact_bytes == 0:
             self.remove()
         else:
@@ -218,7 +219,7 @@ class Journal:
             self._files.remove_file(self.path)
 
     def _append(self, entry: dict[str, Any], *, durable: bool = True, private: bool = False) -> None:
-        """Add a line, in place of one that was cut short."""
+        """Append a line; it replaces an incomplete last line."""
         line = _line_of(entry)
         present = self._files.attributes(self.path)
         if present is not None and present.size_bytes > self._intact_bytes:
@@ -229,10 +230,10 @@ class Journal:
 
 @contextmanager
 def change_lock(files: HostFiles) -> Iterator[None]:
-    """Hold the journals' folder for the body, so that no two processes change a host at once.
+    """Lock the journals' folder for the body, so that only one process at a time changes a host.
 
-    The folder is made when it is not there, and goes with the last file in it. Raises TuningError when another process
-    holds it, or it cannot be made.
+    The folder is created when it is missing, and removed when it is empty. Raises TuningError when another process has
+    the lock, or the folder cannot be created.
     """
     with ExitStack() as stack:
         try:
@@ -251,13 +252,13 @@ def change_lock(files: HostFiles) -> Iterator[None]:
         try:
             yield
         finally:
-            # An empty folder that stays is no reason to fail.
+            # An empty folder that remains does no harm.
             with suppress(OSError):
                 remove_empty_folders(files)
 
 
 def remove_empty_folders(files: HostFiles) -> None:
-    """Remove the journals' folder when nothing is in it, and the one above unless somebody else made that."""
+    """Remove the journals' folder when it is empty, and its parent unless another user created that."""
     files.remove_folder_if_empty(FOLDER)
     above = str(PurePosixPath(FOLDER).parent)
     attributes = files.attributes(above)
@@ -266,7 +267,7 @@ def remove_empty_folders(files: HostFiles) -> None:
 
 
 def session_of(files: HostFiles) -> tuple[Owner | None, bool]:
-    """Who has a session in its journal, None for nobody, and whether that process still lives."""
+    """The owner of the session in the journal, None without a session, and whether its process is still running."""
     runs = Journal(files, SESSION).read().runs
     if not runs:
         return None, False
@@ -279,7 +280,7 @@ def read_boot_id(files: HostFiles) -> str:
 
 
 def _is_private(state: ResourceState) -> bool:
-    """Whether this is a file that not everybody may read."""
+    """Whether this is a file that is not readable by everybody."""
     return state is not None and "mode" in state and not int(state["mode"], 8) & stat.S_IROTH
 
 
@@ -301,7 +302,7 @@ def _entry_of(line: str) -> dict[str, Any]:
 
 
 def _add_entry(events: list[ApplyRun | Resource | Returning], entry: dict[str, Any]) -> None:
-    """Raises ValueError, KeyError, IndexError or TypeError for what is no entry, or not one that can come here."""
+    """Raises ValueError, KeyError, IndexError or TypeError for an invalid entry, or one that cannot come here."""
     kind = entry["entry"]
     if kind == "begin":
         events.append(_run_of(entry))

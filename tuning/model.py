@@ -1,6 +1,6 @@
-"""What a knob is: one setting of a host as data, with the formula that recommends a value for it.
+"""The knob: one setting of a host as data, with the formula that recommends its value.
 
-The entries themselves are in `tuning.catalogue`; everything that lists, checks, changes or proves a knob reads them.
+`tuning.catalogue` holds all knobs. Whatever lists, checks, changes or measures a knob reads it from there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Mechanism = Literal[
     "sysctl",  # a file of /proc/sys
     "sysfs",  # a file of /sys, of the host, a disk, a network interface's queue or a processor's clock
     "mount",  # an option of a mounted file system
-    "swap",  # swap devices and files, and whatever brings them back
+    "swap",  # swap devices and files, and whatever turns them on at boot
     "unit",  # a property of a systemd service unit
     "login",  # a limit of logins, by pam_limits
     "advice",  # checked and explained, never changed by this program
@@ -41,7 +41,7 @@ Comparison = Literal[
     "equal",
     "at_least",  # a higher value is never lowered
     "at_most",  # a lower value is never raised
-    "about",  # within a factor of 1.5, as the figures behind it are no better
+    "about",  # within a factor of 1.5, as the inputs of the formula are no more precise
 ]
 Unit = Literal["bytes", "KiB", "pages", "count", "centiseconds", "microseconds", "percent", ""]
 Risk = Literal["low", "medium", "high", "critical"]
@@ -54,8 +54,8 @@ Persistence = Literal[
     "tmpfiles.d",
     "link file",  # systemd.link(5), of a network interface
     "boot line",
-    "file system",  # fixed when it is made
-    "nothing",  # there is nothing to keep: it is only checked
+    "file system",  # fixed when the file system is made
+    "nothing",  # the knob is only checked, so nothing is persisted
 ]
 Group = Literal["memory", "limits", "storage", "disk", "network", "processor", "kernel"]
 
@@ -68,7 +68,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Authority:
-    """What somebody who should know recommends; where they disagree, every one of them is listed."""
+    """The recommendation of a vendor, a project or a documentation; all are listed, also where they disagree."""
 
     who: str
     value: str
@@ -77,18 +77,18 @@ class Authority:
 
 @dataclass(frozen=True)
 class Target:
-    """A value and how it came about. `also` are other values that are as good; `note` is what this host makes of it."""
+    """A recommended value and its derivation. `also`: other values that are as good; `note`: a remark on this host."""
 
     value: Value
     formula: str
-    """With the numbers filled in. Of an `at_least` knob: what the maximum is taken of, besides the current value."""
+    """The formula with its numbers filled in; for an `at_least` knob, without the `max` with the current value."""
     also: tuple[Value, ...] = ()
     note: str = ""
 
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """There is nothing to recommend here, and why."""
+    """No value is recommended on this host, with the reason."""
 
     reason: str
 
@@ -99,24 +99,24 @@ Formula = Callable[["Facts", "Workload", str], Target | NotApplicable]
 
 @dataclass(frozen=True)
 class Observation:
-    """The value of a knob as it stands; None with a reason in `text` when it cannot be told."""
+    """The current value of a knob; None, with the reason in `text`, when it is unknown."""
 
     value: Value | None
     text: str
 
 
 Observer = Callable[["Facts", str], Observation]
-"""How to tell the value of a knob that no file holds by itself; the second argument names the target."""
+"""Reads the value of a knob that is not the content of one file; the second argument names the target."""
 
 
 @dataclass(frozen=True)
 class Lifetime:
-    """The kernel releases that know a knob, as (major, minor)."""
+    """The kernel releases that have a knob, as (major, minor)."""
 
     since: tuple[int, int] | None = None
     removed: tuple[int, int] | None = None
     text: str = ""
-    """What became of it: of an obsolete knob, what to do instead."""
+    """What replaced it, and what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Knob:
     group: Group
     mechanism: Mechanism
     path: str
-    """The file that tells the value; of a knob without one, the command that does."""
+    """The file that holds the value; for a knob without such a file, the command that prints it."""
     unit: Unit
     scope: Scope
     comparison: Comparison
@@ -142,20 +142,20 @@ class Knob:
     risk_text: str
     persistence: Persistence
     capability: str
-    """Who can change it: what a container, a network namespace or a virtual machine lets one do."""
+    """Who can change it, and where: in containers, network namespaces, virtual machines."""
     field: int | None = None
-    """Which of several numbers in the file is meant; the others stay as they are."""
+    """The index of this knob's number in a file of several numbers; the others stay as they are."""
     twin: str | None = None
-    """The sysctl in percent that the kernel sets to 0 when this one is written, and the other way about."""
+    """The sysctl in percent that the kernel sets to 0 when this one is written, and vice versa."""
     only_if_named: str = ""
-    """Why it is left alone unless somebody names it: the durability or safety that it trades away."""
+    """The durability or safety that it trades away; such a knob is left alone unless the user names it."""
     lifetime: Lifetime = Lifetime()
     observe: Observer | None = None
     """None when the file at `path` holds the value."""
 
     @property
     def formula_in_words(self) -> str:
-        """What is recommended on any host: the docstring of the formula, which has no host's numbers in it."""
+        """The recommendation for any host, without numbers of one host: the docstring of the formula."""
         return (self.recommend.__doc__ or "").strip().rstrip(".")
 
     @property

@@ -1,6 +1,6 @@
-"""Where the effect of a setting can be seen, beside the file that holds it. Reads, never writes.
+"""Reads the effect of a setting where the kernel shows it, beyond the setting's own file.
 
-What a process has comes from /proc/PID and its control group; what the kernel makes of a setting from its counters.
+Values of a process come from /proc/PID and its control group, values of the kernel from its counters.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from .quantities import format_bytes, format_value
 from .workload import Workload
 
 _PAGE_BYTES: Final = 4096
-# The kernel counts in whole pages, and takes away what is reserved.
+# The kernel counts in whole pages, and subtracts reserved ones.
 _ROUNDING_PAGES: Final = 2
 _CLOCK_TICKS_PER_S: Final = 100  # USER_HZ of every architecture that Linux runs on today
 
 
 @dataclass(frozen=True)
 class Effective:
-    """What is in effect, and where that was seen."""
+    """A value in effect, and where it was read."""
 
     text: str
     by: str = ""
     value: Value | None = None
-    """Of what a process has: for judging."""
+    """The value for comparison; only for values of a process."""
     fault: str = ""
-    """Why it is not as the setting's file says; empty when it is."""
+    """How it differs from the setting's file; empty when it does not."""
     until: bool = False
-    """The fault goes away by itself when something is started again."""
+    """A restart removes the fault."""
     note: str = ""
     name: str = ""
     pid: int = 0
@@ -44,13 +44,13 @@ Probe = Callable[[Facts, Workload, KnobReport], Effective | None]
 
 
 def probe(facts: Facts, workload: Workload, report: KnobReport) -> Effective | None:
-    """The effect of a setting on the host; None where nothing but its own file shows it."""
+    """The effect of a setting on the host; None when only its own file shows it."""
     find = _PROBES.get(report.id)
     return find(facts, workload, report) if find else None
 
 
 def probe_instance(facts: Facts, name: str, instance: Instance) -> Effective | None:
-    """What a running unit has of a property, by its main process and its control group; None when nothing shows it."""
+    """The value of a property in a running unit's main process or control group; None when neither shows it."""
     pid = instance.main_pid
     if name in _LIMITS:
         limit = instance.limits.get(_LIMITS[name])
@@ -72,7 +72,7 @@ def probe_instance(facts: Facts, name: str, instance: Instance) -> Effective | N
 
 
 def older_than_files(facts: Facts, pid: int, paths: Sequence[str]) -> bool:
-    """Whether a process was started before the newest of these files was written; True when that cannot be told."""
+    """Whether a process started before the newest of these files was written; True when that is unknown."""
     files = facts.files
     boot = next((line for line in (files.read("/proc/stat").text or "").splitlines() if line.startswith("btime ")), "")
     booted_s = parse_whole(boot.removeprefix("btime ").strip())
@@ -93,10 +93,10 @@ def _dirty_threshold(counter: str) -> Probe:
         page_bytes = facts.memory.page_bytes or _PAGE_BYTES
         effective = pages * page_bytes
         by = f"/proc/vmstat {counter}"
-        # A percentage is of memory that comes and goes; only a limit in bytes can be held to.
+        # A percentage refers to available memory, which varies; only a limit in bytes can be compared.
         in_bytes = facts.files.read(f"/proc/sys/{report.id.replace('.', '/')}").text not in (None, "0")
         if in_bytes and abs(effective - report.current) > _ROUNDING_PAGES * page_bytes:
-            fault = f"the kernel goes by {format_bytes(effective)} and not by the {report.current_text} that are set"
+            fault = f"the kernel uses {format_bytes(effective)} and not the {report.current_text} that are set"
             return Effective(format_bytes(effective), by, fault=fault)
         return Effective(format_bytes(effective), by)
 
@@ -117,7 +117,7 @@ def _swaps(facts: Facts, _workload: Workload, _report: KnobReport) -> Effective 
 
 
 def _atime(facts: Facts, workload: Workload, report: KnobReport) -> Effective | None:
-    """The broker's own view: a unit with a mount namespace of its own keeps the options it was started with."""
+    """The broker's view: a unit with a mount namespace of its own keeps the options of its start."""
     mount = facts.mount_of(report.target)
     if mount is None:
         return None
@@ -131,7 +131,7 @@ def _atime(facts: Facts, workload: Workload, report: KnobReport) -> Effective | 
 
 
 def _read_ahead(facts: Facts, _workload: Workload, report: KnobReport) -> Effective | None:
-    """What the page cache goes by is the backing device's figure, not the queue's."""
+    """The page cache uses the value of the backing device, not that of the queue."""
     device = facts.block_device(report.target)
     text = facts.files.read(f"/sys/class/bdi/{device.device_number}/read_ahead_kb").text if device else None
     if device is None or text is None:
@@ -143,7 +143,7 @@ def _read_ahead(facts: Facts, _workload: Workload, report: KnobReport) -> Effect
 
 
 def _interrupt(facts: Facts, _workload: Workload, report: KnobReport) -> Effective | None:
-    """What the interrupt controller made of the affinity."""
+    """The affinity that the interrupt controller applied."""
     interrupt = facts.interrupts.get(int(report.target)) if report.target.isdecimal() else None
     if interrupt is None or interrupt.effective_affinity is None or interrupt.affinity is None:
         return None
@@ -155,7 +155,7 @@ def _interrupt(facts: Facts, _workload: Workload, report: KnobReport) -> Effecti
 
 
 def _options_in(mountinfo: str, mount_point: str) -> tuple[str, ...] | None:
-    """Options of a mount itself, without its superblock's, by a text of /proc/PID/mountinfo."""
+    """Options of a mount itself, without those of its superblock, from the text of /proc/PID/mountinfo."""
     found = [fields[5] for line in mountinfo.splitlines() if (fields := line.split())[4:5] == [mount_point]]
     return tuple(found[-1].split(",")) if found else None
 

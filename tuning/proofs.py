@@ -1,7 +1,7 @@
-"""What was proved on this host: settings measured off and on, one after the other in turn, with what came of it.
+"""Proofs: measured effects of settings on this host, from alternating trials with the setting off and on.
 
-`highwater tune prove` measures and keeps; `explain` shows. A proof holds for the host, the workload and the values that
-it names, so a newer one of the same takes the place of an older one, and any other stands beside it.
+`highwater tune prove` measures and stores proofs, `explain` shows them. A proof is valid for the host, the workload and
+the values that it names. A newer proof replaces an older one of the same subject.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ ProofVerdict = Literal["keep", "revert", "no_effect", "inconclusive"]
 EffectOutcome = Literal[
     "better",
     "worse",
-    "differs",  # of a figure of which neither way is better
-    "none_seen",  # no change beyond noise; `smallest_detectable_ratio` says which one would have been seen
-    "unknown",  # too few pairs to say
+    "differs",  # a change of a metric for which neither direction is better
+    "none_seen",  # no change beyond noise; `smallest_detectable_ratio` is the change that would have been seen
+    "unknown",  # too few pairs
 ]
 VERDICT_TEXTS: Final[dict[ProofVerdict, str]] = {
     "keep": "keep",
@@ -36,7 +36,7 @@ VERDICT_TEXTS: Final[dict[ProofVerdict, str]] = {
 
 @dataclass(frozen=True)
 class ProvedSetting:
-    """One knob of a proof. The values are what the kernel's file held, or the mount option that was in force."""
+    """One knob of a proof. The values are the content of the kernel's file, or the mount option in force."""
 
     knob: str
     off: str
@@ -45,27 +45,27 @@ class ProvedSetting:
 
 @dataclass(frozen=True)
 class MeasuredEffect:
-    """One figure with the setting off and on. Ratios are on ÷ off; intervals hold the median with 95 %."""
+    """One metric with the setting off and on. Ratios are on ÷ off; intervals contain the median with 95 %."""
 
     metric: str
     unit: str
     better: str
     """`higher`, `lower` or `none`."""
     decides: bool
-    """Whether the verdict rests on it; the others are shown beside it."""
+    """Whether the verdict depends on it; the other metrics are only shown."""
     off: float
     on: float
     ratio: float | None
     low: float | None
     high: float | None
     smallest_detectable_ratio: float | None
-    """The change (0.04: 4 %) that these trials would have shown 4 times in 5."""
+    """The change (0.04: 4 %) that these trials detect with a probability of 80 %."""
     outcome: EffectOutcome
 
 
 @dataclass(frozen=True)
 class Proof:
-    """One thing that was proved: a knob, or knobs that were changed together."""
+    """The proof of one knob, or of knobs that were changed together."""
 
     settings: tuple[ProvedSetting, ...]
     verdict: ProofVerdict
@@ -74,19 +74,19 @@ class Proof:
     effects: tuple[MeasuredEffect, ...]
     workload: str
     storage: str
-    """Where the log lay: target, medium, file system."""
+    """Storage of the log: target, medium, file system."""
     pairs: int
     pairs_valid: int
     a_a_pairs: int
     environment: str
-    """Key of the conditions (`highwater bench env`); figures under another key say nothing about this host as it is."""
+    """Key of the conditions (`highwater bench env`); figures under another key are not comparable."""
     measured_utc: str
     results: str
     """The result directory."""
     cells: tuple[str, str]
-    """Its cells of off and on."""
+    """The cells of the result directory: off, on."""
     durability_trades: tuple[str, ...] = ()
-    """What stood against crash safety while it was measured, with the setting on."""
+    """Durability that was traded away during the measurement with the setting on."""
 
     @property
     def subject(self) -> str:
@@ -106,7 +106,7 @@ class ProveDocument:
 
 
 def read_proofs(files: HostFiles, path: str = PROOFS) -> list[Proof]:
-    """Oldest first; none without a file. Raises TuningError for a file that is not what this module writes."""
+    """All proofs, oldest first; none without a file. Raises TuningError for a file that is not valid."""
     text = files.read_verbatim(path)
     if text is None:
         return []
@@ -120,13 +120,13 @@ def read_proofs(files: HostFiles, path: str = PROOFS) -> list[Proof]:
 
 
 def proofs_of(knob_id: str, proofs: Iterable[Proof]) -> list[Proof]:
-    """Those in which the knob was changed, newest first."""
+    """The proofs that changed the knob, newest first."""
     found = [proof for proof in proofs if any(setting.knob == knob_id for setting in proof.settings)]
     return sorted(found, key=lambda proof: proof.measured_utc, reverse=True)
 
 
 def keep_proofs(files: HostFiles, new: Sequence[Proof], path: str = PROOFS) -> None:
-    """Add to what is kept. Raises TuningError when the file there is damaged, OSError when it cannot be written."""
+    """Add proofs to the file. Raises TuningError when the file is damaged, OSError when it cannot be written."""
     replaced = {proof._same for proof in new}
     kept = [proof for proof in read_proofs(files, path) if proof._same not in replaced]
     document = {"schema": SCHEMA, "proofs": [as_json(proof) for proof in (*kept, *new)]}
@@ -138,7 +138,7 @@ def as_json(proof: Proof) -> dict[str, Any]:
 
 
 def proof_of(fields: dict[str, Any]) -> Proof:
-    """Back from `as_json`. Raises KeyError, TypeError or ValueError for anything else."""
+    """The proof that `as_json` wrote. Raises KeyError, TypeError or ValueError for anything else."""
     if fields["verdict"] not in get_args(ProofVerdict):
         raise ValueError(f"no verdict is called {fields['verdict']!r}")
     off, on = fields["cells"]
@@ -154,7 +154,7 @@ def proof_of(fields: dict[str, Any]) -> Proof:
 
 
 def effect_text(effect: MeasuredEffect) -> str:
-    """`produce.p99 −12.3 % (−15.0 to −9.1 %)`, or what could have been seen where nothing was."""
+    """`produce.p99 −12.3 % (−15.0 to −9.1 %)`; without a change, the smallest change that would have been seen."""
     if effect.ratio is None:
         return f"{effect.metric} has no ratio"
     change = f"{effect.metric} {_percent(effect.ratio)} %"
@@ -166,7 +166,7 @@ def effect_text(effect: MeasuredEffect) -> str:
 
 
 def proof_lines(proof: Proof) -> list[str]:
-    """For `explain`: what was measured and what came of it, then a line for each figure that the verdict rests on."""
+    """Lines for `explain`: the settings with the verdict, then a line for each metric that decides the verdict."""
     values = "; ".join(
         f"{setting.off} → {setting.on}" if len(proof.settings) == 1 else f"{setting.knob} {setting.off} → {setting.on}"
         for setting in proof.settings

@@ -1,4 +1,4 @@
-"""The things of a host that steps change: how each is read, and brought from one state to another and read back."""
+"""Reads and changes the resources of a host: settings, files, mounts and swap devices."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .runner import Runner
 from .steps import Resource, ResourceState, Step, SwapOffStep, setting_name
 from .three_way import normalized, same_state
 
-# Of mount(8): what the superblock and the mount carry as flags. A remount that does not name one turns it off.
+# mount(8): flags of superblock and mount. A remount that does not name a flag turns it off.
 _FLAGS: Final = frozenset(
     {"ro", "rw", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime", "nosymfollow"}
     | {"sync", "dirsync", "mand", "lazytime"}
 )
-# How an option of a file system that was given is taken back, where it is not by naming the one that was there before.
+# The option that undoes another one, for options that are not undone by naming the previous option again.
 _OPPOSITES: Final = {
     "noatime": "strictatime",
     "relatime": "strictatime",
@@ -55,7 +55,7 @@ class Resources:
         self._runner = runner
 
     def read(self, resource: Resource) -> ResourceState:
-        """Its present state. Raises TuningError for a file that is not to be edited."""
+        """Its current state. Raises TuningError for a file that must not be edited."""
         readers: dict[str, Callable[[Resource], ResourceState]] = {
             "setting": self._read_setting,
             "file": self._read_file,
@@ -65,7 +65,7 @@ class Resources:
         return readers[resource.kind](resource)
 
     def change_to(self, resource: Resource, wanted: ResourceState, now: ResourceState) -> None:
-        """Change it from `now` to `wanted` and read back. Raises TuningError when that had no effect."""
+        """Change it from `now` to `wanted` and read it back. Raises TuningError when the change had no effect."""
         changers: dict[str, Callable[[Resource, ResourceState, ResourceState], None]] = {
             "setting": self._write_setting,
             "file": self._write_file,
@@ -78,9 +78,9 @@ class Resources:
             raise TuningError(_without_effect(resource, wanted, found))
 
     def obstacles(self, steps: Sequence[Step]) -> list[str]:
-        """What stands in the way of changes that are too dangerous to try: swap that memory has no room for.
+        """Obstacles to changes that are too dangerous to try: turning off swap whose content does not fit into memory.
 
-        Half of what is available is left to whatever else needs memory meanwhile.
+        Half of the available memory stays free for other processes.
         """
         leaving = {step.device for step in steps if isinstance(step, SwapOffStep)}
         used = sum(swap.used_bytes for swap in read_swaps(Reader(self._files)) or () if swap.device in leaving)
@@ -132,7 +132,7 @@ class Resources:
         members = _members_to_write({path: wanted[path] for path in resource.names}, now)
         for path in members:
             self._write_member(path, wanted[path])
-        # What the kernel reset with it; below a tree there may be no kernel that sets the other member of a pair to 0.
+        # Restore what the kernel reset with it. In a captured tree, no kernel sets the other member of a pair to 0.
         for path in (*resource.companions, *(resource.names if self._runner.absent else ())):
             if path in wanted and path not in members and self._files.read(path).text != wanted[path]:
                 self._write_member(path, wanted[path])
@@ -160,7 +160,7 @@ class Resources:
             raise TuningError(f"{resource} is no longer mounted")
         (mount_point,) = resource.names
         options = remount_options(now["options"].split(","), wanted["options"].split(","))
-        # With both the source and the place given, mount(8) does not mix in what fstab says.
+        # With both source and mount point given, mount(8) does not add the options of fstab.
         self._run(resource, ("mount", "-o", ",".join(["remount", *options]), now["source"], mount_point))
 
     def _switch_swap(self, resource: Resource, wanted: ResourceState, now: ResourceState) -> None:
@@ -171,7 +171,7 @@ class Resources:
             self._run(resource, ("swapoff", device))
             return
         priority = int(wanted.get("priority", "-1"))
-        # The kernel gives out negative priorities by itself, in the order in which devices come.
+        # The kernel itself assigns negative priorities, in the order in which devices are added.
         self._run(resource, ("swapon", *(("-p", str(priority)) if priority >= 0 else ()), device))
 
     def _run(self, resource: Resource, argv: tuple[str, ...]) -> None:
@@ -183,16 +183,16 @@ class Resources:
 
 
 def remount_options(present: list[str], wanted: list[str]) -> list[str]:
-    """What to give to a remount so that `present` becomes `wanted`: the flags that stay, what is new, and the opposite
-    of what goes. Options of the file system itself that are not named stay as they are.
+    """The options of a remount that turns `present` into `wanted`: the flags that stay, the new options, and the
+    opposites of the removed ones. File system options that a remount does not name stay as they are.
     """
     new = [option for option in wanted if option not in present]
     new_names = {option.partition("=")[0] for option in new}
-    atime_is_told = {"noatime", "relatime", "strictatime", "atime"} & set(wanted)
+    names_atime = {"noatime", "relatime", "strictatime", "atime"} & set(wanted)
     opposites = []
     for option in present:
         name, has_value, _ = option.partition("=")
-        if option in wanted or name in new_names or (name in ("noatime", "relatime") and atime_is_told):
+        if option in wanted or name in new_names or (name in ("noatime", "relatime") and names_atime):
             continue
         if has_value and name in _DEFAULT_VALUES:
             opposites.append(f"{name}={_DEFAULT_VALUES[name]}")
@@ -202,14 +202,14 @@ def remount_options(present: list[str], wanted: list[str]) -> list[str]:
 
 
 def _writable_text(path: str, text: str) -> str:
-    """As it could be written back: a list of choices becomes the chosen one, all else stays as the kernel shows it."""
+    """The text that can be written back: of a list of choices the chosen word, else the text as the kernel shows it."""
     return normalized(path, text) if "[" in text else text
 
 
 def _members_to_write(wanted: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Of a pair, the member that is not 0: writing it makes the kernel set the other one to 0.
+    """The member of a pair that is not 0: when it is written, the kernel sets the other one to 0.
 
-    Where both are to be 0, which only a percentage takes, that one.
+    When both shall be 0, the percentage is written, as the key in bytes does not accept 0.
     """
     if len(wanted) == 1:
         return list(wanted)
@@ -228,7 +228,7 @@ def _without_effect(resource: Resource, wanted: ResourceState, found: ResourceSt
         for path in resource.names:
             text = found[path] if found else None
             if text is None:
-                return f"{setting_name(path)}: it went away while it was being set to {wanted[path]!r}"
+                return f"{setting_name(path)}: it disappeared while it was being set to {wanted[path]!r}"
             if normalized(path, text) != normalized(path, wanted[path]):
                 name, value = setting_name(path), wanted[path]
                 return f"{name}: the write of {value!r} had no effect, it reads {text!r}"

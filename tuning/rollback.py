@@ -1,6 +1,6 @@
-"""The way back: every change that the journals hold is put back, the last one first, unless somebody changed it since.
+"""Rollback: restores every journaled change, the last one first, unless somebody else changed it since.
 
-A rollback that is killed is gone on with by the next one: what is back already needs nothing.
+The next rollback continues one that was killed; changes that are restored already need nothing.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Rollback:
 
     restored: tuple[ChangeStatus, ...] = ()
     kept: tuple[ChangeStatus, ...] = ()
-    """Left as somebody else made it; their journal stays, so that they can still be restored by force."""
+    """Changed by somebody else since, so left alone; the journal stays, so that they can be restored by force."""
     problems: tuple[str, ...] = ()
-    """What could not be restored, a line each; the journal stays."""
+    """What could not be restored, one line each; the journal stays."""
     commands: tuple[tuple[str, ...], ...] = ()
-    """What was run at the end so that files take effect."""
+    """The commands that were run at the end so that files take effect."""
 
     def __add__(self, other: Rollback) -> Rollback:
         return Rollback(
@@ -58,11 +58,11 @@ def rollback(
     force: bool = False,
     dry_run: bool = False,
 ) -> Rollback:
-    """Put back what the journals say. With nothing in them, there is nothing to do.
+    """Restore what the journals list.
 
-    owner: whose session it is, when its own process ends it. force: also over later edits of somebody else. dry_run:
-    only say what would be done. Raises TuningError, with nothing changed, when a journal is damaged or the session's
-    process still lives.
+    owner: the owner of the session, when its own process ends it. force: overwrite later edits of somebody else.
+    dry_run: only report what would be done. Raises TuningError, with nothing changed, when a journal is damaged or the
+    session's process is still running.
     """
     if not files.exists(FOLDER):
         if not dry_run:
@@ -75,7 +75,7 @@ def rollback(
 
 
 def recover(files: HostFiles, runner: Runner) -> Rollback:
-    """Take back the session of a process that is no more. Raises TuningError when it lives."""
+    """Roll back the session of a process that has ended. Raises TuningError when the process is still running."""
     return rollback(files, runner, journals=(SESSION,))
 
 
@@ -84,9 +84,7 @@ def _roll_back_all(
 ) -> Rollback:
     holder, lives = session_of(files)
     if holder is not None and lives and holder != owner:
-        raise TuningError(
-            f"the run of process {holder.pid} holds host profile {holder.name} just now; wait for its end"
-        )
+        raise TuningError(f"the run of process {holder.pid} has host profile {holder.name} in force; wait for its end")
     for journal in journals:
         Journal(files, journal).read()
     done = Rollback()
@@ -124,7 +122,7 @@ def _roll_back(files: HostFiles, runner: Runner, path: str, *, force: bool, dry_
             except (TuningError, OSError) as error:
                 problems.append(str(error))
                 continue
-            # Without this line, the next rollback finds out by looking.
+            # If this line is lost, the next rollback reads the resource and finds it restored.
             with suppress(OSError):
                 journal.restored(change.resource)
         if change.needs_restoring:
@@ -137,7 +135,7 @@ def _roll_back(files: HostFiles, runner: Runner, path: str, *, force: bool, dry_
 
 
 def _restored_companions(change: ChangeStatus, looks: Sequence[ChangeStatus]) -> dict[str, str]:
-    """Settings that the kernel resets with this one and that we changed too: what they are to be in the end."""
+    """The final values of settings that the kernel resets with this one and that Highwater changed too."""
     return {
         path: text
         for other in looks
@@ -153,7 +151,7 @@ def _run_all(runner: Runner, commands: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _close(journal: Journal, *, keep: bool) -> list[str]:
-    """Remove the journal, or mark its last run as one that nobody has to go on with."""
+    """Remove the journal, or mark its last run as complete."""
     try:
         if not keep:
             journal.remove()

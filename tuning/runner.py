@@ -1,4 +1,4 @@
-"""The one way to run a command on the host: an argument list, never a shell."""
+"""Runs commands on the host, as argument lists and never through a shell."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-# Where a system keeps its administrators' programs, whatever the caller's PATH says.
+# The folders of administrators' programs, independent of the caller's PATH.
 _SEARCH_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 _NOT_FOUND: Final = 127
 
 
 @dataclass(frozen=True)
 class Completed:
-    """How a command ended. `status` 127: there is no such program."""
+    """The result of a command. `status` is 127 when the program does not exist."""
 
     status: int
     stdout: str = ""
@@ -24,7 +24,7 @@ class Completed:
 
     @property
     def complaint(self) -> str:
-        """The last line that it wrote to say what is wrong."""
+        """The last line of its error output, or of its output, or its exit status."""
         lines = [line for text in (self.stderr, self.stdout) for line in text.strip().splitlines()[-1:]]
         return lines[0].strip() if lines else f"exit status {self.status}"
 
@@ -39,7 +39,7 @@ class Runner(Protocol):
 
 
 class SystemRunner:
-    """Runs commands on this host, in the C locale, with nothing to read."""
+    """Runs commands on this host, in the C locale, with empty standard input."""
 
     absent = ""
 
@@ -54,7 +54,7 @@ class SystemRunner:
                 errors="replace",
                 env=environment,
                 check=False,
-                close_fds=False,  # it holds the lock of the changes that it is part of
+                close_fds=False,  # the command inherits the change lock, so that it is held until the command ends
             )
         except OSError as error:
             return Completed(_NOT_FOUND, "", f"{argv[0]} cannot be run: {error.strerror or error}")
@@ -62,7 +62,7 @@ class SystemRunner:
 
 
 class CapturedTreeRunner:
-    """Below another root there is no system to command."""
+    """Runs nothing: a captured tree has no running system."""
 
     absent = "not on a captured tree"
 
@@ -71,5 +71,5 @@ class CapturedTreeRunner:
 
 
 def runner_for(root: Path) -> Runner:
-    """What runs commands on the host whose files are below `root`."""
+    """The runner for the host whose files are below `root`."""
     return SystemRunner() if root == Path("/") else CapturedTreeRunner()

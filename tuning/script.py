@@ -1,7 +1,7 @@
-"""Changes as a POSIX shell script, for those who read before they run, or whose host has no Python.
+"""Renders changes as a POSIX shell script, for review before a run or for a host without Python.
 
-The script does what `tuning.engine` would do, and no more than that: it stops before its first change unless everything
-is as it was when it was written, keeps the old texts, reads back, and can put back what nobody has changed since.
+The script does what `tuning.engine` would do: it stops before its first change if anything has changed since it was
+written, saves the old texts, reads back every write, and can undo changes that nobody else modified since.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .resources import remount_options
 from .steps import CommandStep, FileStep, Resource, ResourceState, Step
 
 SAVED: Final = "/var/lib/highwater/tuning/by-script"
-"""Where a script keeps the old texts, below its root."""
+"""The folder in which a script saves the old texts, below its root."""
 
 _LITERAL_TEXTS: Final = "# shellcheck disable=SC2016\n"
 _FUNCTIONS: Final = r"""
@@ -33,12 +33,12 @@ fail() {
 at_exit() {
   status=$?
   if [ "$status" -ne 0 ] && [ "$changing" = yes ]; then
-    printf 'error: stopped part-way; to take back what was changed: sh %s undo\n' "$0" >&2
+    printf 'error: stopped part-way; to undo the changes: sh %s undo\n' "$0" >&2
     exit 3
   fi
 }
 
-# A setting on one line; where the kernel lists the choices, the chosen one.
+# The value of a setting on one line; of a list of choices the chosen one.
 setting_now() {
   text=$(tr -s '[:space:]' ' ' <"$root$1") || return 1
   text=${text# }
@@ -110,7 +110,7 @@ remove_file() {
   printf 'removed %s\n' "$1"
 }
 
-# Commands are for the system that runs, not for a tree below another root.
+# Commands need the running system; they are not run for a tree below another root.
 on_host() {
   if [ -n "$root" ]; then
     printf 'not run below %s: %s\n' "$root" "$*"
@@ -165,7 +165,7 @@ _MAIN: Final = """\
 case ${1:-} in
   '')
     [ -n "$root" ] || [ "$(id -u)" -eq 0 ] || fail 'this needs root; nothing was changed'
-    [ ! -d "$saved" ] || fail "a script has been run here before ($saved); take it back first: sh $0 undo"
+    [ ! -d "$saved" ] || fail "a script has been run here before ($saved); undo it first: sh $0 undo"
     check
     trap at_exit EXIT
     changing=yes
@@ -173,7 +173,7 @@ case ${1:-} in
     change
     ;;
   undo)
-    [ -d "$saved" ] || fail 'there is nothing to take back; nothing was changed'
+    [ -d "$saved" ] || fail 'there is nothing to undo; nothing was changed'
     trap at_exit EXIT
     changing=yes
     undo
@@ -186,7 +186,7 @@ esac
 
 @dataclass(frozen=True)
 class StateChange:
-    """A thing to be brought from one state to another; `mode` is for a file that is made."""
+    """A resource with its state before and after the change; `mode` is for a file that is created."""
 
     resource: Resource
     before: ResourceState
@@ -195,7 +195,7 @@ class StateChange:
 
 
 def state_changes_of(steps: Sequence[Step]) -> tuple[StateChange, ...]:
-    """What the steps of a plan do to things; the commands among them are left out."""
+    """The state changes of a plan's steps; commands are left out."""
     return tuple(
         StateChange(step.resource, *step.states, step.mode if isinstance(step, FileStep) else 0o644)
         for step in steps
@@ -210,7 +210,7 @@ def commands_of(steps: Sequence[Step]) -> tuple[CommandStep, ...]:
 def render_script(
     purpose: Sequence[str], moves: Sequence[StateChange], commands: Sequence[CommandStep], mounts: Mapping[str, str]
 ) -> str:
-    """The script. `purpose`: lines for its head; `mounts`: the source of every mount point that is mounted again."""
+    """The script. `purpose`: lines for its header; `mounts`: the source of every mount point that is remounted."""
     head = "".join(f"# {line}".rstrip() + "\n" for line in purpose)
     parts = [
         _function("check", [line for move in moves for line in _check(move)]),
@@ -273,7 +273,7 @@ def _undo(move: StateChange, mounts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _written(state: ResourceState) -> tuple[str, str]:
-    """Of a pair, whose other member the kernel sets to 0, the one that is to be written: the one that is not 0."""
+    """The setting to write: of a pair the member that is not 0, as the kernel sets the other one to 0."""
     assert state
     return next(((path, text) for path, text in state.items() if text != "0"), next(iter(state.items())))
 
@@ -293,7 +293,7 @@ def _swap(device: str, state: ResourceState) -> str:
     if state is None or state.get("in_use") != "yes":
         return _call("on_host", "swapoff", device)
     priority = state.get("priority", "-1")
-    # The kernel gives out negative priorities itself; they cannot be asked for.
+    # Negative priorities cannot be requested; the kernel assigns them itself.
     return _call("on_host", "swapon", *([] if priority.startswith("-") else ["-p", priority]), device)
 
 

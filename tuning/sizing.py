@@ -1,6 +1,6 @@
-"""What memory a broker leaves to the page cache, how long a stretch of the log that holds, and whether it is enough.
+"""Page cache sizing: the memory that a broker leaves to the page cache, and the seconds of log that fit into it.
 
-Highwater's broker has no Java heap, Apache Kafka has; both are reckoned side by side for the same host and workload.
+Apache Kafka has a Java heap, Highwater's broker has none. Both are calculated for the same host and workload.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .workload import Broker, Workload
 
 # Apache Kafka 3.9, Hardware and OS: memory is estimated as the write throughput times 30.
 _KAFKA_RULE_S: Final = 30.0
-# The rest holds dirty pages, other files, and what reclaim needs to work ahead.
+# The rest is for dirty pages, other files, and free pages that reclaim needs.
 _CACHE_SHARE: Final = 0.85
-# Assumed of a broker's JVM beside its heap: class data, compiled code, threads' stacks, direct buffers.
+# Assumption about a broker's JVM beside its heap: class data, compiled code, stacks of threads, direct buffers.
 _JVM_BESIDE_HEAP_BYTES: Final = 512 * 2**20
 # AbstractIndex: lookups near the end of a log touch the last 8192 bytes of an index; each segment has two.
 _WARM_INDEX_BYTES: Final = 2 * 8192
@@ -33,7 +33,7 @@ _DEFAULT_PAGE_BYTES: Final = 4096
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a reckoning. `bytes` is None where the line is no size, or not known."""
+    """One line of a calculation. `bytes` is None when the line is not a size, or the size is unknown."""
 
     label: str
     bytes: int | None
@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Budget:
-    """The memory of the host as it is divided with this broker on it. Lines have the same labels for every broker."""
+    """How the memory of the host is divided with this broker. The lines have the same labels for every broker."""
 
     broker: Broker
     lines: tuple[Line, ...]
@@ -51,15 +51,15 @@ class Budget:
     cache_s: float | None
     """How many seconds of writes the page cache holds."""
     needed_bytes: int
-    """Page cache that keeps the lag window, or 30 s where that is shorter, in memory."""
+    """Page cache that holds the lag window, at least 30 s."""
     missing_bytes: int | None
-    """Memory to add to the host for that; 0: it is enough."""
+    """Memory to add to the host for that; 0: the memory suffices."""
     verdict: str
 
 
 @dataclass(frozen=True)
 class Sizing:
-    """budgets: the workload's broker first, the other one beside it. disks: write-back and space."""
+    """budgets: the workload's broker first, then the other one. disks: write-back and space."""
 
     budgets: tuple[Budget, Budget]
     disks: tuple[Line, ...]
@@ -70,7 +70,7 @@ class Sizing:
 
 
 def size_host(facts: Facts, workload: Workload) -> Sizing:
-    """Reckon the page cache for Highwater and for Apache Kafka, and what the disks have to do."""
+    """Calculate the page cache for Highwater and for Apache Kafka, and the load on the disks."""
     other: Broker = "apache-kafka" if workload.broker == "highwater" else "highwater"
     return Sizing(
         budgets=(_budget(facts, workload, workload.broker), _budget(facts, workload, other)),
@@ -80,9 +80,9 @@ def size_host(facts: Facts, workload: Workload) -> Sizing:
 
 
 def measured_write_rate(text: str, origin: str) -> int:
-    """Bytes a second of one disk, from the JSON that `highwater bench storage probe --json` printed.
+    """Bytes per second of one disk, from the output of `highwater bench storage probe --json`.
 
-    origin: how the text is named in messages. Raises TuningError for anything else.
+    origin: the name of the text in messages. Raises TuningError for any other text.
     """
     try:
         jobs = json.loads(text)["jobs"]
@@ -165,7 +165,7 @@ def _process(workload: Workload, broker: Broker) -> Line:
 
 
 def _others(facts: Facts, workload: Workload) -> Line:
-    """What is in use now that is not the broker; what is known of the host says nothing of a control group."""
+    """Memory that other processes use now; 0 in a control group, as the host's numbers do not apply to it."""
     total, available = facts.memory.total_bytes, facts.memory.available_bytes
     if _limited(facts):
         return _size("everything else", 0, "outside of this control group")
@@ -180,20 +180,20 @@ def _others(facts: Facts, workload: Workload) -> Line:
 
 
 def _resident_bytes(facts: Facts, workload: Workload) -> list[int]:
-    """Of the processes of the workload's units that run now."""
+    """Resident bytes of the running processes of the workload's units."""
     instances = (instance for unit in workload.units for instance in facts.unit(unit).instances)
     statuses = (facts.files.read(f"/proc/{instance.main_pid}/status").text or "" for instance in instances)
     return [size for status in statuses if (size := parse_kibibytes(status, "VmRSS")) is not None]
 
 
 def _sockets(facts: Facts, workload: Workload) -> Line:
-    """The most that TCP may take, or that these connections can fill, whichever is less."""
+    """The smaller of what TCP may use and what these connections can fill."""
     page = facts.memory.page_bytes or _DEFAULT_PAGE_BYTES
     pages = _number(facts, "net/ipv4/tcp_mem", 2)
     receive, send = (_number(facts, f"net/ipv4/{name}", 2) for name in ("tcp_rmem", "tcp_wmem"))
     bounds: list[tuple[int, str]] = []
     if _limited(facts) and (limit := facts.memory.cgroup_limit_bytes) is not None:
-        # tcp_mem is the host's; buffers are charged to the group, and held down when it is full.
+        # tcp_mem belongs to the host. Buffers are charged to the group, and the kernel limits them when it is full.
         size = round(_DEFAULT_TCP_MEM_SHARE * limit)
         bounds.append((size, f"{_DEFAULT_TCP_MEM_SHARE:.1%} of the control group's limit (assumed)"))
     elif pages is not None:
@@ -215,7 +215,7 @@ def _sockets(facts: Facts, workload: Workload) -> Line:
 
 def _reserve(facts: Facts) -> Line:
     if _limited(facts):
-        return _size("kernel's reserve", 0, "the host keeps it, not this control group")
+        return _size("kernel's reserve", 0, "part of the host's memory, not of this control group")
     kilobytes = _number(facts, "vm/min_free_kbytes", 0)
     if kilobytes is None:
         return Line("kernel's reserve", None, "?", "vm.min_free_kbytes cannot be read")
@@ -264,7 +264,7 @@ def _warnings(facts: Facts, workload: Workload) -> tuple[str, ...]:
     if workload.write_bytes_per_s <= rate:
         return ()
     problem = f"the log grows by {_write_rate(workload)} and the disks write {rate_text}"
-    return (f"{problem}: no amount of memory makes up for that; add disks or brokers",)
+    return (f"{problem}: more memory does not help; add disks or brokers",)
 
 
 def _window_s(workload: Workload) -> float:

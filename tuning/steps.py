@@ -1,6 +1,6 @@
-"""What a change of a host is made of: steps as data, each of which says what it makes of what.
+"""Steps: the single changes of a plan as data, each with the state before and after it.
 
-A plan is a list of steps; making one writes nothing. `highwater.tuning.engine` carries steps out and takes them back.
+A plan is a list of steps. `highwater.tuning.engine` applies steps and rolls them back.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .check import KnobReport
 
 ResourceState = dict[str, str] | None
-"""How something is: of settings, path to text; of a file, its text, mode and owner; of a mount, its options; of swap,
-whether it is in use. None: it is not there."""
+"""The state of a resource. Settings: path to text; a file: its text, mode and owner; a mount: its options; swap:
+whether it is in use. None: the resource does not exist."""
 
 T = TypeVar("T")
 
@@ -26,14 +26,14 @@ PROGRAMS: Final = ("systemctl", "udevadm")
 
 @dataclass(frozen=True)
 class Resource:
-    """The thing that a step changes: what is compared and restored as one. `kind`: setting, file, mount or swap."""
+    """What a step changes; it is compared and restored as a unit. `kind`: setting, file, mount or swap."""
 
     kind: str
     names: tuple[str, ...]
 
     @property
     def companions(self) -> tuple[str, ...]:
-        """Settings that the kernel resets when this one is written: a disk's number of requests, by its scheduler."""
+        """Settings that the kernel resets when this one is written: a scheduler resets the disk's nr_requests."""
         return tuple(
             name.replace("/queue/scheduler", "/queue/nr_requests")
             for name in self.names
@@ -46,12 +46,12 @@ class Resource:
 
 @dataclass(frozen=True)
 class SettingStep:
-    """A write to a file of /proc/sys or /sys. `twin_path` is the setting that the kernel zeroes with it."""
+    """A write to a file of /proc/sys or /sys. `twin_path` is the setting that the kernel then sets to 0."""
 
     form: ClassVar = "setting"
     knob_id: str
     target: str
-    """The disk, interface, … it is about; empty for the host."""
+    """The disk, interface, …; empty for the whole host."""
     path: str
     before: str
     after: str
@@ -60,7 +60,7 @@ class SettingStep:
 
     @property
     def resource(self) -> Resource:
-        """A pair is one thing, whichever of the two is written."""
+        """The resource: both settings of a pair, whichever of them is written."""
         return Resource(self.form, tuple(sorted(path for path in (self.path, self.twin_path) if path)))
 
     @property
@@ -81,9 +81,9 @@ class SettingStep:
 
 @dataclass(frozen=True)
 class FileStep:
-    """A configuration file put in place whole (`before` None: it is new) or removed (`after` None).
+    """Writes a whole configuration file (`before` None: it is new) or removes it (`after` None).
 
-    `mode` is for a new file; one that is there keeps its mode and its owner.
+    `mode` is for a new file; an existing file keeps its mode and its owner.
     """
 
     form: ClassVar = "file"
@@ -109,7 +109,7 @@ class FileStep:
 
 @dataclass(frozen=True)
 class RemountStep:
-    """Options of a mounted file system. Both lists are all the options as /proc/self/mountinfo tells them."""
+    """Changes the options of a mounted file system. Both lists have all options, as in /proc/self/mountinfo."""
 
     form: ClassVar = "mount"
     mount_point: str
@@ -132,7 +132,7 @@ class RemountStep:
 
 @dataclass(frozen=True)
 class SwapOffStep:
-    """Stop using a swap device or file, named as in /proc/swaps. `kind` is `partition` or `file`."""
+    """Turns off a swap device or file, named as in /proc/swaps. `kind` is `partition` or `file`."""
 
     form: ClassVar = "swap"
     device: str
@@ -155,7 +155,7 @@ class SwapOffStep:
 class CommandStep:
     """A command that makes files take effect, such as `systemctl daemon-reload`; `undo_argv` empty: nothing to undo.
 
-    Both have to be harmless when they are run once more: after a crash, nobody knows whether they were.
+    Both commands must be idempotent: after a crash it is unknown whether they were run.
     """
 
     form: ClassVar = "command"
@@ -176,13 +176,13 @@ _FORMS: Final[Mapping[str, type[Step]]] = {
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """Steps in the order in which they are to be carried out, and what people should know of them."""
+    """Steps in the order of their application, with warnings and notes for people."""
 
     steps: tuple[Step, ...]
     reports: tuple[KnobReport, ...] = ()
     warnings: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
-    """What takes effect only when a unit is restarted or the host is booted."""
+    """What takes effect only after a restart of a unit or a reboot of the host."""
 
     @property
     def changes_anything(self) -> bool:
@@ -204,7 +204,7 @@ def from_json(document: Mapping[str, Any]) -> Step:
 
 
 def conflicts(steps: Sequence[Step]) -> Iterator[str]:
-    """What makes these steps no plan: a thing changed twice or not at all, a strange command."""
+    """Why these steps are no valid plan: a resource changed twice or not at all, a command that is not allowed."""
     seen: dict[str, Step] = {}
     for step in steps:
         if isinstance(step, CommandStep):
@@ -228,16 +228,16 @@ def conflicts(steps: Sequence[Step]) -> Iterator[str]:
 
 
 def rollback_order(items: Sequence[tuple[Step, T]]) -> list[tuple[ResourceStep, T]]:
-    """What steps changed, in the order in which to put it back: the last first, but what resets others before those.
+    """The steps in the order of their rollback: the last one first, but settings that reset others before those.
 
-    Each item is a step and whatever goes with it. Commands are left out: they come when everything is back.
+    Each item is a step with a value of the caller. Commands are left out: they run after everything is restored.
     """
     changes = [(step, item) for step, item in reversed(items) if not isinstance(step, CommandStep)]
     return sorted(changes, key=lambda change: not change[0].resource.companions)
 
 
 def setting_name(path: str) -> str:
-    """As people call it: vm.swappiness, or the path of what is no sysctl.
+    """The name for people: vm.swappiness, or the path of a setting that is no sysctl.
 
     A dot inside a component, as in the name of a VLAN, becomes a slash, as sysctl(8) writes it.
     """

@@ -1,6 +1,6 @@
-"""What to make of a thing that we changed and that somebody may have changed since: original, ours and now compared.
+"""Three-way comparison of a resource: the original, what Highwater made of it (`ours`), and what it is now.
 
-The answer is what would be here had we never come. Values are compared by what they mean, not by how they are written.
+The result is the state that the resource would have without Highwater. Values are compared in a normalized form.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .facts.reading import parse_cpu_list, value_of
 from .steps import Resource, ResourceState
 
 Standing = Literal[
-    "in_force",  # it is as we made it
-    "back",  # it is as it was before us
+    "in_force",  # as Highwater made it
+    "back",  # as before Highwater
     "drifted",  # somebody else changed it since
-    "gone",  # a device or a mount that is no longer there
+    "gone",  # the device or mount no longer exists
 ]
 _CPU_MASKS: Final = frozenset({"smp_affinity", "rps_cpus", "xps_cpus", "cpumask", "default_smp_affinity"})
-# The kernel keeps it in pages.
+# The kernel stores it in pages.
 _WHOLE_PAGES_KIB: Final = frozenset({"read_ahead_kb"})
 _PAGE_KIB: Final = 4
 _MODULE_PARAMETER: Final = re.compile(r"/sys/module/[^/]+/parameters/")
@@ -29,7 +29,7 @@ _MODULE_PARAMETER: Final = re.compile(r"/sys/module/[^/]+/parameters/")
 
 @dataclass(frozen=True)
 class ThreeWayResult:
-    """`restored`: what would be here without us; of a thing that drifted only where both changes can be told apart."""
+    """`restored`: the state without Highwater. `separable`: both changes of a drifted resource can be told apart."""
 
     standing: Standing
     restored: ResourceState
@@ -37,7 +37,7 @@ class ThreeWayResult:
 
 
 def normalized(path: str, text: str) -> str:
-    """A setting's value without its dress: the chosen word where a file lists all, single blanks, masks as numbers."""
+    """A setting's value in one form: of a list of choices the chosen word, single blanks, masks as numbers."""
     value = value_of(text)
     name = path.rpartition("/")[2]
     if name in _CPU_MASKS:
@@ -52,7 +52,7 @@ def normalized(path: str, text: str) -> str:
 
 
 def same_state(resource: Resource, one: ResourceState, other: ResourceState) -> bool:
-    """Whether two states of a resource mean the same: of a file its text counts, of a mount the set of its options."""
+    """Whether two states of a resource are equal: files by their text, mounts by their set of options."""
     if one is None or other is None:
         return one is other
     if resource.kind == "setting":
@@ -68,7 +68,7 @@ def same_state(resource: Resource, one: ResourceState, other: ResourceState) -> 
 def compare(
     resource: Resource, original: ResourceState, ours: Sequence[ResourceState], now: ResourceState
 ) -> ThreeWayResult:
-    """ours: what we may have made of it, the likeliest first (two when a run ended between two changes)."""
+    """ours: what Highwater may have made of it, the likeliest first (two when a run ended between two changes)."""
     if resource.kind == "mount":
         return _compare_mount(original, ours, now)
     if same_state(resource, now, original):
@@ -81,7 +81,7 @@ def compare(
 
 
 def merge_lines(base: str, theirs: str, wanted: str) -> str | None:
-    """`theirs` with the change from `base` to `wanted` made to it; None where both change the same lines."""
+    """Apply the change from `base` to `wanted` to `theirs`; None when both change the same lines."""
     lines = base.splitlines(keepends=True)
     one = list(_edits(lines, wanted.splitlines(keepends=True)))
     other = list(_edits(lines, theirs.splitlines(keepends=True)))
@@ -116,7 +116,7 @@ def _collide(one: _Edit, other: _Edit) -> bool:
 def _keep_foreign_companions(
     resource: Resource, original: ResourceState, ours: ResourceState, now: ResourceState
 ) -> ResourceState:
-    """The original, with what somebody else made since of settings that were reset with ours."""
+    """The original, but with later changes by others of settings that the kernel reset together with this one."""
     if original is None or ours is None or now is None:
         return original
     companions = [path for path in resource.companions if path in now and path in ours]
@@ -135,7 +135,7 @@ def _compare_file(original: ResourceState, ours: ResourceState, now: ResourceSta
 
 
 def _compare_mount(original: ResourceState, ours: Sequence[ResourceState], now: ResourceState) -> ThreeWayResult:
-    """Options that we did not touch are nobody's business here."""
+    """Compares only the options that Highwater changed."""
     if now is None or original is None:
         return ThreeWayResult("gone", now, separable=False)
     ours_options = [state for state in ours if state is not None]
@@ -161,6 +161,6 @@ def _mask(text: str) -> str:
 
 
 def _list(text: str) -> str:
-    """A list of CPUs with every CPU told by itself."""
+    """A list of CPUs without ranges."""
     cpus = parse_cpu_list(text)
     return text if cpus is None else ",".join(map(str, sorted(set(cpus))))

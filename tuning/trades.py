@@ -1,6 +1,6 @@
-"""Which settings in force trade crash safety for speed, said in words that go wherever results are shown.
+"""Settings in force that trade crash safety for speed, with their cost in words.
 
-Read from what is live: mount options as the kernel has them, and the sysctls of write-back.
+Reports print them beside results. They are read from the live system: mount options and sysctls of write-back.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from .quantities import format_bytes
 
 # ext4(5), "commit": the default; jbd2 then commits metadata every five seconds.
 _DEFAULT_COMMIT_S: Final = 5
-# Documentation/admin-guide/sysctl/vm.rst: what the kernel starts with.
+# Documentation/admin-guide/sysctl/vm.rst: the kernel's default.
 _DEFAULT_DIRTY_EXPIRE_CENTISECS: Final = 3000
-# Twice the kernel's own 20 %, and as far as the catalogue's formula ever goes.
+# Twice the kernel's default of 20 %, and the most that the catalogue's formula recommends.
 _MOST_DIRTY_SHARE: Final = 0.40
 
 
 @dataclass(frozen=True)
 class Trade:
-    """`setting` as it stands, `place` (a mount point; empty for the host), and what a crash or power cut may cost."""
+    """A setting in force, its place (a mount point; empty for the host), and what a crash or power cut may cost."""
 
     setting: str
     place: str
@@ -34,7 +34,7 @@ class Trade:
 
 
 def durability_trades(facts: Facts, data_dirs: Iterable[str] = ()) -> list[Trade]:
-    """Those of the mounts that hold `data_dirs`, as `facts` found them, then those of the whole host, read just now."""
+    """The trades of the mounts of `data_dirs`, from `facts`, then those of the whole host, read at the call."""
     mounts = {mount.mount_point: mount for path in data_dirs if (mount := facts.mount_of(path)) is not None}
     return [*(trade for mount in mounts.values() for trade in _of_mount(mount)), *_of_host(facts)]
 

@@ -1,4 +1,4 @@
-"""What a host is to carry: the inputs of the catalogue's formulas, each with a default that formulas print."""
+"""The workload of a host: the inputs of the catalogue's formulas, with defaults."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _UNIT_NAME: Final = re.compile(r"[A-Za-z0-9:_.@-]+\.service")
 
 @dataclass(frozen=True)
 class Workload:
-    """One broker host. The defaults describe a mid-sized Kafka broker; give your own where you know better."""
+    """The load of one broker host. The defaults describe a mid-sized Kafka broker."""
 
     data_dirs: tuple[str, ...] = ("/var/lib/highwater",)
     disk_write_bytes_per_s: int | None = None
-    """Measured sequential write speed of ONE data disk; None lets the formulas assume one from the medium."""
+    """Measured sequential write speed of ONE data disk; None: the formulas assume one for the medium."""
     partitions: int = 1000
     partition_bytes: int = 10 * 2**30
     segment_bytes: int = 2**30
@@ -28,19 +28,19 @@ class Workload:
     link_bits_per_s: int = 10 * 10**9
     rtt_ms: float = 1.0
     write_bytes_per_s: int = 100 * 10**6
-    """What is appended on this host, from producers and as a follower together."""
+    """The append rate of this host, as leader and as follower together."""
     lag_window_s: float = 30.0
-    """How far consumers may fall behind and still be served from memory; 30 s is Apache Kafka's own rule of thumb."""
+    """The consumer lag that is still served from memory; 30 s is Apache Kafka's rule of thumb."""
     retention_s: float = 7 * 86_400.0
     broker: Broker = "highwater"
     broker_rss_bytes: int = 256 * 2**20
-    """Resident memory of a broker without a Java heap: what it takes from the page cache."""
+    """Resident memory of a broker without a Java heap."""
     heap_bytes: int = 6 * 2**30
-    """Java heap of Apache Kafka; its documentation runs with 6 GiB."""
+    """Java heap of Apache Kafka; its documentation uses 6 GiB."""
     units: tuple[str, ...] = ("highwater-broker@.service",)
     """The service units that the broker runs as."""
     broker_config: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Properties that the broker is configured with; what is not named has the default of `broker`."""
+    """The broker's configuration; properties that are missing have the default of `broker`."""
 
     @property
     def segments(self) -> int:
@@ -49,7 +49,7 @@ class Workload:
 
     @property
     def bandwidth_delay_bytes(self) -> int:
-        """Bandwidth × delay product: what one connection must hold in flight to fill the link."""
+        """Bandwidth-delay product: the bytes that one connection must have in flight to fill the link."""
         return round(self.link_bits_per_s * self.rtt_ms / 8000)
 
 
@@ -92,9 +92,9 @@ WORKLOAD_KEYS: Final = ("data_dirs", *_PARSERS, "units", "broker_config")
 
 
 def parse_workload(given: Mapping[str, Any]) -> Workload:
-    """Build a workload from what a person wrote (`{"disk_write_rate": "400MB/s", "data_dirs": ["/data1"]}`).
+    """Parse a workload, such as `{"disk_write_rate": "400MB/s", "data_dirs": ["/data1"]}`.
 
-    Raises TuningError for an unknown key and for a value that is none.
+    Raises TuningError for an unknown key and for an invalid value.
     """
     fields: dict[str, Any] = {}
     for key, value in given.items():
@@ -122,7 +122,7 @@ def parse_workload(given: Mapping[str, Any]) -> Workload:
 
 
 def parse_units(value: Any) -> tuple[str, ...]:
-    """Names of service units; they end up in paths. Raises TuningError for what is none."""
+    """Parse names of service units, which become parts of paths. Raises TuningError for an invalid name."""
     units = tuple(_strings("units", value, "service units"))
     for unit in units:
         if not _UNIT_NAME.fullmatch(unit):

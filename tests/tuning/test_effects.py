@@ -118,7 +118,7 @@ def test_a_dirty_limit_that_the_kernel_does_not_go_by(root: Path) -> None:
     write(root, "/proc/vmstat", "nr_dirty_threshold 1000\n")
     effect = row(root, "vm.dirty_bytes")
     assert effect.state == "failed"
-    assert effect.footnotes[0].startswith("the kernel goes by 3.91 MiB and not by the")
+    assert effect.footnotes[0].startswith("the kernel uses 3.91 MiB and not the")
 
 
 def test_an_interrupt_that_another_processor_takes_has_failed_although_its_file_is_right(root: Path) -> None:

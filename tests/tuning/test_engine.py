@@ -158,7 +158,8 @@ def test_a_device_that_goes_while_it_is_tuned(root: Path) -> None:
     kernel = FakeKernel(root)
     kernel.vanishing = {"/sys/block/sda/queue/nr_requests"}
     step = SettingStep("disk.nr_requests", "sda", "/sys/block/sda/queue/nr_requests", "64", "100")
-    with pytest.raises(TuningError, match=r"nr_requests: it went away while it was being set to '100'; everything was"):
+    message = r"nr_requests: it disappeared while it was being set to '100'; everything was"
+    with pytest.raises(TuningError, match=message):
         apply(kernel, swappiness, step)
     assert kernel.read(SWAPPINESS).text == "60"
     assert not kernel.exists(FOLDER)
@@ -355,7 +356,7 @@ def test_a_session_is_respected_while_its_process_lives_and_taken_back_after(roo
     owner = Owner.this_process(kernel, "notes")
     assert owner.lives(kernel)
     engine.apply(kernel, FakeRunner(kernel), TuningPlan((swappiness,)), owner, SESSION)
-    living = rf"^the run of process {os.getpid()} holds host profile notes just now; wait for its end$"
+    living = rf"^the run of process {os.getpid()} has host profile notes in force; wait for its end$"
     for attempt in (lambda: apply(kernel, tcp_rmem), lambda: roll_back(kernel), lambda: recover(kernel)):
         with pytest.raises(TuningError, match=living):
             attempt()
@@ -365,7 +366,7 @@ def test_a_session_is_respected_while_its_process_lives_and_taken_back_after(roo
     engine.apply(kernel, FakeRunner(kernel), TuningPlan((swappiness,)), owner, SESSION)
     stat.unlink()
     stat.parent.rmdir()
-    with pytest.raises(TuningError, match=r"^a run that was killed left host profile notes in force; take it back"):
+    with pytest.raises(TuningError, match=r"^a run that was killed left host profile notes in force; undo it"):
         apply(kernel, tcp_rmem)
     assert [held.describe() for held in recover(kernel).restored] == ["vm.swappiness: 1 -> 60"]
     engine.apply(kernel, FakeRunner(kernel), TuningPlan((swappiness,)), owner, SESSION)

@@ -78,9 +78,7 @@ def test_a_later_value_of_somebody_else_stays_unless_forced(root: Path) -> None:
     preview = engine.rollback(kernel, FakeRunner(kernel), dry_run=True)
     back = roll_back(kernel)
     assert preview == back
-    assert [held.describe() for held in back.kept] == [
-        "vm.swappiness was changed since: it is 40, it was made 1, and was 60 before"
-    ]
+    assert [held.describe() for held in back.kept] == ["vm.swappiness was changed since: now 40, applied 1, before 60"]
     assert [held.describe() for held in back.restored] == [
         "vm.dirty_bytes and vm.dirty_ratio: vm.dirty_bytes = 1000000000 -> vm.dirty_ratio = 20"
     ]

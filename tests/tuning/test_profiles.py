@@ -94,8 +94,8 @@ def test_a_single_setting_is_a_profile_of_its_own_or_laid_over_another(tmp_path:
     ("settings", "message"),
     [
         ({"vm.swapiness": "1"}, r"unknown knob 'vm\.swapiness'; did you mean vm\.swappiness\?"),
-        ({"swap.devices": "none"}, r"swap\.devices cannot be set for a while: "),
-        ({"unit.limit_nofile": "5"}, r"unit\.limit_nofile cannot be set for a while: a service unit takes it when"),
+        ({"swap.devices": "none"}, r"swap\.devices cannot be set temporarily: "),
+        ({"unit.limit_nofile": "5"}, r"unit\.limit_nofile cannot be set temporarily: a service unit takes the value"),
         ({"vm.dirty_bytes": "lots"}, r"vm\.dirty_bytes: 'lots' is not a size"),
         ({"vm.dirty_bytes": "5 MB/s"}, r"vm\.dirty_bytes: '5 MB/s' is not a size"),
     ],

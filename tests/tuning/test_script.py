@@ -138,7 +138,7 @@ def test_a_write_without_effect_stops_it_part_way(tmp_path: Path, root: Path) ->
     stopped = _run(script, root)
     assert stopped.returncode == 3
     assert "the write of '1' had no effect" in stopped.stderr
-    assert f"to take back what was changed: sh {script} undo" in stopped.stderr
+    assert f"to undo the changes: sh {script} undo" in stopped.stderr
     assert read_sysctl(root, "net.ipv4.tcp_rmem") == "4096\t131072\t6291456"
     assert _run(script, root, "undo").returncode == 0
     assert read_sysctl(root, "vm.swappiness") == "60"

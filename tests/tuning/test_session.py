@@ -127,7 +127,7 @@ def test_what_a_killed_run_left_is_taken_back_and_a_living_one_is_left_alone(roo
     facts, before = _facts(root), snapshot(root)
     session = plan_session(find_profile("notes"), facts, ON_DATA)
     begin_session(facts.files, RUNNER, session)
-    with pytest.raises(TuningError, match=rf"^the run of process {os.getpid()} holds host profile notes just now"):
+    with pytest.raises(TuningError, match=rf"^the run of process {os.getpid()} has host profile notes in force"):
         recover_session(facts.files, RUNNER)
     stat = root / f"proc/{os.getpid()}/stat"
     text = stat.read_text()

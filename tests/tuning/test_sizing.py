@@ -103,7 +103,9 @@ def test_disks_that_are_too_slow_are_said_to_be(tmp_path: Path) -> None:
     workload = Workload(data_dirs=("/data",), write_bytes_per_s=900 * 10**6, disk_write_bytes_per_s=200 * 10**6)
     sizing = _sizing(tmp_path, workload)
     (warning,) = sizing.warnings
-    assert warning.startswith("the log grows by 900 MB/s and the disks write 200 MB/s (given, 1 × 200 MB/s): no amount")
+    assert warning.startswith(
+        "the log grows by 900 MB/s and the disks write 200 MB/s (given, 1 × 200 MB/s): more memory does not help"
+    )
     texts = {line.label: line.text for line in sizing.disks}
     assert {line.label: line.formula for line in sizing.disks}["disks write"] == "given, 1 × 200 MB/s"
     assert texts["vm.dirty_bytes"] == "1.49 GiB, 8 s of the disks' work"

@@ -1,7 +1,8 @@
-"""The plan: what has to change for knobs to be as recommended now, and to stay so over a reboot. It writes nothing.
+"""Plans the changes that give knobs their recommended values now and after a reboot; writes nothing.
 
-A value that is good already stays, on the running system and in our files alike, so that the plan after an apply is
-empty. What is good at boot without us gets no line of ours, which would pin today's default and lower tomorrow's.
+A value that is good already stays, in the running system and in Highwater's files, so that the plan after an apply is
+empty. A setting whose value is good at boot without Highwater gets no line in a file: the line would pin today's
+default and could lower a better one of a later kernel.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ _SWAP_OF_UNIT: Final = "unit.memory_swap_max"
 def make_plan(
     facts: Facts, workload: Workload, knobs: Sequence[Knob], options: PlanOptions | None = None
 ) -> TuningPlan:
-    """Evaluate `knobs` and plan the steps, in the order in which they have to be made. Writes nothing.
+    """Evaluate `knobs` and plan the steps, in the order of their application. Writes nothing.
 
-    A profile's own values come as knobs with another formula. Service units are those of the workload.
-    Raises TuningError that names every named knob which this host does not let us set, a bad unit or login domain, and
-    a file limit above fs.nr_open.
+    A profile passes its own values as knobs with another formula. Service units are those of the workload.
+    Raises TuningError for named knobs that this host cannot set, for an invalid unit or login domain, and for a file
+    limit above fs.nr_open.
     """
     options = options or PlanOptions()
     reports = evaluate(facts, workload, knobs, named=options.accepted)
@@ -57,7 +58,7 @@ def make_plan(
     if options.persist:
         without_swap = any(isinstance(step, SwapOffStep) for step in draft.live)
         units = [item for item in chosen if item.knob.mechanism == "unit"]
-        # A unit need not be kept out of swap where there will be none.
+        # Without swap, no unit has to be kept out of it.
         limits.plan_units(draft, [item for item in units if not (without_swap and item.knob.id == _SWAP_OF_UNIT)])
         limits.plan_logins(draft, [item for item in chosen if item.knob.mechanism == "login"])
     return TuningPlan(
@@ -69,7 +70,7 @@ def make_plan(
 
 
 def _why_not(report: KnobReport) -> str:
-    """Why a knob is not to be set here; empty when it may be. In front of it, what it is about."""
+    """Why a knob must not be set here, beginning with its name; empty when it may be set."""
     name = report.name
     if report.mechanism == "advice":
         return f"{name} is checked and explained, but never changed by this program"
@@ -79,7 +80,7 @@ def _why_not(report: KnobReport) -> str:
 
 
 def _in_order(draft: Draft) -> Iterator[Step]:
-    """First what the kernel may refuse, ceilings before what they bound; then files, and who has to read them."""
+    """First what the kernel may refuse, limits before the settings they limit; then files, then reload commands."""
     for kind in (SettingStep, RemountStep, SwapOffStep):
         yield from (step for step in draft.live if isinstance(step, kind))
     files = list(draft.file_steps())
@@ -97,5 +98,5 @@ def _commands(facts: Facts, files: Sequence[FileStep]) -> Iterator[CommandStep]:
 
 
 def _twice(argv: tuple[str, ...], why: str) -> CommandStep:
-    """A command that is as right after the files are in place as after they are taken back."""
+    """A command that both apply and rollback run after the files have changed."""
     return CommandStep(argv, argv, why)

@@ -1,4 +1,4 @@
-"""Which device a setting of /sys belongs to, and how udev knows that device again."""
+"""Maps a setting of /sys to its device, and the device to the match of a udev rule."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Devices:
         self._matches: dict[str, str] = {}
 
     def rule_of(self, path: str) -> tuple[str, str]:
-        """For a path below /sys/block or /sys/class/net: the match of its device, and the path below the device."""
+        """The udev match of a path's device, and the path below the device; for /sys/block and /sys/class/net."""
         folder = _INTERFACES if path.startswith(_INTERFACES) else _DISKS
         name, _, attribute = path.removeprefix(folder).partition("/")
         device = folder + name
@@ -36,7 +36,7 @@ class Devices:
         return udev.disk_match(name, dict(item for item in known if self._count[item] == 1))
 
     def _interface(self, name: str) -> str:
-        """In udev's database a network interface is `n` and its index."""
+        """The match of a network interface, whose key in udev's database is `n` and its index."""
         files = self._facts.files
         index = files.read(f"/sys/class/net/{name}/ifindex").text
         lines = (files.read(f"/run/udev/data/n{index}").text or "").splitlines()

@@ -1,4 +1,4 @@
-"""A plan in the making: steps so far, and the texts of files that several knobs have a part in."""
+"""The draft of a plan: live steps, warnings, and the texts of files that several knobs share."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .devices import Devices
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """How far a plan goes.
+    """The scope of a plan.
 
-    named: ids of the knobs that somebody asked for by name. A named knob that this host does not let us set is an
-    error; one that only `all` or a profile chose is left out with a warning.
-    accepted: ids of the knobs whose trade (of durability, of safety) somebody accepted by name; others are left alone.
-    keep: also over a reboot; without it the running system alone is changed, as a benchmark does for a while.
+    named: ids of the knobs that the user named. A named knob that this host cannot set is an error; a knob that only
+    `all` or a profile selected is left out with a warning.
+    accepted: ids of the knobs whose trade of durability or safety the user accepted; other trades are left alone.
+    persist: also over a reboot; without it only the running system is changed, as a benchmark does temporarily.
     login_domains: users, @groups or * of limits.conf(5) for the knobs of logins.
     keep_swap: leave swap on; the knob unit.memory_swap_max keeps the workload's units out of it instead.
-    originals: texts of settings from before our first change, by path, as `engine.originals` tells them: what is good
-    only because of us needs its line.
+    original_texts: texts of settings before Highwater's first change, by path, from `engine.original_texts`: a value
+    that is good only because of Highwater needs a line in a file.
     """
 
     named: frozenset[str] = frozenset()
@@ -39,7 +39,7 @@ class PlanOptions:
 
 
 class SelectedKnob(NamedTuple):
-    """A knob that may be set here, and how it stands; its state is `ok` or `differs`."""
+    """A knob that can be set here, with its report; its state is `ok` or `differs`."""
 
     knob: Knob
     report: KnobReport
@@ -54,20 +54,20 @@ class Draft:
     warnings: list[str] = field(default_factory=list)
     pending: list[str] = field(default_factory=list)
     _texts: dict[str, tuple[str | None, str | None, str]] = field(default_factory=dict)
-    """Of each file that was touched: as it is, as it is to be, and why."""
+    """For each changed file: the current text, the wanted text, and the reason."""
 
     @cached_property
     def devices(self) -> Devices:
         return Devices(self.facts)
 
     def text(self, path: str) -> str | None:
-        """A file as the plan so far will leave it; None when it is not there. Raises TuningError if unreadable."""
+        """The text of a file after this draft's changes, None without one. Raises TuningError if it is unreadable."""
         if path in self._texts:
             return self._texts[path][1]
         return self.facts.files.read_verbatim(path)
 
     def put(self, path: str, text: str | None, why: str) -> None:
-        """Have a file with this text, or none."""
+        """Set the wanted text of a file; None removes the file."""
         before = self._texts[path][0] if path in self._texts else self.facts.files.read_verbatim(path)
         self._texts[path] = (before, text, why)
 

@@ -1,4 +1,4 @@
-"""Whether another value than the present one would be as recommended: what a file sets at boot, what a process has."""
+"""Judges values other than the current one: those that a file sets at boot, or that a process has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Judge:
 
     @property
     def path(self) -> str:
-        """The file, or the command, that tells the value at this target."""
+        """The file that holds the value at this target, or the command that prints it."""
         return self.knob.path.format(target=self.target)
 
     def accepts_value(self, value: Value) -> bool:
@@ -32,13 +32,13 @@ class Judge:
         return self._good(knob, self.facts.files.read)
 
     def accepts_sysctls(self, settings: Mapping[str, str]) -> bool:
-        """Once these keys are set; the other member of a pair is then 0."""
+        """Whether the knob is as recommended once these keys are set; the other member of a pair is then 0."""
         texts = {sysctl_path(key): value for key, value in settings.items()}
         pair = {sysctl_path(key) for key in (self.knob.id, self.knob.twin) if key} if self.knob.twin else set()
         return self.accepts_texts({**dict.fromkeys(pair, "0"), **texts})
 
     def accepts_texts(self, texts: Mapping[str, str]) -> bool:
-        """With these files instead of the host's."""
+        """Whether the knob is as recommended with these texts in place of the host's files."""
 
         def read(path: str) -> Reading:
             return Reading(texts[path]) if path in texts else self.facts.files.read(path)

@@ -1,4 +1,4 @@
-"""What units and logins may use: drop-ins of systemd for the one, limits.d for the other. Neither reaches the other."""
+"""Plans the limits of units (systemd drop-ins) and of logins (limits.d); neither affects the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNLIMITED: Final = ("infinity", "unlimited", "-1")
 
 
 def plan_units(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
-    """Raises TuningError for a bad name, and for a file limit above `fs.nr_open`: the unit would not start."""
+    """Raises TuningError for an invalid name, and for a file limit above `fs.nr_open`: the unit would not start."""
     if chosen and not draft.facts.files.exists("/etc/systemd"):
         for item in chosen:
             _refuse(draft, item, f"{item.knob.id} cannot be set for {item.report.target}: this host has no systemd")
@@ -42,12 +42,12 @@ def plan_units(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
         draft.put(path, text, f"limits and weights of {unit}")
         draft.pending.append(f"{name}={wanted} of {unit}: when it is next started")
         if draft.facts.unit(unit).path is None:
-            way_out = "name the broker's unit (--unit) if it is called otherwise"
-            draft.warnings.append(f"{unit} is not here: its drop-in waits for it; {way_out}")
+            way_out = "name the broker's unit (--unit) if it has another name"
+            draft.warnings.append(f"{unit} is not installed; its drop-in takes effect once it is: {way_out}")
 
 
 def plan_logins(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
-    """Raises TuningError for a bad domain, and for a file limit above `fs.nr_open`: nobody could log in."""
+    """Raises TuningError for an invalid domain, and for a file limit above `fs.nr_open`: nobody could log in."""
     domains = draft.options.login_domains
     for domain in domains:
         limits_d.check_domain(domain)
@@ -78,7 +78,7 @@ def plan_logins(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
 
 
 def _unit_value(draft: Draft, item: SelectedKnob, name: str, present: str | None) -> str | None:
-    """The text of a property; None when it cannot be given here."""
+    """The text of a property; None when it cannot be set here."""
     recommended = item.report.recommended
     assert recommended is not None
     if name != _NOFILE:
@@ -94,7 +94,7 @@ def _unit_value(draft: Draft, item: SelectedKnob, name: str, present: str | None
 
 
 def _overridden(draft: Draft, unit: str, name: str, ours: str) -> str:
-    """Our drop-in says it, and yet it is not so: another that is read later says otherwise."""
+    """The warning when Highwater's drop-in sets a property but a file that is read later overrides it."""
     files = draft.facts.files
     drop_ins = draft.facts.unit(unit).drop_ins
     later = [path for path in drop_ins if path.rpartition("/")[2] > ours.rpartition("/")[2]]
@@ -122,7 +122,7 @@ def _login_limits(
     if present is not None and "unlimited" in present and name != "nofile":
         return present
     soft = max(before[0], value)
-    # A login's present hard limit may be higher than ours: writing less would take it away.
+    # A login's current hard limit may be higher; a lower line would reduce it.
     present_hard = draft.facts.nofile_hard or 0 if name == "nofile" else 0
     hard = max(soft, before[1], present_hard, SYSTEMD_NOFILE_HARD if name == "nofile" else 0)
     if ceiling is not None:
@@ -131,7 +131,7 @@ def _login_limits(
 
 
 def _at_least(item: SelectedKnob, present: str | None, wanted: str) -> str:
-    """What our own file has already, where it is higher and the knob only raises."""
+    """The wanted value, or the one in Highwater's file where that is higher and the knob only raises."""
     if item.knob.comparison != "at_least" or present is None:
         return wanted
     if present in _UNLIMITED:
@@ -140,7 +140,7 @@ def _at_least(item: SelectedKnob, present: str | None, wanted: str) -> str:
 
 
 def _ceiling(draft: Draft, item: SelectedKnob, wanted: Value) -> int | None:
-    """The highest file limit that can be given here; None, with a warning, when that is less than what is wanted."""
+    """The highest file limit that can be set here; None, with a warning, when that is lower than the wanted one."""
     nr_open = _nr_open_after(draft)
     granted = draft.facts.nofile_hard if draft.facts.can_raise_limits is False else None
     ceiling = min((bound for bound in (nr_open, granted) if bound is not None), default=2**30)

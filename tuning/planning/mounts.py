@@ -1,4 +1,4 @@
-"""Options of mounted file systems: the remount now, and what mounts them at boot, /etc/fstab or a mount unit."""
+"""Plans mount options: the remount now, and the edit of /etc/fstab or of a mount unit for the next boot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..steps import RemountStep
 from .draft import Draft, SelectedKnob
 
 FSTAB_SOURCE: Final = "mount.fstab_source"
-# Options of which a mount has one; a name that ends in = stands for every value.
+# Groups of mutually exclusive mount options; a name that ends in = stands for every value.
 _FAMILIES: Final = (
     ("noatime", "relatime", "strictatime", "atime"),
     ("data=",),
@@ -21,9 +21,9 @@ _FAMILIES: Final = (
     ("delalloc", "nodelalloc"),
     ("discard", "nodiscard"),
 )
-# What a mount has without being told: fstab need not name it.
+# Default options of a mount, which fstab need not name.
 _DEFAULTS: Final = frozenset({"relatime", "barrier", "delalloc", "nodiscard", "data=ordered", "commit=5"})
-# Of them and their like, what /proc/self/mountinfo shows by showing nothing.
+# Options that /proc/self/mountinfo does not show when they are in force.
 _NOT_SHOWN: Final = _DEFAULTS - {"relatime"} | {"strictatime"}
 # ext4(5): refused by a remount.
 _AT_MOUNT_ONLY: Final = "data="
@@ -74,7 +74,7 @@ def _persist(draft: Draft, mount: Mount, items: Mapping[str, SelectedKnob]) -> N
         if words:
             draft.warnings.append(
                 f"neither {fstab.PATH} nor a mount unit mounts {mount.mount_point}: {words} lasts until it is next "
-                "mounted; say so where it is mounted"
+                "mounted; add the option where it is mounted"
             )
         return
     options = kept.options
@@ -97,18 +97,18 @@ def _plan_source(draft: Draft, mount: Mount, item: SelectedKnob) -> None:
     wanted = str(item.report.recommended)
     if entry is not None and item.report.state == "differs" and wanted.startswith("UUID="):
         draft.put(
-            fstab.PATH, fstab.with_source(text, entry, wanted), f"{mount.mount_point} by what it is, not by its turn"
+            fstab.PATH, fstab.with_source(text, entry, wanted), f"{mount.mount_point} by UUID, not by device name"
         )
 
 
 @dataclass(frozen=True)
 class BootMount:
-    """What mounts a file system at boot: the file to edit for it, and its options by the files as they are."""
+    """How a file system is mounted at boot: the file to edit, and the options that the files give now."""
 
     path: str
     options: tuple[str, ...]
     entry: fstab.Entry | None
-    """The line of fstab; None for the drop-in of a mount unit."""
+    """The entry of fstab; None for the drop-in of a mount unit."""
 
 
 def boot_mount(read: Callable[[str], str | None], mount: Mount) -> BootMount | None:
@@ -127,21 +127,21 @@ def boot_mount(read: Callable[[str], str | None], mount: Mount) -> BootMount | N
 
 
 def lacks_option(options: tuple[str, ...], wanted: str) -> bool:
-    """Whether these options of a file would mount without `wanted`."""
+    """Whether a mount with these options of a file would lack `wanted`."""
     if wanted in options or (wanted == "barrier" and "barrier=1" in options):
         return False
     return wanted not in _DEFAULTS or any(exclusive_options(option) == exclusive_options(wanted) for option in options)
 
 
 def in_effect(live: tuple[str, ...], wanted: str) -> bool:
-    """Whether a mount with the options of /proc/self/mountinfo has this one."""
+    """Whether a mount with these options of /proc/self/mountinfo has the option `wanted`."""
     if wanted in live:
         return True
     return wanted in _NOT_SHOWN and not any(exclusive_options(option) == exclusive_options(wanted) for option in live)
 
 
 def exclusive_options(option: str) -> tuple[str, ...]:
-    """Options of which a mount has one, this one among them; nothing when it stands alone."""
+    """The group of mutually exclusive options that contains this one; empty when it excludes no other."""
     for family in _FAMILIES:
         if any(option.startswith(name) if name.endswith("=") else option == name for name in family):
             return family

@@ -1,4 +1,4 @@
-"""Settings of /proc/sys and /sys: the writes to the running kernel, and the lines that make them again at boot."""
+"""Plans settings of /proc/sys and /sys: writes to the running kernel, and the lines of files for the next boot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .judging import Judge
 
 
 def plan(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
-    """Raises TuningError when one of our files cannot be read."""
+    """Raises TuningError when one of Highwater's files cannot be read."""
     draft.live += [_step(draft.facts, item) for item in chosen if item.report.state == "differs"]
     if not draft.options.persist:
         return
@@ -27,7 +27,7 @@ def plan(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
     for item in chosen:
         kept = item.knob.persistence in ("sysctl.d", "udev rule", "tmpfiles.d")
         if item.report.state == "differs" and not kept:
-            draft.pending.append(f"{item.report.name} lasts until the next boot: no file of this program keeps it")
+            draft.pending.append(f"{item.report.name} lasts until the next boot: no file of Highwater persists it")
 
 
 def path_of(item: SelectedKnob) -> str:
@@ -35,7 +35,7 @@ def path_of(item: SelectedKnob) -> str:
 
 
 def wanted_text(facts: Facts, item: SelectedKnob) -> str:
-    """What to write, with the numbers of the file that the knob does not govern kept."""
+    """The text to write; numbers of the file that belong to other knobs are kept."""
     assert item.report.recommended is not None
     return render(item.knob, item.report.recommended, value_of(facts.files.read(path_of(item)).text or ""))
 
@@ -63,7 +63,7 @@ def _persist_sysctls(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
         key, twin = item.knob.id, item.knob.twin
         if key in present and _judge(draft, item).accepts_sysctls({key: present[key]}):
             if twin in present:
-                lines[key] = present[key]  # written once more, so that the other member of the pair goes
+                lines[key] = present[key]  # written again, so that the other member of the pair is removed
         elif key in present or not _good_at_boot(draft, item, without_us, present.get(twin or "")):
             lines[key] = wanted_text(draft.facts, item)
     if lines:
@@ -81,7 +81,7 @@ def _persist_sysctls(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
 
 
 def _warn_of_rivals(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
-    """Of whoever writes a setting of /sys after us, or may, and gives it a value that is not as good."""
+    """Warn of other programs that may write a worse value to a setting of /sys after Highwater."""
     files = draft.facts.files
     profile = tuned.active_profile(files)
     rules = {rule.attribute: rule for rule in udev.later_rules(files)}
@@ -106,9 +106,9 @@ def _judge(draft: Draft, item: SelectedKnob) -> Judge:
 
 
 def _good_at_boot(draft: Draft, item: SelectedKnob, boot: Boot, twin_of_ours: str | None) -> bool:
-    """Whether a boot without a line of ours makes the knob as recommended: by another file, or by the kernel's default.
+    """Whether a boot without Highwater's line sets the knob as recommended, by another file or the kernel's default.
 
-    The default is what was there before our first change; without such a record, what is there now.
+    The default is the value before Highwater's first change, or without such a record the current value.
     """
     judge = _judge(draft, item)
     if twin_of_ours is not None and item.knob.twin is not None:
@@ -151,7 +151,7 @@ def _persist_sysfs_settings(draft: Draft, chosen: Sequence[SelectedKnob]) -> Non
 
 
 def _line_needed(draft: Draft, item: SelectedKnob, present: str | None) -> bool:
-    """Whether our file needs a line for a setting of /sys that has `present` there now."""
+    """Whether Highwater's file needs a new line for a setting of /sys; `present` is the value in the file now."""
     path = path_of(item)
     if present is None:
         present = draft.options.original_texts.get(path)

@@ -1,4 +1,4 @@
-"""Swap off: now, and in all the forms that turn it on again at boot."""
+"""Plans to turn swap off now, and to disable everything that turns it on at boot."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _mask_service_of_zram(draft: Draft, device: Swap) -> None:
 
 
 def _mask_what_systemd_found(draft: Draft, device: Swap) -> None:
-    """A swap partition that no file names is one that systemd-gpt-auto-generator knows by its partition type."""
+    """Mask a swap partition that no file names: systemd-gpt-auto-generator found it by its partition type."""
     if device.kind != "partition" or draft.facts.systemd.version is None:
         draft.warnings.append(_unexplained(device))
         return
@@ -64,4 +64,4 @@ def _mask_what_systemd_found(draft: Draft, device: Swap) -> None:
 
 
 def _unexplained(device: Swap) -> str:
-    return f"no file was found that turns {device.device} on at boot: look for it after the next one"
+    return f"no file was found that turns {device.device} on at boot: check after the next boot whether it is off"

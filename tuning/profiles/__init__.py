@@ -1,6 +1,6 @@
-"""Named sets of values for knobs: what the shipped ones want, what one knob by itself wants, and the knobs they make.
+"""Host profiles: named sets of knob values, and the knobs with these values as their formulas.
 
-A profile's own value reaches planning as the knob with another formula: nothing else needs to know of profiles.
+Planning receives a profile's value as a knob with another formula, so that no other module has to know profiles.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ __all__ = [
 
 PROFILE_NAMES: Final = tuple(profile.name for profile in PROFILES)
 AS_RECOMMENDED: Final = "recommended"
-"""What a person writes for a knob's value to mean the catalogue's."""
+"""The word that stands for the catalogue's recommendation in place of a knob's value."""
 
 _BY_NAME: Final = {name: profile for profile in PROFILES for name in (profile.name, *profile.aliases)}
 _NOT_TEMPORARY: Final[dict[Mechanism, str]] = {
-    "swap": "what is swapped out has to be read back before swap is off, and that is no moment's work",
-    "unit": "a service unit takes it when it starts",
-    "login": "a login takes it when it begins",
+    "swap": "turning swap off reads back everything that is swapped out, which takes long",
+    "unit": "a service unit takes the value when it starts",
+    "login": "a login takes the value when it begins",
     "advice": "it is checked and explained, never changed",
 }
 
 
 def find_profile(name: str) -> Profile:
-    """Raises TuningError for a name that there is none of."""
+    """Raises TuningError for an unknown name."""
     if name not in _BY_NAME:
         known = ", ".join(PROFILE_NAMES)
         raise TuningError(f"no host profile is called {name!r}{nearest_match(name, _BY_NAME)} (known: {known})")
@@ -51,16 +51,16 @@ def find_profile(name: str) -> Profile:
 
 
 def ad_hoc(settings: Mapping[str, str], over: str | None = None) -> Profile:
-    """A profile of single knobs that can be put in force for a while, laid over the profile named `over`.
+    """A profile of single knobs that can be set temporarily; it extends the profile named `over`.
 
     settings: knob id to a value with or without its unit, or to `recommended`. Raises TuningError for an unknown knob
-    or profile, for a knob that cannot be changed for a while, and for a value that is none.
+    or profile, for a knob that cannot be set temporarily, and for an invalid value.
     """
     wishes = {}
     for knob_id, text in settings.items():
         knob = find_knob(knob_id)
         if (why_not := _NOT_TEMPORARY.get(knob.mechanism)) is not None:
-            raise TuningError(f"{knob_id} cannot be set for a while: {why_not}")
+            raise TuningError(f"{knob_id} cannot be set temporarily: {why_not}")
         value = None if text == AS_RECOMMENDED else _parse(knob, text)
         wishes[knob_id] = Wish(value, "set by itself")
     name = "settings" if over is None else f"{find_profile(over).name}+settings"
@@ -68,7 +68,7 @@ def ad_hoc(settings: Mapping[str, str], over: str | None = None) -> Profile:
 
 
 def wishes_of(profile: Profile) -> dict[str, Wish]:
-    """What the profile and those it extends want, each knob once; without what `everything` adds."""
+    """The wishes of the profile and of those it extends, one per knob; without those that `everything` adds."""
     wishes: dict[str, Wish] = {}
     for each in _lineage(profile):
         wishes |= each.wishes
@@ -76,26 +76,26 @@ def wishes_of(profile: Profile) -> dict[str, Wish]:
 
 
 def knobs_of(profile: Profile, knobs: Iterable[Knob] = KNOBS) -> tuple[Knob, ...]:
-    """Those of `knobs` that the profile wants something of, each with the profile's value for its formula."""
+    """The knobs that the profile sets, each with the profile's value as its formula."""
     wishes = wishes_of(profile)
     everything = any(each.everything for each in _lineage(profile))
     return tuple(_with(wishes.get(knob.id), knob, profile) for knob in knobs if everything or knob.id in wishes)
 
 
 def temporary_knobs(knobs: Iterable[Knob]) -> tuple[Knob, ...]:
-    """Those that can be set for a while and taken back without anybody's restart."""
+    """The knobs that can be set temporarily, without a restart of anything."""
     return tuple(knob for knob in knobs if knob.mechanism not in _NOT_TEMPORARY)
 
 
 def _lineage(profile: Profile) -> Iterator[Profile]:
-    """From the one at the bottom to the profile itself."""
+    """The profiles that this one extends, the base first, and the profile itself."""
     if profile.extends is not None:
         yield from _lineage(find_profile(profile.extends))
     yield profile
 
 
 def _with(wish: Wish | None, knob: Knob, profile: Profile) -> Knob:
-    """Whoever names the profile has named what it wants by itself: such a knob is not left alone any more."""
+    """The knob with the profile's value. Whoever names a profile names its knobs too, so none is left alone."""
     if wish is None:
         return knob
     named = dataclasses.replace(knob, only_if_named="")

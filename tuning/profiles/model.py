@@ -1,4 +1,4 @@
-"""What a profile is: what it wants of knobs, by their ids, and which profile it is laid over."""
+"""The host profile as data: a value for each knob that it sets, and the profile that it extends."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..model import Comparison, Value
 
 @dataclass(frozen=True)
 class Wish:
-    """A value for a knob, or None for the one that the catalogue recommends on the host at hand.
+    """A profile's value for a knob, or None for the value that the catalogue recommends.
 
-    comparison: `equal` sets exactly the value; `at_least` only ever raises, `at_most` only ever lowers.
-    where_present: a host that has no such knob does without it.
+    comparison: `equal` sets exactly the value; `at_least` only raises, `at_most` only lowers.
+    where_present: a host without this knob is not an error.
     """
 
     value: Value | None
@@ -24,9 +24,9 @@ class Wish:
 
 @dataclass(frozen=True)
 class Profile:
-    """A name for wishes. `extends` names the profile whose wishes hold where this one has none of its own.
+    """A named set of wishes. `extends` names the profile whose wishes apply to all other knobs.
 
-    everything: every other knob of the catalogue as it is recommended, but for trades, which have to be named.
+    everything: set every other knob of the catalogue to its recommendation, except trades, which have to be named.
     """
 
     name: str

@@ -1,7 +1,6 @@
-"""A profile in force for a while, as a benchmark has it: planned, put in force, looked at again, taken back.
+"""A session: a profile that a benchmark has in force temporarily, from plan to rollback.
 
-Its journal is that of a session: it names the process that made it, and whoever comes after a process that is gone can
-take back what it left.
+The session's journal names its process, so that a later run can roll back what a killed process left.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from . import Profile, knobs_of, temporary_knobs, wishes_of
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """What a profile takes on this host. `settled`: settings that it names and that are so already, path to text."""
+    """The changes of a profile on this host. `settled`: its settings that have their value already, path to text."""
 
     profile: str
     plan: TuningPlan
@@ -35,7 +34,7 @@ class SessionPlan:
 
     @property
     def before(self) -> dict[str, str]:
-        """Everything that the profile is about as it is without the profile, by the names that people use."""
+        """All settings of the profile without the profile, by their names for people."""
         return {name: before for name, before, _ in self._values()}
 
     @property
@@ -55,9 +54,9 @@ class SessionPlan:
 
 
 def plan_session(profile: Profile, facts: Facts, workload: Workload) -> SessionPlan:
-    """What the profile comes to on this host; writes nothing. Raises TuningError that names all that cannot be set.
+    """Plan a profile on this host; writes nothing. Raises TuningError that lists all knobs that cannot be set.
 
-    Knobs of mounts are changed only where the profile names them: a remount is felt by everybody on that file system.
+    Mount options are changed only where the profile names them, as a remount affects all users of a file system.
     """
     wishes = wishes_of(profile)
     knobs = tuple(
@@ -93,7 +92,7 @@ def plan_session(profile: Profile, facts: Facts, workload: Workload) -> SessionP
 
 
 def begin_session(files: HostFiles, runner: Runner, session: SessionPlan) -> None:
-    """Put it in force, after whatever a killed run left is taken back. Raises TuningError with nothing changed."""
+    """Apply the profile, after rolling back what a killed run left. Raises TuningError with nothing changed."""
     recover_session(files, runner)
     try:
         engine.apply(files, runner, session.plan, Owner.this_process(files, session.profile), journal=SESSION)
@@ -102,7 +101,7 @@ def begin_session(files: HostFiles, runner: Runner, session: SessionPlan) -> Non
 
 
 def differing(session: SessionPlan, facts: Facts) -> list[str]:
-    """What does not have the profile's value, by `facts` and by the files of settings as they are just now."""
+    """The settings and mounts that do not have the profile's value, from `facts` and the current files."""
     settled = {path: value_of(facts.files.read(path).text or "") for path in session.settled}
     found = [f"{setting_name(path)} is {now!r}" for path, now in settled.items() if now != session.settled[path]]
     found += engine.differing(facts.files, session.plan.steps)
@@ -115,7 +114,7 @@ def differing(session: SessionPlan, facts: Facts) -> list[str]:
 
 
 def end_session(files: HostFiles, runner: Runner, session: SessionPlan) -> None:
-    """Take it back. Raises TuningError that names what could not be restored; the journal then stays."""
+    """Roll the profile back. Raises TuningError that lists what could not be restored; the journal then stays."""
     done = engine.rollback(
         files, runner, journals=(SESSION,), owner=Owner.this_process(files, session.profile), force=True
     )
@@ -124,7 +123,7 @@ def end_session(files: HostFiles, runner: Runner, session: SessionPlan) -> None:
 
 
 def recover_session(files: HostFiles, runner: Runner) -> list[str]:
-    """Take back what a killed run left, a line each for what was restored. Raises TuningError when the run lives."""
+    """Roll back what a killed run left; one line for each restored resource. Raises TuningError when it still runs."""
     done = engine.recover(files, runner)
     if done.problems:
         raise TuningError(f"{'; '.join(done.problems)}; try again: highwater tune rollback")

@@ -1,4 +1,4 @@
-"""The profiles that come with this project, as data."""
+"""The profiles that Highwater ships, as data."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_what_cannot_be_is_one_line_before_anything_runs(tmp_path: Path) -> None
 def test_the_next_run_restores_what_a_killed_one_left(facts: Facts) -> None:
     with applied_profile(Host(profile="notes"), facts):
         kept = facts.files.read_verbatim(SESSION)
-        with pytest.raises(UsageError, match="holds host profile notes just now"):
+        with pytest.raises(UsageError, match="has host profile notes in force"):
             restore_after_a_killed_run(facts)
     assert kept is not None
     # The same journal after the process is gone.

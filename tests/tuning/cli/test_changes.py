@@ -109,7 +109,7 @@ def test_the_next_apply_continues_one_that_was_killed(root: Path) -> None:
     journal = root / APPLIED[1:]
     journal.write_text(journal.read_text().rpartition('{"crc32"')[0] + '{"crc')
     code, status = _call(root, "status", columns=200)
-    assert (code, "ended after 2 of 2 changes; go on with `highwater tune apply`" in status) == (1, True), status
+    assert (code, "ended after 2 of 2 changes; continue with `highwater tune apply`" in status) == (1, True), status
     code, again = _call(root, "apply", "--yes", *only)
     assert (code, "nothing to change" in again) == (0, True), again
     assert _call(root, "status")[0] == 0

@@ -373,7 +373,9 @@ def test_swap_that_no_file_names_is_masked_where_systemd_found_it(tmp_path: Path
     plan = plan_of(kernel, "swap.devices", systemd=True)
     assert set(files(plan)) == {"/etc/systemd/system/dev-sdb3.swap", "/etc/systemd/system/zramswap.service"}
     without = plan_of(kernel, "swap.devices")
-    assert without.warnings == ("no file was found that turns /dev/sdb3 on at boot: look for it after the next one",)
+    assert without.warnings == (
+        "no file was found that turns /dev/sdb3 on at boot: check after the next boot whether it is off",
+    )
 
 
 def test_swap_that_has_to_stay_is_kept_from_the_units(tmp_path: Path) -> None:
@@ -404,7 +406,10 @@ def test_a_units_settings_are_one_drop_in_that_waits_for_a_restart(tmp_path: Pat
 def test_a_unit_that_is_not_here_is_said_to_be_so(tmp_path: Path) -> None:
     kernel = FakeKernel(make_host(tmp_path))
     assert plan_of(kernel, "unit.limit_nofile").warnings == (
-        f"{UNIT} is not here: its drop-in waits for it; name the broker's unit (--unit) if it is called otherwise",
+        (
+            f"{UNIT} is not installed; its drop-in takes effect once it is: "
+            "name the broker's unit (--unit) if it has another name"
+        ),
     )
     write(tmp_path, f"/etc/systemd/system/{UNIT}", "[Service]\n")
     assert plan_of(kernel, "unit.limit_nofile").warnings == ()
