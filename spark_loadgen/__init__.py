@@ -1,4 +1,7 @@
-"""Producer and consumer load from Spark executors; imports no other room, so that it can be shipped on its own."""
+"""The load generator: producer and consumer load from Spark executors or plain processes.
+
+It imports no other room, so that Spark can ship it to executors on its own.
+"""
 
 from highwater.spark_loadgen.delivery import Delivery, GroupDelivery
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
@@ -7,7 +10,7 @@ from highwater.spark_loadgen.launcher import SparkLauncher
 from highwater.spark_loadgen.model import (
     BacklogReport,
     Event,
-    Generator,
+    GeneratorReport,
     LoadPlan,
     LoadResult,
     PartitionCounts,
@@ -15,7 +18,7 @@ from highwater.spark_loadgen.model import (
     Second,
     SteadyReport,
     SteadyWarmup,
-    TaskDetails,
+    TaskReport,
     TransactionPlan,
     TransactionReport,
 )
@@ -42,7 +45,7 @@ __all__ = [
     "FilePayload",
     "FixedSize",
     "GeneratedPayload",
-    "Generator",
+    "GeneratorReport",
     "GroupDelivery",
     "Headers",
     "Histogram",
@@ -63,7 +66,7 @@ __all__ = [
     "SteadyReport",
     "SteadyWarmup",
     "Step",
-    "TaskDetails",
+    "TaskReport",
     "TransactionPlan",
     "TransactionReport",
     "UniformSizes",

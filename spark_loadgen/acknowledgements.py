@@ -1,10 +1,10 @@
-"""What became of the records that librdkafka was given: failures, each of them, and the times of those that are timed.
+"""Delivery results of librdkafka: every failed record, and the acknowledgement times of timed ones.
 
-A callback for every record would cost as much as sending it. So the client is told to report errors only; the rest is
-known without a call: what has neither failed nor is outstanding is acknowledged. A record that shall be timed gets a
-callback object of its own. When it is acknowledged the client, which was asked not to call, lets go of that object, at
-the same place in its code where it would have called it. Nobody else holds it, so CPython finalizes it there and then,
-and the finalizer takes the time.
+A callback for every record would cost as much as sending it. So the client is configured to report errors only: a
+record that has neither failed nor is outstanding is acknowledged. A timed record gets its own callback object. When
+the record is acknowledged, the client does not call that object but drops its reference to it, at the place in its code
+where it would call it. That reference is the last one, so CPython finalizes the object at once, and the finalizer reads
+the clock.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from confluent_kafka import KafkaError, Message
 from highwater.spark_loadgen.stamp import STAMP_BYTES, decode_stamps
 
 Timed = tuple[int, int, int]
-"""Of a record: intended, handed to the client, acknowledged; the first in ns since T0, the others CLOCK_MONOTONIC."""
+"""Intended, sent and acknowledged time of a record; the first in ns since T0, the others of CLOCK_MONOTONIC."""
 
 ONLY_ERRORS: Final[dict[str, Any]] = {"delivery.report.only.error": True}
-"""What the client's configuration must say for `Acknowledgements` to hold."""
+"""The client configuration that `Acknowledgements` requires."""
 
 
 class Acknowledgements:
@@ -33,21 +33,21 @@ class Acknowledgements:
         self.timed: list[Timed] = []
         self._errors = errors
 
-    def failed(self, error: KafkaError, message: Message) -> None:
-        """The delivery report of every record without one of its own."""
+    def on_failed(self, error: KafkaError, message: Message) -> None:
+        """The delivery callback of every record that has no callback object of its own."""
         value = message.value()
         assert isinstance(value, bytes)
-        self.refused(int(decode_stamps(value[:STAMP_BYTES])["sequence"][0]), len(value), error)
+        self.add_failed(int(decode_stamps(value[:STAMP_BYTES])["sequence"][0]), len(value), error)
 
-    def refused(self, sequence: int, value_bytes: int, error: KafkaError) -> None:
-        """The client would not take a record at all, for instance because it is larger than message.max.bytes."""
+    def add_failed(self, sequence: int, value_bytes: int, error: KafkaError) -> None:
+        """The client refused a record, for instance because it is larger than message.max.bytes."""
         self.failed_bytes += value_bytes
         self.failed_sequences.append(sequence)
         self._errors[error.str()] += 1
 
 
 class TimedRecord:
-    """The delivery report of one record. Let go of it once the client has it."""
+    """The delivery callback of one timed record. The caller must drop its reference once the client has one."""
 
     __slots__ = ("_acknowledgements", "_intended_ns", "sent_ns")
 
@@ -58,11 +58,11 @@ class TimedRecord:
 
     def __call__(self, error: KafkaError, message: Message) -> None:
         if self._acknowledgements is not None:
-            self._acknowledgements.failed(error, message)
+            self._acknowledgements.on_failed(error, message)
         self.cancel()
 
     def cancel(self) -> None:
-        """There will be no acknowledgement."""
+        """Record nothing when this object is finalized."""
         self._acknowledgements = None
 
     def __del__(self) -> None:

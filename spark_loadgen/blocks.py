@@ -1,4 +1,4 @@
-"""Records of one worker, ready to be handed to the client: blocks of arguments, made ahead of their time."""
+"""Blocks of records that are ready for the client: arguments of produce(), made ahead of time."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any, Final
 import numpy as np
 from confluent_kafka import KafkaException
 
+from highwater.spark_loadgen.assignment import assigned_partitions
 from highwater.spark_loadgen.content import Content
-from highwater.spark_loadgen.dealing import partitions_of
 from highwater.spark_loadgen.model import LoadPlan
 from highwater.spark_loadgen.schedule import Schedule
 from highwater.spark_loadgen.values import Values
 
 _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_RECORDS_MAX: Final = 1024
-# The records of a closed loop are stamped when their block is made; a small one is soon sent.
+# A closed loop stamps its records when it makes their block; a small block is soon sent.
 _CLOSED_LOOP_BLOCK_RECORDS: Final = 512
 _NO_PARTITION: Final = -1
 _CALLBACK: Final = 4
@@ -27,9 +27,9 @@ _CALLBACK: Final = 4
 
 
 class Block:
-    """Consecutive records. `columns` are the arguments of Producer.produce, one list each; columns[1] holds values.
+    """Consecutive records. `columns` has one list for each argument of Producer.produce; columns[1] are the values.
 
-    The values hold until the next block is made.
+    The values are valid until the next block is made.
     """
 
     __slots__ = ("columns", "first", "intended_ns")
@@ -41,20 +41,20 @@ class Block:
 
     @property
     def end(self) -> int:
-        """Sequence of the record after the last."""
+        """Sequence of the record after the last one."""
         return self.first + len(self.intended_ns)
 
     def due_end(self, start: int, elapsed_ns: int) -> int:
-        """Sequence of the first record from `start` on that is not due yet."""
+        """Sequence of the first record, from `start` on, that is not due yet."""
         return self.first + bisect_right(self.intended_ns, elapsed_ns, start - self.first)
 
     def value_bytes(self, sequence: int) -> int:
         return memoryview(self.columns[1][sequence - self.first]).nbytes
 
-    def hand_over(self, produce: Callable[..., None], start: int, end: int) -> tuple[int, Exception | None]:
-        """Produce records `start` to `end` − 1. Returns where it ended, and why if before `end`.
+    def produce(self, produce: Callable[..., None], start: int, end: int) -> tuple[int, Exception | None]:
+        """Produce records `start` to `end` − 1. Returns the sequence after the last one produced, and the error if any.
 
-        One call of C code for all of them: a loop would cost half as much again as the client's part.
+        All calls run in C code: a Python loop would add half of the client's own cost.
         """
         at, until = start - self.first, end - self.first
         topics, values, *others = self.columns
@@ -63,11 +63,11 @@ class Block:
         try:
             deque(calls, maxlen=0)
         except (BufferError, KafkaException) as refusal:
-            # The value of the call that failed has been taken as well.
+            # The iterator has also passed the value of the call that failed.
             return end - length_hint(values_left) - 1, refusal
         return end, None
 
-    def hand_over_timed(self, produce: Callable[..., None], sequence: int, callback: Callable[..., None]) -> None:
+    def produce_timed(self, produce: Callable[..., None], sequence: int, callback: Callable[..., None]) -> None:
         """Produce one record with a delivery callback of its own. Raises BufferError and KafkaException."""
         arguments = [column[sequence - self.first] for column in self.columns]
         arguments += (None, None, None, _NO_PARTITION, None)[len(arguments) : _CALLBACK + 1]
@@ -76,7 +76,7 @@ class Block:
 
 
 class Blocks:
-    """Makes the blocks of one worker, one after the other."""
+    """Makes the blocks of one worker in sequence."""
 
     def __init__(self, plan: LoadPlan, worker: int, magic: int, content: Content, schedule: Schedule | None) -> None:
         self._worker = worker
@@ -86,18 +86,18 @@ class Blocks:
         self._records = max(1, min(most, int(_BLOCK_BYTES / content.mean_value_bytes)))
         self._values = Values(content, worker, magic, self._records)
         if plan.pairs:
-            places = partitions_of(plan.topics, plan.partitions, plan.producers, worker)
+            places = assigned_partitions(plan.topics, plan.partitions, plan.producers, worker)
             self._topics, self._partitions = [topic for topic, _ in places], [partition for _, partition in places]
         else:
-            # No partition: the client fills one partition's batch after the other, as it does for most applications.
-            # Order can be checked all the same, since a partition keeps the order of the calls.
+            # Without a partition the client's own partitioner chooses, as in most applications. Consumers can still
+            # check the order, since a partition keeps the order of the calls.
             shift = worker % len(plan.topics)
             self._topics, self._partitions = [*plan.topics[shift:], *plan.topics[:shift]], [_NO_PARTITION]
         self._partitioned = plan.pairs
         self._keyed = plan.keys is not None
 
     def after(self, block: Block | None, total: int | None, elapsed_ns: int) -> Block:
-        """The next block, not beyond record `total`. Records of a closed loop are meant to go at `elapsed_ns`, now."""
+        """The next block, at most up to record `total`. In a closed loop its records are intended for `elapsed_ns`."""
         first = block.end if block else 0
         end = first + self._records if total is None else min(first + self._records, total)
         sequences = np.arange(first, end, dtype=np.int64)
@@ -121,6 +121,6 @@ class Blocks:
 
 
 def _in_turn(places: list[Any], first: int, count: int) -> list[Any]:
-    """What records `first` to `first + count` − 1 get when they take the places in turn."""
+    """The places of records `first` to `first + count` − 1 when records take the places in turn."""
     start = first % len(places)
     return (places * (1 + (start + count) // len(places)))[start : start + count]

@@ -1,12 +1,12 @@
-"""A TCP channel of JSON lines between the driver and its tasks, beside whatever launched them.
+"""A TCP channel of JSON lines between the driver and its tasks, independent of the launcher.
 
-Spark tells a driver nothing about a running task (accumulators arrive with the result), lets tasks meet only at a
-barrier that it polls once a second, and stops a task only by SIGKILL, which loses what it measured. So here tasks are
-started together, report once a second and are told what to do (coordination.py has what is said when). Whoever loses
-the channel once the load runs goes on by the deadlines of the plan.
+Spark is not enough: a driver learns nothing about a running task (accumulators arrive with the result), tasks
+synchronise only at a barrier that Spark polls once a second, and Spark stops a task only by SIGKILL, which loses its
+measurements. Over this channel tasks start together, report once a second and receive messages (coordination.py lists
+them). A task that loses the channel while the load runs goes on until the deadlines of the plan.
 
-Clocks: a task learns how far its CLOCK_MONOTONIC is from the driver's from the exchange with the shortest way, as NTP
-reckons it; half of that way bounds the error. Wall clocks are compared too, but nothing rests on them.
+Clocks: a task computes the offset of its CLOCK_MONOTONIC from the driver's as NTP does, from the exchange with the
+shortest round trip; half of that round trip bounds the error. Wall clocks are compared too, for information only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _line(message: Message) -> bytes:
 
 
 def clock_name() -> str:
-    """Names the CLOCK_MONOTONIC that this process reads: one per kernel boot and time namespace."""
+    """The identity of the CLOCK_MONOTONIC that this process reads: one per kernel boot and time namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     try:
         return f"{boot} {Path('/proc/self/ns/time').readlink()}"
@@ -49,13 +49,13 @@ def clock_name() -> str:
 
 
 class DriverChannel:
-    """The driver's end: one thread that serves every task. Context manager.
+    """The driver's end: one thread that serves all tasks. Context manager.
 
-    `woken` is set whenever a message arrived; whoever waits for it clears it.
+    `woken` is set whenever a message has arrived; the caller that waits for `woken` clears it.
     """
 
     def __init__(self, bind: str, advertise: str) -> None:
-        """Listen on a free port of the address `bind`, which executors know as `advertise`."""
+        """Listen on a free port of the address `bind`; executors connect to `advertise`."""
         self.token = secrets.token_hex(16)
         self.woken = threading.Event()
         self._listener = socket.create_server((bind, 0), backlog=256)
@@ -79,19 +79,19 @@ class DriverChannel:
         self._thread.join()
 
     def receive(self) -> list[tuple[int, dict[str, Any]]]:
-        """(task, message) pairs that arrived since the last call. A task's first message is its hello."""
+        """(task, message) pairs that have arrived since the last call. The first message of a task is its hello."""
         with self._lock:
             messages, self._inbox = self._inbox, []
         return messages
 
     def send(self, task: int, message: Message) -> None:
-        """To one task. One that is gone misses it."""
+        """Send to one task; nothing happens if the task is disconnected."""
         with self._lock:
             for connection in [connection for connection, number in self._tasks.items() if number == task]:
                 self._send(connection, _line(message))
 
     def broadcast(self, message: Message) -> None:
-        """To every task, also to those that connect later."""
+        """Send to every task, also to those that connect later."""
         with self._lock:
             self._broadcasts.append(_line(message))
             for connection in list(self._tasks):
@@ -102,7 +102,7 @@ class DriverChannel:
             sent = connection.send(data)
         except OSError:
             sent = 0
-        if sent != len(data):  # a peer that does not read, or is gone: it goes on by its deadlines
+        if sent != len(data):  # the task does not read, or is gone; without the channel it runs until its deadlines
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
@@ -136,13 +136,13 @@ class DriverChannel:
         connection.close()
 
     def _read(self, connection: socket.socket) -> bool:
-        """Take in what arrived; False when the connection is over or its peer is not one of ours."""
+        """Handle the data that has arrived; False when the connection has ended or its peer is no task of this load."""
         try:
             data = connection.recv(1 << 16)
             *lines, rest = (self._buffers[connection] + data).split(b"\n")
             self._buffers[connection] = rest
-            sound = bool(data) and len(rest) < _LINE_BYTES_MAX
-            return sound and all(self._handle(connection, json.loads(line)) for line in lines)
+            valid = bool(data) and len(rest) < _LINE_BYTES_MAX
+            return valid and all(self._handle(connection, json.loads(line)) for line in lines)
         except (OSError, ValueError, TypeError, LookupError):
             return False
 
@@ -166,7 +166,7 @@ class DriverChannel:
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """This host's clocks minus the driver's, and how far off that may be."""
+    """The offset of this host's clocks from the driver's (own minus driver's), and its error."""
 
     offset_ns: int
     """Of CLOCK_MONOTONIC."""
@@ -175,13 +175,13 @@ class ClockReading:
 
 
 class TaskChannel:
-    """A task's end. Losing the driver is no error: `connected` turns False and sending does nothing."""
+    """A task's end. Losing the driver raises no error: `connected` becomes False and `send` does nothing."""
 
     def __init__(self, address: tuple[str, int], token: str, task: int, phases: Phases) -> None:
-        """Connect and say hello. Raises OSError. `phases` is told when the driver names the measured phase."""
+        """Connect and send hello. Raises OSError. `phases` is updated when the driver sends `measure`."""
         self.stop = threading.Event()
         self.consume = threading.Event()
-        """Consumers that are to wait may read now."""
+        """Set when waiting consumers may start to read."""
         self.producers_finished = threading.Event()
         self.connected = True
         self.phases = phases
@@ -201,7 +201,7 @@ class TaskChannel:
         for _ in range(_CLOCK_EXCHANGES):
             asked_ns, asked_unix_ns = time.monotonic_ns(), time.time_ns()
             self.send({"kind": "clock"})
-            answer = self.answer("clock", _CLOCK_TIMEOUT_S)
+            answer = self.receive("clock", _CLOCK_TIMEOUT_S)
             answered_ns = time.monotonic_ns()
             way_ns = answered_ns - asked_ns
             if best is None or way_ns // 2 < best.error_ns:
@@ -213,18 +213,18 @@ class TaskChannel:
         assert best is not None
         return best
 
-    def answer(self, kind: str, timeout_s: float) -> dict[str, Any]:
-        """The driver's next word to this task alone, which must be of this kind. Raises OSError when none comes."""
+    def receive(self, kind: str, timeout_s: float) -> dict[str, Any]:
+        """The driver's next message to this task alone, which must be of `kind`. Raises OSError when none arrives."""
         try:
             message = self._answers.get(timeout=timeout_s)
         except queue.Empty:
-            raise TimeoutError(f"the driver said nothing for {timeout_s:g} s") from None
+            raise TimeoutError(f"the driver sent nothing for {timeout_s:g} s") from None
         if message is None or message["kind"] != kind:
-            self._answers.put(None)  # for whoever asks again
+            self._answers.put(None)  # for the next call
             raise ConnectionError("the driver closed the channel")
         return message
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _handle(self, message: dict[str, Any]) -> None:
         match message["kind"]:
             case "stop":
                 self.stop.set()
@@ -240,12 +240,12 @@ class TaskChannel:
     def _listen(self) -> None:
         with contextlib.suppress(OSError, ValueError, LookupError):
             for line in self._reader:
-                self._take(json.loads(line))
+                self._handle(json.loads(line))
         self.connected = False
         self._answers.put(None)
 
     def send(self, message: Message) -> None:
-        """Never waits: a driver that does not read loses the channel, not the load its pace."""
+        """Send without waiting: if the driver does not read, the task gives up the channel and keeps its schedule."""
         if not self.connected:
             return
         data = _line(message)
@@ -257,7 +257,7 @@ class TaskChannel:
             self.connected = False
 
     def close(self) -> None:
-        """End the channel; the thread that listens ends with it."""
+        """Close the channel and end the thread that listens."""
         self.connected = False
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
-"""The body of a consumer task: read its partitions from the start, judge every record, time it from its intended send.
+"""A consumer task: reads its partitions from the start, checks every record, measures latency.
 
-Messages are taken one poll at a time with whatever else is there at once; the work per record is done in bulk later, so
-that neither a trickle nor a flood makes the consumer itself the slow part.
+One poll returns a first message, and one call of consume() whatever else has arrived. The work per record is done later
+in bulk, so that the consumer itself is not the bottleneck, neither at low nor at high rates.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from numpy.typing import NDArray
 
+from highwater.spark_loadgen.assignment import assigned_partitions
 from highwater.spark_loadgen.channel import TaskChannel
 from highwater.spark_loadgen.content import Content
-from highwater.spark_loadgen.dealing import partitions_of
 from highwater.spark_loadgen.delivery import ReceivedRecords, ReceivedReport
 from highwater.spark_loadgen.histogram import HistogramSeries
 from highwater.spark_loadgen.model import LoadPlan
@@ -41,18 +41,18 @@ _JUDGE_AT: Final = 512
 _POLL_S: Final = 0.05
 _ENDS_TIMEOUT_S: Final = 5
 _STOPPED_DRAIN_S: Final = 5
-# Of each second's records, about this many per consumer are timed by partition too.
+# About this many records per second and consumer are also timed by partition.
 _PARTITION_SAMPLES_PER_S: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerReport:
-    """What one consumer measured. Times in ns since T0 or as durations."""
+    """The measurements of one consumer. Instants are ns since T0."""
 
     group: int
     received: ReceivedReport
     unread: int | None
-    """Records left in the log; None when no broker told where the log ends."""
+    """Records left in the log; None when no broker returned the log's end offsets."""
     windows: Windows
     cpu_ns: list[int]
     cpu_ratio: list[float]
@@ -66,14 +66,17 @@ class ConsumerReport:
     last_record_ns: int | None
     errors: dict[str, int]
     tenths: Windows | None = None
-    """received and received_bytes per tenth of a second, of a consumer that waited."""
+    """received and received_bytes per tenth of a second; None for a consumer that did not have to wait."""
 
 
 class ConsumerLoad:
-    """One consumer: `prepare` may take its time, `run` starts at T0."""
+    """The load of one consumer: call `prepare` before T0, then `run`."""
 
     def __init__(self, plan: LoadPlan, index: int, magic: int, content: Content) -> None:
-        """`index`: from 0, group by group. Raises KafkaException when the client refuses its configuration."""
+        """index: number of the consumer from 0, group by group.
+
+        Raises KafkaException when the client refuses its configuration.
+        """
         self._plan = plan
         self._group, member = divmod(index, plan.consumers_per_group)
         self._content = content
@@ -81,7 +84,7 @@ class ConsumerLoad:
         totals = None if arrivals is None else [arrivals.total(worker) for worker in range(plan.producers)]
         self._records = ReceivedRecords(magic, plan.producers, totals, marking=plan.check_delivery)
         self._waits = plan.consumers_wait
-        self._partitions = partitions_of(plan.topics, plan.partitions, plan.consumers_per_group, member)
+        self._partitions = assigned_partitions(plan.topics, plan.partitions, plan.consumers_per_group, member)
         self._positions = _positions_by_topic(self._partitions, plan.partitions)
         self._received_by_partition = np.zeros(len(self._partitions), dtype=np.int64)
         self._ends: dict[tuple[str, int], int] = {}
@@ -100,32 +103,32 @@ class ConsumerLoad:
         self._first_poll_ns: int | None = None
         self._last_record_ns: int | None = None
         self.client = Consumer(self._configuration())
-        # On the consumer's own connection a question would wait behind a fetch that waits for records.
-        self._asking = AdminClient(self._configuration())
+        # On the consumer's own connection a ListOffsets request would wait behind a fetch that waits for records.
+        self._admin = AdminClient(self._configuration())
 
     def _configuration(self) -> dict[str, Any]:
         return {
             "log_level": 0,  # errors come back as counts, not as lines on the terminal
             "client.id": "highwater-consumer",
-            # The client wants a name; partitions are assigned, no group is joined.
+            # The client requires a group id, but the consumer assigns its partitions itself and joins no group.
             "group.id": f"highwater-loadgen-{self._group}",
             "auto.offset.reset": "error",
-            # By default a client whose queue has once been full asks for nothing more for a whole second, so that a
-            # consumer that catches up would be timed by its own pauses.
+            # By default a client whose queue has once been full sends no fetch for a whole second. A consumer that
+            # catches up would then measure its own pauses.
             "fetch.queue.backoff.ms": 10,
             **self._plan.consumer_config,
             **self._plan.connection,
             "bootstrap.servers": self._plan.bootstrap_servers,
             "enable.auto.commit": False,
-            # Only by this event does a consumer learn that it read past the marks at the end of transactions.
+            # Only this event shows that a consumer has read past the markers at the end of transactions.
             "enable.partition.eof": self._plan.transactions is not None,
             "error_cb": lambda error: self._errors.update([error.str()]),
         }
 
     def prepare(self) -> None:
-        """Take up the partitions and ask for their ends once, so that all connections stand before T0."""
-        self._learn_leaders()
-        self._ends_of_log()
+        """Assign the partitions and list their end offsets once, so that all connections exist before T0."""
+        self._fetch_metadata()
+        self._end_offsets()
         if not self._waits:
             self._assign()
 
@@ -138,11 +141,11 @@ class ConsumerLoad:
         self.client.close()
 
     def run(self, t0_ns: int, channel: TaskChannel) -> ConsumerReport:
-        """Read from `t0_ns` (monotonic) until all that the producers got into the log is read, or time is up."""
+        """Read from `t0_ns` (CLOCK_MONOTONIC) on until the end of the log or the end of the drain."""
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
         self._meter.start()
         if self._waits:
-            self._wait_for_the_word(t0_ns, channel)
+            self._wait_for_consume(t0_ns, channel)
             self._assign()
         self._first_poll_ns = time.monotonic_ns() - t0_ns
         unread = self._read(t0_ns, channel)
@@ -167,11 +170,11 @@ class ConsumerLoad:
         )
 
     def _producers_end_ns(self, channel: TaskChannel) -> int:
-        """Producers may drain for as long as consumers may; whoever hears nothing of them goes by this instant."""
+        """The latest instant at which producers finish; used when no message of the driver arrives."""
         return channel.phases.end_ns + self._plan.drain_max_s * SECOND_NS
 
-    def _wait_for_the_word(self, t0_ns: int, channel: TaskChannel) -> None:
-        """Until the backlog is built, or the producers have finished."""
+    def _wait_for_consume(self, t0_ns: int, channel: TaskChannel) -> None:
+        """Wait until the backlog is built or the producers have finished."""
         elapsed_ns = 0
         while not (channel.consume.is_set() or channel.stop.is_set() or elapsed_ns > self._producers_end_ns(channel)):
             channel.consume.wait(_POLL_S)
@@ -179,11 +182,11 @@ class ConsumerLoad:
             self._tick(elapsed_ns, channel, idle=True)
 
     def _read(self, t0_ns: int, channel: TaskChannel) -> int | None:
-        """Returns how many records were left unread; None when no broker tells."""
+        """Read until the end. Returns how many records were left unread; None when no broker returned end offsets."""
         deadline_ns: int | None = None
         targets: dict[tuple[str, int], int] | None = None
         while True:
-            idle = self._take_some(t0_ns)
+            idle = self._poll(t0_ns)
             elapsed_ns = time.monotonic_ns() - t0_ns
             self._tick(elapsed_ns, channel, idle=idle)
             if deadline_ns is None:
@@ -192,13 +195,13 @@ class ConsumerLoad:
                 drain_s = self._plan.drain_max_s
                 drain_s = min(drain_s, _STOPPED_DRAIN_S) if channel.stop.is_set() else drain_s
                 deadline_ns = elapsed_ns + drain_s * SECOND_NS
-            # Asking for the ends of the log waits for answers, so it is done when nothing else is to be read.
+            # Listing the end offsets blocks, so the consumer does it when it has nothing to read.
             if not idle and elapsed_ns <= deadline_ns:
                 continue
             if targets is None:
-                targets = self._ends_of_log()
+                targets = self._end_offsets()
                 if targets is None:
-                    # A broker may just be starting again.
+                    # A broker may be restarting: try again.
                     if channel.stop.is_set() or elapsed_ns > deadline_ns:
                         return None
                     continue
@@ -206,22 +209,22 @@ class ConsumerLoad:
             if unread == 0 or elapsed_ns > deadline_ns:
                 return unread
 
-    def _take_some(self, t0_ns: int) -> bool:
-        """Wait for a message and take what else is there. True when nothing came."""
+    def _poll(self, t0_ns: int) -> bool:
+        """Wait for a message and take all others that have arrived. True when none arrived."""
         message = self.client.poll(_POLL_S)
         if message is None:
             return True
-        self._keep([message], time.monotonic_ns() - t0_ns)
-        # With a timeout, consume() would wait for the batch to fill and delay its first message by that.
+        self._collect([message], time.monotonic_ns() - t0_ns)
+        # With a timeout, consume() would wait for a full batch and delay the batch's first message.
         if more := self.client.consume(_BATCH, 0):
-            self._keep(more, time.monotonic_ns() - t0_ns)
+            self._collect(more, time.monotonic_ns() - t0_ns)
         return False
 
-    def _keep(self, messages: list[Message], received_ns: int) -> None:
-        sound = [message for message in messages if message.error() is None]
-        if len(sound) != len(messages):
+    def _collect(self, messages: list[Message], received_ns: int) -> None:
+        valid = [message for message in messages if message.error() is None]
+        if len(valid) != len(messages):
             self._take_errors(messages)
-            messages = sound
+            messages = valid
         if not messages:
             return
         self._messages += messages
@@ -245,10 +248,10 @@ class ConsumerLoad:
                 self._errors[error.str()] += 1
 
     def _tick(self, elapsed_ns: int, channel: TaskChannel, *, idle: bool) -> None:
-        turned = self._meter.advance(elapsed_ns)
-        if turned or idle or len(self._messages) >= _JUDGE_AT:
+        second_ended = self._meter.advance(elapsed_ns)
+        if second_ended or idle or len(self._messages) >= _JUDGE_AT:
             self._judge(channel)
-        if turned:
+        if second_ended:
             last = self._meter.second - 1
             received = self._windows.at("received", last)
             self._partition_stride = max(1, received // _PARTITION_SAMPLES_PER_S)
@@ -264,23 +267,23 @@ class ConsumerLoad:
             )
 
     def _judge(self, channel: TaskChannel) -> None:
-        """Work on the records that were put aside."""
+        """Check and time the records that have been collected."""
         if not self._messages:
             return
         messages = self._messages
         values = [message.value() for message in messages]
         positions = self._positions_of(messages)
         self._received_by_partition += np.bincount(positions, minlength=len(self._partitions))
-        stamps, ours = self._records.check(values, positions)  # type: ignore[arg-type]
-        received_ns = np.repeat(*np.array(self._arrivals, dtype=np.int64).T)[ours]
+        stamps, in_run = self._records.check(values, positions)  # type: ignore[arg-type]
+        received_ns = np.repeat(*np.array(self._arrivals, dtype=np.int64).T)[in_run]
         if len(received_ns):
-            self._time(stamps["intended_ns"][ours].astype(np.int64), received_ns, positions[ours], channel)
+            self._time(stamps["intended_ns"][in_run].astype(np.int64), received_ns, positions[in_run], channel)
             if self._plan.check_delivery:
-                self._compare(values, stamps, ours)
+                self._compare(values, stamps, in_run)
         self._messages, self._arrivals = [], []
 
     def _positions_of(self, messages: list[Message]) -> NDArray[np.int64]:
-        """Where in `partitions` the partition of each message stands."""
+        """For each message the index of its partition in `partitions`."""
         partitions = np.array([message.partition() for message in messages])
         if len(self._positions) == 1:  # spares a string per message
             (positions,) = self._positions.values()
@@ -297,7 +300,7 @@ class ConsumerLoad:
         channel: TaskChannel,
     ) -> None:
         latencies_ns = received_ns - intended_ns
-        # Only clocks of different hosts can disagree so; such a sample would distort a histogram from 0 upwards.
+        # Only clocks of different hosts give negative latencies; a histogram starts at 0 and cannot record these.
         negative = latencies_ns < 0
         if negative.any():
             self._negative_samples += int(np.count_nonzero(negative))
@@ -311,13 +314,13 @@ class ConsumerLoad:
             stride = self._partition_stride
             self._e2e_by_partition.record(positions[measured][::stride], latencies_ns[measured][::stride])
 
-    def _compare(self, values: list[bytes | None], stamps: NDArray[np.void], ours: NDArray[np.bool_]) -> None:
-        """Compare every record with what was sent; librdkafka checks the CRC of what it reads only when told to."""
-        workers, sequences = stamps["worker"][ours].astype(np.int64), stamps["sequence"][ours].astype(np.int64)
-        at = np.flatnonzero(ours).tolist()
+    def _compare(self, values: list[bytes | None], stamps: NDArray[np.void], in_run: NDArray[np.bool_]) -> None:
+        """Compare every record with what was sent: by default librdkafka does not check the CRC of batches."""
+        workers, sequences = stamps["worker"][in_run].astype(np.int64), stamps["sequence"][in_run].astype(np.int64)
+        at = np.flatnonzero(in_run).tolist()
         for position, sent in zip(at, self._content.bodies(workers, sequences), strict=True):
             value = values[position]
-            # Without a slice, which would copy the value.
+            # endswith() instead of a slice, which would copy the value.
             if value is None or len(value) != STAMP_BYTES + len(sent) or not value.endswith(sent):
                 self._bad_contents += 1
                 self._errors["a value came back different from what was sent"] += 1
@@ -327,30 +330,30 @@ class ConsumerLoad:
                 self._bad_contents += 1
                 self._errors["a key came back different from what was sent"] += 1
 
-    def _ends_of_log(self) -> dict[tuple[str, int], int] | None:
-        """What a consumer can reach in the partitions that hold something; None when the brokers do not answer."""
+    def _end_offsets(self) -> dict[tuple[str, int], int] | None:
+        """End offsets of the partitions that are not empty; None when the brokers do not answer."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         specs = {TopicPartition(*partition): latest for partition in self._partitions}
         level = IsolationLevel.READ_COMMITTED if reads_committed(self._plan) else IsolationLevel.READ_UNCOMMITTED
-        answers = self._asking.list_offsets(specs, isolation_level=level, request_timeout=_ENDS_TIMEOUT_S)
+        answers = self._admin.list_offsets(specs, isolation_level=level, request_timeout=_ENDS_TIMEOUT_S)
         try:
             ends = {(asked.topic, asked.partition): answer.result().offset for asked, answer in answers.items()}
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             self._errors[f"asking for the end of the log: {reason.str()}"] += 1
-            self._learn_leaders()  # or it goes by what it knew before a broker left
+            self._fetch_metadata()  # else the client keeps using the leaders that it knew before a broker left
             return None
         return {partition: end for partition, end in ends.items() if end > 0}
 
-    def _learn_leaders(self) -> None:
-        """Have the client that asks for ends know whom to ask.
+    def _fetch_metadata(self) -> None:
+        """Fetch metadata now, so that the admin client knows the leaders before it lists offsets.
 
-        Left to itself it asks for leaders without patience: in the instant between its bootstrap connection and the
-        first to a broker by name it finds "no usable brokers", and tries again after one second or three (librdkafka
+        Without this, list_offsets() may run between the bootstrap connection and the first connection to a broker by
+        its id. The admin client then finds "no usable brokers" and retries only after one to three seconds (librdkafka
         2.16, one start in five on loopback).
         """
         with suppress(KafkaException):
-            self._asking.list_topics(timeout=_ENDS_TIMEOUT_S)
+            self._admin.list_topics(timeout=_ENDS_TIMEOUT_S)
 
     def _unread(self, targets: dict[tuple[str, int], int]) -> int:
         positions = self.client.position([TopicPartition(topic, partition) for topic, partition in targets])
@@ -362,7 +365,7 @@ class ConsumerLoad:
 
 
 def _positions_by_topic(own: Sequence[tuple[str, int]], partitions: int) -> dict[str, NDArray[np.int64]]:
-    """For each topic and partition where it stands in `own`."""
+    """For each topic, an array from partition to index in `own`."""
     positions = {topic: np.zeros(partitions, dtype=np.int64) for topic, _ in own}
     for position, (topic, partition) in enumerate(own):
         positions[topic][partition] = position
@@ -370,5 +373,5 @@ def _positions_by_topic(own: Sequence[tuple[str, int]], partitions: int) -> dict
 
 
 def reads_committed(plan: LoadPlan) -> bool:
-    """As librdkafka does unless told otherwise."""
+    """Whether consumers read committed records only, which is librdkafka's default."""
     return plan.consumer_config.get("isolation.level", "read_committed") == "read_committed"

@@ -1,6 +1,6 @@
-"""What is in each record: body, key, headers; pure functions of (worker, sequence) that consumers can repeat.
+"""The content of each record (body, key, headers) as pure functions of (worker, sequence).
 
-A value is the record's stamp and a body from the pool.
+Consumers repeat these functions to check what they receive. A value is the record's stamp plus a body from the pool.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from highwater.spark_loadgen.stamp import STAMP_BYTES
 
 
 class Content:
-    """The content of every record of a load. Making it takes up to a second; asking it is cheap."""
+    """The content of every record of a load. Building it takes up to a second; its methods are cheap."""
 
     def __init__(self, plan: LoadPlan, payload: GeneratedPayload | bytes) -> None:
         """`payload` as bytes is the text of a payload file."""
@@ -31,14 +31,14 @@ class Content:
         return STAMP_BYTES + sum(map(len, self.pool)) / len(self.pool)
 
     def value_bytes_before(self, worker: int, sequence: int) -> int:
-        """How long the values of a worker's records 0 to `sequence` − 1 are together."""
+        """Total size of the values of a worker's records 0 to `sequence` − 1."""
         start = int(self._starts[worker])
         rounds, rest = divmod(start + sequence, len(self.pool))
         before = self._bytes_before
         return rounds * int(before[-1]) + int(before[rest]) - int(before[start])
 
     def pool_position(self, worker: int, sequence: int) -> int:
-        """Where in the pool a record's body is."""
+        """The index of a record's body in the pool."""
         return int(self._starts[worker] + sequence) % len(self.pool)
 
     def bodies_in_row(self, worker: int, first: int, count: int) -> list[bytes]:
@@ -63,5 +63,5 @@ class Content:
 
 
 def headers_of(headers: Headers) -> list[tuple[str, bytes]]:
-    """The same on every record."""
+    """The headers of every record: all records have the same."""
     return [(f"header-{number}", b"h" * headers.bytes) for number in range(headers.count)]

@@ -1,19 +1,19 @@
-"""How the driver conducts a load: a state machine that takes what tasks say and gives what they are to be told.
+"""The driver's state machine of a load: messages from tasks in, messages to tasks out.
 
     task                                   driver
-    hello (its host, its clock)
-                                           role (its number), once all are there
-    ready (what is wrong, clock reading)
-                                           start (T0 on the task's own clock, or what is wrong with whom), once all are
-                                           and whoever holds the load back lets it go
+    hello (host, clock)
+                                           role (task number), when all tasks have sent hello
+    ready (problem, clock reading)
+                                           start (T0 on the task's own clock; None if a task has a problem), when all
+                                           tasks are ready and the caller allows the start
     progress, once a second
-                                           measure (from which second), when the load has become steady
-                                           consume, when the backlog is built, or the load is over
+                                           measure (first measured second), when the load is steady
+                                           consume, when the backlog is built or all producers have finished
     producer_finished
-                                           producers_finished, once all have
+                                           producers_finished, when all producers have finished
                                            stop, at any time
 
-Pure: time is an argument, and what is to be sent is returned.
+Pure: time is an argument, and messages to send are returned.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from highwater.spark_loadgen.dealing import deal_pairs
+from highwater.spark_loadgen.assignment import assign_pairs
 from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.model import EndToEndClock, Event, LoadPlan, SteadyReport, SteadyWarmup
 from highwater.spark_loadgen.progress import ProgressTracker
 from highwater.spark_loadgen.steady import judge_window
 from highwater.spark_loadgen.windows import SECOND_NS
 
-# From the word to start to T0: time for the word to reach every task, and for its loop to stand ready.
+# From `start` to T0: time for the message to reach every task and for the task's loop to get ready.
 LEAD_NS: Final = 50_000_000
-# Between the finding that a load is steady and the measured phase: every task must have heard of it before.
+# From the finding that the load is steady to the measured phase: every task must receive `measure` before.
 _ANNOUNCED_S: Final = 1
 
 Order = tuple[int | None, Mapping[str, Any]]
-"""A message, and the task it is for; None = for all."""
+"""A message and the task that receives it; None = all tasks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """How consumers that had to wait were let go: when, and what had been acknowledged by then.
+class ConsumerStart:
+    """When waiting consumers started, and what had been acknowledged by then.
 
-    built: the backlog that was asked for was there; False = the producers finished before.
+    built: the planned backlog was reached; False = the producers finished before.
     """
 
     at_s: float
@@ -52,8 +52,8 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """What the driver knows of a load that no task does. Instants `_s` are seconds since T0."""
+class DriverReport:
+    """What only the driver knows about a load. Instants `_s` are seconds since T0."""
 
     t0_ns: int = 0
     """On the driver's CLOCK_MONOTONIC."""
@@ -62,18 +62,18 @@ class Course:
     clock_spread_ns: int = 0
     measure_start_s: int = 0
     steady: SteadyReport | None = None
-    release: Release | None = None
+    consumer_start: ConsumerStart | None = None
     events: list[Event] = field(default_factory=list)
 
 
 class Coordinator:
-    """`take` every message, and call `turn` at least a few times a second."""
+    """Call `receive` with every message, and `tick` at least a few times a second."""
 
-    def __init__(self, plan: LoadPlan, driver_clock: str, *, held: bool = False) -> None:
-        """`driver_clock`: clock_name() of the driver. held: tasks that are ready wait for `start`."""
+    def __init__(self, plan: LoadPlan, driver_clock: str, *, hold_start: bool = False) -> None:
+        """driver_clock: clock_name() of the driver. hold_start: tasks that are ready wait for a call of `start`."""
         self._plan = plan
         self._driver_clock = driver_clock
-        self._held = held
+        self._hold_start = hold_start
         self._answered = False
         self._hellos: dict[int, dict[str, Any]] = {}
         self._numbers: dict[int, int] = {}
@@ -81,64 +81,64 @@ class Coordinator:
         self._steady = False
         self._judged_seconds = 0
         self._consuming = plan.start_after_backlog_bytes is None and not plan.start_after_load
-        self._told_finished = False
+        self._finish_sent = False
         self.problems: list[str] = []
-        """What is wrong with the set-up; the tasks then end without load."""
+        """Problems of the set-up; if there are any, the tasks end without load."""
         self.started = False
         self.tracker = ProgressTracker(plan)
-        self.course = Course(measure_start_s=plan.warmup_max_s, steady=_not_yet_steady(plan.warmup))
+        self.report = DriverReport(measure_start_s=plan.warmup_max_s, steady=_not_yet_steady(plan.warmup))
 
     @property
-    def is_held(self) -> bool:
-        """All are ready, and wait for `start`."""
-        return self._held and not self.missing and not self._answered
+    def awaits_start(self) -> bool:
+        """All tasks are ready and wait for `start`."""
+        return self._hold_start and not self.missing and not self._answered
 
     @property
     def missing(self) -> int:
         """How many tasks have not reported ready."""
         return self._plan.tasks - len(self._readies)
 
-    def take(self, task: int, message: dict[str, Any], now_ns: int) -> list[Order]:
-        """`task`: as the launcher numbers it. `now_ns`: the driver's CLOCK_MONOTONIC."""
+    def receive(self, task: int, message: dict[str, Any], now_ns: int) -> list[Order]:
+        """task: the launcher's number of the sender. now_ns: the driver's CLOCK_MONOTONIC."""
         match message["kind"]:
             case "hello":
                 self._hellos[task] = message
-                return self._deal() if len(self._hellos) == self._plan.tasks else []
+                return self._assign_numbers() if len(self._hellos) == self._plan.tasks else []
             case "ready":
                 self._readies[task] = message
-                return self.start(now_ns) if not self.missing and not self._held else []
+                return self.start(now_ns) if not self.missing and not self._hold_start else []
             case _:
-                self.tracker.take(self._numbers[task], message)
-                return self.turn(now_ns)
+                self.tracker.receive(self._numbers[task], message)
+                return self.tick(now_ns)
 
-    def turn(self, now_ns: int) -> list[Order]:
-        """What there is to say when time has passed."""
+    def tick(self, now_ns: int) -> list[Order]:
+        """Return the messages that are due because time has passed."""
         if not self.started:
             return []
-        elapsed_s = (now_ns - self.course.t0_ns) / SECOND_NS
-        return [*self._judge_steady(elapsed_s), *self._release_consumers(elapsed_s), *self._end_producers(elapsed_s)]
+        elapsed_s = (now_ns - self.report.t0_ns) / SECOND_NS
+        return [*self._judge_steady(elapsed_s), *self._start_consumers(elapsed_s), *self._end_producers(elapsed_s)]
 
     def stop(self, now_ns: int) -> list[Order]:
         """End the load early."""
-        self._note((now_ns - self.course.t0_ns) / SECOND_NS if self.started else 0.0, "stop", "told to stop")
+        self._note((now_ns - self.report.t0_ns) / SECOND_NS if self.started else 0.0, "stop", "stopped early")
         return [(None, {"kind": "stop"})]
 
     # --- to the start ------------------------------------------------------------------------------------------------
 
-    def _deal(self) -> list[Order]:
+    def _assign_numbers(self) -> list[Order]:
         tasks = sorted(self._hellos)
         hellos = [self._hellos[task] for task in tasks]
         numbers = list(range(len(tasks)))
         if self._plan.pairs:
             try:
-                numbers = deal_pairs([hello["clock"] for hello in hellos], [hello["host"] for hello in hellos])
+                numbers = assign_pairs([hello["clock"] for hello in hellos], [hello["host"] for hello in hellos])
             except LoadSetupError as error:
                 self.problems.append(str(error))
         self._numbers = dict(zip(tasks, numbers, strict=True))
         return [(task, {"kind": "role", "number": number}) for task, number in self._numbers.items()]
 
     def start(self, now_ns: int) -> list[Order]:
-        """Name T0, or what is wrong; once all are ready."""
+        """Send T0, or None when a task has a problem. Call it when all tasks are ready."""
         self._answered = True
         self.problems = list(
             dict.fromkeys([*self.problems, *(r["problem"] for r in self._readies.values() if r["problem"])])
@@ -151,11 +151,11 @@ class Coordinator:
         errors_ns = sorted((error_ns for _, error_ns in readings.values()), reverse=True)
         wall_offsets_ns = [ready["wall_offset_ns"] for ready in self._readies.values()]
         t0_ns = now_ns + LEAD_NS + 4 * errors_ns[0]
-        self.course = replace(
-            self.course,
+        self.report = replace(
+            self.report,
             t0_ns=t0_ns,
             e2e_clock="same_host_monotonic" if one_clock else "measured_offset",
-            # Two clocks are compared by way of the driver's, so the errors of both add up.
+            # Two hosts' clocks are each compared with the driver's, so the two errors add up.
             clock_error_ns=0 if one_clock else sum(errors_ns[:2]),
             clock_spread_ns=max(wall_offsets_ns) - min(wall_offsets_ns) if len(readings) > 1 else 0,
         )
@@ -192,7 +192,7 @@ class Coordinator:
             window_s=warmup.window_s,
             because=finding.because,
         )
-        self.course = replace(self.course, steady=report, measure_start_s=start_s)
+        self.report = replace(self.report, steady=report, measure_start_s=start_s)
         if not finding.steady:
             return []
         self._steady = True
@@ -200,7 +200,7 @@ class Coordinator:
         self._note(elapsed_s, "steady", f"steady after {len(history)} s; measured from second {start_s} on")
         return [(None, {"kind": "measure", "second": start_s})]
 
-    def _release_consumers(self, elapsed_s: float) -> list[Order]:
+    def _start_consumers(self, elapsed_s: float) -> list[Order]:
         if self._consuming:
             return []
         wanted_bytes, acked_bytes = self._plan.start_after_backlog_bytes, self.tracker.acked_bytes
@@ -208,32 +208,34 @@ class Coordinator:
         if not reached and not self.tracker.producers_finished:
             return []
         self._consuming = True
-        release = Release(elapsed_s, self.tracker.acked, acked_bytes, built=reached or wanted_bytes is None)
-        self.course = replace(self.course, release=release)
+        consumer_start = ConsumerStart(
+            elapsed_s, self.tracker.acked, acked_bytes, built=reached or wanted_bytes is None
+        )
+        self.report = replace(self.report, consumer_start=consumer_start)
         self._note(elapsed_s, "consumers_start", "the backlog is built" if reached else "all producers have finished")
         return [(None, {"kind": "consume"})]
 
     def _end_producers(self, elapsed_s: float) -> list[Order]:
-        if self._told_finished or not self.tracker.producers_finished:
+        if self._finish_sent or not self.tracker.producers_finished:
             return []
-        self._told_finished = True
+        self._finish_sent = True
         self._note(elapsed_s, "producers_finished", "all producers have finished")
         return [(None, {"kind": "producers_finished"})]
 
     def _note(self, at_s: float, kind: str, text: str) -> None:
-        self.course.events.append(Event(round(at_s, 3), kind, text))
+        self.report.events.append(Event(round(at_s, 3), kind, text))
 
 
 def _not_yet_steady(warmup: int | SteadyWarmup) -> SteadyReport | None:
     if isinstance(warmup, int):
         return None
-    return SteadyReport(False, float(warmup.max_s), None, None, warmup.window_s, "no window of it was complete")
+    return SteadyReport(False, float(warmup.max_s), None, None, warmup.window_s, "no window was complete")
 
 
 def _readings(
     driver_clock: str, clocks: Mapping[int, str], readies: Mapping[int, dict[str, Any]]
 ) -> dict[str, tuple[int, int]]:
-    """Of each clock its offset from the driver's and the error of that; the best reading serves all who share it."""
+    """For each clock, its offset from the driver's clock and the error of the offset, from the most exact reading."""
     readings: dict[str, tuple[int, int]] = {}
     for task, clock in clocks.items():
         ready = readies[task]

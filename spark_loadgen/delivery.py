@@ -1,9 +1,9 @@
-"""Was every record delivered, once, in order? Judged over all records, by sequence and not by sample.
+"""Checks that every record was delivered once and in order, over all records and not a sample.
 
-A consumer keeps one mark per record of each worker and the highest sequence seen per (worker, partition). Loss and
-duplicates are properties of the whole; order is promised by Kafka within a partition, and each worker sends its records
-in the order of their sequence, so within (worker, partition) sequences must rise whatever partitioner is used. Each
-consumer group reads everything, so each is judged on its own.
+A consumer keeps one mark per record of each worker, and the highest sequence seen per (worker, partition). Lost and
+duplicated records are counted over all partitions. Kafka guarantees order within a partition, and each worker sends its
+records in the order of their sequences, so within (worker, partition) sequences must rise, whatever the partitioner.
+Each consumer group reads everything, so each group is checked on its own.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from highwater.spark_loadgen.stamp import STAMP_BYTES, decode_stamps
 
-# A closed loop has no totals. Beyond this many records of a worker a sequence is taken for damage.
+# A closed loop has no totals: a sequence from this number on counts as corrupt.
 _SEQUENCES_MAX: Final = 1 << 36
 _ROOM_AT_FIRST: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedReport:
-    """What one consumer saw. `seen` holds packed marks per worker, compressed."""
+    """The counts of one consumer. seen: for each worker its marks, packed to bits and compressed."""
 
     received: int
     duplicated: int
@@ -37,7 +37,7 @@ class ReceivedReport:
 def read_stamps(
     values: Sequence[bytes | None], magic: int, totals: NDArray[np.int64]
 ) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
-    """The stamps of values, and which of them are records of this run; totals[w] = how many worker w may send."""
+    """The stamps of values, and a mask of those that are records of this run. totals[w]: most records of worker w."""
     joined = b"".join([value[:STAMP_BYTES] if value else b"" for value in values])
     if len(joined) != STAMP_BYTES * len(values):
         blank = bytes(STAMP_BYTES)
@@ -45,23 +45,23 @@ def read_stamps(
     stamps = decode_stamps(joined)
     workers = stamps["worker"].astype(np.int64)
     sequences = stamps["sequence"].astype(np.int64)
-    ours = (stamps["magic"] == magic) & (workers < len(totals)) & (sequences >= 0)
-    ours[ours] = sequences[ours] < totals[workers[ours]]
-    return stamps, ours
+    in_run = (stamps["magic"] == magic) & (workers < len(totals)) & (sequences >= 0)
+    in_run[in_run] = sequences[in_run] < totals[workers[in_run]]
+    return stamps, in_run
 
 
 class ReceivedRecords:
-    """Checks the records that one consumer reads; cheap when all is well, exact when it is not."""
+    """Checks the records that one consumer reads: fast when all are new and in order, exact otherwise."""
 
     def __init__(self, magic: int, workers: int, totals: Sequence[int] | None = None, *, marking: bool = True) -> None:
         """totals[w]: how many records worker w has in its schedule; None = no schedule (a closed loop).
 
-        marking: False only counts what was received, and judges none of it.
+        marking: False = only count what was received.
         """
         self._magic = magic
         self._workers = workers
         self._totals = np.full(workers, _SEQUENCES_MAX) if totals is None else np.array(totals, dtype=np.int64)
-        # Marks of all workers interleaved, so that one array serves workers that keep pace, however long they run.
+        # Marks of all workers interleaved: workers send at the same pace, so one array stays compact.
         self._seen = np.zeros(_ROOM_AT_FIRST, dtype=bool)
         self._marking = marking
         self._highest: dict[int, int] = {}
@@ -70,16 +70,16 @@ class ReceivedRecords:
     def check(
         self, values: Sequence[bytes | None], partitions: Sequence[int]
     ) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
-        """Judge records in the order received. Returns their stamps and which of them are records of this run."""
-        stamps, ours = read_stamps(values, self._magic, self._totals)
-        sound = int(np.count_nonzero(ours))
-        self._received += sound
-        self._corrupt += len(values) - sound
-        if self._marking and sound:
-            workers = stamps["worker"][ours].astype(np.int64)
-            sequences = stamps["sequence"][ours].astype(np.int64)
-            self._judge(workers, sequences, np.asarray(partitions, dtype=np.int64)[ours])
-        return stamps, ours
+        """Check records in the order received. Returns their stamps and a mask of the records of this run."""
+        stamps, in_run = read_stamps(values, self._magic, self._totals)
+        valid = int(np.count_nonzero(in_run))
+        self._received += valid
+        self._corrupt += len(values) - valid
+        if self._marking and valid:
+            workers = stamps["worker"][in_run].astype(np.int64)
+            sequences = stamps["sequence"][in_run].astype(np.int64)
+            self._judge(workers, sequences, np.asarray(partitions, dtype=np.int64)[in_run])
+        return stamps, in_run
 
     def _judge(self, workers: NDArray[np.int64], sequences: NDArray[np.int64], partitions: NDArray[np.int64]) -> None:
         marks = sequences * self._workers + workers
@@ -97,7 +97,7 @@ class ReceivedRecords:
     def _all_new_and_rising(
         self, marks: NDArray[np.int64], streams: NDArray[np.int64], sequences: NDArray[np.int64]
     ) -> bool:
-        """The common case, without a loop over records. Changes nothing when it says no."""
+        """The common case, without a loop over records. Changes no state when it returns False."""
         if self._seen[marks].any() or len(np.unique(marks)) != len(marks):
             return False
         order = np.argsort(streams, kind="stable")
@@ -129,7 +129,7 @@ class ReceivedRecords:
                 self._highest[stream] = sequence
 
     def report(self, bad_bodies: int) -> ReceivedReport:
-        """`bad_bodies`: records with a sound stamp whose body or key was found changed."""
+        """bad_bodies: number of records with a valid stamp whose body or key differs from what was sent."""
         per_worker = [self._seen[worker :: self._workers] for worker in range(self._workers)]
         return ReceivedReport(
             received=self._received,
@@ -142,7 +142,7 @@ class ReceivedRecords:
 
 @dataclass(frozen=True, slots=True)
 class GroupDelivery:
-    """What one consumer group got; each is to get everything. Fields as in Delivery."""
+    """The counts of one consumer group; each group must receive everything. Fields as in Delivery."""
 
     received: int
     lost: int
@@ -155,14 +155,14 @@ class GroupDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Fate of every record of the trial, warm-up included. What consumers saw is the sum over their groups.
+    """Counts over every record of the load, warm-up included. Counts of consumers are sums over their groups.
 
-    acked: with acks=0 this means handed to the socket. failed: the client reported an error, or the record was given up
-    when the drain ended. lost: acknowledged, not received; only known when there were consumers and they checked, else
-    0. duplicated: received once more than needed. reordered: received after a later record of its worker and partition.
-    corrupt: no record of this run, or changed. unread: still in the log when a consumer's drain time was up (such
-    records count as lost too). aborted: acknowledged in a transaction that was then aborted; aborted_received: such a
-    record reached a consumer that reads committed records only. checked: False when consumers only counted.
+    acked: with acks=0, written to the socket. failed: the client reported an error, or the drain ended first.
+    lost: acknowledged, not received; 0 unless there were consumers and they checked. duplicated: received again.
+    reordered: received after a later record of its worker and partition. corrupt: changed, or no record of this run.
+    unread: still in the log when a consumer's drain ended (these records count as lost, too).
+    aborted: acknowledged in a transaction that was then aborted. aborted_received: aborted records that a consumer of
+    committed records received. checked: False when consumers only counted.
     """
 
     sent: int
@@ -181,13 +181,13 @@ class Delivery:
 
     @property
     def duplicated_in_log(self) -> int:
-        """Records that the log holds twice: every group sees those, so it is no sum."""
+        """Records that are twice in the log: every group receives these, so this is a maximum and not a sum."""
         return max((group.duplicated for group in self.groups), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What one producer sent: sequences 0 to count − 1, some of which failed and some of which were aborted."""
+    """The records of one producer: sequences 0 to count − 1, and those of them that failed or were aborted."""
 
     count: int
     failed: Sequence[int] = ()
@@ -203,10 +203,10 @@ def merge_delivery(
     committed_only: bool = True,
     checked: bool = True,
 ) -> Delivery:
-    """Bring together what producers sent and what the consumers of each group saw.
+    """Compare what producers sent with what the consumers of each group received.
 
-    unread[g]: records that group g left in the log; None when nobody knows, and it may be all that it lacks.
-    committed_only: consumers must not see aborted records.
+    unread[g]: records that group g left in the log; None when unknown, then all its lost records count as unread.
+    committed_only: consumers must not receive aborted records.
     """
     judged = [
         _group_delivery(producers, reports, left, committed_only=committed_only, checked=checked)

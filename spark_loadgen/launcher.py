@@ -1,7 +1,7 @@
-"""Runs a load on Spark: owns the SparkContext, starts the barrier stage, talks with its tasks, brings back the result.
+"""Runs loads on Spark: owns the SparkContext and runs each load as one barrier stage.
 
-The Java process is started by us and not by SparkContext, so that what it and the Python workers print goes to a file:
-the terminal stays the caller's, and when something breaks its last words can be quoted.
+The launcher starts the Java process itself, instead of SparkContext, so that the output of Java and of the Python
+workers goes to a file: it does not disturb the caller's terminal, and an error message can quote it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
 from highwater.spark_loadgen.java import Java, find_java
 from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
 from highwater.spark_loadgen.spark_errors import reason_of
-from highwater.spark_loadgen.supervision import Background, conduct
-from highwater.spark_loadgen.task import Job, Outcome, run_task
+from highwater.spark_loadgen.supervision import Background, supervise
+from highwater.spark_loadgen.task import Job, TaskOutcome, run_task
 from highwater.spark_loadgen.versions import task_versions
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-# What a load must not have: a task tried twice doubles the load, executors that come and go have no barrier.
+# A second attempt of a task would double the load, and executors that come and go cannot run a barrier stage.
 _CONFIGURATION: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -51,21 +51,21 @@ _MASTER: Final = re.compile(
 )
 _SETUP_ERROR: Final = f"{LoadSetupError.__module__}.{LoadSetupError.__qualname__}: "
 _CONNECT_TIMEOUT_S: Final = 5
-_PATIENCE_S: Final = 60
-_PATIENCE_WITH_CONTAINERS_S: Final = 180
-# Executors that are there may be slow: on a busy host Python and its packages take their time.
-_PATIENCE_WITH_EXECUTORS_S: Final = 180
+_EXECUTOR_TIMEOUT_S: Final = 60
+_CONTAINER_TIMEOUT_S: Final = 180
+# Executors may be slow to answer: on a busy host it takes long to import Python's packages.
+_PROBE_TIMEOUT_S: Final = 180
 _POLL_S: Final = 0.1
 
-# Host of an executor, and its versions of what a load needs, or what it lacks.
-_Told = tuple[str, Mapping[str, str] | str]
+# Host of an executor, and its versions of the packages that a load needs, or the import error.
+_ProbeAnswer = tuple[str, Mapping[str, str] | str]
 
 
 class SparkLauncher:
     """A Spark application that runs loads, one after the other. Context manager; one per process at a time.
 
-    master: any Spark master. spark_conf: settings for it, over ours. log_path: where Java's output goes (default: a
-    temporary file that ends with the launcher).
+    master: any Spark master. spark_conf: Spark settings; they override the launcher's own. log_path: file for Java's
+    output (default: a temporary file that is deleted with the launcher).
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SparkLauncher:
         self._local = master == "local" or master.startswith(("local[", "local-cluster["))
         self._in_driver_process = self._local and not master.startswith("local-cluster[")
         self._settings = {**_CONFIGURATION, **(_LOOPBACK if self._local else {}), **self.settings}
-        self._patience_s = _PATIENCE_WITH_CONTAINERS_S if master.startswith(("yarn", "k8s")) else _PATIENCE_S
+        self._executor_timeout_s = _CONTAINER_TIMEOUT_S if master.startswith(("yarn", "k8s")) else _EXECUTOR_TIMEOUT_S
         self._app_name = app_name
         self._log_path = log_path
         self._find_java = java or (lambda scratch: find_java(os.environ, scratch))
@@ -120,7 +120,7 @@ class SparkLauncher:
         self._try_executors()
 
     def _driver_environment(self) -> dict[str, str]:
-        """Workers shall run the driver's interpreter; Spark would take the first python3 on the PATH."""
+        """Make workers run the driver's interpreter; Spark would use the first python3 on the PATH."""
         environment = {"JAVA_HOME": str(self._java.home), "PYSPARK_DRIVER_PYTHON": sys.executable}
         archives = "spark.archives" in self._settings or "spark.pyspark.python" in self._settings
         if self._in_driver_process or not (archives or "PYSPARK_PYTHON" in os.environ):
@@ -128,18 +128,18 @@ class SparkLauncher:
         return environment
 
     def _start_context(self, scratch: Path) -> SparkContext:
-        # Imported here: it takes a third of a second that no other command of the program should pay.
+        # Imported here: the import takes a third of a second, which other commands should not pay for.
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkRuntimeError
         from pyspark.java_gateway import launch_gateway
 
         assert self._log_path is not None
         if SparkContext._active_spark_context is not None:
-            raise LoadSetupError("a Spark application already runs in this process; end it first")
+            raise LoadSetupError("a Spark application is already running in this process; stop it first")
         settings = {"spark.local.dir": str(scratch), **self._settings}
         conf = SparkConf().setAll(list(settings.items())).setMaster(self.master).setAppName(self._app_name)
         log = self._cleanup.enter_context(self._log_path.open("ab"))
-        # In a thread: only a launch that comes to its end hands over the process, so that Ctrl-C can end that too.
+        # In a thread, because only a launch that completes returns the process: Ctrl-C must not interrupt the launch.
         launch: Background[Any] = Background(
             lambda: launch_gateway(conf, {"stdout": log, "stderr": subprocess.STDOUT})  # type: ignore[no-untyped-call]
         )
@@ -148,17 +148,17 @@ class SparkLauncher:
         try:
             gateway = launch.result()
         except PySparkRuntimeError as error:
-            raise LoadSetupError(f"Spark's Java process ({self._java.source}) ended: {self._last_words()}") from error
-        watchdog = threading.Timer(self._patience_s, gateway.proc.kill)
+            raise LoadSetupError(f"Spark's Java process ({self._java.source}) ended: {self._last_error()}") from error
+        watchdog = threading.Timer(self._executor_timeout_s, gateway.proc.kill)
         watchdog.start()
-        # SparkContext takes SIGINT and answers it by killing all tasks; ours ends a load in order.
+        # SparkContext installs a SIGINT handler that kills all tasks; the previous handler ends a load in order.
         on_interrupt = signal.getsignal(signal.SIGINT)
         try:
             context = SparkContext(conf=conf, gateway=gateway)
         except Exception as error:
             if not watchdog.is_alive():
                 raise LoadSetupError(
-                    f"the Spark master {self.master} did not take the application within {self._patience_s} s"
+                    f"the Spark master {self.master} did not accept the application within {self._executor_timeout_s} s"
                 ) from error
             raise LoadSetupError(f"Spark does not start with master {self.master}: {reason_of(error)}") from error
         finally:
@@ -168,42 +168,44 @@ class SparkLauncher:
         self._cleanup.callback(context.stop)
         return context
 
-    def _last_words(self) -> str:
-        """The line of Java's output that says what is wrong."""
+    def _last_error(self) -> str:
+        """The last line of Java's output that reports an error."""
         assert self._log_path is not None
         text = self._log_path.read_text("utf-8", "replace")
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-        telling = [line for line in lines if "exception" in line.lower() or "error" in line.lower()]
-        return (telling or lines or ["it said nothing"])[-1].removeprefix('Exception in thread "main" ')
+        errors = [line for line in lines if "exception" in line.lower() or "error" in line.lower()]
+        return (errors or lines or ["it printed nothing"])[-1].removeprefix('Exception in thread "main" ')
 
     def _try_executors(self) -> None:
-        """Throw-away jobs: they bring up Python on the executors and find out whether they have what a load needs."""
+        """Run probe jobs that start Python on the executors and check that they have what a load needs."""
         context = self._running()
         partitions, probe = max(1, self.slots if self._in_driver_process else 8), _prober()
-        told = self._answers(lambda: context.parallelize(range(partitions), partitions).mapPartitions(probe).collect())
-        self._executor_versions = same_versions(told, self.master)
+        answers = self._probe_answers(
+            lambda: context.parallelize(range(partitions), partitions).mapPartitions(probe).collect()
+        )
+        self._executor_versions = common_versions(answers, self.master)
         if not self._in_driver_process:
             self._wait_until_executors_settle()
-            # All slots at once: short tasks one after the other may all be taken by whoever came first.
+            # A barrier stage on all slots: one executor could run all tasks of an ordinary stage, one after the other.
             slots = self.slots
             stage = context.parallelize(range(slots), slots).barrier()
-            told = self._answers(lambda: stage.mapPartitions(probe).collect())
-            self._executor_versions = same_versions(told, self.master)
+            answers = self._probe_answers(lambda: stage.mapPartitions(probe).collect())
+            self._executor_versions = common_versions(answers, self.master)
 
-    def _answers(self, ask: Callable[[], list[_Told]]) -> list[_Told]:
+    def _probe_answers(self, ask: Callable[[], list[_ProbeAnswer]]) -> list[_ProbeAnswer]:
         job = Background(ask)
-        come_by_s = time.monotonic() + self._patience_s
-        answer_by_s = come_by_s + _PATIENCE_WITH_EXECUTORS_S
+        executors_by_s = time.monotonic() + self._executor_timeout_s
+        answer_by_s = executors_by_s + _PROBE_TIMEOUT_S
         while not job.finished.wait(_POLL_S):
             now_s = time.monotonic()
-            if now_s > come_by_s and self.slots == 0:
+            if now_s > executors_by_s and self.slots == 0:
                 raise LoadSetupError(
-                    f"the Spark master {self.master} gave no executor within {self._patience_s} s: "
+                    f"the Spark master {self.master} provided no executor within {self._executor_timeout_s} s: "
                     "start workers for it, or free some"
                 )
             if now_s > answer_by_s:
                 raise LoadSetupError(
-                    f"the executors of {self.master} do not come to running a Python task; see its log"
+                    f"the executors of {self.master} did not finish a Python task in time; see Spark's log"
                 )
         try:
             return job.result()
@@ -213,8 +215,8 @@ class SparkLauncher:
             ) from error
 
     def _wait_until_executors_settle(self) -> None:
-        """Executors register one after the other; wait until their number has stood still for two seconds."""
-        deadline_s = time.monotonic() + self._patience_s
+        """Executors register one after the other: wait until their number has not changed for two seconds."""
+        deadline_s = time.monotonic() + self._executor_timeout_s
         slots, since_s = self.slots, time.monotonic()
         while time.monotonic() < min(deadline_s, since_s + 2):
             time.sleep(_POLL_S)
@@ -230,13 +232,13 @@ class SparkLauncher:
 
     @property
     def slots(self) -> int:
-        """How many tasks can run at once at present."""
+        """How many tasks can run at once now."""
         scala_context: Any = self._running()._jsc.sc()
         profile = scala_context.resourceProfileManager().defaultResourceProfile()
         return int(scala_context.maxNumConcurrentTasks(profile))
 
     def versions(self) -> dict[str, str]:
-        """Of everything that makes the load; of the executors, what they have in another version than the driver."""
+        """Versions of everything that makes the load; those of executors only where they differ from the driver's."""
         context = self._running()
         java: Any = context._jvm
         own = task_versions()
@@ -261,11 +263,11 @@ class SparkLauncher:
     ) -> LoadResult:
         """Run one load. Blocks; `on_progress` is called about once a second.
 
-        may_start: asked when all tasks are ready, again and again until it says yes, which is when the load begins.
+        may_start: polled when all tasks are ready; the load starts when it returns True.
 
-        When `should_stop` turns true, or at the first Ctrl-C, the tasks end in order and the result so far comes back
-        with `interrupted`; a second Ctrl-C gives up. Raises LoadSetupError when the load cannot start as asked and
-        LoadFailed when it breaks.
+        When `should_stop` returns True, or at the first Ctrl-C, the tasks end in order and the result so far is
+        returned with `interrupted`; a second Ctrl-C cancels them. Raises LoadSetupError when the load cannot start as
+        planned and LoadFailed when it breaks.
         """
         context = self._running()
         slots = self.slots
@@ -277,7 +279,7 @@ class SparkLauncher:
             )
         host = str(context.getConf().get("spark.driver.host") or socket.gethostname())
         bind = str(context.getConf().get("spark.driver.bindAddress") or host)
-        return conduct(
+        return supervise(
             plan,
             (bind, host),
             lambda job: _barrier_stage(context, job),
@@ -289,13 +291,13 @@ class SparkLauncher:
         )
 
 
-def _barrier_stage(context: SparkContext, job: Job) -> list[Outcome]:
-    """All tasks at once or none; they meet over the driver's channel and not at the barrier, which Spark polls."""
+def _barrier_stage(context: SparkContext, job: Job) -> list[TaskOutcome]:
+    """Run all tasks at once or none. They synchronise over the driver's channel: Spark polls its barrier slowly."""
 
-    def body(tasks: Iterable[int]) -> Iterator[Outcome]:
+    def body(tasks: Iterable[int]) -> Iterator[TaskOutcome]:
         yield run_task(job, next(iter(tasks)))
 
-    # A result stage with no shuffle behind it: Spark would run a failed map stage again, and the load with it.
+    # A result stage without a shuffle: Spark would run a failed map stage, and so the load, again.
     count = job.plan.tasks
     try:
         return context.parallelize(range(count), count).barrier().mapPartitions(body).collect()
@@ -306,10 +308,10 @@ def _barrier_stage(context: SparkContext, job: Job) -> list[Outcome]:
         raise LoadFailed(f"a load task died: {reason}") from error
 
 
-def _prober() -> Callable[[Iterable[int]], Iterator[_Told]]:
-    """What executors are asked. A function within one is shipped whole: this module would need what they may lack."""
+def _prober() -> Callable[[Iterable[int]], Iterator[_ProbeAnswer]]:
+    """The function that executors run. It is nested, so that Spark ships its code: executors may lack this module."""
 
-    def probe(_: Iterable[int]) -> Iterator[_Told]:
+    def probe(_: Iterable[int]) -> Iterator[_ProbeAnswer]:
         import importlib
         import socket
 
@@ -323,10 +325,10 @@ def _prober() -> Callable[[Iterable[int]], Iterator[_Told]]:
     return probe
 
 
-def same_versions(told: Iterable[_Told], master: str) -> dict[str, str]:
-    """What all executors have. Raises LoadSetupError when they differ, or one lacks something."""
+def common_versions(answers: Iterable[_ProbeAnswer], master: str) -> dict[str, str]:
+    """The versions that all executors have. Raises LoadSetupError when they differ or a package is missing."""
     known: dict[str, tuple[str, str]] = {}
-    for host, versions in told:
+    for host, versions in answers:
         if isinstance(versions, str):
             raise LoadSetupError(
                 f"the executors of {master} lack a package: {versions} on {host}; install confluent-kafka and numpy "
@@ -337,16 +339,16 @@ def same_versions(told: Iterable[_Told], master: str) -> dict[str, str]:
             if version != first:
                 raise LoadSetupError(
                     f"the executors of {master} differ: {name} is {first} on {first_host} and {version} on {host}; "
-                    "a load is made by one version of everything, so install the same on all"
+                    "a load needs the same versions on all of them: install those"
                 )
     return {name: version for name, (_, version) in known.items()}
 
 
 def _check_master(master: str) -> None:
-    """Spark itself would say it in thirty lines, and try a dead standalone master for a minute."""
+    """Check early: Spark would print thirty lines, and try a standalone master that is down for a minute."""
     if not _MASTER.fullmatch(master):
         raise LoadSetupError(
-            f"{master!r} is no Spark master: use local[N], local[*], spark://HOST:PORT, yarn or k8s://URL"
+            f"{master!r} is not a Spark master: use local[N], local[*], spark://HOST:PORT, yarn or k8s://URL"
         )
     failures = []
     for address in master.removeprefix("spark://").split(",") if master.startswith("spark://") else ():
@@ -376,7 +378,7 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
 
 
 def _zip_package(scratch: Path) -> Path:
-    """`highwater` with this package alone, as an archive that executors import from."""
+    """An archive of `highwater` with this package only, which executors import from."""
     package = Path(__file__).parent
     copy = scratch / "package"
     shutil.copytree(package, copy / "highwater" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -385,14 +387,14 @@ def _zip_package(scratch: Path) -> Path:
 
 
 def _end_java(launch: Background[Any]) -> None:
-    """End the Java process, so that the next launcher of this process starts with settings of its own."""
+    """End the Java process, so that the next launcher in this process starts with its own settings."""
     from pyspark import SparkContext
 
     launch.finished.wait()
     try:
         gateway = launch.result()
     except Exception:
-        return  # nothing was launched; whoever waited for it has been told why
+        return  # nothing was launched; _start_context has raised the error
     gateway.shutdown()
     gateway.proc.stdin.close()  # Spark's gateway server ends when its standard input does
     try:

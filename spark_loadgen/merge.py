@@ -1,4 +1,4 @@
-"""Adds up what the tasks brought back, exactly: counts by sum, histograms by bucket, deliveries by record."""
+"""Merges the tasks' outcomes exactly: counts by sum, histograms by bucket, delivery by record."""
 
 from __future__ import annotations
 
@@ -7,34 +7,40 @@ from collections.abc import Sequence
 
 from highwater.spark_loadgen.backlog import backlog_report, lag_of
 from highwater.spark_loadgen.consumer import ConsumerReport, reads_committed
-from highwater.spark_loadgen.coordination import Course
+from highwater.spark_loadgen.coordination import DriverReport
 from highwater.spark_loadgen.delivery import Delivery, Sent, merge_delivery
 from highwater.spark_loadgen.errors import LoadFailed
 from highwater.spark_loadgen.histogram import Histogram, merge_series
-from highwater.spark_loadgen.ledger import ProducerReport
 from highwater.spark_loadgen.model import (
-    Generator,
+    GeneratorReport,
     LoadPlan,
     LoadResult,
     PartitionCounts,
-    TaskDetails,
+    TaskReport,
     TransactionReport,
 )
+from highwater.spark_loadgen.producer_metrics import ProducerReport
 from highwater.spark_loadgen.sampling import sampling_stride
-from highwater.spark_loadgen.task import Outcome
+from highwater.spark_loadgen.task import TaskOutcome
 from highwater.spark_loadgen.windows import SECOND_NS, max_rows, sum_windows
 
 
 def merge_outcomes(
-    plan: LoadPlan, outcomes: Sequence[Outcome], course: Course, t0_unix_ns: int, slots: int, *, interrupted: bool
+    plan: LoadPlan,
+    outcomes: Sequence[TaskOutcome],
+    driver: DriverReport,
+    t0_unix_ns: int,
+    slots: int,
+    *,
+    interrupted: bool,
 ) -> LoadResult:
-    """`outcomes`: one of each task, in order of their numbers, every one with its report. Raises LoadFailed."""
-    _check_measured_phase(outcomes, course)
+    """outcomes: one per task in order of task numbers, each with its report. Raises LoadFailed."""
+    _check_measured_phase(outcomes, driver)
     producers = [o.report for o in outcomes if isinstance(o.report, ProducerReport)]
     consumers = [o.report for o in outcomes if isinstance(o.report, ConsumerReport)]
     reports: list[ProducerReport | ConsumerReport] = [*producers, *consumers]
     rows = sum_windows(report.windows for report in reports)
-    end_s = course.measure_start_s + plan.measure_s
+    end_s = driver.measure_start_s + plan.measure_s
     seconds = max(end_s, rows.seconds)
     rows.lengthen(seconds)
     cpu_ratio = max_rows(report.cpu_ratio for report in reports)
@@ -58,31 +64,31 @@ def merge_outcomes(
         generator_cpu_ratio_max=cpu_ratio,
         histograms=histograms,
         delivery=_delivery(plan, producers, consumers),
-        e2e_clock=course.e2e_clock,
+        e2e_clock=driver.e2e_clock,
         negative_samples=sum(report.negative_samples for report in consumers),
-        generator=_generator(plan, outcomes, course, slots),
+        generator=_generator(plan, outcomes, driver, slots),
         interrupted=interrupted,
         errors=dict(errors.most_common()),
-        measure_start_s=float(course.measure_start_s),
+        measure_start_s=float(driver.measure_start_s),
         closed_loop=plan.schedule is None,
         transactions=_transactions(producers),
-        steady=course.steady,
+        steady=driver.steady,
         backlog=backlog_report(
-            plan, course.release, sum_windows(r.tenths for r in reports if r.tenths is not None), consumers
+            plan, driver.consumer_start, sum_windows(r.tenths for r in reports if r.tenths is not None), consumers
         ),
         lag=lag_of(rows, plan.groups),
         partitions=_partitions(plan, consumers),
-        events=course.events,
+        events=driver.events,
     )
 
 
-def _check_measured_phase(outcomes: Sequence[Outcome], course: Course) -> None:
-    """A task that did not hear when measuring began has kept on by the plan: the load was not the one asked for."""
+def _check_measured_phase(outcomes: Sequence[TaskOutcome], driver: DriverReport) -> None:
+    """Raise LoadFailed if a task missed the start of the measured phase: its load then differs from the plan."""
     for outcome in outcomes:
-        if outcome.measure_start_s != course.measure_start_s:
+        if outcome.measure_start_s != driver.measure_start_s:
             raise LoadFailed(
-                f"{outcome.role} {outcome.number} on {outcome.executor_host} lost the driver and did not hear that the "
-                f"load was steady: it measured from second {outcome.measure_start_s}, not {course.measure_start_s}"
+                f"{outcome.role} {outcome.number} on {outcome.host} lost its connection to the driver before "
+                f"the load was steady: it measured from second {outcome.measure_start_s}, not {driver.measure_start_s}"
             )
 
 
@@ -138,44 +144,44 @@ def _partitions(plan: LoadPlan, consumers: Sequence[ConsumerReport]) -> list[Par
     ]
 
 
-def _generator(plan: LoadPlan, outcomes: Sequence[Outcome], course: Course, slots: int) -> Generator:
+def _generator(plan: LoadPlan, outcomes: Sequence[TaskOutcome], driver: DriverReport, slots: int) -> GeneratorReport:
     producers = [o.report for o in outcomes if isinstance(o.report, ProducerReport)]
     consumers = [o.report for o in outcomes if isinstance(o.report, ConsumerReport)]
-    measured = slice(course.measure_start_s, course.measure_start_s + plan.measure_s)
+    measured = slice(driver.measure_start_s, driver.measure_start_s + plan.measure_s)
     sent = sum(sum(report.windows.sent[measured]) for report in producers)
-    # Consumers that had to wait may read nothing, or little, in the measured phase.
-    reading = measured if course.release is None else slice(None)
+    # Consumers that waited may read little or nothing in the measured phase.
+    reading = measured if driver.consumer_start is None else slice(None)
     received = sum(sum(report.windows.received[reading]) for report in consumers)
     first_delays = [r.first_send_delay_ns for r in producers if r.first_send_delay_ns is not None]
     tasks = [_details(outcome, measured) for outcome in outcomes]
-    tasks_on = Counter(outcome.executor_host for outcome in outcomes)
-    return Generator(
+    tasks_on = Counter(outcome.host for outcome in outcomes)
+    return GeneratorReport(
         producers=plan.producers,
         consumers=plan.consumers,
         slots=slots,
-        oversubscribed=any(tasks_on[o.executor_host] > o.cpu_count for o in outcomes),
+        oversubscribed=any(tasks_on[o.host] > o.cpu_count for o in outcomes),
         cpu_ratio_max=max(task.cpu_ratio_max for task in tasks),
         producer_cpu_ns_per_record=sum(sum(r.cpu_ns[measured]) for r in producers) / max(1, sent),
         consumer_cpu_ns_per_record=sum(sum(r.cpu_ns[reading]) for r in consumers) / max(1, received),
         start_skew_ns=max(first_delays) - min(first_delays) if first_delays else 0,
-        clock_spread_ns=course.clock_spread_ns,
+        clock_spread_ns=driver.clock_spread_ns,
         produce_sampled_one_in=sampling_stride(plan),
         tasks=tasks,
-        clock_error_ns=course.clock_error_ns,
+        clock_error_ns=driver.clock_error_ns,
         clock_drift_ns=0
-        if course.e2e_clock == "same_host_monotonic"
+        if driver.e2e_clock == "same_host_monotonic"
         else max(abs(o.clock_drift_ns) for o in outcomes if o.clock_drift_ns is not None),
     )
 
 
-def _details(outcome: Outcome, measured: slice) -> TaskDetails:
+def _details(outcome: TaskOutcome, measured: slice) -> TaskReport:
     report = outcome.report
     assert report is not None
     produced = report if isinstance(report, ProducerReport) else None
-    return TaskDetails(
+    return TaskReport(
         task=outcome.number,
         role=outcome.role,
-        executor_host=outcome.executor_host,
+        host=outcome.host,
         pid=outcome.pid,
         cpu_count=outcome.cpu_count,
         cpu_ratio_max=max(report.cpu_ratio[measured], default=0.0),

@@ -1,4 +1,4 @@
-"""What a caller asks of the load generator and what it gets back: plan, progress, result, errors."""
+"""The load generator's interface: the caller's plan, and the progress and the result that come back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
     "Event",
     "FilePayload",
     "GeneratedPayload",
-    "Generator",
+    "GeneratorReport",
     "LoadFailed",
     "LoadPlan",
     "LoadResult",
@@ -33,7 +33,7 @@ __all__ = [
     "Second",
     "SteadyReport",
     "SteadyWarmup",
-    "TaskDetails",
+    "TaskReport",
     "TransactionPlan",
     "TransactionReport",
 ]
@@ -46,10 +46,10 @@ EndToEndClock = Literal["same_host_monotonic", "measured_offset"]
 
 @dataclass(frozen=True, slots=True)
 class SteadyWarmup:
-    """Warm up until throughput and latency are steady, at the longest `max_s`.
+    """Warm up until throughput and latency are steady, but at most for `max_s`.
 
     Steady: over the last `window_s`, the least-squares line through the rate changes by less than `slope_ratio` of the
-    mean (steady.py has the whole of it).
+    mean (steady.py defines it in full).
     """
 
     slope_ratio: float
@@ -67,9 +67,9 @@ class SteadyWarmup:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPlan:
-    """Every producer commits after `records` records or `every_ns`, whichever is given.
+    """Every producer commits after `records` records or after `every_ns`: exactly one of the two is set.
 
-    abort_ratio: the share of transactions that are aborted instead, once all their records are acknowledged.
+    abort_ratio: the share of transactions that the producer aborts instead, after all their records are acknowledged.
     """
 
     records: int | None = None
@@ -78,28 +78,28 @@ class TransactionPlan:
 
     def __post_init__(self) -> None:
         if (self.records is None) == (self.every_ns is None):
-            raise LoadSetupError("transactions end after a number of records or after a time: name one of the two")
+            raise LoadSetupError("a transaction ends after a number of records or after a time: name one of the two")
         if (self.records or self.every_ns or 0) < 1:
-            raise LoadSetupError("a transaction must hold at least 1 record or last at least 1 ns")
+            raise LoadSetupError("a transaction must contain at least 1 record or last at least 1 ns")
         if not 0 <= self.abort_ratio <= 1:
             raise LoadSetupError(f"an abort ratio of {self.abort_ratio:g} is not between 0 and 1")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """One trial's load. All tasks agree on a T0; the schedule runs for warm-up and measured phase from there.
+    """The load of one trial. All tasks agree on a start time T0; warm-up and measured phase run from T0.
 
-    topics: each record of worker w with sequence s goes to topics[(s + w) % len(topics)]; every topic has `partitions`.
-    groups × consumers_per_group consumers: each group reads everything. Tasks are the producers, then the consumers
-    group by group.
-    schedule: None is the closed loop: as fast as the client takes it. Warm-up runs at the first step's rate; the steps
-    then follow over the measured phase.
-    warmup: seconds, or until steady (then with one step only).
-    sizes: None (with FilePayload only) = one line per record as it is, after the stamp.
-    keys: None = without key. Client configurations use librdkafka's property names.
-    connection: what every client needs to come into the cluster (TLS, SASL); its secrets are in no text of a plan.
-    pairs: producer w sends to partitions that consumer w alone reads.
-    check_delivery: False spares consumers the check of every record; loss is then not known.
+    topics: record s of worker w goes to topics[(s + w) % len(topics)]; every topic has `partitions` partitions.
+    groups × consumers_per_group consumers: each group reads everything. Tasks are numbered: the producers first, then
+    the consumers group by group.
+    schedule: None = closed loop, which sends as fast as the client accepts records. Warm-up runs at the first step's
+    rate; the steps start with the measured phase.
+    warmup: seconds, or until steady (the schedule then has one step).
+    sizes: None (with FilePayload only) = each record carries one line of the file after its stamp.
+    keys: None = records without keys. producer_config, consumer_config: librdkafka's property names.
+    connection: properties that every client needs to connect (TLS, SASL); the plan's repr leaves them out.
+    pairs: producer w sends to partitions that only consumer w reads.
+    check_delivery: False = consumers only count records; the number of lost records is then unknown.
     """
 
     bootstrap_servers: str
@@ -140,9 +140,9 @@ class LoadPlan:
             if getattr(self, name) < least:
                 raise LoadSetupError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if not self.topics or len(set(self.topics)) < len(self.topics):
-            raise LoadSetupError(f"the topics {list(self.topics)} are not one or several different ones")
+            raise LoadSetupError(f"the topics {list(self.topics)} must be at least one, each named once")
         if self.sizes is None and isinstance(self.payload, GeneratedPayload):
-            raise LoadSetupError("a generated payload needs sizes; only a payload file can do without")
+            raise LoadSetupError("a generated payload needs sizes; only a payload file works without them")
         if self.consumers_per_group > self.partitions * len(self.topics):
             raise LoadSetupError(
                 f"{self.consumers_per_group} consumers cannot share {self.partitions * len(self.topics)} partitions: "
@@ -167,7 +167,7 @@ class LoadPlan:
 
     def _check_schedule(self, schedule: OpenSchedule) -> None:
         if isinstance(self.warmup, SteadyWarmup) and len(schedule.steps) > 1:
-            raise LoadSetupError("a warm-up until steady needs a schedule of one step, whose rate it keeps")
+            raise LoadSetupError("a warm-up until steady needs a schedule of one step, so that the rate stays the same")
         if (steps_s := schedule.duration_s) is not None and steps_s != self.measure_s:
             raise LoadSetupError(f"the schedule's steps take {steps_s:g} s, the measured phase {self.measure_s} s")
 
@@ -189,12 +189,12 @@ class LoadPlan:
 
     @property
     def schedule_s(self) -> int:
-        """Warm-up and measured phase; with a warm-up until steady the longest they may take."""
+        """Warm-up plus measured phase; with a warm-up until steady, at most."""
         return self.warmup_max_s + self.measure_s
 
     @property
     def arrivals(self) -> Schedule | None:
-        """When each record is meant to be sent, up to schedule_s; None for a closed loop."""
+        """The intended send time of each record up to schedule_s; None for a closed loop."""
         if self.schedule is None:
             return None
         return self.schedule.arrivals(
@@ -204,9 +204,9 @@ class LoadPlan:
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """A whole second that every running task has reported. Percentiles are the largest of any task's.
+    """One whole second that every running task has reported. A percentile is the largest one of any task.
 
-    timed, service_sum_ns, service_max_ns: of the timed records that were acknowledged in it.
+    timed, service_sum_ns, service_max_ns: of the timed records that were acknowledged in this second.
     """
 
     sent: int
@@ -224,12 +224,12 @@ class Second:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a running load stands, about once a second.
+    """The state of a running load, about once a second.
 
     offered, sent, acked, received: in the latest whole second that every task has reported. failed: since T0.
-    The percentiles are the largest of any task's, for records intended in that second. lag: records acknowledged and
-    not yet received, summed over groups. outstanding: records sent whose fate is not known yet. measured: the whole
-    seconds of the measured phase so far.
+    A percentile is the largest one of any task, over records intended in that second. lag: records acknowledged and
+    not yet received, summed over groups. outstanding: records sent, but neither acknowledged nor failed yet.
+    measured: the whole seconds of the measured phase so far.
     """
 
     phase: Phase
@@ -250,12 +250,12 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskDetails:
-    """One task, as evidence."""
+class TaskReport:
+    """The figures of one task."""
 
     task: int
     role: Role
-    executor_host: str
+    host: str
     pid: int
     cpu_count: int
     cpu_ratio_max: float
@@ -268,13 +268,14 @@ class TaskDetails:
 
 
 @dataclass(frozen=True, slots=True)
-class Generator:
-    """Evidence that the load generator was, or was not, healthy. Figures in ns unless named otherwise.
+class GeneratorReport:
+    """What shows whether the load generator itself was healthy.
 
-    start_skew_ns: how far apart the producers' first records left, each measured from its own due time.
-    clock_spread_ns: how far apart the wall clocks of the hosts are; nothing rests on it. clock_error_ns: how far off
-    the comparison of two hosts' monotonic clocks may be at the start, which is the error of end-to-end latencies
-    between them; 0 when they share one clock. clock_drift_ns: the largest change of an offset until the end.
+    start_skew_ns: latest minus earliest send delay of the producers' first records.
+    clock_spread_ns: largest difference between the hosts' wall clocks; no other figure depends on it.
+    clock_error_ns: largest error of the offset between two hosts' monotonic clocks at the start, and so of end-to-end
+    latencies between those hosts; 0 when all tasks share one clock.
+    clock_drift_ns: largest change of such an offset until the end.
     """
 
     producers: int
@@ -287,14 +288,14 @@ class Generator:
     start_skew_ns: int
     clock_spread_ns: int
     produce_sampled_one_in: int
-    tasks: list[TaskDetails]
+    tasks: list[TaskReport]
     clock_error_ns: int = 0
     clock_drift_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened at `at_s` since T0."""
+    """Something that happened `at_s` seconds after T0."""
 
     at_s: float
     kind: str
@@ -303,11 +304,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class SteadyReport:
-    """How the warm-up ended that was to last until the load is steady.
+    """How a warm-up ended that lasts until the load is steady.
 
-    at_s: where the measured phase began, in seconds since T0. slope_ratio, scatter_ratio: change of the rate over the
-    last window judged, and its coefficient of variation, as ratios of the mean; None when no window was complete.
-    because: one line, why it was not steady then.
+    attained: the load became steady. at_s: start of the measured phase in seconds since T0.
+    slope_ratio, scatter_ratio: change of the rate over the last judged window, and its standard deviation, both divided
+    by the mean; None when no window was complete. because: one line that says why the load was not steady, else "".
     """
 
     attained: bool
@@ -320,12 +321,12 @@ class SteadyReport:
 
 @dataclass(frozen=True, slots=True)
 class BacklogReport:
-    """What consumers found that had to wait, and how they caught up. Instants are seconds since T0.
+    """The backlog that waiting consumers found, and how they caught up. Instants are seconds since T0.
 
-    bytes, records: acknowledged when consumers were let go. built_at_s: that instant; None when the producers finished
-    before the backlog that was asked for was built (consumers then start all the same). caught_up_at_s: the end of the
-    first tenth of a second after which they were less than 0.1 s of load behind, with after_load when the last record
-    arrived; None = never. drain rates: from the first poll to then.
+    bytes, records: acknowledged when the consumers started. built_at_s: when they started; None when the producers
+    finished before the planned backlog was built (the consumers start then, too). caught_up_at_s: end of the first
+    tenth of a second in which the consumers were less than 0.1 s of load behind; with start_after_load, when the last
+    record arrived; None = never. drain rates: from the first poll to caught_up_at_s.
     """
 
     bytes: int
@@ -338,9 +339,9 @@ class BacklogReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionCounts:
-    """One partition over the whole load, as consumers see it: producers do not know where their records went.
+    """One partition over the whole load, as consumers see it: the client chooses partitions and reports none of them.
 
-    received: summed over groups. e2e: a sample of the measured phase, of all groups.
+    received: summed over groups. e2e: end-to-end latencies, a sample of the measured phase over all groups.
     """
 
     topic: str
@@ -351,7 +352,7 @@ class PartitionCounts:
 
 @dataclass(frozen=True, slots=True)
 class TransactionReport:
-    """What became of the transactions of all producers, in number. How long commits took is histogram txn_commit."""
+    """How many transactions of all producers ended in which way. Commit times are in the histogram txn_commit."""
 
     committed: int
     aborted: int
@@ -360,15 +361,15 @@ class TransactionReport:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What came back. Rows are per second since T0 (index = second), all of one length.
+    """The result of one load. A row is a list with one value per second since T0; all rows have the same length.
 
-    offered: what was due; in a closed loop, where nothing is due, what was sent.
+    offered: records due; in a closed loop, where no record is due, records sent.
     histograms: metric (produce_response, produce_service, send_delay, e2e_response, txn_commit) -> second of the
     *intended* send time (of the send in a closed loop, of the commit for txn_commit) -> histogram. In a closed loop
-    produce_response is produce_service and there is no send_delay. Counts are filed under the second in which the thing
-    happened.
-    measure_start_s: where the measured phase began. lag: records acknowledged (and not aborted) but not yet received
-    at the end of each second, summed over groups.
+    produce_response equals produce_service and there is no send_delay.
+    Counts belong to the second in which the counted thing happened.
+    measure_start_s: start of the measured phase. lag: records acknowledged (and not aborted) but not yet received at
+    the end of each second, summed over groups.
     """
 
     t0_unix_ns: int
@@ -384,7 +385,7 @@ class LoadResult:
     delivery: Delivery
     e2e_clock: EndToEndClock
     negative_samples: int
-    generator: Generator
+    generator: GeneratorReport
     interrupted: bool
     errors: dict[str, int]
     measure_start_s: float = 0.0

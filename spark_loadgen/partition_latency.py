@@ -1,4 +1,4 @@
-"""A latency histogram of each partition, in memory that grows with what was seen and not with the partitions."""
+"""A latency histogram per partition, in memory that grows with the values and not with partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PartitionLatencies:
         self._pending_count = 0
 
     def record(self, partitions: NDArray[np.int64], values_ns: NDArray[np.int64]) -> None:
-        """One value of each partition named; partitions are small numbers from 0."""
+        """Record values_ns[i] for partitions[i]; partitions are small numbers from 0."""
         self._pending.append(partitions * COUNTS_LENGTH + bucket_indices(values_ns))
         self._pending_count += len(values_ns)
         if self._pending_count >= _PENDING_MAX:
@@ -37,7 +37,7 @@ class PartitionLatencies:
         self._pending, self._pending_count = [], 0
 
     def encode(self) -> dict[int, bytes]:
-        """Partition -> Histogram.encode(); none of a partition without a value."""
+        """Partition -> Histogram.encode(), for partitions with at least one value."""
         self._fold()
         partitions = self._keys // COUNTS_LENGTH
         return {

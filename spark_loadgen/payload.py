@@ -1,8 +1,8 @@
-"""Pools of value bodies, made before the clock starts: generated JSON log lines, or lines of a real text file.
+"""Pools of value bodies, made before T0: generated JSON log lines, or lines of a text file.
 
-A worker walks through one common pool from a starting point of its own. The pool is larger than a batch, so that a
-compressor finds in a batch what the payload has to offer and not the same record twice. Where sizes vary, they vary
-within the pool: it holds each size as often as it is asked for, in a random order.
+All workers cycle through one common pool, each from its own starting point. The pool is larger than a batch, so that no
+record repeats within a batch and compression ratios stay realistic. When sizes vary, the pool contains each size with
+its planned frequency, in random order.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from highwater.spark_loadgen.stamp import STAMP_BYTES
 POOL_BYTES: Final = 4 << 20
 _BODIES_MIN: Final = 16
 _BODIES_MAX: Final = 32_768
-# Of sizes that vary, the pool shall hold a thousand.
+# With sizes that vary, the pool has at least this many bodies.
 _VARIED_BODIES_MIN: Final = 1_000
-# Whatever is wanted: no more than this, as long as the pool holds something.
+# The pool is never larger than this, except for a single larger body.
 _POOL_BYTES_MAX: Final = 64 << 20
 FILE_BYTES_MAX: Final = 8 << 20
 
@@ -46,7 +46,7 @@ _PHRASES: Final = (
 
 
 def body_pool(payload: GeneratedPayload | bytes, sizes: Sizes | None, seed: int) -> list[bytes]:
-    """The bodies that follow the stamps; `payload` as bytes is the text of a payload file, without sizes in lines."""
+    """The bodies after the stamps. `payload` as bytes is the text of a file; without sizes each line is a body."""
     if sizes is None:
         assert isinstance(payload, bytes), "LoadPlan demands sizes with a generated payload"
         return [line for line in payload.splitlines() if line]
@@ -57,7 +57,7 @@ def body_pool(payload: GeneratedPayload | bytes, sizes: Sizes | None, seed: int)
 
 
 def value_sizes(sizes: Sizes, seed: int) -> list[int]:
-    """How long the values of one walk through the pool are, stamps included."""
+    """The sizes of all values of the pool, stamps included."""
     least = _BODIES_MIN if isinstance(sizes, FixedSize) else _VARIED_BODIES_MIN
     wanted = min(_BODIES_MAX, max(least, int(POOL_BYTES / max(1, sizes.mean_bytes - STAMP_BYTES))))
     count = max(1, min(wanted, int(_POOL_BYTES_MAX / sizes.mean_bytes)))
@@ -72,7 +72,7 @@ def value_sizes(sizes: Sizes, seed: int) -> list[int]:
 
 
 def _apportioned(weights: Sequence[tuple[int, float]], count: int) -> list[int]:
-    """Each size as often as its weight says, to the nearest of `count`; a rare one at least once."""
+    """`count` sizes, each with a frequency in proportion to its weight; a rare size occurs at least once."""
     total = sum(weight for _, weight in weights)
     bounds = [0, *(round(count * share / total) for share in accumulate(weight for _, weight in weights))]
     times = [max(1, end - start) for start, end in pairwise(bounds)]
@@ -80,7 +80,7 @@ def _apportioned(weights: Sequence[tuple[int, float]], count: int) -> list[int]:
 
 
 def pool_start(worker: int, workers: int, pool: Sequence[bytes]) -> int:
-    """Where in the pool a worker's record 0 takes its body."""
+    """The index in the pool of the body of a worker's record 0."""
     return worker * len(pool) // workers
 
 
@@ -104,15 +104,15 @@ def _log_lines(bodies_bytes: Sequence[int], random_share: float, seed: int) -> l
         message_bytes = text_bytes - len(head) - len(b'","trace":""}')
         if message_bytes >= 0:
             lines.append(b'%b%b","trace":"%b"}' % (head, wording[start : start + message_bytes], token))
-        else:  # too short for a whole line: as much of it as fits
+        else:  # too short for a whole line: cut it
             lines.append((head + wording[start : start + text_bytes])[:text_bytes] + token)
     return lines
 
 
 def _cut(text: bytes, bodies_bytes: Sequence[int]) -> list[bytes]:
-    """Pieces of a text, one after the other and from its start again at its end.
+    """Consecutive pieces of a text, which starts again after its end.
 
-    Of equal pieces no more than the text has: more of them would be the same text again.
+    Pieces of one size are at most as many as fit in the text, since more of them would repeat it.
     """
     if len(set(bodies_bytes)) == 1 and bodies_bytes[0]:
         bodies_bytes = bodies_bytes[: max(1, len(text) // bodies_bytes[0])]
@@ -122,7 +122,7 @@ def _cut(text: bytes, bodies_bytes: Sequence[int]) -> list[bytes]:
 
 
 def read_payload_file(path: str) -> bytes:
-    """The first 8 MiB of a text file, in whole lines. Raises LoadSetupError when it cannot be read or holds no text."""
+    """The first 8 MiB of a text file, in whole lines. Raises LoadSetupError when it cannot be read or has no text."""
     try:
         with Path(path).open("rb") as file:
             text = file.read(FILE_BYTES_MAX + 1)
@@ -131,5 +131,5 @@ def read_payload_file(path: str) -> bytes:
     if len(text) > FILE_BYTES_MAX:
         text = text[: text.rfind(b"\n", 0, FILE_BYTES_MAX) + 1] or text[:FILE_BYTES_MAX]
     if not text.strip():
-        raise LoadSetupError(f"the payload file {path} holds no text")
+        raise LoadSetupError(f"the payload file {path} contains no text")
     return text

@@ -1,8 +1,8 @@
-"""Where the phases of one load lie, in whole seconds since T0: warm-up, measured phase, end of the schedule.
+"""The phases of one load in whole seconds since T0: warm-up, measured phase, end of the schedule.
 
-With a warm-up that ends when the load is steady, the driver names the second from which on is measured while the load
-runs. Until it does, the latest that the plan allows holds. So the end only ever moves to an earlier second, and a task
-that hears nothing more ends by the plan.
+When the warm-up ends as soon as the load is steady, the driver sends the first measured second while the load runs.
+Until then the latest second that the plan allows is in force. So the end only moves to an earlier second, and a task
+that loses the driver still ends by the plan.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from highwater.spark_loadgen.windows import SECOND_NS
 
 
 class Phases:
-    """Read by the loop of a load, told by the thread of its channel."""
+    """Read by the loop of a load, set by the thread of its channel."""
 
     def __init__(self, warmup_max_s: int, measure_s: int) -> None:
         self._measure_s: Final = measure_s
@@ -26,7 +26,7 @@ class Phases:
         return self.measure_start_s + self._measure_s
 
     def measure_from(self, second: int) -> None:
-        """The driver's word. A second later than the plan's latest changes nothing."""
+        """Start the measured phase at `second`; a second later than the present start changes nothing."""
         if second < self.measure_start_s:
             self.measure_start_s = second
             self.end_ns = (second + self._measure_s) * SECOND_NS

@@ -1,6 +1,6 @@
-"""Runs a load as plain processes of this host, without Spark: the same tasks, channel and results.
+"""Runs loads as plain processes of this host, without Spark: the same tasks, channel and results.
 
-So what Spark itself does to a measurement can be measured, and a machine without Java can run loads.
+It serves to measure Spark's own influence on a measurement, and to run loads on a machine without Java.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import IO, Any, Final
 
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
 from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
-from highwater.spark_loadgen.supervision import Background, conduct
-from highwater.spark_loadgen.task import Job, Outcome
+from highwater.spark_loadgen.supervision import Background, supervise
+from highwater.spark_loadgen.task import Job, TaskOutcome
 from highwater.spark_loadgen.versions import task_versions
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -40,7 +40,7 @@ class _Worker:
 class ProcessLauncher:
     """Keeps one process per task from one load to the next. Context manager.
 
-    log_path: where the processes print to (default: a temporary file that ends with the launcher).
+    log_path: file for the processes' output (default: a temporary file that is deleted with the launcher).
     """
 
     name: Final = "processes"
@@ -67,11 +67,11 @@ class ProcessLauncher:
 
     @property
     def slots(self) -> int:
-        """How many tasks can run at once; those beyond the cores are reported as oversubscription."""
+        """How many tasks can run at once; more tasks than cores are reported as oversubscription."""
         return _PROCESSES_MAX
 
     def versions(self) -> dict[str, str]:
-        """Of everything that makes the load."""
+        """Versions of everything that makes the load."""
         return task_versions()
 
     def run(
@@ -82,10 +82,10 @@ class ProcessLauncher:
         should_stop: Callable[[], bool] | None = None,
         may_start: Callable[[], bool] | None = None,
     ) -> LoadResult:
-        """Run one load. Blocks; as SparkLauncher.run, with the same errors."""
+        """Run one load. Same behaviour and errors as SparkLauncher.run."""
         self._start_workers(plan.tasks)
         try:
-            return conduct(
+            return supervise(
                 plan,
                 (_LOOPBACK, _LOOPBACK),
                 self._run_tasks,
@@ -96,7 +96,7 @@ class ProcessLauncher:
                 may_start,
             )
         except BaseException:
-            self._kill_workers()  # some may be in the middle of the load
+            self._kill_workers()  # some may still be running the load
             self._end_workers()
             raise
 
@@ -118,8 +118,8 @@ class ProcessLauncher:
                 )
             self._workers.append(_Worker(process, ours))
 
-    def _run_tasks(self, job: Job) -> list[Outcome]:
-        """One task on each process; the first that fails ends them all, as Spark does with a barrier stage."""
+    def _run_tasks(self, job: Job) -> list[TaskOutcome]:
+        """Run one task on each process. The first failure ends all tasks, as in a barrier stage of Spark."""
         woken = threading.Event()
         workers = self._workers[: job.plan.tasks]
         calls = [
@@ -154,8 +154,8 @@ def _command(file_descriptor: int) -> list[str]:
     return [sys.executable, "-m", "highwater.spark_loadgen.process_worker", str(file_descriptor)]
 
 
-def _run_task(worker: _Worker, job: Job, task: int) -> Outcome:
-    """Raises LoadFailed when the process dies, and what the task raised."""
+def _run_task(worker: _Worker, job: Job, task: int) -> TaskOutcome:
+    """Raises LoadFailed when the process dies, or the error that the task raised."""
     try:
         worker.connection.send((job, task))
         answer: Any = worker.connection.recv()
@@ -166,7 +166,7 @@ def _run_task(worker: _Worker, job: Job, task: int) -> Outcome:
         raise answer
     if isinstance(answer, Exception):
         raise LoadFailed(f"a load task died: {answer!r}") from answer
-    assert isinstance(answer, Outcome)
+    assert isinstance(answer, TaskOutcome)
     return answer
 
 

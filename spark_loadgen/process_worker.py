@@ -1,7 +1,7 @@
-"""`python -m spark_loadgen.process_worker FD`: a process that runs load tasks for ProcessLauncher, one after the other.
+"""`python -m highwater.spark_loadgen.process_worker FD`: runs load tasks for ProcessLauncher.
 
-FD is its end of a connection on which jobs come and outcomes go. It ends when the other end is closed, in the middle of
-a load too: then whoever launched it is gone.
+FD is this process's end of a connection that receives jobs and sends outcomes. The process ends when the launcher
+closes its end or is gone, even in the middle of a load.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import sys
 import threading
 from multiprocessing.connection import Connection
 
-from highwater.spark_loadgen.task import Job, Outcome, run_task
+from highwater.spark_loadgen.task import Job, TaskOutcome, run_task
 
 
 def main() -> None:
     """Serve until the connection ends."""
-    # An interrupt at the terminal reaches all its processes; the driver alone answers it.
+    # Ctrl-C reaches all processes of the terminal; only the driver handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(int(sys.argv[1]))
     jobs: queue.SimpleQueue[tuple[Job, int]] = queue.SimpleQueue()
     threading.Thread(target=_read_jobs, args=(connection, jobs), name="jobs", daemon=True).start()
     while True:
         job, task = jobs.get()
-        answer: Outcome | Exception
+        answer: TaskOutcome | Exception
         try:
             answer = run_task(job, task)
         except Exception as error:
@@ -38,7 +38,7 @@ def _read_jobs(connection: Connection, jobs: queue.SimpleQueue[tuple[Job, int]])
         while True:
             jobs.put(connection.recv())
     except (EOFError, OSError):
-        os._exit(0)  # the load, if any, is nobody's any more
+        os._exit(0)  # nobody waits for the outcome of a running load
 
 
 if __name__ == "__main__":

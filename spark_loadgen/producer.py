@@ -1,8 +1,7 @@
-"""The body of a producer task: keep the schedule through librdkafka, time the records that are sampled.
+"""A producer task on librdkafka: sends records on schedule and times a sample of them.
 
-Open loop: a tick of a fifth of a millisecond sends whatever is due. What cannot be sent in time is sent as soon as it
-can be; its latency runs from when it was meant to go, so lateness is never forgiven. Closed loop: the client gets
-records as fast as it takes them.
+Open loop: every 0.2 ms the task sends all records that are due. A late record is sent as soon as possible; its latency
+runs from its intended send time, so lateness always counts. Closed loop: the task sends as fast as the client accepts.
 """
 
 from __future__ import annotations
@@ -17,29 +16,29 @@ from highwater.spark_loadgen.acknowledgements import ONLY_ERRORS, Acknowledgemen
 from highwater.spark_loadgen.blocks import Blocks
 from highwater.spark_loadgen.channel import TaskChannel
 from highwater.spark_loadgen.content import Content
-from highwater.spark_loadgen.ledger import Ledger, ProducerReport, Totals
 from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.producer_metrics import ProducerMetrics, ProducerReport, Totals
 from highwater.spark_loadgen.sampling import sampling_stride
 from highwater.spark_loadgen.transactions import Transactions
 from highwater.spark_loadgen.windows import SECOND_NS
 
-# The sender polls its client itself. A thread for that would time acknowledgements to the microsecond on an idle
-# machine, and on a busy one wait for Python's lock, which showed as tails of tens of milliseconds that were nobody's
-# but the generator's. So an acknowledgement is timed late by at most this tick, or by the time that this burst takes.
+# The sending thread also polls the client. A polling thread of its own would time acknowledgements to the microsecond
+# on an idle machine, but on a busy machine it waits for Python's lock: tails of tens of milliseconds that the generator
+# itself causes. So an acknowledgement is timed late by at most one tick or one burst.
 _TICK_NS: Final = 200_000
 _BURST_MAX: Final = 512
-# poll() counts in milliseconds; it serves for longer waits, and ends at the first acknowledgement.
+# poll() counts in milliseconds, so it serves for longer waits only. It returns at the first acknowledgement.
 _BLOCKING_POLL_NS_MIN: Final = 1_000_000
-# It ends as soon as there is room again, too.
+# poll() also returns as soon as the queue has room again.
 _FULL_QUEUE_POLL_S: Final = 0.001
 _IDLE_NS_MAX: Final = 20_000_000
-_ACCOUNTS_NS: Final = 5_000_000
+_TOTALS_NS: Final = 5_000_000
 _SAMPLES_PER_DRAIN: Final = 512
 _STOPPED_FLUSH_S: Final = 5
 
 
 class ProducerLoad:
-    """One worker's load: `prepare` may take its time, `run` starts at T0."""
+    """The load of one worker: call `prepare` before T0, then `run`."""
 
     def __init__(self, plan: LoadPlan, worker: int, magic: int, content: Content) -> None:
         """Raises KafkaException when the client refuses its configuration."""
@@ -51,13 +50,13 @@ class ProducerLoad:
         self._blocks = Blocks(plan, worker, magic, content, self._schedule)
         self._block = None if self._schedule is None else self._blocks.after(None, self._total, 0)
         self._stride = sampling_stride(plan)
-        self._ledger = Ledger(plan)
-        self._acknowledgements = Acknowledgements(self._ledger.errors)
+        self._metrics = ProducerMetrics(plan)
+        self._acknowledgements = Acknowledgements(self._metrics.errors)
         self._sent = 0
         self._acked = 0
         self._timed_sends: list[tuple[int, int]] = []
         self._backpressure = 0
-        self._next_accounts_ns = 0
+        self._next_totals_ns = 0
         self._sending_ended_ns = 0
         self.client = Producer(self._configuration(magic))
         self._transactions = (
@@ -74,12 +73,12 @@ class ProducerLoad:
             **identity,
             **ONLY_ERRORS,
             "bootstrap.servers": self._plan.bootstrap_servers,
-            "on_delivery": self._acknowledgements.failed,
-            "error_cb": lambda error: self._ledger.errors.update([error.str()]),
+            "on_delivery": self._acknowledgements.on_failed,
+            "error_cb": lambda error: self._metrics.errors.update([error.str()]),
         }
 
     def prepare(self) -> None:
-        """Raises LoadSetupError when the cluster gives no transactions that were asked for."""
+        """Raises LoadSetupError when the plan has transactions and the cluster does not start any."""
         if self._transactions is not None:
             self._transactions.initialise()
 
@@ -87,15 +86,15 @@ class ProducerLoad:
         """Nothing is left to do: the client ends with its last reference."""
 
     def run(self, t0_ns: int, channel: TaskChannel) -> ProducerReport:
-        """Keep the schedule from `t0_ns` (monotonic) and wait for what is outstanding. Returns the measurements."""
+        """Send on schedule from `t0_ns` (CLOCK_MONOTONIC) on, wait for outstanding records, return the measurements."""
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
-        self._ledger.start()
+        self._metrics.start()
         self._send_all(t0_ns, channel)
         self._wait_for_acks(t0_ns, channel)
         self._record_samples(t0_ns, now=True)
-        self._account(time.monotonic_ns() - t0_ns)
+        self._record_totals(time.monotonic_ns() - t0_ns)
         transactions = self._transactions
-        return self._ledger.report(
+        return self._metrics.report(
             self._acknowledgements.failed_sequences,
             self._backpressure,
             transactions.aborted_sequences() if transactions else (),
@@ -105,7 +104,7 @@ class ProducerLoad:
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def _send_all(self, t0_ns: int, channel: TaskChannel) -> None:
-        """Send the whole schedule and stay to its end; a sender that fell behind gets the time of the drain as well."""
+        """Send the whole schedule and wait for its end. A sender that is late may also use the time of the drain."""
         end_ns = self._schedule.duration_ns if self._schedule else channel.phases.end_ns
         while not channel.stop.is_set():
             elapsed_ns = time.monotonic_ns() - t0_ns
@@ -126,7 +125,7 @@ class ProducerLoad:
         return end_ns if self._schedule is None else end_ns + self._plan.drain_max_s * SECOND_NS
 
     def _next_due_ns(self, end_ns: int) -> int:
-        """When the next record is due, or the schedule is over."""
+        """The instant at which the next record is due, or the schedule ends."""
         block = self._block
         if self._sent == self._total:
             return end_ns
@@ -140,7 +139,7 @@ class ProducerLoad:
             time.sleep(_TICK_NS / 1e9)
 
     def _send_due(self, elapsed_ns: int, t0_ns: int) -> bool:
-        """Send what is due, a bounded burst of it. True when more may be due."""
+        """Send the records that are due, at most one burst. True when more may be due."""
         block = self._block
         if block is None or self._sent == block.end:
             block = self._block = self._blocks.after(block, self._total, elapsed_ns)
@@ -154,29 +153,29 @@ class ProducerLoad:
             end = min(end, transactions.room_end(self._sent))
         while self._sent < end:
             refusal = self._send_some(end)
-            if isinstance(refusal, BufferError):  # the client's queue is full: back-pressure, felt as lateness
+            if isinstance(refusal, BufferError):  # the client's queue is full: the records become late
                 self._backpressure += 1
                 self.client.poll(_FULL_QUEUE_POLL_S)
                 break
             if isinstance(refusal, KafkaException):
-                self._acknowledgements.refused(self._sent, block.value_bytes(self._sent), refusal.args[0])
+                self._acknowledgements.add_failed(self._sent, block.value_bytes(self._sent), refusal.args[0])
                 self._sent += 1
         if transactions is not None and transactions.due(self._sent):
             self._end_transaction(t0_ns)
         return self._sent == block.end or self._sent < due_end
 
     def _send_some(self, end: int) -> Exception | None:
-        """One record that is timed, or the records up to the next one. Returns why the client would not take one."""
+        """Send one timed record, or all records up to the next timed one. Returns the client's error, if any."""
         block, produce, start = self._block, self.client.produce, self._sent
         assert block is not None
         to_next = -start % self._stride
         if to_next:
-            self._sent, refusal = block.hand_over(produce, start, min(end, start + to_next))
+            self._sent, refusal = block.produce(produce, start, min(end, start + to_next))
             return refusal
         intended_ns = block.intended_ns[start - block.first]
         record = TimedRecord(self._acknowledgements, intended_ns)
         try:
-            block.hand_over_timed(produce, start, record)
+            block.produce_timed(produce, start, record)
         except (BufferError, KafkaException) as refusal:
             record.cancel()
             return refusal
@@ -190,7 +189,7 @@ class ProducerLoad:
             return
         committed = transactions.end(self._sent)
         if committed is not None:
-            self._ledger.record_commit(committed[0] - t0_ns, committed[1] - t0_ns)
+            self._metrics.record_commit(committed[0] - t0_ns, committed[1] - t0_ns)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -204,34 +203,34 @@ class ProducerLoad:
             self.client.purge()  # their delivery reports come back as failures
             self.client.flush(5)
 
-    # --- accounts ----------------------------------------------------------------------------------------------------
+    # --- totals ------------------------------------------------------------------------------------------------------
 
     def _tick(self, t0_ns: int, channel: TaskChannel) -> None:
-        """What is to be done beside sending, every 5 ms and at the turn of a second."""
+        """Update the counts every 5 ms, and report progress at the end of each second."""
         elapsed_ns = time.monotonic_ns() - t0_ns
-        turned = self._ledger.turn(elapsed_ns)
-        if elapsed_ns < self._next_accounts_ns and not turned:
+        second_ended = self._metrics.advance(elapsed_ns)
+        if elapsed_ns < self._next_totals_ns and not second_ended:
             return
-        self._next_accounts_ns = elapsed_ns + _ACCOUNTS_NS
-        self._account(elapsed_ns)
-        self._record_samples(t0_ns, now=turned)
-        if turned:
-            channel.send(self._ledger.progress())
+        self._next_totals_ns = elapsed_ns + _TOTALS_NS
+        self._record_totals(elapsed_ns)
+        self._record_samples(t0_ns, now=second_ended)
+        if second_ended:
+            channel.send(self._metrics.progress())
 
-    def _account(self, elapsed_ns: int) -> None:
+    def _record_totals(self, elapsed_ns: int) -> None:
         acknowledgements = self._acknowledgements
-        # What is neither outstanding nor failed is acknowledged. In this order, and since a record that fails counts as
-        # outstanding until its callback is through, the figure may lag behind but never leads.
+        # A record that is neither outstanding nor failed is acknowledged. A failing record counts as outstanding until
+        # its callback has run, so with this order of reads the figure may be too low for a moment but never too high.
         settled = self._sent - len(self.client)
         failed = len(acknowledgements.failed_sequences)
         self._acked = max(self._acked, settled - failed)
         settled_bytes = self._content.value_bytes_before(self._worker, settled)
-        self._ledger.account(
+        self._metrics.record_totals(
             elapsed_ns,
             Totals(
                 sent=self._sent,
                 acked=self._acked,
-                # As if records were settled in the order they were sent; exact as soon as none is outstanding.
+                # Assumes that records are settled in the order of sending; exact as soon as none is outstanding.
                 acked_bytes=settled_bytes - acknowledgements.failed_bytes,
                 failed=failed,
                 aborted=self._transactions.aborted_records if self._transactions else 0,
@@ -239,14 +238,14 @@ class ProducerLoad:
         )
 
     def _record_samples(self, t0_ns: int, *, now: bool) -> None:
-        """Work on the samples put aside; unless `now`, only when there are many of them."""
+        """File the collected samples; unless `now`, only when there are many of them."""
         least = 1 if now else _SAMPLES_PER_DRAIN
         timed = self._acknowledgements.timed
         if (count := len(timed)) >= least:
             taken = np.array(timed[:count], dtype=np.int64)
             del timed[:count]
-            self._ledger.record_acks(taken[:, 0], taken[:, 1] - t0_ns, taken[:, 2] - t0_ns)
+            self._metrics.record_acks(taken[:, 0], taken[:, 1] - t0_ns, taken[:, 2] - t0_ns)
         if len(self._timed_sends) >= least:
             sends = np.array(self._timed_sends, dtype=np.int64)
             self._timed_sends = []
-            self._ledger.record_sends(sends[:, 0], sends[:, 1] - t0_ns)
+            self._metrics.record_sends(sends[:, 0], sends[:, 1] - t0_ns)

@@ -1,4 +1,4 @@
-"""Turns what the tasks report once a second into one picture of the running load."""
+"""The progress of a running load, summed up from the reports that tasks send once a second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NEVER: Final = 1 << 62
 
 
 class ProgressTracker:
-    """Takes the messages of all tasks; `progress()` is the state now, `history` every whole second since T0."""
+    """Receives the messages of all tasks; `progress()` is the state now, `history` has every whole second since T0."""
 
     def __init__(self, plan: LoadPlan) -> None:
         self._plan = plan
@@ -27,8 +27,8 @@ class ProgressTracker:
         """On this host's CLOCK_MONOTONIC."""
         self.measure_start_s = plan.warmup_max_s
 
-    def take(self, task: int, message: dict[str, Any]) -> None:
-        """`task`: producers are numbered from 0, consumers after them."""
+    def receive(self, task: int, message: dict[str, Any]) -> None:
+        """task: producers are numbered from 0, consumers after them."""
         match message["kind"]:
             case "progress":
                 self._latest_second[task] = message["second"]
@@ -61,7 +61,7 @@ class ProgressTracker:
         return sum(totals.get(name, 0) for totals in self._totals.values())
 
     def elapsed_s(self) -> float:
-        """Since T0; negative before it, and while it has not been agreed on."""
+        """Seconds since T0; negative before T0 and while T0 is not set."""
         return (time.monotonic_ns() - self.t0_ns) / SECOND_NS if self.t0_ns is not None else -1.0
 
     def progress(self) -> Progress:

@@ -1,4 +1,4 @@
-"""What records are made of, as it is asked for: sizes, payload, keys, headers. `content` makes it."""
+"""The plan of a record's content: sizes, payload, keys, headers; `content` generates it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _HEADER_BYTES_MAX: Final = 1 << 20
 class GeneratedPayload:
     """Seeded JSON log lines.
 
-    compress_ratio: the share (0 to 1) of a value, stamp excluded, that is random text: letters drawn evenly from 64, in
-    which lz4 and snappy find nothing and an entropy coder (gzip, zstd) saves a quarter. The rest is log wording that
-    repeats itself from line to line and shrinks to about a tenth.
+    compress_ratio: the share (0 to 1) of a value, without its stamp, that is random text of 64 different letters, which
+    lz4 and snappy cannot compress and an entropy coder (gzip, zstd) compresses by a quarter. The rest is text that
+    repeats from line to line and compresses to about a tenth.
     """
 
     compress_ratio: float = 0.5
@@ -31,14 +31,14 @@ class GeneratedPayload:
 
 @dataclass(frozen=True, slots=True)
 class FilePayload:
-    """Lines of a real text file, read where the driver runs."""
+    """Lines of a text file on the driver's host."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class FixedSize:
-    """Every value has `bytes` bytes. Sizes are those of the whole value, its stamp of 24 bytes included."""
+    """Every value has `bytes` bytes. A size always includes the value's stamp of 24 bytes."""
 
     bytes: int
 
@@ -56,13 +56,13 @@ class FixedSize:
 
 @dataclass(frozen=True, slots=True)
 class WeightedSizes:
-    """(size in bytes, weight) pairs: each size comes as often as its weight says, in a random order."""
+    """(size in bytes, weight) pairs: sizes in random order, each with a frequency in proportion to its weight."""
 
     weights: tuple[tuple[int, float], ...]
 
     def __post_init__(self) -> None:
         if not self.weights:
-            raise LoadSetupError("weighted sizes without a size; name at least one")
+            raise LoadSetupError("weighted sizes need at least one size")
         for size_bytes, weight in self.weights:
             _check_size(size_bytes)
             if not (math.isfinite(weight) and weight > 0):
@@ -79,7 +79,7 @@ class WeightedSizes:
 
 @dataclass(frozen=True, slots=True)
 class UniformSizes:
-    """Sizes from min_bytes to max_bytes, both included, all equally likely."""
+    """Sizes from min_bytes to max_bytes (both included), all equally likely."""
 
     min_bytes: int
     max_bytes: int
@@ -134,7 +134,7 @@ class ZipfKeys:
     def __post_init__(self) -> None:
         _check_key_count(self.n)
         if self.n > ZIPF_KEYS_MAX:
-            raise LoadSetupError(f"{self.n} Zipf keys are too many; their table takes at most {ZIPF_KEYS_MAX}")
+            raise LoadSetupError(f"{self.n} Zipf keys are too many; at most {ZIPF_KEYS_MAX} are possible")
         if not (math.isfinite(self.s) and self.s > 0):
             raise LoadSetupError(f"a Zipf exponent of {self.s:g} is not above 0")
 
@@ -144,7 +144,7 @@ Keys = RoundRobinKeys | RandomKeys | ZipfKeys
 
 def _check_key_count(n: int) -> None:
     if not 1 <= n <= 10**12:
-        raise LoadSetupError(f"{n} keys: it must be at least 1 and at most 10**12")
+        raise LoadSetupError(f"{n} keys: the number must be at least 1 and at most 10**12")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Headers:
 
     def __post_init__(self) -> None:
         if self.count < 0 or self.bytes < 0 or self.count * self.bytes > _HEADER_BYTES_MAX:
-            raise LoadSetupError(f"{self.count} headers of {self.bytes} bytes: more than 1 MiB, or less than none")
+            raise LoadSetupError(f"{self.count} headers of {self.bytes} bytes: they must be 0 to 1 MiB in total")
 
 
 NO_HEADERS: Final = Headers()

@@ -1,4 +1,4 @@
-"""Which records are timed: one in N by schedule index, so that records which a stall delays keep their weight. Pure."""
+"""Which records are timed: one in N by sequence, so that stalls do not bias the sample. Pure."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Final
 
-from highwater.spark_loadgen.dealing import partitions_of
+from highwater.spark_loadgen.assignment import assigned_partitions
 from highwater.spark_loadgen.model import LoadPlan
 from highwater.spark_loadgen.payload import value_sizes
 from highwater.spark_loadgen.records import RoundRobinKeys
 
 _SAMPLES_PER_S: Final = 20_000
-# Of a closed loop, whose rate nobody knows before: as many a second or fewer on present machines.
+# A closed loop's rate is unknown beforehand; on present machines this stride gives at most that many samples.
 _CLOSED_LOOP_STRIDE: Final = 127
 
 
 def sampling_stride(plan: LoadPlan) -> int:
-    """One record in how many is timed: every one up to 20 000/s per producer.
+    """One record in how many is timed: every record up to 20 000/s per producer.
 
-    Above that a prime without a factor in common with anything that records take in turn: of two topics in turn every
-    second record would be of one topic only, of a pool of 1024 sizes one in 128 would be of eight.
+    Above that, a prime that divides no cycle of the records. With two topics in turn, a stride of 2 would sample one
+    topic only; with a pool of 1024 sizes, a stride of 128 would sample eight sizes only.
     """
     if plan.schedule is None:
         least = _CLOSED_LOOP_STRIDE
@@ -34,14 +34,14 @@ def sampling_stride(plan: LoadPlan) -> int:
 
 
 def _cycles(plan: LoadPlan) -> Iterator[int]:
-    """After how many records of a producer its topics, partitions, keys and sizes come round again; one is no cycle.
+    """The lengths of the cycles in which a producer's topics, partitions, keys and sizes repeat.
 
-    Of a payload file's lines only a task knows how many there are.
+    The number of lines of a payload file is missing: only a task knows it.
     """
     yield len(plan.topics)
     if plan.pairs:
         for worker in range(plan.producers):
-            yield len(partitions_of(plan.topics, plan.partitions, plan.producers, worker))
+            yield len(assigned_partitions(plan.topics, plan.partitions, plan.producers, worker))
     if isinstance(plan.keys, RoundRobinKeys):
         yield plan.keys.n
     if plan.sizes is not None:

@@ -1,13 +1,13 @@
-"""The open-loop schedule: when each record is meant to be sent, whatever has happened so far.
+"""The open-loop schedule: the intended send time of each record, independent of the run so far.
 
-The intended time of a record is a pure function of (schedule, sequence, worker). Nothing that occurs during a run moves
-it, so a stalled sender finds its lateness waiting for it (the error known as coordinated omission cannot creep in), and
-a step to another rate starts from where the last one ended instead of from a clean slate.
+The intended time of a record is a pure function of (schedule, sequence, worker). Nothing that happens during a run
+changes it: a stalled sender is late for every record of the stall, so coordinated omission cannot happen. A step to
+another rate starts where the last step ended.
 
-Rates are integrated first: the *position* x of an instant t is how many records all workers together are expected to
-have sent by then, a broken line through the steps. Uniform arrivals put record n of the common row at x = n. Poisson
-arrivals are, for each worker, a Poisson process of its own in x; several such add up to one. Both then ask the broken
-line when x is reached.
+Rates are integrated first: the *position* x of an instant t is the expected number of records of all workers before t,
+a piecewise linear function. With uniform arrivals, record n of all workers together is due at x = n. With Poisson
+arrivals, each worker has a Poisson process of its own in x; their sum is one Poisson process. Both then invert the
+function to find the instant at which x is reached.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from highwater.spark_loadgen.chance import ARRIVAL_PLACES, ARRIVALS_IN_SLICE, uniforms
+from highwater.spark_loadgen.counter_rng import ARRIVAL_PLACES, ARRIVALS_IN_SLICE, uniforms
 from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.windows import SECOND_NS
 
 Arrival = Literal["uniform", "poisson"]
 
-# A Poisson process is drawn in slices that hold this many records on average: how many there are in a slice, then where
-# in it each of them is.
+# A Poisson process is drawn in slices of this many records on average: first the number of records in a slice, then the
+# place of each record in it.
 _SLICE: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A rate of all producers together, kept for `duration_s`; None (last step only) = to the end of the load."""
+    """A rate of all producers together for `duration_s`; None (last step only) = until the end of the load."""
 
     rate_per_s: float
     duration_s: float | None = None
@@ -42,12 +42,12 @@ class Step:
         if not (math.isfinite(self.rate_per_s) and self.rate_per_s > 0):
             raise LoadSetupError(f"a rate of {self.rate_per_s:g}/s offers no load; it must be above 0")
         if self.duration_s is not None and not (math.isfinite(self.duration_s) and self.duration_s > 0):
-            raise LoadSetupError(f"a step of {self.duration_s:g} s is none; it must last longer than 0 s")
+            raise LoadSetupError(f"a step of {self.duration_s:g} s is too short; it must last longer than 0 s")
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSchedule:
-    """What is asked for: steps of the measured phase, and how arrivals spread within them."""
+    """The planned rates: steps of the measured phase, and how arrivals are spread within the steps."""
 
     steps: tuple[Step, ...]
     arrival: Arrival = "uniform"
@@ -56,7 +56,7 @@ class OpenSchedule:
         if not self.steps:
             raise LoadSetupError("a schedule without a step offers no load; name a rate")
         if any(step.duration_s is None for step in self.steps[:-1]):
-            raise LoadSetupError("only the last step of a schedule can do without a duration")
+            raise LoadSetupError("every step of a schedule except the last needs a duration")
 
     @classmethod
     def constant(cls, rate_per_s: float, arrival: Arrival = "uniform") -> OpenSchedule:
@@ -64,7 +64,7 @@ class OpenSchedule:
 
     @property
     def duration_s(self) -> float | None:
-        """Of all steps; None when the last one is open."""
+        """The duration of all steps; None when the last step has none."""
         durations = [step.duration_s for step in self.steps]
         return None if durations[-1] is None else sum(duration for duration in durations if duration is not None)
 
@@ -85,10 +85,10 @@ class OpenSchedule:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When every record of every worker is due, in ns since T0.
+    """The due time of every record of every worker, in ns since T0.
 
-    rates_per_s[k] holds from starts_ns[k] to the next start, the last one for ever; starts_ns[0] is 0. duration_ns ends
-    the schedule, and moving it changes no record before it.
+    rates_per_s[k] is in force from starts_ns[k] until the next start, the last rate without end; starts_ns[0] is 0.
+    The schedule ends at duration_ns; another duration_ns does not change the records before it.
     """
 
     rates_per_s: tuple[float, ...]
@@ -105,33 +105,33 @@ class Schedule:
     def intended_ns(self, sequences: NDArray[np.int64], worker: int) -> NDArray[np.int64]:
         """Intended send times of `sequences` of one worker; sequences in ascending order without gaps."""
         if self.arrival == "uniform":
-            # A float64 holds these exactly enough: to the ns for 104 days of running.
+            # A float64 is exact to the ns for 104 days.
             positions = (sequences * self.workers + worker).astype(np.float64)
         else:
             positions = self._poisson_positions(sequences, worker)
         return self._instants_ns(positions)
 
     def count_before(self, instant_ns: int, worker: int) -> int:
-        """How many records of `worker` are intended before `instant_ns`, the end of the schedule at the latest."""
+        """How many records of `worker` are due before `instant_ns` and before the end of the schedule."""
         position = self._position(min(instant_ns, self.duration_ns))
         first, end = self._bracket(position, worker)
-        # Estimates suffer from rounding; intended_ns decides.
+        # The bracket comes from rounded estimates; intended_ns decides.
         before = self.intended_ns(np.arange(first, end, dtype=np.int64), worker) < min(instant_ns, self.duration_ns)
         return first + int(np.count_nonzero(before))
 
     def total(self, worker: int) -> int:
-        """How many records the whole schedule holds for `worker`."""
+        """How many records of `worker` the whole schedule has."""
         return self.count_before(self.duration_ns, worker)
 
     def offered_in_second(self, second: int, worker: int) -> int:
         start_ns = second * SECOND_NS
         return self.count_before(start_ns + SECOND_NS, worker) - self.count_before(start_ns, worker)
 
-    # --- the broken line between instants and positions --------------------------------------------------------------
+    # --- between instants and positions ------------------------------------------------------------------------------
 
     @cached_property
     def _corners(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Of each step: its first instant, its first position, ns per record."""
+        """Three arrays with one value per step: first instant, first position, ns per record."""
         starts_ns = np.array(self.starts_ns, dtype=np.float64)
         gaps_ns = SECOND_NS / np.array(self.rates_per_s)
         positions = np.concatenate(([0.0], np.cumsum(np.diff(starts_ns) / gaps_ns[:-1])))
@@ -152,7 +152,7 @@ class Schedule:
         return float(corners[step] + (instant_ns - starts_ns[step]) / gaps_ns[step])
 
     def _bracket(self, position: float, worker: int) -> tuple[int, int]:
-        """Sequences of a worker, from one that lies certainly before a position to one that certainly does not."""
+        """Two sequences of a worker: one that is certainly before the position, and one that certainly is not."""
         if self.arrival == "uniform":
             estimate = int((position - worker) / self.workers)
             return max(0, estimate - 2), max(0, estimate + 3)
@@ -167,11 +167,11 @@ class Schedule:
         return {}
 
     def _slice_ends(self, worker: int) -> NDArray[np.int64]:
-        """How many records of `worker` lie before the end of each slice. Longer schedules only add slices."""
+        """How many records of `worker` are before the end of each slice. A longer schedule only adds slices."""
         if worker not in self._ends_of_workers:
             slices = int(self._position(self.duration_ns) / self.workers / _SLICE) + 3
-            chances = uniforms(self.seed, ARRIVALS_IN_SLICE, worker, np.arange(slices, dtype=np.int64))
-            self._ends_of_workers[worker] = np.cumsum(np.searchsorted(_POISSON_CUMULATED, chances, side="right"))
+            draws = uniforms(self.seed, ARRIVALS_IN_SLICE, worker, np.arange(slices, dtype=np.int64))
+            self._ends_of_workers[worker] = np.cumsum(np.searchsorted(_POISSON_CUMULATED, draws, side="right"))
         return self._ends_of_workers[worker]
 
     def _poisson_positions(self, sequences: NDArray[np.int64], worker: int) -> NDArray[np.float64]:
@@ -187,7 +187,7 @@ class Schedule:
 
 
 def _poisson_cumulated(mean: float) -> NDArray[np.float64]:
-    """P(count <= k) for k = 0, 1, 2…, as far as float64 tells it from 1."""
+    """P(count <= k) for k = 0, 1, 2…, until float64 cannot distinguish it from 1."""
     counts = range(int(mean + 12 * math.sqrt(mean)) + 1)
     return np.cumsum([math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in counts])
 

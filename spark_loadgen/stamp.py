@@ -1,7 +1,7 @@
-"""The stamp: the first 24 bytes of every value, from which delivery and end-to-end latency are judged.
+"""The stamp: the first 24 bytes of every value, by which consumers check delivery and latency.
 
-Little-endian: worker u32, magic u32, sequence u64, intended send time in ns since T0 i64. The magic is drawn anew for
-each run, so that a record of another run in the same topic is not taken for one of ours.
+Little-endian: worker u32, magic u32, sequence u64, intended send time in ns since T0 i64. Each run draws a new magic,
+so that consumers recognise records of another run in the same topic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def encode_stamps(worker: int, magic: int, first_sequence: int, intended_ns: NDA
     """The stamps of consecutive records of one worker."""
     stamps = np.empty(len(intended_ns), dtype=STAMP)
     write_stamps(stamps, worker, magic, first_sequence, intended_ns)
-    # As plain memory, which NumPy turns into one bytes object per record.
+    # A view as void type, because tolist() then returns one bytes object per record.
     encoded: list[bytes] = stamps.view(f"V{STAMP_BYTES}").tolist()
     return encoded
 
@@ -27,7 +27,7 @@ def encode_stamps(worker: int, magic: int, first_sequence: int, intended_ns: NDA
 def write_stamps(
     stamps: NDArray[np.void], worker: int, magic: int, first_sequence: int, intended_ns: NDArray[np.int64]
 ) -> None:
-    """Fill an array of STAMP, or a field of that type."""
+    """Fill an array of type STAMP, or a field of that type."""
     stamps["worker"] = worker
     stamps["magic"] = magic
     stamps["sequence"] = np.arange(first_sequence, first_sequence + len(intended_ns))
@@ -35,5 +35,5 @@ def write_stamps(
 
 
 def decode_stamps(joined: bytes) -> NDArray[np.void]:
-    """Read-only view of joined stamps, as an array with the fields of STAMP."""
+    """Read-only view of concatenated stamps, as an array with the fields of STAMP."""
     return np.frombuffer(joined, dtype=STAMP)

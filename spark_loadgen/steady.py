@@ -1,9 +1,9 @@
-"""When is a load steady? Judged over a sliding window of whole seconds. Pure: figures per second in, a finding out.
+"""Decides whether a load is steady, over a sliding window of whole seconds. Pure.
 
-The criterion is that of fio and of SNIA's Solid State Storage Performance Test Specification: over the window, the
-least-squares line through the rate changes by less than a limit, and the rate scatters by less than another. Latency
-scatters far more than rates do, so it is held to be steady unless its line shows a change that scatter cannot explain;
-of a median no scatter explains a large one.
+fio and SNIA's Solid State Storage Performance Test Specification use the same criterion: over the window, the
+least-squares line through the rate changes by less than one limit, and the rate scatters by less than another.
+Latency scatters far more than rates do. So latency counts as steady unless its line changes by more than its scatter
+explains; and no scatter explains a large change of the median.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 
 import numpy as np
 
-# SNIA lets a window's extremes lie 20 % apart; normal scatter of 5 % does that in a window of 20 seconds. Hosts that
-# broker and generator share scatter more, and the slope is what tells a warm-up.
+# SNIA allows a window's extremes to lie 20 % apart; a normal scatter of 5 % reaches that in 20 seconds. Rates scatter
+# more on a host that runs both broker and generator, and it is the slope that shows a warm-up.
 RATE_SCATTER_MAX: Final = 0.10
-# Changes of latency below this ratio are of no consequence, however clearly they show.
+# Changes of latency below this ratio do not matter, however clear they are.
 LATENCY_CHANGE_MAX: Final = 0.05
 _STANDARD_ERRORS: Final = 2.0
-# The more a latency scatters, the less a window tells of it. A median that changes by more than SNIA lets a window's
-# extremes lie apart is not held to be steady for that.
+# The more a latency scatters, the larger the change that scatter explains. This limit, which is SNIA's for a window's
+# extremes, bounds that for the median.
 MEDIAN_CHANGE_MAX: Final = 0.20
 
 
@@ -39,7 +39,7 @@ class Line:
 
 
 def fit(values: Sequence[float]) -> Line | None:
-    """None when there is nothing to fit: fewer than three values, or a mean of 0."""
+    """Fit the line. None for fewer than three values or a mean of 0."""
     row = np.asarray(values, dtype=np.float64)
     if len(row) < 3 or not (mean := float(row.mean())) > 0:
         return None
@@ -58,7 +58,7 @@ def fit(values: Sequence[float]) -> Line | None:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a window showed. `because` is empty when the load is steady, else one line."""
+    """The judgement of one window. because: one line that says why the load is not steady; empty when it is."""
 
     change_ratio: float
     scatter_ratio: float
@@ -75,11 +75,12 @@ def judge_window(
     tail_latency: Sequence[float | None],
     change_max: float,
 ) -> Finding:
-    """Is the load steady in a window of seconds?
+    """Judge whether the load is steady over a window of seconds.
 
-    rates: rows of records per second, one value per second of the window (acknowledged; received). Latencies per
-    second, None where nothing was timed. change_max: how much the line through a rate may change from the window's
-    first second to its last, as a ratio of the mean. The figures returned are of the worst rate.
+    rates: rows of records per second (acknowledged; received), one value per second of the window.
+    median_latency, tail_latency: one value per second; None where no record was timed.
+    change_max: largest change of the line through a rate over the window, as a ratio of the mean.
+    The ratios of the finding are those of the worst rate.
     """
     findings = [_judge_rate(row, change_max) for row in rates]
     worst = max([finding for finding in findings if not finding.steady] or findings, key=lambda f: abs(f.change_ratio))

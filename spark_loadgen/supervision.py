@@ -1,4 +1,4 @@
-"""The driver's watch over a running load: carries the coordinator's orders to the tasks and sees to its end."""
+"""The driver's loop over a running load: messages between coordinator and tasks, and deadlines."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
 from highwater.spark_loadgen.merge import merge_outcomes
 from highwater.spark_loadgen.model import FilePayload, LoadPlan, LoadResult, Progress
 from highwater.spark_loadgen.payload import read_payload_file
-from highwater.spark_loadgen.task import START_TIMEOUT_S, Job, Outcome
+from highwater.spark_loadgen.task import START_TIMEOUT_S, Job, TaskOutcome
 
 _GRACE_S: Final = 30
 _POLL_S: Final = 0.1
-# What is held back is let go by another thread, and shall not lose the race by a tenth of a second.
-_HELD_POLL_S: Final = 0.005
+# Another thread allows the start of a load that waits; the load must not start a tenth of a second later.
+_HOLD_POLL_S: Final = 0.005
 
 T = TypeVar("T")
 
 
 class Background(Generic[T]):
-    """A call in a thread of its own that does not keep the process alive. `woken` is set when it has finished."""
+    """A function call in a daemon thread. `woken` is set when the call has finished."""
 
     def __init__(self, function: Callable[[], T], woken: threading.Event | None = None) -> None:
         self.finished = threading.Event()
@@ -46,58 +46,59 @@ class Background(Generic[T]):
                 self._woken.set()
 
     def result(self) -> T:
-        """Of a finished call. Raises what it raised."""
+        """The value of the finished call. Raises what the call raised."""
         if self._error is not None:
             raise self._error
         return self._value
 
 
-def conduct(
+def supervise(
     plan: LoadPlan,
     address: tuple[str, str],
-    launch: Callable[[Job], list[Outcome]],
+    launch: Callable[[Job], list[TaskOutcome]],
     cancel: Callable[[], None],
     slots: int,
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     may_start: Callable[[], bool] | None = None,
 ) -> LoadResult:
-    """Run one load on tasks that `launch` starts and waits for, and `cancel` kills.
+    """Run one load. `launch` starts the tasks and returns their outcomes; `cancel` kills the tasks.
 
-    address: where the driver listens, and the name tasks know that by. may_start: asked when all tasks are ready, again
-    and again until it says yes, which is when the load begins. Raises LoadSetupError and LoadFailed.
+    address: the address that the driver listens on, and the name under which tasks connect to it.
+    may_start: polled when all tasks are ready; the load starts when it returns True.
+    Raises LoadSetupError and LoadFailed.
     """
     payload = read_payload_file(plan.payload.path) if isinstance(plan.payload, FilePayload) else plan.payload
     with DriverChannel(*address) as channel:
         job = Job(plan, secrets.randbits(32), payload, channel.address, channel.token)
         running = Background(lambda: launch(job), channel.woken)
-        supervision = Supervision(plan, channel, running, cancel, on_progress, should_stop, may_start)
-        interrupted = supervision.wait()
+        supervisor = Supervisor(plan, channel, running, cancel, on_progress, should_stop, may_start)
+        interrupted = supervisor.wait()
         outcomes = running.result()
-    coordinator = supervision.coordinator
+    coordinator = supervisor.coordinator
     if problems := coordinator.problems:
         others = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
         raise LoadSetupError(problems[0] + others)
-    # The tasks' end is the driver's last sight of its clocks, so T0 is told in wall time by the same reading.
-    t0_unix_ns = time.time_ns() - time.monotonic_ns() + coordinator.course.t0_ns
+    # Both clocks are read at the end, when the driver stops using them, to convert T0 to wall time.
+    t0_unix_ns = time.time_ns() - time.monotonic_ns() + coordinator.report.t0_ns
     outcomes = sorted(outcomes, key=lambda outcome: outcome.number)
-    return merge_outcomes(plan, outcomes, coordinator.course, t0_unix_ns, slots, interrupted=interrupted)
+    return merge_outcomes(plan, outcomes, coordinator.report, t0_unix_ns, slots, interrupted=interrupted)
 
 
-class Supervision:
-    """Watches the tasks of one load through their channel. `cancel` kills them."""
+class Supervisor:
+    """Watches the tasks of one load through their channel. `cancel` kills the tasks."""
 
     def __init__(
         self,
         plan: LoadPlan,
         channel: DriverChannel,
-        running: Background[list[Outcome]],
+        running: Background[list[TaskOutcome]],
         cancel: Callable[[], None],
         on_progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
         may_start: Callable[[], bool] | None = None,
     ) -> None:
-        self.coordinator = Coordinator(plan, clock_name(), held=may_start is not None)
+        self.coordinator = Coordinator(plan, clock_name(), hold_start=may_start is not None)
         self._plan = plan
         self._channel = channel
         self._running = running
@@ -111,15 +112,15 @@ class Supervision:
         self._deadline_s = self._start_deadline_s + plan.schedule_s + 2 * plan.drain_max_s + _GRACE_S
 
     def wait(self) -> bool:
-        """Returns when the tasks have ended; True when they were told to stop early.
+        """Wait until the tasks have ended. Returns True when they were stopped early.
 
-        The first KeyboardInterrupt tells them so; at the second, or when the load was asked to stop before, they are
-        cancelled and it is passed on.
+        The first KeyboardInterrupt stops the load in order. A second one, or one after `should_stop` has returned True,
+        cancels the tasks and is raised to the caller.
         """
         while True:
             try:
                 while not self._running.finished.is_set():
-                    self._channel.woken.wait(_HELD_POLL_S if self.coordinator.is_held else _POLL_S)
+                    self._channel.woken.wait(_HOLD_POLL_S if self.coordinator.awaits_start else _POLL_S)
                     self._channel.woken.clear()
                     self._step()
                 return self._stopping
@@ -131,10 +132,10 @@ class Supervision:
 
     def _step(self) -> None:
         for task, message in self._channel.receive():
-            self._tell(self.coordinator.take(task, message, time.monotonic_ns()))
-        if self.coordinator.is_held and self._may_start is not None and self._may_start():
-            self._tell(self.coordinator.start(time.monotonic_ns()))
-        self._tell(self.coordinator.turn(time.monotonic_ns()))
+            self._send(self.coordinator.receive(task, message, time.monotonic_ns()))
+        if self.coordinator.awaits_start and self._may_start is not None and self._may_start():
+            self._send(self.coordinator.start(time.monotonic_ns()))
+        self._send(self.coordinator.tick(time.monotonic_ns()))
         if not self._stopping and self._should_stop is not None and self._should_stop():
             self._stop()
         if self._on_progress is not None and time.monotonic() >= self._next_progress_s:
@@ -144,7 +145,7 @@ class Supervision:
 
     def _watch_deadlines(self) -> None:
         now_s, coordinator = time.monotonic(), self.coordinator
-        waited_for = coordinator.started or coordinator.is_held
+        waited_for = coordinator.started or coordinator.awaits_start
         late = not waited_for and not coordinator.problems and now_s > self._start_deadline_s
         if late:
             self._cancel()
@@ -154,9 +155,9 @@ class Supervision:
             )
         if now_s > self._deadline_s:
             self._cancel()
-            raise LoadFailed("the load tasks did not come back in time; see the launcher's log")
+            raise LoadFailed("the load tasks did not end in time; see the launcher's log")
 
-    def _tell(self, orders: list[Order]) -> None:
+    def _send(self, orders: list[Order]) -> None:
         for task, message in orders:
             if task is None:
                 self._channel.broadcast(message)
@@ -165,4 +166,4 @@ class Supervision:
 
     def _stop(self) -> None:
         self._stopping = True
-        self._tell(self.coordinator.stop(time.monotonic_ns()))
+        self._send(self.coordinator.stop(time.monotonic_ns()))

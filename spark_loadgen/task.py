@@ -1,7 +1,7 @@
-"""What one task of a load does: set up, say so, start at the instant the driver names, run its half, report.
+"""One task of a load: set up, report ready, run a producer or a consumer from T0 on, report.
 
-A problem of the set-up is told to the driver instead of raised: then all end without load, and the caller gets the
-sentence and not a stack of Java and Python traces.
+A task sends a problem of its set-up to the driver instead of raising it: all tasks then end without load, and the
+caller gets one sentence instead of Java and Python stack traces.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from highwater.spark_loadgen.channel import ClockReading, TaskChannel
 from highwater.spark_loadgen.consumer import ConsumerLoad, ConsumerReport
 from highwater.spark_loadgen.content import Content
 from highwater.spark_loadgen.errors import LoadSetupError
-from highwater.spark_loadgen.ledger import ProducerReport
 from highwater.spark_loadgen.model import GeneratedPayload, LoadPlan, Role
 from highwater.spark_loadgen.phases import Phases
 from highwater.spark_loadgen.producer import ProducerLoad
+from highwater.spark_loadgen.producer_metrics import ProducerReport
 
 START_TIMEOUT_S: Final = 180
 _METADATA_TIMEOUT_S: Final = 10
 
 
 class Load(Protocol):
-    """One half of a load: ProducerLoad, WireProducer or ConsumerLoad."""
+    """The load of one task: ProducerLoad, WireProducer or ConsumerLoad."""
 
     def prepare(self) -> None: ...
     def run(self, t0_ns: int, channel: TaskChannel) -> ProducerReport | ConsumerReport: ...
@@ -38,7 +38,7 @@ class Load(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every task gets. payload: what to generate, or the text of a payload file."""
+    """The input of every task. payload: what to generate, or the text of a payload file."""
 
     plan: LoadPlan
     magic: int
@@ -48,16 +48,16 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What every task gives back; without a report when the set-up of some task failed.
+class TaskOutcome:
+    """The output of every task; `report` is None when the set-up of any task failed.
 
-    number: producers from 0, then the consumers group by group. clock_drift_ns: how much further this host's clock was
-    from the driver's at the end than at the start; None when it could not be asked.
+    number: producers from 0, then the consumers group by group. clock_drift_ns: change of this host's clock offset from
+    the driver between start and end; None when the driver did not answer at the end.
     """
 
     number: int
     role: Role
-    executor_host: str
+    host: str
     pid: int
     cpu_count: int
     measure_start_s: int
@@ -65,12 +65,12 @@ class Outcome:
     report: ProducerReport | ConsumerReport | None
 
 
-def run_task(job: Job, task: int) -> Outcome:
-    """`task`: as the launcher numbers it. Raises LoadSetupError and OSError when the driver cannot be heard."""
+def run_task(job: Job, task: int) -> TaskOutcome:
+    """task: the launcher's number. Raises LoadSetupError and OSError when the driver cannot be reached."""
     plan = job.plan
     phases = Phases(plan.warmup_max_s, plan.measure_s)
     with contextlib.closing(_connect(job, task, phases)) as channel:
-        number: int = channel.answer("role", START_TIMEOUT_S)["number"]
+        number: int = channel.receive("role", START_TIMEOUT_S)["number"]
         role: Role = "producer" if number < plan.producers else "consumer"
         problem, load = None, None
         try:
@@ -87,16 +87,16 @@ def run_task(job: Job, task: int) -> Outcome:
                 "wall_offset_ns": clock.wall_offset_ns,
             }
         )
-        t0_ns: int | None = channel.answer("start", 2 * START_TIMEOUT_S)["t0_ns"]
+        t0_ns: int | None = channel.receive("start", 2 * START_TIMEOUT_S)["t0_ns"]
         report = None
         if load is not None:
             if t0_ns is not None:
                 report = _run(load, t0_ns, channel)
             load.close()
-        return Outcome(
+        return TaskOutcome(
             number=number,
             role=role,
-            executor_host=socket.gethostname(),
+            host=socket.gethostname(),
             pid=os.getpid(),
             cpu_count=len(os.sched_getaffinity(0)),
             measure_start_s=phases.measure_start_s,
@@ -124,11 +124,11 @@ def _drift_ns(channel: TaskChannel, before: ClockReading) -> int | None:
 
 
 def _prepare(job: Job, number: int, role: Role) -> Load:
-    """Everything that takes time and could fail, before the clock starts. Raises LoadSetupError."""
+    """Do everything that takes time or may fail, before T0. Raises LoadSetupError."""
     plan = job.plan
     content = Content(plan, job.payload)
     if role == "producer" and plan.driver == "wire":
-        # Imported here: a load without it does without what it needs on the executors.
+        # Imported here: only loads that use the wire driver need its packages on the executors.
         from highwater.spark_loadgen.wire.producer import WireProducer
 
         wire = WireProducer(plan, number, job.magic, content)
@@ -151,7 +151,7 @@ def _prepare(job: Job, number: int, role: Role) -> Load:
 
 def _check_topics(client: Producer | Consumer, plan: LoadPlan) -> None:
     try:
-        # All topics, since asking for one by name makes some brokers create it.
+        # Metadata of all topics, since some brokers create a topic that metadata is requested for.
         topics = client.list_topics(timeout=_METADATA_TIMEOUT_S).topics
     except KafkaException as error:
         raise LoadSetupError(
@@ -171,7 +171,7 @@ def _reason(error: KafkaException) -> str:
 
 
 def _run(load: Load, t0_ns: int, channel: TaskChannel) -> ProducerReport | ConsumerReport:
-    # A full collection over Spark's and NumPy's objects stops a sender for tens of ms, and the loops make no cycles.
+    # A full collection over Spark's and NumPy's objects stops a sender for tens of ms; the loops create no cycles.
     gc.collect()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""The transactions of one producer: when they end and how, how long commits take, which records were aborted.
+"""The transactions of one producer: when each ends and how, commit times, aborted records.
 
-Every ending blocks the sender, as it does in an application; records that are due meanwhile leave late and their
-response latency says so. Which transactions are aborted is a pure function of (seed, worker, number).
+Ending a transaction blocks the sender, as it does in an application; records that become due meanwhile are sent late,
+and their response latency includes that. Which transactions are aborted is a pure function of (seed, worker, number).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Producer
 from numpy.typing import NDArray
 
-from highwater.spark_loadgen import chance
+from highwater.spark_loadgen import counter_rng
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
 from highwater.spark_loadgen.model import TransactionPlan, TransactionReport
 
@@ -24,7 +24,7 @@ _TRIES: Final = 5
 
 
 class Transactions:
-    """`begin_if_none` before records are handed over, `end_if_due` after. All instants are CLOCK_MONOTONIC."""
+    """Call `begin_if_none` before sending records, and `end` when `due`. All instants are of CLOCK_MONOTONIC."""
 
     def __init__(self, plan: TransactionPlan, client: Producer, seed: int, worker: int) -> None:
         self._plan = plan
@@ -38,19 +38,19 @@ class Transactions:
         self._aborted_ranges: list[tuple[int, int]] = []
 
     def initialise(self) -> None:
-        """Raises LoadSetupError when the cluster gives no transactions."""
+        """Raises LoadSetupError when the cluster does not start transactions."""
         try:
             self._client.init_transactions(_INITIALISATION_TIMEOUT_S)
         except KafkaException as error:
             reason: KafkaError = error.args[0]
-            raise LoadSetupError(f"the cluster starts no transactions: {reason.str()}") from error
+            raise LoadSetupError(f"the cluster does not start transactions: {reason.str()}") from error
 
     @property
     def open(self) -> bool:
         return self._first is not None
 
     def begin_if_none(self, sequence: int) -> None:
-        """A transaction whose first record is `sequence`, unless one is open. Raises LoadFailed."""
+        """Begin a transaction whose first record is `sequence`, unless one is open. Raises LoadFailed."""
         if self._first is None:
             try:
                 self._client.begin_transaction()
@@ -59,12 +59,12 @@ class Transactions:
             self._first, self._began_ns = sequence, time.monotonic_ns()
 
     def room_end(self, sequence: int) -> int:
-        """The first sequence that does not go into the open transaction, if its records are counted."""
+        """The first sequence that the open transaction has no room for; without a record limit, a huge number."""
         assert self._first is not None
         return sequence + (1 << 62) if self._plan.records is None else self._first + self._plan.records
 
     def due(self, sequence: int) -> bool:
-        """Is it time to end the open transaction? `sequence`: of the next record."""
+        """Whether to end the open transaction now. sequence: of the next record."""
         if self._first is None or sequence == self._first:
             return False
         if self._plan.every_ns is not None:
@@ -72,16 +72,16 @@ class Transactions:
         return sequence >= self.room_end(sequence)
 
     def end(self, sequence: int) -> tuple[int, int] | None:
-        """End the open transaction, which holds the records before `sequence`. Raises LoadFailed when it cannot.
+        """Commit or abort the open transaction, whose records end before `sequence`. Raises LoadFailed.
 
-        Returns when a commit began and ended, None for an abort.
+        Returns start and end of a commit; None after an abort.
         """
         assert self._first is not None, "no transaction is open"
         first, self._first = self._first, None
-        aborts = float(chance.uniforms(self._seed, chance.ABORTS, self._worker, np.array([self._number]))[0])
+        aborts = float(counter_rng.uniforms(self._seed, counter_rng.ABORTS, self._worker, np.array([self._number]))[0])
         self._number += 1
         if aborts < self._plan.abort_ratio:
-            self._client.flush(_ENDING_TIMEOUT_S)  # so that the records that nobody may read are in the log
+            self._client.flush(_ENDING_TIMEOUT_S)  # so that the aborted records are in the log
             self._abort(first, sequence)
             self._aborted += 1
             return None
@@ -106,7 +106,7 @@ class Transactions:
         self._aborted_ranges.append((first, end))
 
     def _retry(self, ending: Callable[[float], None]) -> None:
-        """librdkafka wants the same call again when it says that an error is retriable."""
+        """Repeat the call while librdkafka reports a retriable error."""
         for left in reversed(range(_TRIES)):
             try:
                 return ending(_ENDING_TIMEOUT_S)
@@ -124,7 +124,7 @@ class Transactions:
         return sum(end - first for first, end in self._aborted_ranges)
 
     def aborted_sequences(self) -> NDArray[np.int64]:
-        """Ascending."""
+        """All sequences of aborted records, ascending."""
         ranges = [np.arange(first, end, dtype=np.int64) for first, end in self._aborted_ranges]
         return np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
 

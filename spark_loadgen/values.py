@@ -1,8 +1,8 @@
 """The values of consecutive records of one worker: stamp and body joined, some hundred at a time.
 
-Bodies of one size lie ready behind room for their stamps, which are written in bulk, and the client is shown where they
-lie: it copies each value anyway, and a copy of our own would be the larger part of what a record of 1 KiB costs beside
-the client. Where sizes vary stamp and body of each record are joined.
+For bodies of one size there is one array in which each body follows the space for its stamp; stamps are written in
+bulk, and the client receives views of that array. The client copies each value anyway, and a second copy would be most
+of the generator's own cost of a 1 KiB record. When sizes vary, stamp and body of each record are concatenated.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from highwater.spark_loadgen.stamp import STAMP, STAMP_BYTES, encode_stamps, wri
 
 class Values:
     def __init__(self, content: Content, worker: int, magic: int, row_max: int) -> None:
-        """`row_max`: how many are asked for at once."""
+        """row_max: largest number of values in one call."""
         self._content = content
         self._worker = worker
         self._magic = magic
         sizes = set(map(len, content.pool))
         self._rows = _rows(content.pool, row_max, sizes.pop()) if len(sizes) == 1 and 0 not in sizes else None
-        # NumPy's scalar of a row with fields is no copy of it.
+        # A NumPy scalar of a structured array is a view of its row, not a copy.
         self._views = [] if self._rows is None else list(self._rows)
 
     def of_row(self, first: int, intended_ns: NDArray[np.int64]) -> list[Any]:
-        """Of records `first` and following, one for each intended time (ns since T0), as bytes or what reads as such.
+        """The values of records from `first` on, one for each intended time (ns since T0), as bytes-like objects.
 
-        They hold until the next call.
+        The values are valid until the next call.
         """
         if self._rows is None:
             stamps = encode_stamps(self._worker, self._magic, first, intended_ns)
@@ -43,7 +43,7 @@ class Values:
 
 
 def _rows(bodies: list[bytes], row_max: int, body_bytes: int) -> NDArray[Any]:
-    """Room for the stamp, and the body, of the whole pool and of as many more as may follow in one row."""
+    """Rows of stamp and body for the whole pool, and `row_max` more, so that every row of values is contiguous."""
     count = len(bodies)
     rows = np.zeros(count + row_max, dtype=[("stamp", STAMP), ("body", f"V{body_bytes}")])
     assert rows.dtype.itemsize == STAMP_BYTES + body_bytes

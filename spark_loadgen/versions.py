@@ -1,4 +1,4 @@
-"""Versions of what every task runs on, as this host has them."""
+"""Versions of the packages on this host that a task runs on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def task_versions() -> dict[str, str]:
-    """By name. Imported here: a launcher's module is read by commands that start no load."""
+    """Package name -> version. Imports inside, because commands that start no load import the launchers' modules."""
     confluent_kafka = importlib.import_module("confluent_kafka")
     return {
         "python": sys.version.split()[0],

@@ -1,4 +1,4 @@
-"""Counts per second since T0, and the CPU time that the generator's own process took in each second."""
+"""Counts per second since T0, and CPU time per second of the generator's own process."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ TENTH_NS: Final = SECOND_NS // 10
 
 @dataclass
 class Windows:
-    """One list per count; index = second since T0, or tenth of a second where that is said.
+    """One list per count; index = second since T0 (or tenth of a second, where the field is called `tenths`).
 
-    Lists end with the last one in which something happened.
+    A list ends with the last second in which its count changed.
     """
 
     offered: list[int] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Windows:
         return max(len(getattr(self, item.name)) for item in fields(self))
 
     def lengthen(self, seconds: int) -> None:
-        """Make every list at least so long."""
+        """Extend every list to at least this length."""
         for item in fields(self):
             row: list[int] = getattr(self, item.name)
             row.extend([0] * (seconds - len(row)))
@@ -56,7 +56,7 @@ def sum_rows(rows: Iterable[list[int]]) -> list[int]:
 
 
 def sum_windows(windows: Iterable[Windows]) -> Windows:
-    """Each list as long as what was put into it needs."""
+    """The sum, list by list; each list is as long as the longest of its inputs."""
     added = list(windows)
     return Windows(**{item.name: sum_rows(getattr(one, item.name) for one in added) for item in fields(Windows)})
 
@@ -66,9 +66,9 @@ def max_rows(rows: Iterable[list[float]]) -> list[float]:
 
 
 class SecondMeter:
-    """Notices that a second is over, and what share of a core the process used in it.
+    """Detects the end of each second and measures the CPU time that the process used in it.
 
-    The CPU time is that of the whole process: the Python threads and those of librdkafka.
+    The CPU time is that of the whole process: the threads of Python and of librdkafka.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class SecondMeter:
         self._process_ns = time.process_time_ns()
 
     def advance(self, elapsed_ns: int) -> bool:
-        """True once for each turn to a new second; several seconds that passed unnoticed share what was used."""
+        """True in the first call after a second has ended. If several have ended, they share the CPU time equally."""
         second = elapsed_ns // SECOND_NS
         if second <= self.second:
             return False
@@ -98,5 +98,5 @@ class SecondMeter:
         return True
 
     def finish(self) -> None:
-        """The work is done, and its last second is not: what was used in that counts, too."""
+        """Add the CPU time of the last second, which the work did not fill."""
         self.advance((self.second + 1) * SECOND_NS)

@@ -51,7 +51,7 @@ def check_host(calibration: Calibration, host: Mapping[str, object]) -> None:
 
 def calibration_for(calibration: Calibration | None, result: LoadResult) -> tuple[Calibration | None, list[str]]:
     """The calibration, if it holds for the hosts of a load's tasks; if not, a note that says so."""
-    elsewhere = sorted({task.executor_host for task in result.generator.tasks} - {socket.gethostname()})
+    elsewhere = sorted({task.host for task in result.generator.tasks} - {socket.gethostname()})
     if calibration is None or not elsewhere:
         return calibration, []
     return None, [f"the calibration is of this host, and load tasks ran on {', '.join(elsewhere)}: no ceiling is known"]

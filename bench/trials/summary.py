@@ -440,7 +440,7 @@ def generator_of(record: TrialRecord) -> Generator:
             LoadTask(
                 task=task.task,
                 role=task.role,
-                host=task.executor_host,
+                host=task.host,
                 pid=task.pid,
                 cpu_count=task.cpu_count,
                 cpu_ratio_max=task.cpu_ratio_max,

@@ -1,5 +1,5 @@
-"""The wire driver: record batches prepared beforehand, sent by hand over plain sockets; what a broker can take.
+"""The wire driver: a fast producer on plain sockets, without a client library.
 
-No client library stands between: no keys, no transactions, no TLS, values of one size. What it
-can be told is in `settings`; its face is `producer.WireProducer`.
+It prepares record batches in advance, to find out how much a broker can take. It has no keys, no transactions and no
+TLS, and all values have one size. `settings` has its properties, `producer.WireProducer` is its interface.
 """

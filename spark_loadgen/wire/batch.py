@@ -1,8 +1,8 @@
-"""Record batches (magic 2) of values of one size, written in place: what changes between batches is written by NumPy.
+"""Record batches (magic 2) of values of one size, written in place by NumPy.
 
-The bytes are those that any client would write, varints in their shortest form. Since the varint of a record's offset
-delta grows with its number (1 byte up to 63, 2 up to 8191, 3 above), a batch has up to three *stretches* in which
-records lie a constant stride apart. Layout: https://kafka.apache.org/documentation/#recordbatch
+The bytes are those that any client writes, with varints in their shortest form. The varint of a record's offset delta
+grows (1 byte up to 63, 2 up to 8191, 3 above), so a batch has up to three *stretches* of records of equal length.
+Layout: https://kafka.apache.org/documentation/#recordbatch
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _NO_KEY: Final = b"\x01"
 Checksum = Callable[[memoryview], int]
 
 
-class Place(NamedTuple):
-    """Of a batch among those of one idempotent producer in one partition."""
+class ProducerSequence(NamedTuple):
+    """What identifies a batch of an idempotent producer in a partition."""
 
     producer_id: int
     epoch: int
     base_sequence: int
 
 
-NO_PLACE: Final = Place(-1, -1, -1)
+NO_SEQUENCE: Final = ProducerSequence(-1, -1, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Records `first` to `end` − 1 of a batch, as views of their fields; `bodies` is None when a value is all stamp."""
+    """Records `first` to `end` − 1 of a batch, as views of their fields; `bodies` is None if values are only stamps."""
 
     first: int
     end: int
@@ -73,16 +73,16 @@ def varint(value: int) -> bytes:
 
 
 def encode_headers(headers: Sequence[tuple[str, bytes]]) -> bytes:
-    """The end of each record."""
+    """The headers as they end each record."""
     fields = [varint(len(name)) + name.encode() + varint(len(value)) + value for name, value in headers]
     return varint(len(headers)) + b"".join(fields)
 
 
 class BodyPool:
-    """The bodies of a worker's records as one row of memory: record s has body (start + s) modulo their number."""
+    """The bodies of a worker's records in one array: record s has the body (start + s) modulo the number of bodies."""
 
     def __init__(self, bodies: Sequence[bytes], start: int, records_max: int) -> None:
-        """`records_max`: how many may be taken in a row. Raises ValueError when the bodies differ in size."""
+        """records_max: largest count for `at`. Raises ValueError when the bodies differ in size."""
         sizes = {len(body) for body in bodies}
         if len(sizes) != 1:
             raise ValueError(f"values of {min(sizes)} to {max(sizes)} bytes are not of one size")
@@ -102,9 +102,9 @@ class BodyPool:
 
 
 class BatchBuffer:
-    """Memory for one batch at a time, with room for a request's header before it.
+    """Memory for one batch at a time, with room for the request's header before it.
 
-    Compressed records go to other memory, so that what never changes stays as it was written.
+    Compressed records go to a second buffer, so that the constant bytes of the first one stay intact.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class BatchBuffer:
         room: int,
         compression: Compression | None = None,
     ) -> None:
-        """Room for as many records as fit `batch_bytes`, at least one and at most `records_max`."""
+        """Make room for as many records as fit in `batch_bytes`, at least one and at most `records_max`."""
         self._pool = pool
         self._checksum = _checksum()
         self._compression = compression
@@ -129,7 +129,7 @@ class BatchBuffer:
         self._data = bytearray(room + HEADER_BYTES + sum((end - first) * size for first, end, size in plans))
         self._packed = bytearray(len(self._data) if compression else 0)
         self._filled = memoryview(self._data)
-        """Room for a request's header, and the batch that was filled last."""
+        """Room for a request's header, then the batch of the last `fill`."""
         at = room + HEADER_BYTES
         for first, end, record_bytes in plans:
             self._stretches.append(self._stretch(at, first, end, record_bytes, worker, magic, headers))
@@ -138,7 +138,7 @@ class BatchBuffer:
     def _stretch(
         self, at: int, first: int, end: int, record_bytes: int, worker: int, magic: int, headers: bytes
     ) -> _Stretch:
-        """Write what never changes and make views of the rest."""
+        """Write the constant bytes and make views of the fields that change."""
         count, value_bytes = end - first, self._pool.body_bytes + STAMP_BYTES
         head = _record_head(first, record_bytes, value_bytes)
         rows = np.frombuffer(self._data, np.uint8, count * record_bytes, at).reshape(count, record_bytes)
@@ -165,7 +165,7 @@ class BatchBuffer:
 
     @property
     def batch_bytes(self) -> int:
-        """Size of the batch that was filled last."""
+        """Size of the batch of the last `fill`."""
         return len(self._filled) - self._room
 
     def _end_of(self, count: int) -> int:
@@ -174,8 +174,10 @@ class BatchBuffer:
                 return stretch.start_byte + (count - stretch.first) * stretch.record_bytes
         raise ValueError(f"{count} records do not fit; {self.records_max} do")
 
-    def fill(self, first: int, count: int, intended_ns: NDArray[np.int64], place: Place = NO_PLACE) -> None:
-        """Write the batch of records `first` to `first + count − 1`, as created now."""
+    def fill(
+        self, first: int, count: int, intended_ns: NDArray[np.int64], sequence: ProducerSequence = NO_SEQUENCE
+    ) -> None:
+        """Write the batch of records `first` to `first + count − 1`, with the present time as their timestamp."""
         for stretch in self._stretches:
             n = min(count, stretch.end) - stretch.first
             if n <= 0:
@@ -188,13 +190,13 @@ class BatchBuffer:
         self._filled, codec = self._finish(self._end_of(count))
         now_ms, at, batch = time.time_ns() // 1_000_000, self._room, self._filled
         _BEFORE_CRC.pack_into(batch, at, 0, self.batch_bytes - _LENGTH_COUNTS_FROM, -1, 2, 0)
-        _AFTER_CRC.pack_into(batch, at + _BEFORE_CRC.size, codec, count - 1, now_ms, now_ms, *place, count)
+        _AFTER_CRC.pack_into(batch, at + _BEFORE_CRC.size, codec, count - 1, now_ms, now_ms, *sequence, count)
         _CRC.pack_into(batch, at + _CRC_AT, self._checksum(batch[at + _BEFORE_CRC.size :]))
 
     def _finish(self, end: int) -> tuple[memoryview, int]:
-        """Where the batch is that ends at `end` before it is compressed, and its codec's number.
+        """Compress the batch that ends at `end`. Returns room and batch, and the number of the codec.
 
-        Records that do not become smaller go as they are, which librdkafka does too.
+        Like librdkafka, it leaves records uncompressed when compression does not make them smaller.
         """
         plain, start = memoryview(self._data)[:end], self._room + HEADER_BYTES
         if self._compression is None:
@@ -206,14 +208,14 @@ class BatchBuffer:
         return memoryview(self._packed)[: start + len(records)], self._compression.number
 
     def frame(self, prefix: bytes) -> memoryview:
-        """`prefix` and the batch that was filled last, in one row of memory that the next `fill` overwrites."""
+        """`prefix` and the batch of the last `fill`, contiguous; the next `fill` overwrites this memory."""
         start = self._room - len(prefix)
         self._filled[start : self._room] = prefix
         return self._filled[start:]
 
 
 def _checksum() -> Checksum:
-    """Raises LoadSetupError where the package is missing: executors need it for this driver alone."""
+    """Raises LoadSetupError where the package is missing: executors need it only for this driver."""
     try:
         from crc32c import crc32c
     except ImportError as error:
@@ -226,9 +228,9 @@ def _checksum() -> Checksum:
 
 
 def _record_head(delta: int, record_bytes: int, value_bytes: int) -> bytes:
-    """Length, attributes, timestamp delta, offset delta, key, length of the value."""
+    """The start of a record: length, attributes, timestamp delta, offset delta, key, length of the value."""
     rest = b"\x00\x00" + varint(delta) + _NO_KEY + varint(value_bytes)
-    # The length does not count itself, so its own size has to be found.
+    # The length field does not count itself, so find the size of that field first.
     lengths = (varint(record_bytes - length_bytes) for length_bytes in range(1, 6))
     return next(length for length_bytes, length in enumerate(lengths, 1) if len(length) == length_bytes) + rest
 
@@ -241,7 +243,7 @@ def _record_bytes(delta: int, value_bytes: int, headers_bytes: int) -> int:
 def _stretch_plans(
     value_bytes: int, headers_bytes: int, batch_bytes: int, records_max: int
 ) -> list[tuple[int, int, int]]:
-    """(first record, end, bytes of each) of every stretch that the batch has."""
+    """(first record, end, bytes per record) of every stretch of the batch."""
     plans, left = [], batch_bytes - HEADER_BYTES
     for first, limit in pairwise(_STRETCH_STARTS):
         size = _record_bytes(first, value_bytes, headers_bytes)

@@ -1,7 +1,6 @@
-"""The codecs of record batches, as the wire driver writes them: what every reader of Kafka's formats can undo.
+"""The compression codecs of record batches, in formats that every Kafka client can read.
 
-lz4 is a frame of blocks that do not depend on each other, as Kafka's own reader demands; snappy is one bare block, as
-librdkafka writes it.
+lz4 is a frame of independent blocks, as Kafka's own reader requires; snappy is one raw block, as in librdkafka.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from highwater.spark_loadgen.errors import LoadSetupError
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CODECS: Final[tuple[Codec, ...]] = get_args(Codec)
-"""Each at the place that is its number in a batch's attributes."""
+"""The index of a codec is its number in a batch's attributes."""
 DEFAULT_LEVEL: Final = -1
-# What librdkafka and Kafka's own client take when they are told nothing.
+# The defaults of librdkafka and of Kafka's own client.
 _GZIP_LEVEL: Final = 6
 _GZIP_LEVEL_MAX: Final = 9
 _ZSTD_LEVEL: Final = 3
@@ -26,14 +25,14 @@ _LZ4_LEVEL: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """number: in a batch's attributes."""
+    """A codec. number: its number in a batch's attributes."""
 
     number: int
     compress: Callable[[memoryview], bytes]
 
 
 def compression_of(codec: Codec, level: int = DEFAULT_LEVEL) -> Compression | None:
-    """None for none. Raises LoadSetupError where the package is missing: executors need it for these codecs alone."""
+    """None for "none". Raises LoadSetupError where the package is missing: executors need it only for these codecs."""
     if codec == "none":
         return None
     try:

@@ -1,4 +1,4 @@
-"""One connection to one broker: frames out without waiting, answers in; and the blocking exchange before the load."""
+"""One non-blocking connection to one broker, and the blocking requests before the load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 
 from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.wire.batch import BatchBuffer
-from highwater.spark_loadgen.wire.lanes import Batch, Lane
+from highwater.spark_loadgen.wire.partition_state import Batch, PartitionState
 from highwater.spark_loadgen.wire.protocol import (
     INIT_PRODUCER_ID,
     INIT_PRODUCER_ID_VERSION,
@@ -44,17 +44,17 @@ _NOTHING: Final = memoryview(b"")
 
 
 class Connection:
-    """A non-blocking connection that carries Produce requests. Errors of the network are OSError.
+    """A non-blocking connection for Produce requests. Raises OSError for errors of the network.
 
-    `in_flight` holds, oldest first, correlation id, partition and batch of each request that is not answered. At most
-    one frame at a time is on its way into the kernel (`sending`).
+    in_flight: correlation id, partition, batch and send time of each request without an answer, oldest first.
+    sending: a frame is not yet completely in the kernel; there is at most one such frame.
     """
 
     def __init__(self, address: tuple[str, int], buffer: BatchBuffer, send_buffer_bytes: int) -> None:
         self.address = address
         self.buffer = buffer
-        self.in_flight: deque[tuple[int, Lane, Batch, int]] = deque()
-        self.quiet_until_ns = 0
+        self.in_flight: deque[tuple[int, PartitionState, Batch, int]] = deque()
+        self.throttled_until_ns = 0
         self._outgoing = _NOTHING
         self._incoming = bytearray()
         self._correlation = 0
@@ -75,11 +75,11 @@ class Connection:
         return self._correlation
 
     def start(self, frame: memoryview) -> None:
-        """Begin to send; `push` until it is through. The memory must not change before that."""
+        """Begin to send; call `push` until it returns True. The memory of the frame must not change before that."""
         self._outgoing = frame
 
     def push(self) -> bool:
-        """Hand the kernel what it takes; True when nothing is left."""
+        """Pass to the kernel what it accepts; True when nothing is left."""
         if self._connecting:
             if error := self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 raise OSError(error, os.strerror(error))
@@ -95,7 +95,7 @@ class Connection:
         return True
 
     def answers(self) -> Iterator[bytes]:
-        """Every whole answer that has arrived, without its length. Raises MalformedAnswerError."""
+        """Every complete answer that has arrived, without its length field. Raises MalformedAnswerError."""
         try:
             data = self.socket.recv(_READ_BYTES)
         except BlockingIOError:
@@ -118,34 +118,34 @@ class Connection:
 
 
 def addresses_of(bootstrap_servers: str) -> list[tuple[str, int]]:
-    """Raises LoadSetupError."""
+    """(host, port) of each bootstrap server. Raises LoadSetupError."""
     addresses = []
     for server in bootstrap_servers.split(","):
         host, colon, port = server.strip().rpartition(":")
         if not (colon and host and port.isdigit()):
-            raise LoadSetupError(f"{server.strip()!r} is no HOST:PORT of a broker")
+            raise LoadSetupError(f"{server.strip()!r} is not HOST:PORT of a broker")
         addresses.append((host.strip("[]"), int(port)))
     return addresses
 
 
 def fetch_cluster(addresses: Sequence[tuple[str, int]], client_id: str, topics: Sequence[str]) -> Cluster:
-    """Ask one broker after the other for the leaders of `topics`; blocks. Raises OSError when none answers.
+    """Fetch the leaders of `topics` from the first broker that answers; blocks.
 
-    Raises MalformedAnswerError when the first that does speaks an older protocol.
+    Raises OSError when no broker answers, MalformedAnswerError when the broker speaks an older protocol.
     """
 
     def ask(connection: socket.socket) -> Cluster:
-        _check_spoken(connection, client_id, ((PRODUCE, PRODUCE_VERSION), (METADATA, METADATA_VERSION)))
+        _check_versions(connection, client_id, ((PRODUCE, PRODUCE_VERSION), (METADATA, METADATA_VERSION)))
         return parse_metadata(exchange(connection, metadata_request(2, client_id, topics)))
 
     return first_to_answer(addresses, ask)
 
 
 def fetch_producer_id(addresses: Sequence[tuple[str, int]], client_id: str) -> int:
-    """Ask for the identity of an idempotent producer, for a while if need be; otherwise as `fetch_cluster`."""
+    """Fetch a producer id for idempotence; retries for 30 s while brokers return an error. Raises as fetch_cluster."""
 
     def ask(connection: socket.socket) -> tuple[int, int]:
-        _check_spoken(connection, client_id, ((INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION),))
+        _check_versions(connection, client_id, ((INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION),))
         return parse_init_producer_id(exchange(connection, init_producer_id_request(2, client_id)))
 
     give_up_s = time.monotonic() + _PRODUCER_ID_WITHIN_S
@@ -154,7 +154,7 @@ def fetch_producer_id(addresses: Sequence[tuple[str, int]], client_id: str) -> i
         if not error:
             return producer_id
         if time.monotonic() > give_up_s:
-            raise OSError(f"no producer id is given: {KafkaError(error).str()}")
+            raise OSError(f"the broker returns no producer id: {KafkaError(error).str()}")
         time.sleep(_PRODUCER_ID_AGAIN_S)
 
 
@@ -162,7 +162,7 @@ _Answer = TypeVar("_Answer")
 
 
 def first_to_answer(addresses: Sequence[tuple[str, int]], ask: Callable[[socket.socket], _Answer]) -> _Answer:
-    """Ask one broker after the other, until one answers. Raises OSError when none does."""
+    """Ask one broker after the other until one answers. Raises OSError when none answers."""
     problem = OSError("no broker is named")
     for address in addresses:
         try:
@@ -173,7 +173,7 @@ def first_to_answer(addresses: Sequence[tuple[str, int]], ask: Callable[[socket.
     raise problem
 
 
-def _check_spoken(connection: socket.socket, client_id: str, needed: Sequence[tuple[int, int]]) -> None:
+def _check_versions(connection: socket.socket, client_id: str, needed: Sequence[tuple[int, int]]) -> None:
     spoken = parse_api_versions(exchange(connection, api_versions_request(1, client_id)))
     for api, version in needed:
         low, high = spoken.get(api, (0, -1))
@@ -182,17 +182,17 @@ def _check_spoken(connection: socket.socket, client_id: str, needed: Sequence[tu
 
 
 def exchange(connection: socket.socket, frame: bytes) -> bytes:
-    """Send a whole frame and wait for the answer, which is given without its length."""
+    """Send a frame and wait for its answer, which is returned without its length field."""
     connection.sendall(frame)
-    size = LENGTH.unpack(_exactly(connection, LENGTH.size))[0]
+    size = LENGTH.unpack(_recv_exactly(connection, LENGTH.size))[0]
     if not LENGTH.size <= size <= _ANSWER_BYTES_MAX:
         raise MalformedAnswerError(f"an answer of {size} bytes")
-    answer = _exactly(connection, size)
+    answer = _recv_exactly(connection, size)
     correlation_of(answer)
     return answer
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def _recv_exactly(connection: socket.socket, size: int) -> bytes:
     data = bytearray()
     while len(data) < size:
         part = connection.recv(size - len(data))

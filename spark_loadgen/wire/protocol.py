@@ -1,4 +1,4 @@
-"""The requests that the wire driver speaks, as bytes; none of their versions is a flexible one. Pure.
+"""Kafka's requests and answers of the wire driver, as bytes; no version is a flexible one. Pure.
 
 ApiVersions 0, Metadata 5 (Kafka 1.0), InitProducerId 1 (Kafka 2.0), Produce 7 (Kafka 2.1):
 https://kafka.apache.org/protocol. Every request and every answer is framed by its length as an int32.
@@ -20,13 +20,13 @@ METADATA_VERSION: Final = 5
 INIT_PRODUCER_ID_VERSION: Final = 1
 LENGTH: Final = struct.Struct(">i")
 
-# Errors after which the same batch may be sent again.
+# Errors after which the driver may resend the same batch.
 RETRIABLE: Final = frozenset({2, 3, 5, 6, 7, 9, 13, 19, 20, 56, 74, 75})
-# … and those of them that say that somebody else leads the partition by now.
+# Those retriable errors that mean that another broker may lead the partition now.
 STALE_METADATA: Final = frozenset({3, 5, 6, 9, 13, 56, 74, 75})
 
-# What an idempotent producer may hear: there is a gap before a batch (the second is how brokers before Kafka 2.5 say it
-# when they remember nothing of the producer); and that they have the batch.
+# Errors for idempotent producers: a gap before the batch (59, UNKNOWN_PRODUCER_ID: brokers before Kafka 2.5 that have
+# forgotten the producer), and a batch that is in the log already.
 OUT_OF_SEQUENCE: Final = frozenset({45, 59})
 DUPLICATE_SEQUENCE: Final = 46
 
@@ -36,7 +36,7 @@ _ANSWERED_PARTITION: Final = struct.Struct(">ihqqq")
 
 
 class MalformedAnswerError(Exception):
-    """A peer sent what is no answer to the request."""
+    """A peer sent something that is not a valid answer to the request."""
 
 
 class ProduceAnswer(NamedTuple):
@@ -54,7 +54,7 @@ class Cluster:
 
 
 def request(api: int, version: int, correlation: int, client_id: str, body: bytes) -> bytes:
-    """A whole frame."""
+    """A complete frame."""
     payload = _HEADER.pack(api, version, correlation) + _string(client_id) + body
     return LENGTH.pack(len(payload)) + payload
 
@@ -64,18 +64,18 @@ def api_versions_request(correlation: int, client_id: str) -> bytes:
 
 
 def metadata_request(correlation: int, client_id: str, topics: Sequence[str]) -> bytes:
-    """Never makes a topic."""
+    """A Metadata request that does not create topics."""
     body = LENGTH.pack(len(topics)) + b"".join(map(_string, topics)) + b"\x00"
     return request(METADATA, METADATA_VERSION, correlation, client_id, body)
 
 
 def init_producer_id_request(correlation: int, client_id: str) -> bytes:
-    """Of a producer without transactions, to which the timeout means nothing."""
+    """For a producer without transactions; the broker ignores the timeout."""
     return request(INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION, correlation, client_id, struct.pack(">hi", -1, 60_000))
 
 
 class ProducePrefix:
-    """What precedes the batch of a Produce request for one partition: all bytes of the frame up to the batch."""
+    """All bytes of a Produce request for one partition that precede the batch."""
 
     def __init__(self, client_id: str, acks: int, timeout_ms: int, topic: str, partition: int) -> None:
         head = _string(client_id) + struct.pack(">hhii", -1, acks, timeout_ms, 1) + _string(topic)
@@ -94,7 +94,7 @@ class ProducePrefix:
 
 
 def correlation_of(answer: bytes | memoryview) -> int:
-    """Of an answer without its length."""
+    """The correlation id of an answer without its length field."""
     try:
         correlation: int = LENGTH.unpack_from(answer)[0]
     except struct.error as error:
@@ -126,7 +126,7 @@ def parse_metadata(answer: bytes) -> Cluster:
         reader.skip(1)  # is internal
         errors[topic] = error
         for _ in range(reader.int32()):
-            reader.int16()  # its error: a partition without a leader says so by -1
+            reader.int16()  # the partition's error; a partition without a leader has leader -1
             partition, leader = reader.int32(), reader.int32()
             for _ in range(3):  # replicas, in sync, offline
                 reader.skip(LENGTH.size * reader.int32())
@@ -141,7 +141,7 @@ def parse_init_producer_id(answer: bytes) -> tuple[int, int]:
 
 
 def parse_produce(answer: bytes) -> ProduceAnswer:
-    """Of a request for one partition. Raises MalformedAnswerError."""
+    """Parse the answer to a request for one partition. Raises MalformedAnswerError."""
     reader = _Reader(answer)
     if reader.int32() != 1:
         raise MalformedAnswerError("a Produce answer that is not for one topic")
@@ -153,7 +153,7 @@ def parse_produce(answer: bytes) -> ProduceAnswer:
 
 
 class _Reader:
-    """Reads an answer after its correlation id."""
+    """Reads the fields of an answer that follow its correlation id."""
 
     def __init__(self, answer: bytes) -> None:
         self._answer = answer

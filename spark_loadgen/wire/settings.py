@@ -1,4 +1,4 @@
-"""What the wire driver can be told: the few of librdkafka's properties that mean something to it, under their names."""
+"""The settings of the wire driver: the librdkafka properties that it supports, under their names."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from highwater.spark_loadgen.wire.compression import CODECS, DEFAULT_LEVEL, Code
 
 _ACKS: Final = {"0": 0, "1": 1, "-1": -1, "all": -1}
 _BATCH_BYTES_MAX: Final = 1 << 30
-# What must be as it is, since the driver knows nothing else.
+# Properties that the driver supports with this value only.
 _FIXED: Final = {"security.protocol": "plaintext"}
-# Of how many batches a broker remembers where they went.
+# A broker remembers this many batches of an idempotent producer to detect duplicates.
 _IN_FLIGHT_MAX_IDEMPOTENT: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class WireSettings:
-    """acks: -1 for all. A batch leaves when it is full or `linger_ns` after its first record was due.
+    """acks: -1 for all. A batch is sent when it is full, or `linger_ns` after its first record was due.
 
-    Sizes are those before compression.
+    Sizes are before compression.
     """
 
     acks: int = -1
@@ -41,25 +41,25 @@ class WireSettings:
 
     @property
     def batch_bytes(self) -> int:
-        """What a batch may take; a single record may take more."""
+        """Largest size of a batch; a batch of one record may be larger."""
         return min(self.batch_size_bytes, self.message_max_bytes)
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> WireSettings:
-        """Raises LoadSetupError that names the property that is unknown to this driver or cannot be."""
+        """Raises LoadSetupError that names the property that is unknown to this driver or invalid."""
         known: dict[str, Any] = {}
         for name, value in properties.items():
             if name in _FIXED:
                 if value.lower() != _FIXED[name]:
                     raise LoadSetupError(
-                        f"{name} is {value!r}: the wire driver has only {_FIXED[name]!r}; use the client driver"
+                        f"{name} is {value!r}: the wire driver supports only {_FIXED[name]!r}; use the client driver"
                     )
             elif name in _KNOWN:
                 field, read = _KNOWN[name]
                 known[field] = read(name, value)
             else:
                 raise LoadSetupError(
-                    f"{name} means nothing to the wire driver, which knows {', '.join([*_KNOWN, *_FIXED])}; "
+                    f"the wire driver does not support {name}, only {', '.join([*_KNOWN, *_FIXED])}; "
                     "leave it out or use the client driver"
                 )
         settings = cls(**known)
@@ -90,7 +90,7 @@ def _whole(least: int, largest: int, scale: int = 1) -> Callable[[str, str], int
         except ValueError:
             number = -1.0
         if not least <= number <= largest:
-            raise LoadSetupError(f"{name} is {value!r}; the wire driver takes {least} to {largest}")
+            raise LoadSetupError(f"{name} is {value!r}; the wire driver accepts {least} to {largest}")
         return int(number * scale)
 
     return read

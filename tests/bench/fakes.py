@@ -12,13 +12,13 @@ from highwater.bench.systems import SystemProcess
 from highwater.bench.workload.system import SystemUnderTest
 from highwater.spark_loadgen import (
     Delivery,
-    Generator,
+    GeneratorReport,
     Histogram,
     LoadPlan,
     LoadResult,
     PartitionCounts,
     Progress,
-    TaskDetails,
+    TaskReport,
 )
 
 MINIMAL = """\
@@ -74,7 +74,7 @@ def load_result(
         ),
         e2e_clock="same_host_monotonic",
         negative_samples=0,
-        generator=Generator(
+        generator=GeneratorReport(
             producers=plan.producers,
             consumers=plan.consumers,
             slots=2,
@@ -86,10 +86,10 @@ def load_result(
             clock_spread_ns=10,
             produce_sampled_one_in=1,
             tasks=[
-                TaskDetails(
+                TaskReport(
                     task=number,
                     role="producer" if number < plan.producers else "consumer",
-                    executor_host=host or socket.gethostname(),
+                    host=host or socket.gethostname(),
                     pid=100 + number,
                     cpu_count=2,
                     cpu_ratio_max=0.2,

@@ -9,13 +9,13 @@ import pytest
 from highwater.spark_loadgen import FilePayload, LoadPlan, LoadResult, LoadSetupError, Progress
 from highwater.spark_loadgen.channel import DriverChannel
 from highwater.spark_loadgen.payload import read_payload_file
-from highwater.spark_loadgen.supervision import Background, conduct
-from highwater.spark_loadgen.task import Job, Outcome, run_task
+from highwater.spark_loadgen.supervision import Background, supervise
+from highwater.spark_loadgen.task import Job, TaskOutcome, run_task
 
 DEADLINE_S = 90
 
 
-def run_outcomes(job: Job) -> list[Outcome]:
+def run_outcomes(job: Job) -> list[TaskOutcome]:
     calls = [Background(lambda task=task: run_task(job, task)) for task in range(job.plan.tasks)]  # type: ignore[misc]
     for call in calls:
         assert call.finished.wait(DEADLINE_S)
@@ -33,7 +33,7 @@ def run_load(
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> LoadResult:
-    return conduct(plan, ("127.0.0.1", "127.0.0.1"), run_outcomes, lambda: None, plan.tasks, on_progress, should_stop)
+    return supervise(plan, ("127.0.0.1", "127.0.0.1"), run_outcomes, lambda: None, plan.tasks, on_progress, should_stop)
 
 
 def setup_error(plan: LoadPlan) -> str:

@@ -67,7 +67,7 @@ def test_a_broadcast_reaches_those_there_and_those_to_come(driver: DriverChannel
 def test_strangers_are_shown_out_and_disturb_nobody(driver: DriverChannel) -> None:
     task = connect(driver, 0)
     with closing(connect(driver, 1, "not the token")) as unwanted, pytest.raises(ConnectionError):
-        unwanted.answer("role", DEADLINE_S)
+        unwanted.receive("role", DEADLINE_S)
     with socket.create_connection(driver.address) as stranger:
         stranger.settimeout(DEADLINE_S)
         stranger.sendall(b'["no object"]\n')
@@ -106,9 +106,9 @@ def test_what_is_said_to_one_task_reaches_no_other(driver: DriverChannel) -> Non
     with closing(connect(driver, 0)) as first, closing(connect(driver, 1)) as second:
         receive(driver, 2)
         driver.send(1, {"kind": "role", "number": 7})
-        assert second.answer("role", DEADLINE_S) == {"kind": "role", "number": 7}
+        assert second.receive("role", DEADLINE_S) == {"kind": "role", "number": 7}
         with pytest.raises(TimeoutError):
-            first.answer("role", 0.05)
+            first.receive("role", 0.05)
         driver.send(99, {"kind": "role", "number": 7})  # one that has gone
 
 

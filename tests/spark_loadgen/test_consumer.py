@@ -65,8 +65,8 @@ def test_who_leads_is_known_before_ends_are_asked_for(make_plan: PlanMaker, monk
             asked.append(name)
             return getattr(asking, name)
 
-    asking = load._asking
-    monkeypatch.setattr(load, "_asking", Asking())
+    asking = load._admin
+    monkeypatch.setattr(load, "_admin", Asking())
     load.prepare()
     load.close()
     assert asked == ["list_topics", "list_offsets"]

@@ -176,8 +176,8 @@ def test_the_client_is_called_with_no_more_than_needed(
     plan = plan_of(**changes)
     block = blocks_of(plan, Content(plan, GeneratedPayload()), 0, 1)[0]
     client = Client()
-    assert block.hand_over(client.produce, 3, 5) == (5, None)
-    block.hand_over_timed(client.produce, 5, nothing)
+    assert block.produce(client.produce, 3, 5) == (5, None)
+    block.produce_timed(client.produce, 5, nothing)
     values = block.columns[1]
     assert client.calls == [("t", values[3], *rest), ("t", values[4], *rest), ("t", values[5], *timed_rest)]
 
@@ -186,7 +186,7 @@ def test_the_client_is_called_with_no_more_than_needed(
 def test_a_refused_record_is_where_handing_over_ends(refuses: int) -> None:
     plan = plan_of()
     block = blocks_of(plan, Content(plan, GeneratedPayload()), 0, 1)[0]
-    ended, refusal = block.hand_over(Client(refuses).produce, 10, 18)
+    ended, refusal = block.produce(Client(refuses).produce, 10, 18)
     assert ended == 10 + refuses
     assert isinstance(refusal, BufferError)
 

@@ -94,10 +94,10 @@ def test_what_is_not_a_record_of_this_run_is_corrupt() -> None:
     (foreign,) = encode_stamps(0, MAGIC + 1, 0, np.array([0], dtype=np.int64))
     beyond = value_of(0, 10)
     nobody = value_of(4, 0)
-    stamps, ours = checker.check([b"short", None, b"", foreign, beyond, nobody, value_of(0, 0)], [0] * 7)
+    stamps, in_run = checker.check([b"short", None, b"", foreign, beyond, nobody, value_of(0, 0)], [0] * 7)
     report = checker.report(bad_bodies=0)
     assert (report.received, report.corrupt) == (1, 6)
-    assert ours.tolist() == [False] * 6 + [True]
+    assert in_run.tolist() == [False] * 6 + [True]
     assert len(stamps) == 7
 
 

@@ -50,11 +50,11 @@ def test_a_problem_of_the_setup_reaches_the_caller(local: SparkLauncher, make_pl
 
 
 def test_executors_that_do_not_come_are_not_waited_for(local: SparkLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_patience_s", 0)
+    monkeypatch.setattr(local, "_executor_timeout_s", 0)
     # Here executors do come: what asks them may be done within a tenth of a second, so it is looked at before.
     monkeypatch.setattr("highwater.spark_loadgen.launcher._POLL_S", 0)
     monkeypatch.setattr(SparkLauncher, "slots", 0)
-    with pytest.raises(LoadSetupError, match=r"local\[2\] gave no executor within 0 s: start workers"):
+    with pytest.raises(LoadSetupError, match=r"local\[2\] provided no executor within 0 s: start workers"):
         local._try_executors()
 
 

@@ -67,5 +67,5 @@ def test_a_master_that_does_not_answer() -> None:
 
 @pytest.mark.parametrize("master", ["nonsense", "local[x]", "spark://", "spark://host", ""])
 def test_what_is_no_master(master: str) -> None:
-    with pytest.raises(LoadSetupError, match=r"no Spark master.*local\[N\]"):
+    with pytest.raises(LoadSetupError, match=r"not a Spark master.*local\[N\]"):
         SparkLauncher(master).__enter__()

@@ -46,11 +46,11 @@ def test_before_t0_there_is_only_a_phase() -> None:
 def test_a_second_is_told_once_everybody_has_reported_it() -> None:
     tracker = ProgressTracker(PLAN)
     tracker.t0_ns = time.monotonic_ns() - 1_500_000_000
-    tracker.take(0, produced(0, 500, 7))
-    tracker.take(1, produced(0, 400, 9))
+    tracker.receive(0, produced(0, 500, 7))
+    tracker.receive(1, produced(0, 400, 9))
     assert tracker.progress().sent == 0
-    tracker.take(2, consumed(0, 880))
-    tracker.take(0, produced(1, 600, 8))
+    tracker.receive(2, consumed(0, 880))
+    tracker.receive(0, produced(1, 600, 8))
     progress = tracker.progress()
     assert progress.phase == "measure"
     assert (progress.offered, progress.sent, progress.acked, progress.received) == (1000, 900, 898, 880)
@@ -64,9 +64,9 @@ def test_whole_seconds_of_the_measured_phase_are_kept() -> None:
     tracker = ProgressTracker(PLAN)
     tracker.t0_ns = time.monotonic_ns() - 2_500_000_000
     for second in range(2):
-        tracker.take(0, produced(second, 500, 7))
-        tracker.take(1, produced(second, 400, 9))
-        tracker.take(2, consumed(second, 880))
+        tracker.receive(0, produced(second, 500, 7))
+        tracker.receive(1, produced(second, 400, 9))
+        tracker.receive(2, consumed(second, 880))
     (told,) = tracker.progress().measured
     assert (told.acked, told.acked_bytes) == (898, 89_800)
     assert (told.timed, told.service_sum_ns, told.service_max_ns) == (4, 32, 9)
@@ -76,9 +76,9 @@ def test_producers_that_have_finished_are_not_waited_for() -> None:
     tracker = ProgressTracker(PLAN)
     tracker.t0_ns = time.monotonic_ns() - 4_000_000_000
     for task in (0, 1):
-        tracker.take(task, {"kind": "producer_finished", "totals": {"sent": 50, "acked": 49, "failed": 1}})
+        tracker.receive(task, {"kind": "producer_finished", "totals": {"sent": 50, "acked": 49, "failed": 1}})
     assert tracker.producers_finished
-    tracker.take(2, consumed(3, 55))
+    tracker.receive(2, consumed(3, 55))
     progress = tracker.progress()
     assert (progress.phase, progress.received, progress.lag) == ("drain", 55, 98 - 55)
     assert [second.received for second in tracker.history] == [0, 0, 0, 55]

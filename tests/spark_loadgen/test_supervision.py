@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from highwater.spark_loadgen.supervision import Background, Supervision
+from highwater.spark_loadgen.supervision import Background, Supervisor
 from tests.spark_loadgen.test_coordination import plan_of
 
 
@@ -34,9 +34,9 @@ def test_the_interrupt_after_the_wish_to_stop_ends_it_at_once(asked: bool, waits
     over, cancelled, channel = threading.Event(), threading.Event(), Interrupted()
     running: Background[Any] = Background(over.wait, threading.Event())
     try:
-        supervision = Supervision(plan_of(), channel, running, cancelled.set, should_stop=lambda: asked)  # type: ignore[arg-type]
+        supervisor = Supervisor(plan_of(), channel, running, cancelled.set, should_stop=lambda: asked)  # type: ignore[arg-type]
         with pytest.raises(KeyboardInterrupt):
-            supervision.wait()
+            supervisor.wait()
     finally:
         over.set()
     assert channel.waits == waits

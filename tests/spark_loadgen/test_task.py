@@ -149,7 +149,7 @@ def test_without_their_driver_tasks_end_by_their_deadlines(make_plan: PlanMaker)
             assert channel.woken.wait(DEADLINE_S)
             channel.woken.clear()
             for number, message in channel.receive():
-                for task_number, order in coordinator.take(number, message, time.monotonic_ns()):
+                for task_number, order in coordinator.receive(number, message, time.monotonic_ns()):
                     assert task_number is not None
                     channel.send(task_number, order)
     assert running.finished.wait(30)

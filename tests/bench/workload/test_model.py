@@ -143,7 +143,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"producers": "{driver: wire, client: {delivery.timeout.ms: 0}}"},
-            "w.yaml:6: producers.client: delivery.timeout.ms is '0'; the wire driver takes 1 to 2147483648",
+            "w.yaml:6: producers.client: delivery.timeout.ms is '0'; the wire driver accepts 1 to 2147483648",
         ),
         (
             {"producers": "{driver: wire}", "records": "{size: 1KiB, keys: {round_robin: 3}}"},

@@ -10,7 +10,7 @@ from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatch
 
 from highwater.spark_loadgen.stamp import decode_stamps
-from highwater.spark_loadgen.wire.batch import HEADER_BYTES, BatchBuffer, BodyPool, Place, encode_headers
+from highwater.spark_loadgen.wire.batch import HEADER_BYTES, BatchBuffer, BodyPool, ProducerSequence, encode_headers
 from highwater.spark_loadgen.wire.compression import CODECS, Codec, compression_of
 
 WORKER, MAGIC = 3, 77
@@ -87,7 +87,7 @@ def test_records_that_compression_makes_larger_go_as_they_are() -> None:
 
 def test_a_batch_has_its_place_in_a_producers_sequence() -> None:
     written = buffer()
-    written.fill(0, 3, np.zeros(3, np.int64), Place(producer_id=1 << 40, epoch=7, base_sequence=12))
+    written.fill(0, 3, np.zeros(3, np.int64), ProducerSequence(producer_id=1 << 40, epoch=7, base_sequence=12))
     batch, _, _ = read(bytes(written.frame(b"")))
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (1 << 40, 7, 12)
 

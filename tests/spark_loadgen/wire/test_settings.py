@@ -30,12 +30,12 @@ def test_properties_are_read_under_librdkafkas_names() -> None:
     ("properties", "text"),
     [
         ({"compression.type": "brotli"}, "compression.type is 'brotli'; it must be one of none, gzip, snappy"),
-        ({"compression.level": "13"}, "compression.level is '13'; the wire driver takes -1 to 12"),
+        ({"compression.level": "13"}, "compression.level is '13'; the wire driver accepts -1 to 12"),
         ({"enable.idempotence": "yes"}, "enable.idempotence is 'yes'; it must be true or false"),
         ({"enable.idempotence": "true", "acks": "1"}, "enable.idempotence needs acks: all"),
         ({"enable.idempotence": "true", "max.in.flight": "6"}, "enable.idempotence needs max.in.flight of at most 5"),
-        ({"security.protocol": "ssl"}, "security.protocol is 'ssl': the wire driver has only 'plaintext'; use"),
-        ({"ssl.ca.location": "ca.pem"}, "ssl.ca.location means nothing to the wire driver"),
+        ({"security.protocol": "ssl"}, "security.protocol is 'ssl': the wire driver supports only 'plaintext'; use"),
+        ({"ssl.ca.location": "ca.pem"}, "the wire driver does not support ssl.ca.location"),
     ],
 )
 def test_what_cannot_be_is_named(properties: dict[str, str], text: str) -> None:

@@ -1,6 +1,6 @@
-"""What a producer measures while it runs, whichever driver sends: counts per second, latency histograms, progress.
+"""The metrics of a running producer: counts per second, latency histograms, progress, report.
 
-A driver tells the ledger its totals since T0 and its timed records; the ledger files them and makes the report.
+Both drivers (client and wire) record their totals since T0 and their timed records here.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from highwater.spark_loadgen.windows import SECOND_NS, TENTH_NS, SecondMeter, Wi
 
 @dataclass(frozen=True, slots=True)
 class ProducerReport:
-    """What one producer measured. Times in ns.
+    """The measurements of one producer. Times in ns.
 
-    first_send_delay_ns: of the first record that was timed; None in a closed loop. backpressure: how often the client's
-    queue was full. histograms: metric -> second -> encoded histogram.
+    first_send_delay_ns: of the first timed record; None in a closed loop. backpressure: how often the client's queue
+    was full. histograms: metric -> second -> encoded histogram.
     """
 
     sent: int
@@ -39,11 +39,11 @@ class ProducerReport:
     errors: dict[str, int]
     transactions: TransactionReport | None = None
     tenths: Windows | None = None
-    """acked and aborted per tenth of a second, in a plan whose consumers wait."""
+    """acked and aborted per tenth of a second; None in a plan whose consumers do not wait."""
 
 
 class Totals(NamedTuple):
-    """Since T0; the fields are rows of Windows. sent includes what the client refused, which has failed as well."""
+    """Counts since T0; the fields are rows of Windows. Records that the client refused count as sent and as failed."""
 
     sent: int = 0
     acked: int = 0
@@ -54,15 +54,15 @@ class Totals(NamedTuple):
 
 @dataclass(slots=True)
 class _Timed:
-    """Timed records that were acknowledged since this was last told."""
+    """Timed records that were acknowledged since the last progress message."""
 
     records: int = 0
     service_sum_ns: int = 0
     service_max_ns: int = 0
 
 
-class Ledger:
-    """`start` at T0, then `account` and `turn` a few hundred times a second."""
+class ProducerMetrics:
+    """Call `start` at T0, then `record_totals` and `advance` a few hundred times a second."""
 
     def __init__(self, plan: LoadPlan) -> None:
         self._closed_loop = plan.schedule is None
@@ -81,8 +81,8 @@ class Ledger:
     def start(self) -> None:
         self._meter.start()
 
-    def account(self, elapsed_ns: int, totals: Totals) -> None:
-        """File what happened since the last time under the present second."""
+    def record_totals(self, elapsed_ns: int, totals: Totals) -> None:
+        """Add the changes since the last call to the present second."""
         if totals == self._filed:
             return
         second = elapsed_ns // SECOND_NS
@@ -94,12 +94,12 @@ class Ledger:
             self._tenths.add("aborted", elapsed_ns // TENTH_NS, totals.aborted - self._filed.aborted)
         self._filed = totals
 
-    def turn(self, elapsed_ns: int) -> bool:
-        """True once for each turn to a new second."""
+    def advance(self, elapsed_ns: int) -> bool:
+        """True in the first call after a second has ended."""
         return self._meter.advance(elapsed_ns)
 
     def record_sends(self, intended_ns: NDArray[np.int64], sent_ns: NDArray[np.int64]) -> None:
-        """Timed records, when they left. All instants here are since T0; a closed loop intends nothing."""
+        """Record when timed records were sent. All instants here are ns since T0; a closed loop has no send delay."""
         if self._closed_loop:
             return
         delays_ns = sent_ns - intended_ns
@@ -110,7 +110,7 @@ class Ledger:
     def record_acks(
         self, intended_ns: NDArray[np.int64], sent_ns: NDArray[np.int64], acked_ns: NDArray[np.int64]
     ) -> None:
-        """Timed records, when they were acknowledged."""
+        """Record when timed records were acknowledged."""
         if self._closed_loop:
             intended_ns = sent_ns
         seconds = intended_ns // SECOND_NS
@@ -122,11 +122,11 @@ class Ledger:
         self._timed.service_max_ns = max(self._timed.service_max_ns, int(service_ns.max()))
 
     def record_commit(self, started_ns: int, ended_ns: int) -> None:
-        assert self._commit is not None, "a plan without transactions"
+        assert self._commit is not None, "the plan has no transactions"
         self._commit.record(np.array([ended_ns - started_ns]), np.array([ended_ns // SECOND_NS]))
 
     def progress(self) -> dict[str, Any]:
-        """For the driver, about the second that is just over."""
+        """The progress message to the driver about the second that has just ended."""
         last = self._meter.second - 1
         timed, self._timed = self._timed, _Timed()
         return {

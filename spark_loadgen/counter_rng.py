@@ -1,7 +1,7 @@
-"""Random numbers by index: number i of a stream is a pure function of (seed, stream, worker, i), on every machine.
+"""A counter-based random number generator: a pure function of (seed, stream, worker, index).
 
-A counter is mixed by the finalizer of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators,
-2014). Generators with a state would have to be wound forward to the record that a consumer happens to look at.
+It mixes the counter with the finalizer of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+Generators, 2014). A generator with state would have to be advanced to each record that a consumer checks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 _GOLDEN_GAMMA: Final = 0x9E3779B97F4A7C15
 _MASK: Final = (1 << 64) - 1
 
-# Whatever draws has a stream of its own, so that no two choices about a record are related.
+# Each use has its own stream, so that no two choices about a record are correlated.
 ARRIVALS_IN_SLICE: Final = 1
 ARRIVAL_PLACES: Final = 2
 KEYS: Final = 3
@@ -24,7 +24,7 @@ ABORTS: Final = 4
 def uniforms(
     seed: int, stream: int, workers: int | NDArray[np.int64], indices: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Evenly spread over [0, 1). `workers`: one for all indices, or one for each."""
+    """Uniform numbers in [0, 1), one for each index. workers: one worker for all indices, or one per index."""
     state = np.full(1, (seed * _GOLDEN_GAMMA + stream) & _MASK, dtype=np.uint64)
     state = _mixed(_mixed(state) + np.atleast_1d(np.asarray(workers)).astype(np.uint64) * np.uint64(_GOLDEN_GAMMA))
     numbers = _mixed(state + (indices.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN_GAMMA))

@@ -1,8 +1,8 @@
-"""When batches leave, and what is in them. Pure.
+"""Batching: when each batch is due to be sent, and which records it has. Pure.
 
-Open loop: a batch leaves as soon as it is full or `linger_ns` after its first record was due, with whatever is due by
-then; so its records wait for one another as they do in any client, and that waiting counts in their latency. Closed
-loop: full batches, always.
+Open loop: a batch is due when it is full, or `linger_ns` after its first record was due; it has all records that are
+due by then. So records wait in a batch as in any client, and that time counts in their latency.
+Closed loop: every batch is full.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _NEVER_NS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
-    """Records `first` to `first + count − 1` of a worker in one batch. Instants are ns since T0.
+class DueRecords:
+    """Records `first` to `first + count − 1` of a worker in one batch.
 
-    due_ns: when the batch was to leave by its schedule; of a closed loop, when it left.
+    due_ns: when the batch was due, in ns since T0; in a closed loop, when it was sent.
     """
 
     first: int
@@ -30,23 +30,23 @@ class Departure:
     due_ns: int
 
 
-class Departures(Protocol):
-    """next_ns: when the next batch is to leave; _NEVER_NS when there is none left."""
+class BatchSchedule(Protocol):
+    """The batches of one worker. next_ns: when the next batch is due; _NEVER_NS when none is left."""
 
     next_ns: int
 
     def end_at(self, end_ns: int) -> None:
-        """Nothing is due from `end_ns` on."""
+        """End the schedule: no record is due from `end_ns` on."""
 
-    def take(self, elapsed_ns: int) -> Departure | None:
-        """The next batch if it is to leave by now."""
+    def take(self, elapsed_ns: int) -> DueRecords | None:
+        """The next batch if it is due by now."""
 
-    def intended_ns(self, departure: Departure) -> NDArray[np.int64]:
-        """When each of its records was meant to be sent."""
+    def intended_ns(self, records: DueRecords) -> NDArray[np.int64]:
+        """The intended send time of each record of the batch."""
 
 
-class ScheduledDepartures:
-    """The open loop."""
+class OpenLoopBatches:
+    """The batches of an open loop."""
 
     def __init__(self, schedule: Schedule, worker: int, records_max: int, linger_ns: int) -> None:
         self._schedule = schedule
@@ -75,21 +75,21 @@ class ScheduledDepartures:
     def _instants(self, first: int, end: int) -> NDArray[np.int64]:
         return self._schedule.intended_ns(np.arange(first, end, dtype=np.int64), self._worker)
 
-    def take(self, elapsed_ns: int) -> Departure | None:
+    def take(self, elapsed_ns: int) -> DueRecords | None:
         if elapsed_ns < self.next_ns:
             return None
         due = self._schedule.count_before(min(elapsed_ns + 1, self._end_ns), self._worker) - self._next
-        taken = Departure(self._next, min(due, self._records_max), self.next_ns)
+        taken = DueRecords(self._next, min(due, self._records_max), self.next_ns)
         self._next += taken.count
         self._look_ahead()
         return taken
 
-    def intended_ns(self, departure: Departure) -> NDArray[np.int64]:
-        return self._instants(departure.first, departure.first + departure.count)
+    def intended_ns(self, records: DueRecords) -> NDArray[np.int64]:
+        return self._instants(records.first, records.first + records.count)
 
 
-class ClosedDepartures:
-    """The closed loop: a batch is due whenever it is asked for, and its records are meant to be sent when it leaves."""
+class ClosedLoopBatches:
+    """The batches of a closed loop: the next batch is always due, and its records are intended for that instant."""
 
     def __init__(self, end_ns: int, records_max: int) -> None:
         self._records_max = records_max
@@ -100,13 +100,13 @@ class ClosedDepartures:
     def end_at(self, end_ns: int) -> None:
         self._end_ns = end_ns
 
-    def take(self, elapsed_ns: int) -> Departure | None:
+    def take(self, elapsed_ns: int) -> DueRecords | None:
         if elapsed_ns >= self._end_ns:
             self.next_ns = _NEVER_NS
             return None
-        taken = Departure(self._next, self._records_max, elapsed_ns)
+        taken = DueRecords(self._next, self._records_max, elapsed_ns)
         self._next += taken.count
         return taken
 
-    def intended_ns(self, departure: Departure) -> NDArray[np.int64]:
-        return np.full(departure.count, departure.due_ns, dtype=np.int64)
+    def intended_ns(self, records: DueRecords) -> NDArray[np.int64]:
+        return np.full(records.count, records.due_ns, dtype=np.int64)

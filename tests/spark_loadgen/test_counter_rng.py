@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from highwater.spark_loadgen import chance
+from highwater.spark_loadgen import counter_rng
 
 INDICES = np.arange(100_000, dtype=np.int64)
 
 
 def test_numbers_are_spread_evenly() -> None:
-    numbers = chance.uniforms(1, chance.KEYS, 0, INDICES)
+    numbers = counter_rng.uniforms(1, counter_rng.KEYS, 0, INDICES)
     assert numbers.min() >= 0
     assert numbers.max() < 1
     counts = np.histogram(numbers, bins=100, range=(0, 1))[0]
@@ -17,24 +17,24 @@ def test_numbers_are_spread_evenly() -> None:
 
 
 def test_seeds_streams_and_workers_are_unrelated() -> None:
-    first = chance.uniforms(1, chance.KEYS, 0, INDICES)
+    first = counter_rng.uniforms(1, counter_rng.KEYS, 0, INDICES)
     for other in (
-        chance.uniforms(2, chance.KEYS, 0, INDICES),
-        chance.uniforms(1, chance.ABORTS, 0, INDICES),
-        chance.uniforms(1, chance.KEYS, 1, INDICES),
+        counter_rng.uniforms(2, counter_rng.KEYS, 0, INDICES),
+        counter_rng.uniforms(1, counter_rng.ABORTS, 0, INDICES),
+        counter_rng.uniforms(1, counter_rng.KEYS, 1, INDICES),
     ):
         assert abs(np.corrcoef(first, other)[0, 1]) < 0.02
 
 
 def test_each_index_may_have_a_worker_of_its_own() -> None:
     workers = INDICES % 3
-    mixed = chance.uniforms(7, chance.KEYS, workers, INDICES)
+    mixed = counter_rng.uniforms(7, counter_rng.KEYS, workers, INDICES)
     for worker in range(3):
         chosen = workers == worker
-        assert np.array_equal(mixed[chosen], chance.uniforms(7, chance.KEYS, worker, INDICES[chosen]))
+        assert np.array_equal(mixed[chosen], counter_rng.uniforms(7, counter_rng.KEYS, worker, INDICES[chosen]))
 
 
 def test_the_numbers_are_the_same_for_ever() -> None:
     """Producers and consumers may run on machines with different versions of everything."""
-    numbers = chance.uniforms(42, chance.KEYS, 3, np.array([0, 1, 1 << 40], dtype=np.int64))
+    numbers = counter_rng.uniforms(42, counter_rng.KEYS, 3, np.array([0, 1, 1 << 40], dtype=np.int64))
     assert (numbers * 2**53).astype(np.int64).tolist() == [715953447286082, 7415062748298397, 314329537664538]
