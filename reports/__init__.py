@@ -1,1 +1,1 @@
-"""Result directories in, self-contained HTML out."""
+"""Reports: a result directory in, a self-contained HTML page or Markdown out."""

@@ -1,4 +1,4 @@
-"""What a run was asked, answered: its objectives, the search for a rate, the gate between two versions."""
+"""The sections that answer a run's question: objectives, the search for a rate, the gate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GATE_TITLES: Final[dict[str, tuple[str, Tone]]] = {
 
 
 def gate_section(gate: Gate) -> Section:
-    """Verdict first, then what it stands on."""
+    """The gate's verdict first, then the evidence for it."""
     title, tone = _GATE_TITLES[gate.state]
     confirmed = {True: "yes, by fresh trials", False: "no: fresh trials did not show it", None: "not asked for"}
     facts = [
@@ -57,7 +57,7 @@ def _side_text(given: str, system: str, commit: str | None) -> str:
 
 
 def search_section(search: Search) -> Section:
-    """The answer in a sentence, the bracket, the limit that failed, and every rate that was tried."""
+    """The answer in one sentence, the bracket, the limit that failed, and every rate that was tried."""
     passing, failing = search.last_passing_per_s, search.first_failing_per_s
     if passing is None:
         answer = f"Not even {whole(search.min_per_s)} records/s was sustained."
@@ -158,7 +158,7 @@ def _figure(metric: str, value: float | None) -> Field:
 
 
 def slo_sentence(summaries: Sequence[TrialSummary]) -> str:
-    """How many objectives were met by every one of `summaries`; empty without objectives."""
+    """A sentence: how many objectives every trial of `summaries` met; empty without objectives."""
     met: dict[str, bool] = {}
     for summary in summaries:
         for result in summary.slo:

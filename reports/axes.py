@@ -1,4 +1,4 @@
-"""The axes of a chart: where a value lies between the two ends, and which ticks are labelled."""
+"""The axes of a chart: the position of a value between the two ends, and the labelled ticks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOG_STEPS: Final = (1.0, 2.0, 5.0)
 
 @dataclass(frozen=True)
 class Axis:
-    """`low` and `high` are the values at the two ends; `unit` is what a read-out writes after a value."""
+    """`low` and `high` are the values at the two ends; `unit` is written after a value that a reader points at."""
 
     label: str
     unit: str
@@ -25,7 +25,7 @@ class Axis:
     ticks: tuple[tuple[float, str], ...]
 
     def position(self, value: float) -> float:
-        """0 at the low end, 1 at the high end; values beyond an end stay on it."""
+        """0 at the low end, 1 at the high end; a value beyond an end is drawn at that end."""
         low, high, at = (self._transformed(v) for v in (self.low, self.high, min(max(value, self.low), self.high)))
         return (at - low) / (high - low)
 
@@ -51,12 +51,12 @@ def linear(label: str, unit: str, values: Iterable[float], most_ticks: int = 6) 
 
 
 def categories(label: str, names: Sequence[str]) -> Axis:
-    """One place for each name, the n-th at n, counted from 0."""
+    """One position for each name: the n-th name at n, counted from 0."""
     return Axis(label, "", "category", -0.5, len(names) - 0.5, tuple((float(i), n) for i, n in enumerate(names)))
 
 
 def seconds(label: str, start_s: float, end_s: float, most_ticks: int = 6) -> Axis:
-    """Time since T0, its ends where the data end, its ticks on steps that people count time in."""
+    """Time since T0 from `start_s` to `end_s`, with ticks at round numbers of seconds or minutes."""
     span = max(end_s - start_s, 1.0)
     steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
     step = next((s for s in steps if span / s <= most_ticks), steps[-1])
@@ -66,7 +66,7 @@ def seconds(label: str, start_s: float, end_s: float, most_ticks: int = 6) -> Ax
 
 
 def logarithmic(label: str, unit: str, values: Iterable[float]) -> Axis:
-    """From a round value below the smallest to one above the largest: a decade at least, so that noise looks small."""
+    """From a round value below the smallest to one above the largest, at least a decade, so that noise looks small."""
     positive = [v for v in values if v > 0 and math.isfinite(v)] or [1.0]
     low, high = _log_floor(min(positive)), _log_ceiling(max(positive))
     while high / low < 9.99:
@@ -85,7 +85,7 @@ def logarithmic(label: str, unit: str, values: Iterable[float]) -> Axis:
 
 
 def percentile(label: str, highest: float) -> Axis:
-    """Each nine of the percentile as wide as the one before: x = log10(1 / (1 − p)), as HdrHistogram plots it."""
+    """Each further nine of the percentile has the same width: x = log10(1 / (1 − p)), as in HdrHistogram's plots."""
     nines = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999, 99.99999]
     shown = [p for p in nines if p <= highest]
     end = max(highest, 90.0)

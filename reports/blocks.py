@@ -1,7 +1,6 @@
-"""What a report is made of: sections of blocks.
+"""The parts of a report: sections of blocks such as tables, facts and figures.
 
-A section says what to show and in which order; `page.py` (HTML) and `markdown.py` are two ways to write the same
-sections, so that neither can show what the other leaves out.
+`page.py` (HTML) and `markdown.py` write the same sections, so that neither shows something that the other leaves out.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from typing import ClassVar, Literal
 from markupsafe import Markup
 
 Tone = Literal["", "good", "warn", "bad", "none"]
-"""What a mark says: ✓, !, ✕ or, for "none", that there is nothing to say."""
+"""The meaning of a mark: ✓, !, ✕; "none" for no mark."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """`text` columns are aligned to the left; `prose` may wrap; `group` stands above neighbours that share it."""
+    """`text` columns are aligned to the left; `prose` may wrap; neighbours with the same `group` share a heading."""
 
     title: str
     unit: str = ""
@@ -32,8 +31,8 @@ class Column:
 class Field:
     """One field of a table; the small text may have several lines.
 
-    `sort` is what a reader's click sorts by; `hint` says why a figure looks as it does; `tone` marks the small text
-    where there is one, otherwise the text.
+    `sort` is the value that a click on the column sorts by; `hint` explains the look of a figure; `tone` marks the
+    small text if there is one, otherwise the text.
     """
 
     text: str
@@ -47,7 +46,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Row:
-    """`faint` rows are shown for diagnosis, not for use."""
+    """A row of a table. `faint` rows are for diagnosis only."""
 
     fields: Sequence[Field]
     faint: bool = False
@@ -59,15 +58,15 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Row]
     label: str = ""
-    """What a screen reader calls it."""
+    """The table's name for screen readers."""
     note: str = ""
     wide: bool = False
-    """It takes all the width there is and is set smaller."""
+    """The table has the full width of the page and a smaller font."""
     sortable: bool = False
 
     @property
     def groups(self) -> list[tuple[str, int]]:
-        """The upper line of the header, group and how many columns it spans; empty when no column has a group."""
+        """The upper line of the header as (group, number of columns); empty when no column has a group."""
         if not any(column.group for column in self.columns):
             return []
         found: list[tuple[str, int]] = []
@@ -82,7 +81,7 @@ class Table:
 def table(
     header: Sequence[str | Column], rows: Sequence[Sequence[str | Field]], label: str = "", note: str = ""
 ) -> Table:
-    """A table from plain texts where nothing more is needed."""
+    """A table from plain texts."""
     columns = [c if isinstance(c, Column) else Column(c, text=not i) for i, c in enumerate(header)]
     return Table(columns, [Row([f if isinstance(f, Field) else Field(f) for f in row]) for row in rows], label, note)
 
@@ -102,7 +101,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Bullet:
-    """`mark`: a difference that was shown, one that was not, or no comparison at all."""
+    """`mark`: a difference was shown, was not shown, or nothing was compared."""
 
     text: str
     subject: str = ""
@@ -117,7 +116,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and what they are."""
+    """A list of names and values."""
 
     kind: ClassVar[str] = "facts"
     title: str
@@ -134,7 +133,7 @@ class FactColumns:
 
 @dataclass(frozen=True)
 class Code:
-    """Text as it stands. `folded` is the line behind which it is hidden until asked for."""
+    """Preformatted text. `folded`: a line that shows the text when a reader clicks it."""
 
     kind: ClassVar[str] = "code"
     text: str
@@ -150,7 +149,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class View:
-    """One way to draw a figure; a figure with several lets the reader choose."""
+    """One way to draw a figure; in a figure with several views, the reader chooses one."""
 
     name: str
     panels: Sequence[Panel]
@@ -169,7 +168,7 @@ Layout = Literal["half", "pairs", "many", "full"]
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart, what it says in words, and the data behind it, for those who cannot or would rather not look at it."""
+    """A chart, its finding in words, and its data as a table, for readers who cannot see the chart."""
 
     kind: ClassVar[str] = "figure"
     name: str
@@ -181,7 +180,7 @@ class Figure:
     note: str = ""
     layout: Layout = "half"
     columns: int = 0
-    """How many panels stand beside each other, where their places mean something."""
+    """How many panels are side by side, where the position of a panel has a meaning."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,7 @@ Block = Table | Paragraph | Heading | Bullets | Facts | FactColumns | Code | Fig
 
 @dataclass(frozen=True)
 class Section:
-    """`tone` colours the whole section; `nav` is its name where there is little room."""
+    """`tone` colours the whole section; `nav` is its short name for the navigation."""
 
     id: str
     title: str

@@ -1,4 +1,4 @@
-"""The cells of a run as the report sees them: labels, which trials may be quoted, medians and paired ratios."""
+"""The cells of a run as the report shows them: labels, usable trials, medians and paired ratios."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from highwater.bench.results import (
 from highwater.reports.measures import PRODUCE_P99, Measure
 from highwater.reports.quantity import NONE, axis_number
 
-# Where a factor lives in the workload file says little once the factor itself is named.
+# Sections of the workload file that labels leave out: the factor's own name is enough.
 _SECTIONS: Final = (
     "producers.client.",
     "consumers.client.",
@@ -35,16 +35,19 @@ _SECTIONS: Final = (
     "load.",
     "system.",
 )
-# What such a name says without its last part is still plain: compression.type, batch.size.
+# Last parts of names that labels leave out: compression.type and batch.size are plain without them.
 _NEEDLESS_ENDS: Final = (".type", ".size")
 _LONGEST_LABEL: Final = 36
 
 KEPT_UP: Final = 0.995
-"""Achieved over offered from which a cell is said to have carried the load: the constant of the validity check."""
+"""A cell carried the offered load if achieved ÷ offered is at least this: the constant of the validity check."""
 
 
 class Spread(NamedTuple):
-    """Of one measure over the trials of a cell. A median of percentiles is not a percentile of all trials merged."""
+    """Lowest, median and highest value of one measure over the trials of a cell.
+
+    A median of percentiles is not a percentile of all trials merged.
+    """
 
     median: float
     low: float
@@ -52,7 +55,7 @@ class Spread(NamedTuple):
     trials: int
 
     def apart(self, other: Spread) -> bool:
-        """Whether no trial of the one lies within the range of the other."""
+        """Whether the two ranges do not overlap."""
         return self.low > other.high or self.high < other.low
 
     @classmethod
@@ -62,12 +65,12 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination of factors. `trials` are the finished ones."""
+    """One combination of factor values. `trials` are the finished ones."""
 
     key: str
     label: str
     short: str
-    """The label without the names of factors, for where there is little room and the full label stands near."""
+    """The label without the names of factors, for narrow places near the full label."""
     factors: Mapping[str, Scalar]
     trials: Sequence[TrialResult]
     planned: Sequence[TrialPlan]
@@ -78,21 +81,21 @@ class Cell:
 
     @cached_property
     def used(self) -> list[TrialResult]:
-        """The usable trials: all but the invalid ones, as in the run's own analysis.
+        """The usable trials: all except the invalid ones, as in the run's own analysis.
 
-        Nothing is known to be wrong with an inconclusive trial, and leaving out just those that something disturbed
-        would be choosing by the outcome.
+        Inconclusive trials stay, because no check has failed for them, and to leave out only disturbed trials would be
+        to select by outcome.
         """
         return [trial for trial in self.trials if trial.summary.verdict.state != "invalid"]
 
     @property
     def wanted(self) -> list[TrialPlan]:
-        """The trials that were to be run, without those that early stopping left out."""
+        """The planned trials, without those that early stopping left out."""
         return [plan for plan in self.planned if plan.status != "skipped"]
 
     @cached_property
     def shown(self) -> list[TrialResult]:
-        """The trials whose figures stand for the cell: the usable ones, or for want of any all that finished."""
+        """The trials that represent the cell: the usable ones; if there are none, all finished ones."""
         return self.used or list(self.trials)
 
     @property
@@ -101,14 +104,14 @@ class Cell:
 
     @property
     def caption(self) -> str:
-        """The label, with a warning where only invalid trials stand for the cell."""
+        """The label, with a warning when the cell has only invalid trials."""
         return self.label if self.sound else f"{self.label} (invalid)"
 
     @property
     def kept_up(self) -> bool:
-        """Whether every shown trial carried what was offered, so that its throughput is the load's and not its own.
+        """Whether every shown trial carried the offered load: its throughput then says nothing about the system.
 
-        A closed loop offers nothing of its own: what it carried is what the system took.
+        A closed loop has no offered load; its throughput is always that of the system.
         """
         return all(
             t.summary.offered_per_s is not None and t.summary.achieved_per_s >= KEPT_UP * t.summary.offered_per_s
@@ -121,7 +124,7 @@ class Cell:
 
     @property
     def offered_per_s(self) -> float | None:
-        """None where nothing finished, and in a closed loop."""
+        """The offered load; None when no trial finished, and in a closed loop."""
         offered = [t.summary.offered_per_s for t in self.trials if t.summary.offered_per_s is not None]
         return statistics.median(offered) if offered else None
 
@@ -129,12 +132,12 @@ class Cell:
         return Spread.of(values(self.shown, measure))
 
     def median_text(self, measure: Measure) -> str:
-        """The median of the shown trials as people read it."""
+        """The median of the shown trials, formatted with its unit."""
         spread = self.spread(measure)
         return measure.figure(spread.median) if spread else NONE
 
     def typical(self, measure: Measure = PRODUCE_P99) -> TrialResult | None:
-        """The trial that lies in the middle of the shown ones by `measure`: a real trial, nothing averaged."""
+        """The shown trial with the median of `measure`: a real trial, no average."""
         ranked = sorted((v, i) for i, t in enumerate(self.shown) if (v := measure.value(t.summary)) is not None)
         return self.shown[ranked[(len(ranked) - 1) // 2][1]] if ranked else None
 
@@ -144,9 +147,9 @@ def values(trials: Iterable[TrialResult], measure: Measure) -> list[float]:
 
 
 def paired_ratios(cell: Cell, baseline: Cell, measure: Measure) -> list[float]:
-    """`cell` divided by `baseline` within each block that holds usable trials of both, in the order of blocks.
+    """`cell` ÷ `baseline` within each block that has usable trials of both, in the order of blocks.
 
-    Trials of one block ran close together, so what drifts on the host from block to block drops out of the ratio.
+    The trials of a block ran close together, so a drift of the host from block to block cancels out in the ratio.
     """
     of_cell, of_baseline = (_by_block(c.used, measure) for c in (cell, baseline))
     return [of_cell[b] / of_baseline[b] for b in sorted(of_cell.keys() & of_baseline.keys()) if of_baseline[b]]
@@ -162,14 +165,14 @@ def _by_block(trials: Iterable[TrialResult], measure: Measure) -> dict[int, floa
 
 @dataclass(frozen=True)
 class Run:
-    """A result directory, arranged for the report."""
+    """A run, arranged for the report."""
 
     result: RunResult
     factors: Mapping[str, str]
-    """Factors that vary, by their full name, with the short name that people read."""
+    """Factors that vary: full name -> short name."""
     cells: Sequence[Cell]
     naming: str
-    """How labels are made up, where they hold values without the factors' names; otherwise empty."""
+    """How to read labels that have values without the factors' names; otherwise empty."""
     analysis: Analysis | None = None
 
     @classmethod
@@ -204,7 +207,7 @@ class Run:
         return {(cell.cell, estimate.metric): estimate for cell in cells for estimate in cell.metrics}
 
     def interval(self, cell: Cell, measure: Measure) -> tuple[float, float] | None:
-        """The 95 % interval of the median of the usable trials, in the measure's unit; None where none is known."""
+        """The 95 % interval of the median of the usable trials, in the measure's unit; None when unknown."""
         estimate = self._estimates.get((cell.key, measure.key))
         if estimate is None or estimate.ci95 is None or not cell.sound:
             return None
@@ -212,7 +215,7 @@ class Run:
         return low / measure.scale, high / measure.scale
 
     def comparison(self, base: Cell, head: Cell, measure: Measure) -> Comparison | None:
-        """What the run's analysis found between two cells; None where it did not compare them."""
+        """The comparison of two cells in the run's analysis; None when it has none."""
         wanted = (base.key, head.key, measure.key)
         found = self.analysis.comparisons if self.analysis else []
         return next((c for c in found if (c.base, c.head, c.metric) == wanted), None)
@@ -243,7 +246,7 @@ class Run:
 
     @cached_property
     def curves(self) -> dict[str, list[Cell]]:
-        """Cells that differ in the offered load alone, by what they have in common, each in order of that load."""
+        """Cells that differ only in the offered load, keyed by their common label, each list in order of load."""
         grouped: dict[str, list[Cell]] = {}
         for cell in self.cells:
             if cell.trials:
@@ -251,13 +254,13 @@ class Run:
         return {name: sorted(cells, key=lambda c: c.offered_per_s or 0.0) for name, cells in grouped.items()}
 
     def common_label(self, cell: Cell) -> str:
-        """What the cell is apart from its offered load."""
+        """The label of the cell without its offered load."""
         others = {axis: name for axis, name in self.factors.items() if axis not in self.load_axes}
         return _label(cell.factors, others, not self.naming, cell.emulated)
 
     @cached_property
     def levels(self) -> list[tuple[str, list[Cell]]]:
-        """Cells under the same offered load: only these may be compared. Without a load axis there is one level."""
+        """Cells grouped by offered load: only cells of one group may be compared. Without a load axis, one group."""
         grouped: dict[str, list[Cell]] = {}
         for cell in self.cells:
             name = ", ".join(f"{self.factors[axis]} {scalar_text(cell.factors.get(axis))}" for axis in self.load_axes)
@@ -273,7 +276,7 @@ def _label(factors: Mapping[str, Scalar], names: Mapping[str, str], named: bool,
 
 
 def short_names(factors: Sequence[str]) -> dict[str, str]:
-    """Each factor as people call it, without its section of the workload file, unless two would become the same."""
+    """A short name for each factor, without its section of the workload file unless names would become equal."""
     short = {}
     for factor in factors:
         name = next((factor.removeprefix(s) for s in _SECTIONS if factor.startswith(s)), factor) or factor
@@ -291,5 +294,5 @@ def scalar_text(value: Scalar | None) -> str:
 
 
 def delivery_total(trials: Iterable[TrialSummary], field: str) -> int:
-    """Summed over trials: a median would hide the one trial that lost records."""
+    """The sum over trials: a median would hide a single trial that lost records."""
     return sum(getattr(trial.delivery, field) for trial in trials)

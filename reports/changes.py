@@ -1,4 +1,4 @@
-"""What the analysis of a run says of its cells: each against the first with its interval, and the noise floor."""
+"""The analysis of a run's cells: each cell against the first with its interval, and the noise floor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN: Final = tuple(measure.key for measure in (*HEADLINES, PRODUCE_P999, E2E_
 
 
 def change_blocks(run: Run) -> list[Block]:
-    """Empty where there is nothing to compare, or no analysis."""
+    """The table of changes; empty when there is nothing to compare, or no analysis."""
     found = {(c.head, c.metric): c for c in _comparable(run)}
     metrics = [m for m in _SHOWN if any(metric == m for _, metric in found)]
     heads = [cell for cell in run.cells if any(head == cell.key for head, _ in found)]
@@ -52,7 +52,7 @@ def change_blocks(run: Run) -> list[Block]:
 
 
 def _comparable(run: Run) -> list[Comparison]:
-    """Without those of cells under different loads, which differ because they were told to."""
+    """The comparisons between cells under the same load: cells under different loads differ anyway."""
     level = {cell.key: name for name, cells in run.levels for cell in cells}
     comparisons = run.analysis.comparisons if run.analysis else []
     return [c for c in comparisons if level.get(c.base) == level.get(c.head)]
@@ -75,7 +75,7 @@ def _change(comparison: Comparison | None) -> Field:
 
 
 def change_field(comparison: Comparison | MetricComparison) -> Field:
-    """The change with its interval; what it amounts to is the mark before it."""
+    """The change with its interval, after a mark for its verdict."""
     if comparison.ratio is None:
         return Field(NONE, small=_WORDS[comparison.verdict])
     interval = f"[{', '.join(change_text(v) for v in comparison.ci95)}]" if comparison.ci95 else "no interval"
@@ -92,7 +92,7 @@ def change_field(comparison: Comparison | MetricComparison) -> Field:
 def comparison_table(
     comparisons: Sequence[MetricComparison], with_cell: bool, label: Callable[[str], str] = str
 ) -> Table:
-    """Two sides beside each other, one row for each metric of each cell; `label` names a cell."""
+    """Two sides next to each other, one row for each metric of each cell; `label` returns a cell's name."""
     columns = [
         *([Column("cell", text=True)] if with_cell else []),
         Column("metric", text=True),
@@ -146,7 +146,7 @@ def _percent(ratio: float | None) -> str:
 
 
 def noise_blocks(run: Run) -> list[Block]:
-    """How much trials of the very same thing differ, and which change could have been seen."""
+    """How much trials of the same cell differ (noise), and the smallest change that the run could detect."""
     noise = run.analysis.noise if run.analysis else []
     if not noise:
         return []

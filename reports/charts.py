@@ -1,4 +1,4 @@
-"""Lines that are compared with each other: up to four in one chart, more as small multiples beside a reference."""
+"""Charts that compare lines: up to four in one chart, more as small multiples with a reference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from highwater.reports.plot import HALF, MOST_SERIES, SMALL, Level, Series, Whis
 
 @dataclass(frozen=True)
 class Drawn:
-    """One named line: the line, what stands thinly behind it, points that are invalid, and its knee."""
+    """One named line: the line itself, thin lines behind it, invalid points, and its knee."""
 
     name: str
     short: str
@@ -33,7 +33,7 @@ def comparison_panels(
     y: axes.Axis,
     levels: Sequence[Level] = (),
 ) -> list[Panel]:
-    """Up to four lines share one chart; more become small multiples, each against the first line in grey."""
+    """Up to four lines in one chart; more lines as small multiples, each with the first line in grey."""
     if len(lines) <= MOST_SERIES:
         series = [s for slot, line in enumerate(lines, start=1) for s in _series(slot, line)]
         moments = [line.knee for line in lines if line.knee]

@@ -1,4 +1,4 @@
-"""`highwater report`: a result directory in, one HTML file or Markdown out; two directories are set side by side."""
+"""`highwater report`: writes one HTML file or Markdown from a result directory, or from two."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ USAGE_ERROR = 2
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A result directory made by `highwater bench run`.")],
     head: Annotated[
-        Path | None, typer.Argument(metavar="[HEAD]", help="Another one: the report is then of HEAD against DIR.")
+        Path | None, typer.Argument(metavar="[HEAD]", help="A second result directory: compare HEAD with DIR.")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where to write; report.html (or .md) in the last directory unless named."),
+        typer.Option(metavar="FILE", help="The file to write; default: report.html (or .md) in the last directory."),
     ] = None,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Markdown instead, for a pull request's comment.")
+        bool, typer.Option("--markdown", help="Write Markdown, for a comment on a pull request.")
     ] = False,
     most: Annotated[
         int | None,
         typer.Option(
-            "--most", metavar="N", min=2000, help="Of Markdown, no more characters; a comment on GitHub holds 65536."
+            "--most", metavar="N", min=2000, help="Largest number of characters of Markdown; GitHub allows 65536."
         ),
     ] = None,
-    x: Annotated[str, typer.Option(metavar="FACTOR", help="Of the chart by factor: what goes along x.")] = "",
-    colour: Annotated[str, typer.Option(metavar="FACTOR", help="… what colours tell apart.")] = "",
-    columns: Annotated[str, typer.Option(metavar="FACTOR", help="… what columns tell apart.")] = "",
-    rows: Annotated[str, typer.Option(metavar="FACTOR", help="… what rows tell apart.")] = "",
+    x: Annotated[str, typer.Option(metavar="FACTOR", help="The chart by factor: the factor along x.")] = "",
+    colour: Annotated[str, typer.Option(metavar="FACTOR", help="The chart by factor: one colour per value.")] = "",
+    columns: Annotated[str, typer.Option(metavar="FACTOR", help="The chart by factor: one column per value.")] = "",
+    rows: Annotated[str, typer.Option(metavar="FACTOR", help="The chart by factor: one row per value.")] = "",
 ) -> None:
     """Write the report of a result directory as one HTML file that works from disk, and print its path."""
     # Imported here so that `highwater --help` stays fast.
@@ -42,9 +42,9 @@ def report(
     from highwater.reports.side_by_side import NothingInCommonError, comparison_document
 
     if most is not None and not markdown:
-        raise _failed("--most is for Markdown: add --markdown")
+        raise _failed("--most works with Markdown only: add --markdown")
     if head is not None and (x or colour or columns or rows):
-        raise _failed("--x, --colour, --columns and --rows are for the report of one directory")
+        raise _failed("--x, --colour, --columns and --rows work with one directory only")
     last = head or directory
     stem = "comparison" if head else "report"
     path = out or last / f"{stem}{'.md' if markdown else '.html'}"

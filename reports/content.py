@@ -1,4 +1,4 @@
-"""The sections of a report, in their order: whether it may be believed, what it answers, then the detail."""
+"""The sections of a report in their order: validity first, then the answers, then the details."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ from highwater.reports.timelines import timeline_figures
 from highwater.reports.verdict import verdict_section
 
 _METHOD: Final = """\
-Load is open-loop unless it says closed: records have a send time fixed beforehand by the schedule, and latency runs \
-from that intended time. A broker that stalls cannot make its own latencies disappear by slowing the load.
-Produce latency ends when the acknowledgement arrives, end-to-end latency when the consumer has the record. With \
-acks=0 an acknowledgement means no more than that the record was handed to the network.
+Load is open-loop unless the report says closed: the schedule fixes each record's send time beforehand, and latency \
+runs from that intended time. So a broker that stalls cannot hide its latencies by slowing the load.
+Produce latency ends when the acknowledgement arrives, end-to-end latency when the consumer receives the record. With \
+acks=0 a record counts as acknowledged when the kernel has accepted it.
 Percentiles come from one histogram per trial with three significant digits. Across trials the report gives the median \
 of the trials' percentiles with its interval; it never averages percentiles.
-Cells ran in random order within blocks. Ratios compare trials of the same block, so slow drift of the host falls \
+Cells ran in random order within blocks. Ratios compare trials of the same block, so slow drift of the host cancels \
 out; disturbances shorter than a trial do not.
-Throughput over time is counted when things happened, latency over time is filed under the second of the intended \
-send. Long lines are drawn with fewer points (MinMaxLTTB), and always keep their lowest and highest one.
-Few trials show large differences only. A difference that is not shown is not thereby shown to be absent.
-An open load below saturation says how the broker behaves at that load, not how much it could carry.
+Throughput over time belongs to the second in which things happened, latency over time to the second of the intended \
+send. Long lines are drawn with fewer points (MinMaxLTTB), which include the lowest and the highest one.
+Few trials show only large differences. A difference that is not shown may still exist.
+An open load below saturation shows how the broker behaves at that load, not how much it could carry.
 """.splitlines()
 _MOST_WARNINGS: Final = 8
 _SHARED_HOST: Final = (
@@ -62,7 +62,7 @@ _HERE_ONLY: Final = (
 
 
 def sections(result: RunResult, facets: FacetKeys) -> list[Section]:
-    """All sections that have something to say.
+    """All sections that are not empty.
 
     Raises ResultDirectoryError when a file of the directory is missing or damaged, UnknownFactorError when `facets`
     names a factor that the run does not vary.
@@ -107,7 +107,7 @@ def _charts(name: str, title: str, figures: Sequence[Figure], nav: str = "") -> 
 
 
 def _warnings(run: Run) -> list[Block]:
-    """What the analysis wants known before anything is quoted."""
+    """The warnings of the analysis."""
     texts = [_with_label(run, text) for text in (run.analysis.warnings if run.analysis else [])]
     if (beyond := len(texts) - _MOST_WARNINGS) > 0:
         texts[_MOST_WARNINGS:] = [f"And {plural(beyond, 'more warning')} like these."]
@@ -115,7 +115,7 @@ def _warnings(run: Run) -> list[Block]:
 
 
 def _with_label(run: Run, warning: str) -> str:
-    """A warning of one cell begins with its key, which the report calls otherwise."""
+    """Replace the cell's key at the start of a warning by the report's label."""
     key, colon, rest = warning.partition(": ")
     known = any(cell.key == key for cell in run.cells)
     return f"{run.label(key)}: {rest}." if colon and known else as_sentence(warning)

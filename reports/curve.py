@@ -1,4 +1,4 @@
-"""The throughput–latency curve: percentiles over the offered load, and the knee where latency starts to climb."""
+"""The throughput–latency curve: percentiles over the offered load, and the curve's knee."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from highwater.reports.plot import MOST_SERIES, Level, Whisker
 from highwater.reports.quantity import whole
 
 _CLEAR_KNEE = 0.25
-"""How far, in shares of the curve's height, it must lie below its chord before a knee is named."""
+"""A knee must lie this far below the curve's chord, as a share of the curve's height."""
 
 
 def curve_figures(run: Run) -> list[Figure]:
-    """Latency over the offered load; empty where only one load was offered."""
+    """Latency over the offered load; empty when there was only one load."""
     if not run.load_axes:
         return []
     pairs = [
@@ -40,8 +40,8 @@ def curve_figures(run: Run) -> list[Figure]:
 def knee(points: Sequence[Point]) -> Point | None:
     """The point of a rising curve that lies farthest below the line from its first to its last point.
 
-    That is how Kneedle defines it (V. Satopää et al., "Finding a 'Kneedle' in a Haystack", 2011). None where the curve
-    has fewer than four points or bends too little for its knee to be told from chance.
+    This is Kneedle's definition (V. Satopää et al., "Finding a 'Kneedle' in a Haystack", 2011). None when the curve has
+    fewer than four points, or bends so little that the knee may be chance.
     """
     known = [(p.x, p.y) for p in points if p.y is not None and p.y > 0]
     if len(known) < 4:
@@ -56,7 +56,7 @@ def knee(points: Sequence[Point]) -> Point | None:
 
 
 def _curve(run: Run, name: str, title: str, percentiles: Sequence[Measure]) -> Figure | None:
-    """One line for each percentile where there is one curve; otherwise one view for each percentile."""
+    """One line per percentile if there is one curve; otherwise one view per percentile."""
     measured = [v for cell in run.cells for m in percentiles for v in values(cell.shown, m)]
     offered = [cell.offered_per_s for cell in run.cells if cell.offered_per_s is not None]
     if not measured:

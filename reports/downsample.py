@@ -1,9 +1,9 @@
-"""Fewer points for a line of the same look: MinMaxLTTB.
+"""Downsampling: fewer points for a line that looks the same (MinMaxLTTB).
 
-Largest-Triangle-Three-Buckets (S. Steinarsson, "Downsampling Time Series for Visual Representation", 2013) keeps of
-each bucket the point that spans the largest triangle with its neighbours. Before it, each pixel column gives up all but
-its lowest and highest point (J. Van Der Donckt et al., "MinMaxLTTB", 2023), and the lowest and the highest point of all
-stay whatever the triangles say: a stall of one second must not vanish from a report of an hour.
+Largest-Triangle-Three-Buckets (S. Steinarsson, "Downsampling Time Series for Visual Representation", 2013) keeps, from
+each bucket, the point that spans the largest triangle with its neighbours. Before that, each pixel column keeps only
+its lowest and highest point (J. Van Der Donckt et al., "MinMaxLTTB", 2023). The lowest and the highest point of the
+line always stay: a stall of one second must not vanish from a report of an hour.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Point(NamedTuple):
-    """A point in data or in drawing units; `y` is None where there is nothing to draw, which breaks the line."""
+    """A point in data or drawing units; `y` is None at a gap in the line."""
 
     x: float
     y: float | None

@@ -1,7 +1,7 @@
-"""The facet grid: a matrix of several factors as a grid of small charts, one factor for each way to tell them apart.
+"""The facet grid: cells of several factors as a grid of small charts.
 
-Along x goes the factor that says most along a line (the load, or whatever has the most values); then colour, columns
-and rows take one factor each. The reader may choose others.
+The x axis shows the load or the factor with the most values; colours, columns and rows show one further factor each.
+The reader may choose other factors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DODGE: Final = 0.07
 
 @dataclass(frozen=True)
 class FacetKeys:
-    """Factors by the place they take; the empty name is none."""
+    """The factors of x axis, colours, columns and rows; an empty name = no factor."""
 
     x: str = ""
     colour: str = ""
@@ -35,11 +35,11 @@ class FacetKeys:
 
 
 class UnknownFactorError(Exception):
-    """A factor that does not vary in this run; the text names those that do."""
+    """A factor does not vary in this run; the text names the factors that do."""
 
 
 def facet_figures(run: Run, wanted: FacetKeys) -> list[Figure]:
-    """Empty with fewer than two factors, unless the reader asked for a grid. Raises UnknownFactorError."""
+    """The grid; empty with fewer than two factors unless `wanted` names one. Raises UnknownFactorError."""
     keys = chosen_keys(run, wanted)
     if len(run.factors) < 2 and wanted == FacetKeys():
         return []
@@ -85,7 +85,7 @@ def facet_figures(run: Run, wanted: FacetKeys) -> list[Figure]:
 
 
 def chosen_keys(run: Run, wanted: FacetKeys) -> FacetKeys:
-    """The reader's factors where named, the rest by what suits. Raises UnknownFactorError."""
+    """The factors that the reader named, the others chosen automatically. Raises UnknownFactorError."""
     named = {place: _factor(run, name) for place, name in vars(wanted).items() if name}
     free = [f for f in run.factors if f not in named.values()]
     counts = {f: len(_values(run, f)) for f in free}
@@ -116,7 +116,7 @@ def _values(run: Run, factor: str) -> list[Scalar | None]:
 
 
 def _grid(run: Run, keys: FacetKeys) -> Mapping[tuple[str, str], list[Cell]]:
-    """Cells by row and column, rows first. Factors that have no place of their own make rows as well."""
+    """Cells by (row, column). Factors without a dimension of their own become rows, too."""
     placed = {keys.x, keys.colour, keys.columns}
     row_factors = [f for f in run.factors if f not in placed]
     grid: dict[tuple[str, str], list[Cell]] = {}
@@ -164,7 +164,7 @@ def _series(
     run: Run, keys: FacetKeys, measure: Measure, cells: Sequence[Cell], slot: int, colour: str, places: Sequence[str]
 ) -> Series:
     here = [c for c in cells if not keys.colour or scalar_text(c.factors.get(keys.colour)) == colour]
-    # Colours stand a little beside each other, so that none hides what another measured at the same place.
+    # Colours are shifted a little, so that no mark hides another at the same place.
     at = {c.key: places.index(scalar_text(c.factors.get(keys.x))) + (slot - 1) * _DODGE for c in here}
     medians = {c.key: s.median for c in here if (s := c.spread(measure)) is not None}
     sound = [c for c in here if c.sound and c.key in medians]

@@ -1,4 +1,4 @@
-"""Findings in words, computed from the data: the best cell against the baseline, and no more than trials bear out."""
+"""Findings in words, computed from the data: the best cell against the baseline, with its certainty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from highwater.reports.quantity import plural, ratio_text, significant, whole
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what is compared, and what the data say. `shown` tells whether a difference was; None: not compared."""
+    """One line: what is compared, and the result. `shown`: a difference was shown; None = nothing was compared."""
 
     subject: str
     text: str
@@ -33,7 +33,7 @@ _MARKS: Final[dict[bool | None, Literal["plain", "shown", "open"]]] = {True: "sh
 
 
 def findings(run: Run) -> list[FindingGroup]:
-    """What the run says. Of several offered loads, cells are compared at the highest that more than one carried."""
+    """The findings of a run. With several loads, cells are compared at the highest load that at least two carried."""
     if not any(cell.sound for cell in run.cells):
         return []
     groups: list[FindingGroup] = []
@@ -50,7 +50,7 @@ def findings(run: Run) -> list[FindingGroup]:
 
 
 def finding_blocks(run: Run) -> list[Block]:
-    """Empty where no trial is usable: there is nothing to find in what cannot be believed."""
+    """The findings as blocks; empty when no trial is usable."""
     blocks: list[Block] = []
     for group in findings(run):
         if group.heading:
@@ -62,7 +62,7 @@ def finding_blocks(run: Run) -> list[Block]:
 
 
 def caution(run: Run) -> str:
-    """How to read the findings and how far they reach: what chance alone would do to them."""
+    """How to read the findings, and how often chance alone would produce them."""
     compared = max((sum(c.sound for c in cells) for _, cells in run.levels), default=0)
     named = [f"Cells are named {run.naming}."] if run.naming else []
     if compared < 2:
@@ -130,9 +130,9 @@ def _finding(run: Run, measure: Measure, cells: Sequence[Cell]) -> Finding | Non
 
 
 def _compared(run: Run, measure: Measure, cell: Cell, baseline: Cell, opening: str) -> Finding:
-    """What the ratios of trials of the same block add to the two medians of the opening.
+    """Add the ratios of trials of the same block to the two medians of `opening`.
 
-    Where the run's own analysis compared the two, its word stands: the report must not call what the analysis does not.
+    If the run's own analysis compared the two cells, its verdict is used, so that report and analysis never disagree.
     """
     if (judged := run.comparison(baseline, cell, measure)) is not None:
         return _judged(measure, judged, opening)

@@ -1,4 +1,4 @@
-"""Partitions as a heat map: one row for each cell, one column for each partition, the colour its share of the load."""
+"""The heat map of partitions: one row per cell, one column per partition, colour = share of the load."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TEXT_WIDTH: Final = 6.4
 
 
 class _Quantity(NamedTuple):
-    """`text` is what a pointer over a field says."""
+    """A quantity per partition. `text` formats a value for the tooltip."""
 
     name: str
     read: Callable[[Sequence[PartitionLine]], list[float | None]]
@@ -32,7 +32,7 @@ class _Quantity(NamedTuple):
 
 
 def partition_figures(run: Run) -> list[Figure]:
-    """Empty where no trial kept counts by partition, or there is but one partition."""
+    """The heat map; empty when no trial has counts by partition, or there is only one partition."""
     found = []
     for cell in run.cells:
         trial = cell.typical(PRODUCE_P99)
@@ -103,7 +103,7 @@ def _shares(lines: Sequence[PartitionLine]) -> list[float | None]:
 
 
 def _records(line: PartitionLine) -> int:
-    """What arrived stands in where the log does not tell what was acknowledged."""
+    """Acknowledged records; received records when the log's count is unknown."""
     return line.received if line.acked is None else line.acked
 
 
@@ -177,7 +177,7 @@ def _named(first: PartitionLine, last: PartitionLine) -> str:
 
 
 def _shade(value: float, high: float) -> int:
-    """Linear from zero, so that partitions that are alike look alike."""
+    """The shade of a value, linear from zero, so that similar partitions look similar."""
     return round(value / high * (_SHADES - 1)) if high else 0
 
 

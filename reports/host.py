@@ -1,4 +1,4 @@
-"""The host panel: what processors, disks, network, page cache and the kernel's pressure figures said meanwhile."""
+"""The host panel: processors, disks, network, page cache and kernel pressure during the trials."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from highwater.reports.measures import ACHIEVED
 from highwater.reports.quantity import BYTES_PER_MIB
 from highwater.reports.timelines import Sample, Timeline, ms, time_figure
 
-# As many as a chart has colours that are told apart.
+# A chart has this many colours that readers can distinguish.
 _MOST_HOSTS_APART: Final = 4
 
 
 def host_figures(run: Run) -> list[Figure]:
-    """What the host did meanwhile, for the quantities it could tell."""
+    """The host during the trials, for the quantities that were sampled."""
 
     def timeline(
         name: str, title: str, label: str, unit: str, **read: Callable[[HostSample], float | None]
@@ -98,7 +98,7 @@ def host_figures(run: Run) -> list[Figure]:
 
 
 def _cluster_timelines(run: Run) -> list[Timeline]:
-    """The hosts that carry a cluster elsewhere, side by side; more of them than can be told apart as their sum."""
+    """The hosts of an external cluster, one line each; the sum when there are more hosts than colours."""
     names = list(dict.fromkeys(host.name for t in run.result.trials for host in t.summary.cluster_hosts))
     if not names:
         return []
@@ -157,7 +157,7 @@ def _from_cluster(
 
 
 def _rest_of_cpu(sample: HostSample) -> float | None:
-    """What neither the broker nor the generator used; None where the host does not tell them apart."""
+    """CPU used by neither broker nor generator; None when the host has no figures by process."""
     known = [v for v in (sample.attendants_cpu_ratio, sample.other_cpu_ratio) if v is not None]
     return sum(known) if known else None
 

@@ -1,4 +1,4 @@
-"""The interval plot: every trial as a dot, their median as a line, its 95 % interval beneath."""
+"""The interval plot: every trial as a dot, the median as a line, its 95 % interval below."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INTERVAL_NOTE: Final = " The bracket beneath is the 95 % interval of the median
 
 
 def interval_figures(run: Run) -> list[Figure]:
-    """Every trial as a dot: what was carried, what it cost, how long it took."""
+    """Throughput and latency of every trial as dots."""
     specs: list[tuple[str, str, str, Sequence[Measure]]] = [
         ("dots-throughput", "Throughput", "records acknowledged per second", [ACHIEVED]),
         ("dots-cpu", "Broker CPU", "cores in use", [SYSTEM_CPU]),

@@ -1,6 +1,6 @@
-"""A report as Markdown: the same sections, charts as the tables behind them. For the comment of a pull request.
+"""Writes a report as Markdown for a comment on a pull request: the same sections, tables for charts.
 
-GitHub's dialect: tables, and `<details>` around what would push the verdict out of sight.
+It uses GitHub's dialect: tables, and `<details>` around long sections, so that the verdict stays visible.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from highwater.reports.page import Document
 from highwater.reports.svg import readable
 
 _MARKS: Final = {"good": "✓ ", "warn": "! ", "bad": "✕ "}
-# What would begin an element, a link, emphasis, code or a mention; digits and dashes may stay as they are.
+# Characters that would start an element, a link, emphasis, code or a mention.
 _ACTIVE: Final = re.compile(r"([\\`*_{}\[\]<>|~#@])")
 _ROOM_FOR_NAMES: Final = 1000
 _OPEN: Final = frozenset({"verdict", "gate", "search", "findings", "compared", "cells", "changes", "metrics"})
@@ -35,7 +35,7 @@ _OPEN: Final = frozenset({"verdict", "gate", "search", "findings", "compared", "
 
 
 def render(document: Document, most_characters: int | None = None) -> str:
-    """The whole report, or as many of its sections, in their order, as `most_characters` hold: the rest is named."""
+    """The whole report, or its first sections that fit in `most_characters`, then the names of those left out."""
     head = _joined([f"# {_text(document.title)}", _text(document.purpose), _text(document.meta)])
     written = {section.title: _section(section) for section in document.sections}
     if most_characters is None:
@@ -139,5 +139,5 @@ def _code(code: Code) -> str:
 
 
 def _text(text: str) -> str:
-    """One line that shows as it reads, whatever a name tries to be."""
+    """The text on one line, escaped so that no name is taken for markup."""
     return _ACTIVE.sub(r"\\\1", " ".join(readable(text).split()))

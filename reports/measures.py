@@ -12,13 +12,16 @@ from highwater.reports.quantity import BYTES_PER_MIB, NS_PER_MS, significant, un
 Better = Literal["higher", "lower"]
 
 FEWEST_SAMPLES_ABOVE: Final = 10
-"""A percentile with fewer samples above it says more about luck than about the system."""
+"""A percentile with fewer samples above it depends on chance more than on the system."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """`key` is the metric's name wherever results are written; `value` is in `unit`, which is `scale` times as large as
-    the unit of those results. `samples_above` (of a percentile) counts the samples that lie beyond it."""
+    """A metric as the report shows it.
+
+    `key`: the metric's name in results. `value` reads it from a trial in `unit`, which is `scale` times the unit of the
+    results. `samples_above`: number of samples above a percentile.
+    """
 
     key: str
     name: str
@@ -133,7 +136,7 @@ _TITLES: Final = {
 
 
 def metric_name(metric: str) -> str:
-    """A metric of the result files as people call it; the name itself where it has no other."""
+    """The title of a metric of the result files; its name when it has no title."""
     if metric in _BY_KEY:
         return _BY_KEY[metric].name
     prefix, _, last = metric.rpartition(".")
@@ -143,7 +146,7 @@ def metric_name(metric: str) -> str:
 
 
 def metric_text(metric: str, value: float, unit: str = "") -> str:
-    """A figure of the result files, in the unit of the report's own tables where they have it."""
+    """A figure of the result files as text, in the unit of the report's own tables if they show the metric."""
     if metric in _BY_KEY:
         measure = _BY_KEY[metric]
         return measure.text(value / measure.scale)
@@ -151,7 +154,7 @@ def metric_text(metric: str, value: float, unit: str = "") -> str:
 
 
 def metric_unit(metric: str) -> str:
-    """The unit of a metric, which its name ends in; percentiles are in ns."""
+    """The unit of a metric: the end of its name; ns for percentiles."""
     last = metric.rpartition(".")[2]
     if last in _PERCENTILES and metric != "lag.max":
         return "ns"

@@ -1,4 +1,4 @@
-"""Tables of one row per cell with medians over its trials; columns that nobody measured are left out."""
+"""Tables with one row per cell and medians over its trials, without columns that have no values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MANY: Final = 7
 
 
 class MedianColumn(NamedTuple):
-    """A column: its head, how a trial is read, how a value is shown."""
+    """A column: its heading, how to read a trial, how to format a value."""
 
     column: Column
     read: Callable[[TrialSummary], float | None]
@@ -23,7 +23,7 @@ class MedianColumn(NamedTuple):
 
 
 def median_table(run: Run, columns: Sequence[MedianColumn], label: str, note: str) -> Table | None:
-    """None where no trial has any of the columns."""
+    """The table; None when no trial has a value in any column."""
     cells = [cell for cell in run.cells if cell.shown]
     shown = [column for column in columns if any(_known(cell, column) for cell in cells)]
     if not shown:

@@ -1,4 +1,4 @@
-"""The main table: one row per cell, medians over trials with their range, the best marked where the trials bear it."""
+"""The main table: one row per cell, medians over trials with their range, and the best cell marked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATE_TONES: Final[dict[str, Tone]] = {"valid": "good", "invalid": "bad", "no re
 
 
 def overview_blocks(run: Run) -> list[Block]:
-    """One row per cell. Measures that no cell has, such as end to end without consumers, take no column."""
+    """One row per cell, one column per measure that at least one cell has."""
     measures = [m for m in TABLE if any(cell.spread(m) is not None for cell in run.cells)] or list(TABLE)
     best = {(cell.key, m.key) for m in measures for cell in _best_cells(run, m)}
     columns = [Column(m.title, m.unit, group=m.group) for m in measures]
@@ -77,9 +77,9 @@ def _note(run: Run, rows: Sequence[Row]) -> str:
 
 
 def _best_cells(run: Run, measure: Measure) -> list[Cell]:
-    """The best median of each load level, where another cell lies wholly apart.
+    """The cells with the best median of each load level, if another cell's interval does not overlap.
 
-    Apart are intervals where the run was analysed, and otherwise the ranges of the trials; one trial has neither.
+    Without an analysis the ranges of the trials take the place of the intervals; a single trial has neither.
     """
     found: list[Cell] = []
     for _, cells in run.levels:
@@ -89,7 +89,7 @@ def _best_cells(run: Run, measure: Measure) -> list[Cell]:
         if measure.better is None or len(spreads) < 2:
             continue
         if measure in (ACHIEVED, BYTES) and all(cell.kept_up for _, cell in spreads):
-            continue  # their throughput is the offered load, which tells no cell from another
+            continue  # their throughput is the offered load, which is the same for all cells
         pick = max if measure.better == "higher" else min
         best, _ = pick(spreads, key=lambda pair: pair[0].median)
         if best.trials > 1 and any(best.apart(other) for other, _ in spreads if other.trials > 1):
@@ -98,7 +98,7 @@ def _best_cells(run: Run, measure: Measure) -> list[Cell]:
 
 
 def _extent(run: Run, cell: Cell, measure: Measure) -> Spread | None:
-    """The median with its interval, where there is an analysis, or with the range of the trials."""
+    """The median with its interval if there is an analysis, otherwise with the range of the trials."""
     spread = cell.spread(measure)
     if spread is None or run.analysis is None:
         return spread

@@ -1,4 +1,7 @@
-"""One self-contained HTML page from one result directory, or from two. The same input always gives the same bytes."""
+"""Writes one self-contained HTML page from one result directory, or from two.
+
+The same input always gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _ASSETS: Final = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Document:
-    """A report before it is written: what stands at its head, and its sections."""
+    """A report before it is written: title, purpose and sections."""
 
     title: str
     purpose: str
@@ -52,7 +55,7 @@ def render(document: Document) -> str:
         finalize=lambda value: readable(value) if type(value) is str else value,
     )
     return environment.get_template("report.html.j2").render(
-        # Only this very script and this very style may run, whatever a name in the results tries to smuggle in.
+        # Browsers run only this script and this style, even if a name in the results contains markup.
         content_security_policy=(
             f"default-src 'none'; script-src '{_csp_hash(script)}'; style-src '{_csp_hash(style)}'; "
             "base-uri 'none'; form-action 'none'"

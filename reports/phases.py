@@ -1,4 +1,4 @@
-"""What happened to a trial beside its rate and latency: time to steady state, backlog, lag, skew, transactions."""
+"""The table of phases: time to steady state, backlog, lag, partition skew, transactions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _COLUMNS: Final = (
 
 
 def phase_blocks(run: Run) -> list[Block]:
-    """Empty where no trial has any of it."""
+    """The table; empty when no trial has any of these figures."""
     note = "Medians of the shown trials, with lowest–highest beneath. Times count from the start of the load."
     unsteady = [
         f"{cell.label}, trial {t.summary.trial}"
@@ -77,7 +77,7 @@ def phase_blocks(run: Run) -> list[Block]:
 
 
 def skipped_sentences(run: Run) -> Iterable[str]:
-    """Why cells got fewer trials than planned, each reason once."""
+    """Why cells have fewer trials than planned, each reason once."""
     reasons: dict[str, list[str]] = {}
     for cell in run.cells:
         for plan in cell.planned:

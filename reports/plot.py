@@ -1,8 +1,8 @@
-"""Line charts and dot plots drawn as SVG: one drawing per panel, sized in CSS pixels, coloured by the page's style.
+"""Draws line charts and dot plots as SVG, one drawing per panel, coloured by the page's style sheet.
 
-A series has a slot from 1 to 4 that fixes its colour, its dash pattern and its marker, so that no two series differ by
-colour alone. Slot 0 is the grey of a reference. What the page's script needs to read values back from a drawing (the
-two axes and the plot's rectangle) is written on the drawing itself.
+A series has a slot from 1 to 4, which sets its colour, its dash pattern and its marker, so that no two series differ by
+colour alone. Slot 0 is the grey of a reference. Attributes of the drawing contain the two axes and the plot's
+rectangle, from which the page's script reads values back. Sizes are CSS pixels.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class Series:
     solid: bool = False
     markers: bool = False
     short: str = ""
-    """What stands at the end of the line; the name when empty."""
+    """The text at the end of the line; if empty, the name."""
     crosses: Sequence[Point] = ()
-    """Points off the line, drawn as crosses: measured, but not to be relied on."""
+    """Invalid points, drawn as crosses beside the line."""
     dots: Sequence[Point] = ()
-    """The measurements that the line's points stand for."""
+    """The measurements whose medians are the line's points."""
     whiskers: Sequence[Whisker] = ()
 
 
 class Band(NamedTuple):
-    """A stretch of the x axis that is shaded and named."""
+    """A range of the x axis with shading and a name."""
 
     name: str
     start: float
@@ -67,14 +67,14 @@ class Band(NamedTuple):
 
 
 class Level(NamedTuple):
-    """A named value across the plot: a bound, a ceiling, or a point to look at."""
+    """A value that is drawn as a line across the plot, with a name."""
 
     name: str
     value: float
 
 
 class Area(NamedTuple):
-    """What lies between two lines over the same x, in the pale colour of a slot."""
+    """The area between two lines over the same x, in the pale colour of a slot."""
 
     slot: int
     low: Sequence[Point]
@@ -88,7 +88,7 @@ class Dot(NamedTuple):
 
 
 class DotGroup(NamedTuple):
-    """Measurements of one kind on a row; `interval` is that of their median."""
+    """Measurements of one kind in a row; `interval` belongs to their median."""
 
     slot: int
     name: str
@@ -104,7 +104,7 @@ class DotRow(NamedTuple):
 
 @dataclass(frozen=True)
 class _Plot:
-    """The plot's rectangle within a drawing, and the way from values to drawing units."""
+    """The plot's rectangle within a drawing, and the conversion from values to drawing units."""
 
     left: float
     top: float
@@ -135,9 +135,9 @@ def line_panel(
     moments: Sequence[Level] = (),
     end_labels: bool = True,
 ) -> Markup:
-    """A line chart. `name` is unique in the page; `title` and `finding` are what a screen reader says.
+    """A line chart. `name` is unique in the page; screen readers read `title` and `finding`.
 
-    `levels` are values of y, `moments` of x.
+    `levels` are values of y, `moments` values of x.
     """
     labelled = [s for s in series if not s.thin and any(p.y is not None for p in s.points)]
     end_labels = end_labels and len({s.name for s in labelled}) > 1
@@ -175,7 +175,7 @@ def dot_panel(
     width: int = HALF.width,
     bounds: Sequence[Level] = (),
 ) -> Markup:
-    """One row per label with a dot for every measurement, so that spread is seen rather than summarised away."""
+    """One row per label with a dot for every measurement, so that readers see the spread."""
     most_trials = max((len(group.dots) for row in rows for group in row.groups), default=0)
     row_height = 28.0 + 3.0 * min(max(most_trials - 3, 0), 6)
     room = int(width * 0.42 / _TEXT_WIDTH)
@@ -202,14 +202,14 @@ def dot_panel(
 
 
 def swatch(slot: int, solid: bool, line: bool) -> Markup:
-    """The sample of a series that a legend shows."""
+    """The sample of a series in a legend."""
     parts = [element("path", d="M1 7h30", class_=_line_class(slot, thin=False, solid=solid))] if line else []
     parts.append(element("path", d=_marker(slot, 16, 7), class_=f"m m{slot}"))
     return element("svg", *parts, class_="swatch", width=32, height=14, viewBox="0 0 32 14", aria_hidden="true")
 
 
 def path_data(points: Iterable[Point]) -> str:
-    """The `d` of a path: relative steps in tenths of a unit, so that long series stay small and no rounding adds up."""
+    """The `d` of a path in relative steps of tenths of a unit: long series stay small, rounding does not add up."""
     written: list[str] = []
     before: tuple[int, int] | None = None
     alone = False
@@ -226,12 +226,12 @@ def path_data(points: Iterable[Point]) -> str:
             written.append(f"l{(at[0] - before[0]) / 10:g} {(at[1] - before[1]) / 10:g}".replace(" -", "-"))
             alone = False
         before = at
-    # A lone point has no length; a zero-length line with round caps shows it.
+    # A single point has no length; a zero-length line with round caps makes it visible.
     return "".join([*written, "h0" if alone else ""])
 
 
 def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Positions near the wanted ones, in the same order, at least `gap` apart and, when they fit, within low..high."""
+    """Positions near the wanted ones, in the same order, at least `gap` apart and, if possible, within low..high."""
     order = sorted(range(len(wanted)), key=wanted.__getitem__)
     placed = [max(wanted[i], low) for i in order]
     for i in range(1, len(placed)):
@@ -360,7 +360,7 @@ def _bands(bands: Sequence[Band], plot: _Plot) -> list[Markup]:
 
 
 def _area(area: Area, plot: _Plot) -> Markup:
-    """One outline over all points that both lines have: gaps of a second or two do not matter to a pale area."""
+    """One outline over all points that both lines have; short gaps do not matter in a pale area."""
     pairs = [(low, high) for low, high in zip(area.low, area.high, strict=True) if None not in (low.y, high.y)]
     most = round((plot.right - plot.left) / 2)
     low = downsampled([Point(plot.px(p.x), plot.py(p.y or 0.0)) for p, _ in pairs], most)
@@ -377,7 +377,7 @@ def _level(level: Level, plot: _Plot) -> list[Markup]:
 
 
 def _moment(moment: Level, plot: _Plot) -> list[Markup]:
-    """A named upright line; the name turns to the left of it where it would not fit to the right."""
+    """A vertical line with a name, which is to the left of the line if there is no room to the right."""
     if not plot.x.low <= moment.value <= plot.x.high:
         return []
     x, width = plot.px(moment.value), _TEXT_WIDTH * len(moment.name)

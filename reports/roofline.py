@@ -1,4 +1,4 @@
-"""The roofline: what was achieved as per cent of what storage, network and generator can do by themselves."""
+"""The roofline: achieved rates as a percentage of the ceilings of storage, network and generator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from highwater.reports.quantity import NONE, bytes_text, significant, whole
 
 
 class _Ceiling(NamedTuple):
-    """`share` reads a trial as a ratio to its bound, `bound` the bound in words; None where either is not known."""
+    """A ceiling. `share` returns a trial's rate ÷ the ceiling, `bound` the ceiling as text; None when unknown."""
 
     name: str
     share: Callable[[TrialSummary], float | None]
@@ -22,7 +22,7 @@ class _Ceiling(NamedTuple):
 
 
 def roofline_figures(run: Run) -> list[Figure]:
-    """Empty where no ceiling was measured."""
+    """The chart; empty when no ceiling was measured."""
     cells = [cell for cell in run.cells if cell.shown]
     known = [
         (slot, ceiling)
@@ -115,7 +115,7 @@ def _consumers_text(summary: TrialSummary) -> str | None:
 
 
 def _appended_bytes_per_s(summary: TrialSummary) -> float:
-    """What went to the log, which compression makes smaller; the values themselves where the log was not measured."""
+    """The rate of bytes in the log (after compression); the rate of values when the log was not measured."""
     loaded_s = max((p.end_s for p in summary.phases if p.name == "measure"), default=0.0)
     appended = summary.writeback.appended_bytes if summary.writeback else None
     return appended / loaded_s if appended and loaded_s else summary.achieved_bytes_per_s * summary.system.copies

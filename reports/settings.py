@@ -1,4 +1,4 @@
-"""What was compared, how, and where it ran: the parts of the report that are read from records rather than computed."""
+"""The recorded facts of a run: what was compared, how, and where it ran."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _TRIAL_COLUMNS: Final = (
     Column("corrupt", "records"),
 )
 _ROLES: Final = {"measure": "", "a_a": " (A/A twin)"}
-# The last is of results that older versions wrote.
+# Only results of older versions have the last one.
 _CLOCKS: Final = {
     "same_host_monotonic": "one monotonic clock of one host",
     "measured_offset": "clocks of several hosts, their offsets measured",
@@ -72,7 +72,7 @@ _CLOCKS: Final = {
 
 
 def trial_table(run: Run) -> Table:
-    """Every trial of the plan in the order in which it ran, with the evidence that its verdict rests on."""
+    """Every planned trial in the order of running, with the evidence for its verdict."""
     finished = {t.summary.trial_id: t.summary for t in run.result.trials}
     rows = []
     in_order = sorted(run.result.manifest.trials, key=lambda plan: (plan.block, plan.order_in_block))
@@ -112,7 +112,7 @@ def workload_text(workload: Mapping[str, Any]) -> str:
 
 
 def how_compared(run: Run) -> list[Block]:
-    """What was compared on what, and how: enough to know what the figures are about without reading on."""
+    """A summary of what was compared, on which systems and hosts, and how."""
     summaries = [t.summary for cell in run.cells for t in cell.trials]
     return [FactColumns([Facts("What", _what(run, summaries)), Facts("How", _how(run, summaries))])]
 
@@ -180,7 +180,7 @@ def _largest_steps(steps_s: Mapping[str, float], most: int = 3) -> str:
 
 
 def _load_texts(summaries: Iterable[TrialSummary]) -> Iterable[str]:
-    """One text for each length of the measured phase, with every rate that was offered."""
+    """One text for each length of the measured phase, with all its offered rates."""
     offered: dict[str, list[float | None]] = {}
     for summary in summaries:
         measured = next(p for p in summary.phases if p.name == "measure")
@@ -209,7 +209,7 @@ def _storage_text(target: StorageTarget) -> str:
 
 
 def _host_text(host: ClusterHostUse) -> str:
-    """One host that carries brokers of a cluster elsewhere; its storage is told beside those of the others."""
+    """One host of an external cluster, without its storage."""
     parts = [
         host.name,
         host.cpu_count and plural(host.cpu_count, "CPU"),
@@ -251,14 +251,14 @@ def _generator_cost(summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:
 
 
 def _seen(label: str, texts: Iterable[str]) -> list[tuple[str, str]]:
-    """One row with every different text, the first few of them when there are many."""
+    """One row with all different texts, or the first few if there are many."""
     found = list(dict.fromkeys(texts))
     more = [f"and {len(found) - _MOST_SEEN} more"] if len(found) > _MOST_SEEN else []
     return [(label, "; ".join([*found[:_MOST_SEEN], *more]))] if found else []
 
 
 def system_facts(run: Run) -> list[Facts]:
-    """The system under test and its storage as they really ran, each difference between trials spelled out."""
+    """The system under test and its storage as they ran, with all differences between trials."""
     summaries = [t.summary for t in run.result.trials]
     if not summaries:
         return []
@@ -290,7 +290,7 @@ def _target_text(target: StorageTarget) -> str:
 
 
 def _cluster_facts(summaries: Sequence[TrialSummary]) -> list[Facts]:
-    """For each cluster elsewhere, its hosts: what each is, and what its brokers keep their logs on."""
+    """For each external cluster its hosts, with their hardware and the storage of their logs."""
     clusters = {s.storage.name: s for s in summaries if s.cluster_hosts}
     return [
         Facts(
@@ -308,7 +308,7 @@ def _host_rows(host: ClusterHostUse) -> list[tuple[str, str]]:
 
 
 def environment_facts(result: RunResult) -> list[Facts]:
-    """The facts of env.json, whatever they are: one section for each branch at the top of the tree."""
+    """All facts of env.json, one group for each key at the top level."""
     loose: list[tuple[str, str]] = []
     sections: list[Facts] = []
     for key, value in result.environment.facts.items():
@@ -326,7 +326,7 @@ def environment_facts(result: RunResult) -> list[Facts]:
 
 
 def _versions(result: RunResult) -> dict[str, str]:
-    """Of the manifest and of the environment together: both tell, and mostly the same."""
+    """The versions of manifest and environment together; most are in both."""
     told = result.environment.facts.get("versions")
     found = {str(k): _text("", v) for k, v in told.items()} if isinstance(told, Mapping) else {}
     found.update(result.manifest.versions)
@@ -337,7 +337,7 @@ def _versions(result: RunResult) -> dict[str, str]:
 
 
 def _listed(number: int, item: Mapping[str, Any]) -> tuple[str, str]:
-    """An entry of a list, under the name it gives itself or else its number."""
+    """An entry of a list, labelled by its own name or else by its number."""
     named = next((key for key in ("name", "id", "mount_point", "path") if isinstance(item.get(key), str)), None)
     rest = {key: value for key, value in item.items() if key != named}
     return (str(item[named]) if named else str(number)), _text("", rest)
@@ -349,7 +349,7 @@ def _flattened(tree: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str,
         if isinstance(value, Mapping) and value:
             yield from _flattened(value, f"{name}.")
         else:
-            # A dotted or slashed name is somebody's key (a sysctl, a property): it is shown as they write it.
+            # A name with dots or slashes is a sysctl or a property: it is shown unchanged.
             yield (name if "." in name or "/" in name else _words(name)), _text(name, value)
 
 
@@ -370,7 +370,7 @@ def _text(key: str, value: Any) -> str:
 
 
 def _words(key: str) -> str:
-    """A key of ours as words: cpu_count is "CPU count", total_bytes is "Total"."""
+    """A key of env.json as words: cpu_count is "CPU count", total_bytes is "Total"."""
     words = _lower(key)
     return words[:1].upper() + words[1:]
 
@@ -383,7 +383,7 @@ _TUNING_TONES: Final[dict[str, Tone]] = {"ok": "good", "differs": "warn"}
 
 
 def tuning_table(result: RunResult) -> Table | None:
-    """The tuning check as it was recorded; like every fact of the environment, any part of it may be missing."""
+    """The recorded tuning check; any part of it may be missing."""
     if not result.environment.tuning:
         return None
 
@@ -417,7 +417,7 @@ def tuning_table(result: RunResult) -> Table | None:
 
 
 def profile_table(run: Run) -> Table | None:
-    """What the host profiles changed, and that it held; None where no trial named one."""
+    """The settings that host profiles changed; None when no trial had a profile."""
     uses = {s.host_profile.name: s.host_profile for t in run.result.trials if (s := t.summary).host_profile}
     rows = [
         [profile.name, setting, profile.before.get(setting, NONE), value]
@@ -429,7 +429,7 @@ def profile_table(run: Run) -> Table | None:
 
 
 def command_to_repeat(result: RunResult) -> str:
-    """For a POSIX shell; every part quoted, so that it can be pasted whatever the names hold."""
+    """The command for a POSIX shell, with every part quoted."""
     manifest = result.manifest
     return f"cd {shlex.quote(manifest.cwd)} && \\\n{shlex.join(manifest.argv)}"
 

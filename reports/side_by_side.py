@@ -1,4 +1,4 @@
-"""Two result directories beside each other: the ratios that `bench compare` prints, with the charts to see them by."""
+"""The report of two result directories: the ratios that `bench compare` prints, with charts."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _HEADLINES: Final = frozenset(measure.key for measure in (*HEADLINES, *TABLE)) -
 
 
 _Pair = tuple[str, tuple[Run, Cell], tuple[Run, Cell]]
-"""A cell's label, and the cell in its run on both sides."""
+"""A cell's label, and for both sides the run and the cell in it."""
 
 
 class NothingInCommonError(Exception):
-    """Two directories without a cell that both have; the text says what each has."""
+    """The two directories have no cell in common; the text names the cells of each."""
 
 
 def comparison_document(base: RunResult, head: RunResult) -> Document:
@@ -87,7 +87,7 @@ def _pairs(base: Run, head: Run) -> Iterator[_Pair]:
 
 
 def _verdict(comparison: ResultComparison, base: Run, head: Run) -> Section:
-    """Whether either may be believed, and whether the two may be compared at all."""
+    """Whether each side is valid, and whether the two may be compared."""
     tones: list[Tone] = []
     blocks: list[Block] = []
     if not comparison.same_environment:
@@ -101,7 +101,7 @@ def _verdict(comparison: ResultComparison, base: Run, head: Run) -> Section:
         )
         tones.append("warn")
     sides = (str(base.result.directory), str(head.result.directory))
-    # What concerns one side alone is said of that side below.
+    # Notes about one side only are in that side's paragraph.
     blocks += [Paragraph(as_sentence(text), "caution") for text in comparison.warnings if not text.startswith(sides)]
     for name, side, run in (("Base", comparison.base, base), ("Head", comparison.head, head)):
         found = overall(run)

@@ -1,4 +1,4 @@
-"""HdrHistogram's percentile plot for produce and for end to end, as far out as enough samples remain."""
+"""HdrHistogram's percentile plot of produce and end-to-end latency, up to where samples are too few."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _spectrum(
         ("logarithmic", axes.logarithmic("latency, ms", "ms", heights)),
     ]
     if len(lines) > MOST_SERIES:
-        scales.reverse()  # among many cells one slow one would press all others flat
+        scales.reverse()  # with many cells, one slow cell would flatten all others
     views = [View(word, comparison_panels(f"{name}-{word}", title, finding, lines, x, y)) for word, y in scales]
     return Figure(
         name,

@@ -1,4 +1,4 @@
-"""Where the log was kept: what fio says of the disks, how much the page cache served, how far the disk was behind."""
+"""The storage section: fio's figures of the disks, reads from the page cache, write-back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SVG (and any XML) elements from Python values: everything is escaped, every number is written the same way twice."""
+"""Makes SVG elements from Python values: all text is escaped, and equal numbers give equal text."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-# XML 1.0 cannot carry these characters even as references, so a hostile name would make the whole drawing unreadable.
+# XML 1.0 does not allow these characters, even as references: a name with one would make the whole drawing invalid.
 _NOT_XML: Final = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF), "\N{REPLACEMENT CHARACTER}")
 
 Attribute = str | float | int | None
 
 
 def coordinate(value: float) -> str:
-    """A length in user units with one decimal: a tenth of a pixel is finer than any screen draws."""
+    """A length in user units with one decimal: no screen draws a tenth of a pixel."""
     text = f"{value:.1f}"
     text = text.removesuffix(".0")
     return "0" if text == "-0" else text
 
 
 def readable(text: str) -> str:
-    """`text` without the characters that XML forbids."""
+    """`text` without the characters that XML does not allow."""
     return text.translate(_NOT_XML)
 
 

@@ -1,4 +1,4 @@
-"""The charts over time: throughput, latency and lag, one panel per cell on axes that all panels share."""
+"""Charts over time: throughput, latency and lag, one panel per cell with the same axes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """What one chart over time shows: quantities by name, and how to read them from a trial."""
+    """One chart over time: its quantities, and how to read them from a trial."""
 
     name: str
     title: str
@@ -41,11 +41,11 @@ class Timeline:
     typical_by: Measure
     log: bool = False
     shaded: bool = False
-    """Fill what lies between the first and the last quantity."""
+    """Fill the area between the first and the last quantity."""
     others: bool = True
-    """Draw the other trials thinly behind the typical one."""
+    """Draw the other trials as thin lines behind the typical one."""
     judged: int = -1
-    """The quantity whose extreme the finding tells."""
+    """The quantity whose extreme value is in the finding."""
     worst: str = "highest"
     show: Callable[[float], str] = significant
     slots: Sequence[int] = (1, 2, 3, 4)
@@ -110,14 +110,14 @@ def timeline_figures(run: Run) -> list[Figure]:
 def _from_windows(
     trial: TrialResult, read: Callable[[Window], tuple[float | None, ...]], with_drain: bool = False
 ) -> list[Sample]:
-    """Warm-up and measured phase; what trickles in while draining is no throughput and no latency of the load."""
+    """Samples of warm-up and measured phase; the drain is not part of the load."""
     return [
         Sample(w.second, w.phase == "measure", read(w)) for w in trial.windows() if with_drain or w.phase != "drain"
     ]
 
 
 def _offered(trial: TrialResult, window: Window) -> float | None:
-    """A closed loop offers nothing of its own."""
+    """None in a closed loop, which has no offered rate."""
     return None if trial.summary.offered_per_s is None else float(window.offered)
 
 
@@ -177,7 +177,7 @@ def time_figure(run: Run, timeline: Timeline) -> Figure | None:
 
 
 def _quantities(found: Sequence[_CellLines], timeline: Timeline) -> list[tuple[int, int, str]]:
-    """Index, slot and name of the quantities that anybody measured."""
+    """Index, slot and name of the quantities that have values."""
     return [
         (i, timeline.slots[i], name)
         for i, name in enumerate(timeline.quantities)
@@ -227,7 +227,7 @@ _PHASE_NAMES: Final = {"warmup": "warm-up", "drain": "drain"}
 
 
 def _bands(summary: TrialSummary) -> list[Band]:
-    """What was not measured, and how long a fault kept a broker away."""
+    """The phases that were not measured, and the time that a fault kept a broker away."""
     phases = [Band(_PHASE_NAMES[p.name], p.start_s, p.end_s) for p in summary.phases if p.name in _PHASE_NAMES]
     end_s = max(p.end_s for p in summary.phases if p.name == "measure")
     faults = summary.recovery.faults if summary.recovery else []
@@ -235,12 +235,12 @@ def _bands(summary: TrialSummary) -> list[Band]:
 
 
 def _moments(trial: TrialResult) -> list[Level]:
-    """What happened meanwhile; a phase is a band already."""
+    """The trial's events, without phases, which are bands."""
     return [Level(event.kind, event.at_s) for event in trial.events() if event.kind != "phase"][:_MOST_EVENTS]
 
 
 def _finding(found: Sequence[_CellLines], timeline: Timeline) -> str:
-    """The extreme second of the measured phases, with where to look for it."""
+    """The most extreme second of the measured phases, with cell, trial and second."""
     judged = timeline.judged % len(timeline.quantities)
     seconds = [
         (value, lines.cell.label, trial.summary.trial, s.second)
@@ -262,7 +262,7 @@ def _finding(found: Sequence[_CellLines], timeline: Timeline) -> str:
 
 
 def _table(found: Sequence[_CellLines], timeline: Timeline, quantities: Sequence[tuple[int, int, str]]) -> Table:
-    """The thick lines in as many stretches of time as fit a page: lowest to highest second of each stretch."""
+    """The thick lines as a table; each row covers some seconds and has their lowest and highest value."""
     drawn = [(lines, next(s for t, s in lines.trials if t is lines.typical)) for lines in found]
     first = min(s.second for _, samples in drawn for s in samples)
     last = max(s.second for _, samples in drawn for s in samples)

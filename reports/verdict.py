@@ -1,4 +1,4 @@
-"""Validity before speed: whether the figures may be believed, which checks failed, and what became of the run."""
+"""The verdict section: whether the figures are valid, which checks failed, how the run ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIGURE: Final = re.compile(r"\d+(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class Problem:
-    """One check that did not hold, or one trial that did not finish."""
+    """One failed check, or one trial that did not finish."""
 
     trial: str
     cell: str
@@ -40,10 +40,10 @@ class Overall:
     tone: Tone
     sentences: Sequence[str]
     notes: Sequence[str]
-    """Warnings about the whole run that must stand beside any figure quoted from it."""
+    """Warnings about the whole run, which belong beside every figure quoted from it."""
     problems: Sequence[Problem]
     remarks: Sequence[str]
-    """What the trials' own verdicts add, each once."""
+    """Notes of the trials' own verdicts, each once."""
 
 
 def verdict_section(run: Run) -> Section:
@@ -77,7 +77,7 @@ def verdict_section(run: Run) -> Section:
 
 
 def overall(run: Run) -> Overall:
-    """Of every trial that was run to measure a cell; twins for the noise floor are no part of it."""
+    """The verdict over all trials that measure a cell, without the twins for the noise floor."""
     manifest = run.result.manifest
     finished = {t.summary.trial_id: t.summary for cell in run.cells for t in cell.trials}
     wanted = [plan for plan in manifest.trials if plan.role == "measure" and plan.status != "skipped"]
@@ -106,7 +106,7 @@ def _of_a_search(run: Run, states: Sequence[str]) -> list[str]:
 
 
 def _remarks(summaries: Iterable[TrialSummary]) -> list[str]:
-    """Notes that differ in their figures alone are one, with the range of each."""
+    """Notes that differ only in their figures become one note with the ranges of the figures."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for note in (note for summary in summaries for note in summary.verdict.notes):
         alike.setdefault(tuple(_FIGURE.split(note)), []).append(note)
@@ -202,7 +202,7 @@ def _problems(plan: TrialPlan, summary: TrialSummary | None, label: str, run_sta
 
 
 def _short_id(plan: TrialPlan) -> str:
-    """The trial's number, where its id goes on with the cell, which stands beside it."""
+    """The trial's number without the name of the cell, which is in the next column."""
     return plan.trial_id.removesuffix(f"-{plan.cell}")
 
 
