@@ -23,7 +23,7 @@ from highwater.broker.clock import Timer
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
-from highwater.broker.replica.replicated_partition import ReplicatedPartition
+from highwater.broker.replica.leader import Leader
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.refusal import refusal
 
@@ -82,8 +82,9 @@ def _wait_for_replicas(
     timer = node.scheduler.call_later(max(timeout_ms, 0), give_up)
     for slot, (topic, told) in enumerate(deleted):
         partition = node.partitions.find(topic, told["partition_index"])
-        assert isinstance(partition, ReplicatedPartition)
-        partition.when_low(told["low_watermark"], partial(decide, slot))
+        assert partition is not None
+        assert isinstance(partition.role, Leader)
+        partition.role.when_low(told["low_watermark"], partial(decide, slot))
 
 
 def _delete(node: Node, topic: str, index: int, offset: int) -> Answer:

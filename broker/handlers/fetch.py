@@ -51,10 +51,11 @@ from highwater.broker.protocol.fetch import (
 from highwater.broker.protocol.frame import Part
 from highwater.broker.quota.replication_throttle import ReplicationThrottle
 from highwater.broker.records.batch import Codec
+from highwater.broker.replica.alone import Alone
 from highwater.broker.replica.fetch_sessions import FetchContext, Fetched
+from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.nearer import NONE_NEARER, nearer_replica
 from highwater.broker.replica.partition import Partition
-from highwater.broker.replica.replicated_partition import ReplicatedPartition
 from highwater.broker.replica.waiters import FetchWaiter
 from highwater.broker.topics.refusal import refusal
 
@@ -299,15 +300,16 @@ def _read_as_follower(
 
 def _note_follower(
     node: Node, topic: str | UUID, wanted: FetchPartition, replica_id: int
-) -> ReplicatedPartition | PartitionFetched:
+) -> Partition | PartitionFetched:
     """Take note of what a follower has; the partition, or why it gets no records of it."""
     index, offset = wanted.partition, wanted.fetch_offset
     partition = node.partitions.find(topic, index)
-    if not isinstance(partition, ReplicatedPartition):
+    if partition is None or isinstance(partition.role, Alone):
         return PartitionFetched(index, refusal(node.partitions, node.cluster, topic, index))
     if error := partition.check_leader_epoch(wanted.current_leader_epoch):
         return PartitionFetched(index, error)
-    if not partition.is_replica(replica_id):
+    leader = partition.role
+    if not (isinstance(leader, Leader) and leader.is_follower(replica_id)):
         has_epoch = wanted.current_leader_epoch >= 0
         error = ErrorCode.unknown_leader_epoch if has_epoch else ErrorCode.not_leader_or_follower
         return PartitionFetched(index, error)
@@ -327,7 +329,7 @@ def _note_follower(
             )
     if not log.log_start_offset <= offset <= log.log_end_offset:
         return PartitionFetched(index, ErrorCode.offset_out_of_range)
-    partition.follower_fetched(replica_id, offset, wanted.log_start_offset)
+    leader.follower_fetched(replica_id, offset, wanted.log_start_offset)
     return partition
 
 

@@ -8,7 +8,6 @@ from highwater.broker.cluster.controller.context import ControllerContext
 from highwater.broker.metrics.counters import ZooKeeperCounters
 from highwater.broker.metrics.exposition import NO_LABELS, family, histogram_family
 from highwater.broker.node import Node
-from highwater.broker.replica.replicated_partition import ReplicatedPartition
 
 _REPLICA_MANAGER = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"
@@ -33,7 +32,7 @@ def _counters(prefix: str, counters: tuple[tuple[str, float, str], ...]) -> str:
 
 
 def _replicas(node: Node) -> str:
-    replicas = [partition for partition in node.partitions.all() if isinstance(partition, ReplicatedPartition)]
+    replicas = list(node.partitions.all())
     led = [partition for partition in replicas if partition.is_leader]
     counters = node.counters
     return (

@@ -105,7 +105,7 @@ class Fetcher:
         self._peer: tuple[Endpoint, Peer] | None = None
         self._has_fetch_under_way = False
         self._fetch_number = 0
-        self._unkept: set[_Followed] = set()
+        self._unflushed: set[_Followed] = set()
         """Their logs are to be flushed before the leader may be told of what is in them."""
         self._looked_up: set[_Followed] = set()
         self._failures = 0
@@ -144,7 +144,7 @@ class Fetcher:
         self._changed.pop(key, None)
         self._looked_up.discard(followed)
         self._session.forget(key)
-        self._kept(followed)
+        self._flushed(followed)
 
     def _is_followed(self, followed: _Followed) -> bool:
         topic_id, index = followed.key
@@ -242,7 +242,7 @@ class Fetcher:
     # Fetching
 
     def _fetch(self) -> None:
-        if self._is_closed or self._has_fetch_under_way or self._retry is not None or self._unkept:
+        if self._is_closed or self._has_fetch_under_way or self._retry is not None or self._unflushed:
             return
         settings = self._settings
         peer = self._connected()
@@ -390,12 +390,12 @@ class Fetcher:
         followed.leader_high_watermark = entry.high_watermark
         if entry.records:
             self._changed[followed.key] = followed
-            if not replica.call_when_kept(partial(self._kept, followed)):
-                self._unkept.add(followed)
+            if not replica.call_when_flushed(partial(self._flushed, followed)):
+                self._unflushed.add(followed)
 
-    def _kept(self, followed: _Followed) -> None:
-        if followed in self._unkept:
-            self._unkept.discard(followed)
+    def _flushed(self, followed: _Followed) -> None:
+        if followed in self._unflushed:
+            self._unflushed.discard(followed)
             self._fetch()
 
     def _refused(self, followed: _Followed, error_code: ErrorCode) -> None:

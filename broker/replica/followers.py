@@ -95,17 +95,17 @@ class Followers:
 
     def replicated_offset(
         self,
-        kept_end_offset: int,
+        safe_end_offset: int,
         leader_end_offset: int,
         now_ms: int,
         lag_max_ms: int,
         may_be_in_sync: Callable[[int], bool],
     ) -> int:
-        """What all that count have, the leader as far as its log is kept.
+        """What all that count have, the leader as far as its log is safe.
 
         Those count too that are about to come in sync, so that they are not left behind.
         """
-        end = kept_end_offset
+        end = safe_end_offset
         maximal = self.maximal
         for follower in self._by_id.values():
             if follower.log_end_offset < end and (

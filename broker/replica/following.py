@@ -12,7 +12,7 @@ from highwater.broker.protocol.frame import Part
 
 
 class FollowerReplica(Protocol):
-    """What a fetcher needs of a partition that this broker follows (highwater.broker.replica.replicated_partition)."""
+    """What a fetcher needs of a partition that this broker follows (`broker.replica.partition`)."""
 
     topic: str
     topic_id: UUID
@@ -40,7 +40,7 @@ class FollowerReplica(Protocol):
         Raises CorruptBatch for records that cannot be taken (asked for again later), OSError.
         """
 
-    def call_when_kept(self, then: Callable[[], None]) -> bool:
+    def call_when_flushed(self, then: Callable[[], None]) -> bool:
         """Whether the leader may be told of the log's end now. If not (it is to be flushed first), call back then."""
 
     def truncate_to(self, offset: int) -> None: ...

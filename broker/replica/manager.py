@@ -30,8 +30,8 @@ from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.primitives import ZERO_UUID
 from highwater.broker.replica.following import FollowerReplica
 from highwater.broker.replica.in_sync_changes import InSyncChange
+from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.partition import Partition
-from highwater.broker.replica.replicated_partition import ReplicatedPartition
 
 if TYPE_CHECKING:
     from highwater.broker.node import Node
@@ -117,17 +117,17 @@ class ReplicaManager:
 
     def start(self) -> None:
         """Begin to look after replicas that fall behind."""
-        self._schedule_look()
+        self._schedule_shrink()
 
     def close(self) -> None:
         """The broker stops: no more is followed, and nothing proposed."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self._fetchers.remove(list(self._replicas()))
+        self._fetchers.remove(list(self._node.partitions.live()))
 
-    def _replicas(self) -> Iterable[ReplicatedPartition]:
-        return (partition for partition in self._node.partitions.live() if isinstance(partition, ReplicatedPartition))
+    def _leaders(self) -> Iterable[Leader]:
+        return (partition.role for partition in self._node.partitions.live() if isinstance(partition.role, Leader))
 
     # Replication
 
@@ -139,22 +139,25 @@ class ReplicaManager:
 
     def brokers_are_gone(self) -> None:
         """Who was about to come in sync is so no more, and nothing waits for it."""
-        for partition in self._replicas():
-            partition.look_at_high_watermark()
+        for leader in self._leaders():
+            leader.recompute_high_watermark()
 
-    def submit(self, partition: ReplicatedPartition, change: InSyncChange) -> None:
-        if not self._in_sync_changes.submit(change, partial(self._in_sync_answered, partition, change)):
-            self._in_sync_answered(partition, change, ErrorCode.operation_not_attempted)
+    def submit(self, change: InSyncChange, answered: Callable[[InSyncChange, LeaderAndIsr | ErrorCode], int]) -> None:
+        then = partial(self._isr_change_answered, change, answered)
+        if not self._in_sync_changes.submit(change, then):
+            then(ErrorCode.operation_not_attempted)
 
-    def _in_sync_answered(
-        self, partition: ReplicatedPartition, change: InSyncChange, answer: LeaderAndIsr | ErrorCode
+    def _isr_change_answered(
+        self,
+        change: InSyncChange,
+        answered: Callable[[InSyncChange, LeaderAndIsr | ErrorCode], int],
+        answer: LeaderAndIsr | ErrorCode,
     ) -> None:
         counters = self._node.counters
-        before = len(partition.in_sync_replicas)
-        partition.in_sync_answered(change, answer)
+        growth = answered(change, answer)
         counters.in_sync_changes_refused += isinstance(answer, ErrorCode)
-        counters.in_sync_shrinks += len(partition.in_sync_replicas) < before
-        counters.in_sync_expands += len(partition.in_sync_replicas) > before
+        counters.in_sync_shrinks += growth < 0
+        counters.in_sync_expands += growth > 0
 
     def replicated(self, size_bytes: int) -> None:
         self._node.counters.replication_bytes_in += size_bytes
@@ -167,19 +170,19 @@ class ReplicaManager:
     def failed_fetch_count(self) -> int:
         return self._fetchers.failed_count
 
-    def log_was_cut(self, partition: ReplicatedPartition) -> None:
+    def log_was_cut(self, partition: Partition) -> None:
         clean_offsets = self._node.log_directories.of(partition.log).clean_offsets
         key = partition.topic, partition.index
         if key in clean_offsets:
             clean_offsets[key] = min(clean_offsets[key], partition.log_end_offset)
 
-    def _schedule_look(self) -> None:
-        self._timer = self._node.scheduler.call_later(self.lag_time_max_ms // 2, self._look_for_stragglers)
+    def _schedule_shrink(self) -> None:
+        self._timer = self._node.scheduler.call_later(self.lag_time_max_ms // 2, self._shrink_isrs)
 
-    def _look_for_stragglers(self) -> None:
-        for partition in self._replicas():
-            partition.look_for_stragglers()
-        self._schedule_look()
+    def _shrink_isrs(self) -> None:
+        for leader in self._leaders():
+            leader.shrink_isr()
+        self._schedule_shrink()
 
     # Requests, one after another
 
@@ -239,8 +242,8 @@ class ReplicaManager:
 
     def _change_roles(self, told: Sequence[_Told], configs: Mapping[str, Overrides]) -> list[ErrorCode]:
         outcomes = []
-        followed: dict[int, list[ReplicatedPartition]] = {}
-        changed: list[ReplicatedPartition] = []
+        followed: dict[int, list[Partition]] = {}
+        changed: list[Partition] = []
         for each in told:
             partition = self._partition_for(each, configs)
             if isinstance(partition, ErrorCode):
@@ -268,7 +271,7 @@ class ReplicaManager:
             _logger.info("told to lead %d partitions and to follow %d", led, len(changed) - led)
         return outcomes
 
-    def _partition_for(self, told: _Told, configs: Mapping[str, Overrides]) -> ReplicatedPartition | ErrorCode:
+    def _partition_for(self, told: _Told, configs: Mapping[str, Overrides]) -> Partition | ErrorCode:
         """The replica whose role changes, made if it is not here; or why nothing changes."""
         topic = self._node.partitions.topic(told.topic)
         if topic is not None and told.topic_id != ZERO_UUID and topic.topic_id != told.topic_id:
@@ -279,7 +282,6 @@ class ReplicaManager:
             return ErrorCode.inconsistent_topic_id
         partition = None if topic is None else topic.partitions.get(told.partition)
         if partition is not None:
-            assert isinstance(partition, ReplicatedPartition)
             if partition.has_failed:
                 return ErrorCode.kafka_storage_error
             if told.state.leader_epoch <= partition.leader_epoch:
@@ -314,7 +316,6 @@ class ReplicaManager:
     def _stop(self, stop: _Stop) -> ErrorCode:
         partition = self._node.partitions.find(stop.topic, stop.partition)
         if partition is not None:
-            assert isinstance(partition, ReplicatedPartition)
             if partition.has_failed:
                 return ErrorCode.kafka_storage_error
             goes_for_any_epoch = stop.leader_epoch in (NO_LEADER_EPOCH, EPOCH_DURING_DELETE)
@@ -335,9 +336,9 @@ class ReplicaManager:
 
     def _directory_failed(self, partitions: Iterable[Partition]) -> None:
         """These were in it, and have ended."""
-        replicas = [partition for partition in partitions if isinstance(partition, ReplicatedPartition)]
-        self._fetchers.remove(replicas)
-        for partition in replicas:
+        failed = list(partitions)
+        self._fetchers.remove(failed)
+        for partition in failed:
             self._on_follower(partition.topic, partition.index)
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.partition import Partition
-from highwater.broker.replica.replicated_partition import ReplicatedPartition
 
 if TYPE_CHECKING:
     from highwater.broker.node import Node
@@ -22,14 +22,15 @@ def nearer_replica(node: Node, partition: Partition, offset: int, rack: str) -> 
 
     It is one of those in sync that have the offset, the furthest of them.
     """
-    if not rack or not isinstance(partition, ReplicatedPartition) or partition.followers is None:
+    role = partition.role
+    if not rack or not isinstance(role, Leader):
         return NONE_NEARER
     if node.config.string("replica.selector.class") != RACK_AWARE or node.config.string("broker.rack") == rack:
         return NONE_NEARER
     nearer = [
         follower
-        for follower in partition.followers
-        if follower.broker_id in partition.followers.in_sync
+        for follower in role.followers
+        if follower.broker_id in role.followers.in_sync
         and follower.log_start_offset <= offset <= follower.log_end_offset
         and (broker := node.cluster.broker(follower.broker_id)) is not None
         and broker.rack == rack

@@ -1,14 +1,18 @@
-"""One partition as its leader sees it: its log, how far it is replicated, and who waits for that.
+"""One replica of a partition: its log, how far it is replicated, and who waits for that. Its role says who appends.
 
-This is the whole of it where a broker runs alone; `ReplicatedPartition` is one replica among several.
+    role        given by                      appended by            high watermark
+    Alone       the broker runs alone         producers              what is safe here
+    Leader      LeaderAndIsr                  producers              what all in-sync replicas have
+    Follower    LeaderAndIsr; until it comes  the leader's answers   the leader's, as far as the log reaches
 
-Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; none of them ever goes back; a
-consumer reads only below the high watermark, one of committed records only below the last stable offset; a produce that
-must wait is acknowledged only when the high watermark has passed the produced records.
-
-A broker that runs alone is its partitions' only in-sync replica, so the high watermark follows the log's end, unless
-the log must be flushed first (flush.messages): then it follows the recovery point, so nobody reads or is promised what
-a power cut could take back.
+Invariants:
+- log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset. None of them goes back, but by a
+  truncation of a follower's log.
+- A consumer reads only below the high watermark, one of committed records only below the last stable offset.
+- A produce of `acks=-1` is acknowledged when the high watermark has passed its records, one of `acks=1` when they are
+  safe here: at once, or after the flush (fsync) if the topic asks for it (flush.messages).
+- A leader takes what it knew of the high watermark into its next epoch. Who waits for a leader is told
+  NOT_LEADER_OR_FOLLOWER when it leads no longer.
 """
 
 from __future__ import annotations
@@ -16,43 +20,60 @@ from __future__ import annotations
 import errno
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.cluster.state import LeaderAndIsr
 from highwater.broker.log.files import DISK_IS_FULL
 from highwater.broker.log.partition_log import Appended, PartitionLog
 from highwater.broker.metrics.counters import TopicCounters
+from highwater.broker.protocol.frame import Part
 from highwater.broker.records.batch import BatchHeader, WritableBuffer, validate_produced
 from highwater.broker.records.produced import RefusedRecords, conform
 from highwater.broker.records.record import TransactionMarker
-from highwater.broker.replica.waiters import FetchWaiter
+from highwater.broker.replica.alone import Alone
+from highwater.broker.replica.follower import Follower
+from highwater.broker.replica.leader import Leader, LeadersBroker
+from highwater.broker.replica.readable_bytes import ReadableBytes
+from highwater.broker.replica.waiters import Acknowledge, FetchWaiter
 
 _logger = logging.getLogger(__name__)
 
 TELL_FAILURES_MS: Final = 10_000
 """A full disk refuses thousands of batches a second; the log tells of the first, and then how many more."""
 
-Acknowledge = Callable[[ErrorCode], None]
+NO_EPOCH: Final = -1
+
 Verify = Callable[[int, int], ErrorCode]
 """Whether a producer's (id, epoch) transaction has this partition, as its coordinator knows (KIP-890)."""
 
 
-class Partition:
-    is_leader: bool = True
+class Replication(LeadersBroker, Protocol):
+    """What a replica needs of its broker."""
 
+    def log_was_cut(self, partition: Partition) -> None:
+        """Records of it are gone."""
+
+    def replicated(self, size_bytes: int) -> None:
+        """So many bytes came from a leader."""
+
+
+class Partition:
     __slots__ = (
         "_acknowledgements",
-        "_appended_bytes",
+        "_bytes",
         "_failed_appends",
         "_failure_told_ms",
-        "_published_bytes",
+        "_leader_acknowledgements",
+        "_min_in_sync_setting",
+        "_replication",
         "_request_flush",
-        "_stable_bytes",
         "_stable_offset",
         "_storage_failed",
-        "_transaction_starts",
+        "adding",
         "counters",
         "fetch_waiters",
         "has_ended",
@@ -63,62 +84,160 @@ class Partition:
         "leader_epoch",
         "log",
         "min_in_sync_replicas",
+        "partition_epoch",
+        "removing",
+        "replica_waiters",
         "replicas",
+        "role",
+        "safe_end_offset",
         "topic",
+        "topic_id",
     )
 
     def __init__(
         self,
         topic: str,
+        topic_id: UUID,
         index: int,
         log: PartitionLog,
         *,
-        leader_epoch: int,
-        replicas: list[int],
+        high_watermark: int,
         min_in_sync_replicas: int,
         request_flush: Callable[[Partition], None],
         storage_failed: Callable[[OSError, Partition], None],
         counters: TopicCounters,
-        high_watermark: int | None = None,
+        replication: Replication | None = None,
+        leader_epoch: int = NO_EPOCH,
+        replicas: Sequence[int] = (),
     ) -> None:
-        """Without a `high_watermark` all that the log has counts as replicated."""
+        """Without `replication` the broker runs alone, and leads in `leader_epoch`.
+
+        `high_watermark` may be past the end of a log that lost records in a crash. `counters` are those of the topic.
+        """
         self.topic = topic
+        self.topic_id = topic_id
         self.index = index
         self.log = log
+        self.counters = counters
+        self._request_flush = request_flush
+        self._storage_failed = storage_failed
+        self._replication = replication
+        self.role: Alone | Leader | Follower = Alone(self) if replication is None else Follower(self)
         self.leader_epoch = leader_epoch
-        self.replicas = replicas
+        self.partition_epoch = NO_EPOCH
+        self.replicas = list(replicas)
+        self.adding: tuple[int, ...] = ()
+        self.removing: tuple[int, ...] = ()
         self.in_sync_replicas = list(replicas)
+        """Known to the leader alone."""
         self.require_in_sync(min_in_sync_replicas)
-        self.high_watermark = log.log_end_offset
-        if high_watermark is not None:
-            self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
         self.has_ended = False
         self.has_failed = False
         """Its log directory failed: there is nothing to read or write until the broker starts again."""
-        self.counters = counters
-        """Those of its topic."""
         self.fetch_waiters: set[FetchWaiter] = set()
-        self._request_flush = request_flush
-        self._failed_appends = self._failure_told_ms = 0
-        self._storage_failed = storage_failed
+        """Fetches of consumers that wait for the high watermark or the last stable offset."""
+        self.replica_waiters: set[FetchWaiter] = set()
+        """Fetches of followers that wait for the log to grow."""
         self._acknowledgements: deque[tuple[int, Acknowledge]] = deque()
-        # Bytes are counted from here on: appended, told to those who read below the high watermark, told to those who
-        # read below the last stable offset, and where transactions began, by their first offsets.
-        self._appended_bytes = self._published_bytes = self._stable_bytes = 0
-        self._transaction_starts: dict[int, int] = {}
+        """(last offset, who waits for the high watermark to pass it)."""
+        self._leader_acknowledgements: deque[tuple[int, Acknowledge]] = deque()
+        """(last offset, who waits for `safe_end_offset` to pass it)."""
+        self._failed_appends = self._failure_told_ms = 0
+        self._bytes = ReadableBytes()
+        self.safe_end_offset = log.safe_end_offset
+        """The furthest that `log.safe_end_offset` was: a setting that changes takes back no promise."""
         # Where a crash came before the flush, nobody was promised the records after `safe_end_offset`.
-        self.high_watermark = min(self.high_watermark, max(log.safe_end_offset, log.log_start_offset))
+        self.high_watermark = max(min(high_watermark, log.safe_end_offset), log.log_start_offset)
         log.producer_states.high_watermark_moved(self.high_watermark)
         self._stable_offset = self.last_stable_offset
 
     @property
+    def is_leader(self) -> bool:
+        return self.role.is_leader
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def latest_epoch(self) -> int:
+        """The leader epoch of the last record; -1 if there is none."""
+        return self.log.leader_epochs.latest
+
+    @property
     def has_caught_up_with_consumers(self) -> bool:
         """Whether the high watermark is where consumers may have read up to under the leader before (KIP-207)."""
-        return True
+        return not isinstance(self.role, Leader) or self.role.has_caught_up_with_consumers
 
     def require_in_sync(self, count: int) -> None:
         """How many replicas must be in sync for what asks for all of them (min.insync.replicas)."""
-        self.min_in_sync_replicas = count
+        self._min_in_sync_setting = count
+        # In a cluster no more than there are replicas (Partition.effectiveMinIsr).
+        is_alone = isinstance(self.role, Alone)
+        self.min_in_sync_replicas = count if is_alone else min(count, max(len(self.replicas), 1))
+
+    # Roles
+
+    def become_leader(
+        self, state: LeaderAndIsr, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
+    ) -> None:
+        """Lead in a later epoch than before."""
+        before = self.role
+        assert self._replication is not None, "nobody gives a role to a broker that runs alone"
+        self._take_up(state, replicas, adding, removing)
+        self.in_sync_replicas = list(state.in_sync_replicas)
+        self.role = Leader(self, self._replication, before if isinstance(before, Leader) else None)
+        self._wake_all()
+        self.role.recompute_high_watermark()
+
+    def become_follower(
+        self, state: LeaderAndIsr, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
+    ) -> None:
+        """Follow `state.leader`, or nobody if there is none, in a later epoch than before."""
+        self._take_up(state, replicas, adding, removing)
+        self.in_sync_replicas = []
+        self._end_role(ErrorCode.not_leader_or_follower)
+
+    def _take_up(
+        self, state: LeaderAndIsr, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
+    ) -> None:
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.replicas = list(replicas)
+        self.adding = adding
+        self.removing = removing
+        self.require_in_sync(self._min_in_sync_setting)
+
+    def fail(self) -> None:
+        """The log directory failed. What waits is told; what was not flushed may or may not be on the disk."""
+        self.has_failed = True
+        self.end(ErrorCode.kafka_storage_error)
+
+    def end(self, error: ErrorCode) -> None:
+        """The partition is gone from this broker: nobody may wait for it any longer."""
+        self.has_ended = True
+        self._end_role(error)
+
+    def _end_role(self, error: ErrorCode) -> None:
+        """Follow from now on, unless the broker is alone. Who waits is told `error`."""
+        before = self.role
+        if not isinstance(before, Alone):
+            self.role = Follower(self)
+        self._wake_all()
+        for waiting in (self._acknowledgements, self._leader_acknowledgements):
+            while waiting:
+                waiting.popleft()[1](error)
+        before.end(error)
+
+    def _wake_all(self) -> None:
+        for waiter in (*self.fetch_waiters, *self.replica_waiters):
+            waiter.wake()
+
+    # What a leader appends
 
     @property
     def last_stable_offset(self) -> int:
@@ -145,6 +264,8 @@ class Partition:
         """
         if self.has_failed:
             return ErrorCode.kafka_storage_error
+        if not self.role.is_leader:
+            return ErrorCode.not_leader_or_follower
         if acks == -1 and len(self.in_sync_replicas) < self.min_in_sync_replicas:
             return ErrorCode.not_enough_replicas
         if records is None:
@@ -181,6 +302,8 @@ class Partition:
         """End a transaction here, as its coordinator wants it."""
         if self.has_failed:
             return ErrorCode.kafka_storage_error
+        if not self.role.is_leader:
+            return ErrorCode.not_leader_or_follower
         if len(self.in_sync_replicas) < self.min_in_sync_replicas:
             return ErrorCode.not_enough_replicas
         size_bytes = self.log.size_bytes
@@ -195,7 +318,7 @@ class Partition:
 
     def waiters(self, *, for_followers: bool) -> set[FetchWaiter]:
         """Where those stand who wait for more to read."""
-        return self.fetch_waiters
+        return self.replica_waiters if for_followers else self.fetch_waiters
 
     def has_open_transaction(self, producer_id: int) -> bool:
         return self.log.producer_states.has_open_transaction(producer_id)
@@ -213,10 +336,11 @@ class Partition:
     def _note_transaction(self, offset: int) -> None:
         states = self.log.producer_states
         if states.begins_at(offset):
-            self._transaction_starts[offset] = self._appended_bytes
+            self._bytes.transaction_begins(offset)
         if states.first_unstable_offset == offset:
             # All before it is stable, and was told to everybody.
-            self._stable_offset, self._stable_bytes = self.high_watermark, self._published_bytes
+            self._stable_offset = self.high_watermark
+            self._bytes.all_published_is_stable()
 
     def _append_failed(self, failure: OSError, now_ms: int) -> None:
         self._failed_appends += 1
@@ -232,22 +356,25 @@ class Partition:
 
     def _appended(self, appended: Appended, size_bytes: int) -> None:
         log = self.log
-        self._appended_bytes += size_bytes
+        self._bytes.appended(appended.base_offset, appended.last_offset + 1, size_bytes)
         counters = self.counters
         counters.messages_in += appended.last_offset - appended.base_offset + 1
         counters.bytes_in += size_bytes
         safe_end_offset = log.safe_end_offset
         if safe_end_offset == log.log_end_offset:
-            self._kept_to(safe_end_offset)
+            self._advance_safe_end(safe_end_offset)
         else:
             self._request_flush(self)
+        if self.replica_waiters:
+            for waiter in tuple(self.replica_waiters):
+                waiter.bytes_added(size_bytes)
 
     def check_leader_epoch(self, epoch: int, *, needs_leader: bool = True) -> ErrorCode:
         """Whether a client that takes `epoch` for the current one (-1: it does not say) is up to date (KIP-320)."""
         if self.has_failed:
             return ErrorCode.kafka_storage_error
         if epoch in (-1, self.leader_epoch):
-            return ErrorCode.none
+            return ErrorCode.not_leader_or_follower if needs_leader and not self.role.is_leader else ErrorCode.none
         return ErrorCode.fenced_leader_epoch if epoch < self.leader_epoch else ErrorCode.unknown_leader_epoch
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
@@ -296,11 +423,11 @@ class Partition:
 
     def is_acknowledged(self, last_offset: int, acks: int = -1) -> bool:
         """Whether it is as safe as a producer asks that wants to hear of its leader (1) or of all in sync (-1)."""
-        return last_offset < self.high_watermark
+        return last_offset < (self.high_watermark if acks == -1 else self.safe_end_offset)
 
     def when_acknowledged(self, last_offset: int, acknowledge: Acknowledge, acks: int = -1) -> None:
         """Call back once that is so, which it is not yet."""
-        self._acknowledgements.append((last_offset, acknowledge))
+        (self._acknowledgements if acks == -1 else self._leader_acknowledgements).append((last_offset, acknowledge))
 
     def call_when_safe(self, last_offset: int, then: Acknowledge) -> None:
         """Call back once the high watermark has passed `last_offset`; at once if it has."""
@@ -309,24 +436,31 @@ class Partition:
         else:
             self.when_acknowledged(last_offset, then)
 
+    # How far the log is safe and replicated
+
     def flushed(self) -> None:
         """The log was synced up to its recovery point."""
         if self.has_ended:
             return
         safe_end_offset = self.log.safe_end_offset
-        self._kept_to(safe_end_offset)
+        self._advance_safe_end(safe_end_offset)
         if safe_end_offset < self.log.log_end_offset:
             self._request_flush(self)
 
-    def _advance_high_watermark(self, offset: int) -> None:
+    def _advance_safe_end(self, offset: int) -> None:
+        if offset > self.safe_end_offset:
+            self.safe_end_offset = offset
+        waiting = self._leader_acknowledgements
+        while waiting and waiting[0][0] < offset:
+            waiting.popleft()[1](ErrorCode.none)
+        self.role.safe_end_moved()
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """For the role to call: all below `offset` is on the replicas that count. An earlier offset changes nothing."""
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
-        byte_count = self._appended_bytes - self._published_bytes
-        if offset >= self.log.log_end_offset:
-            self._published_bytes = self._appended_bytes
-        else:
-            byte_count = self._bytes_below(offset)
+        byte_count = self._bytes.gained_below_high_watermark(offset, self.log.log_end_offset)
         is_stable = self.log.producer_states.first_unstable_offset >= offset
         if self.fetch_waiters:
             for waiter in tuple(self.fetch_waiters):
@@ -338,15 +472,6 @@ class Partition:
         while waiting and waiting[0][0] < offset:
             waiting.popleft()[1](ErrorCode.none)
 
-    _kept_to = _advance_high_watermark
-    """All below is here as safely as the topic wants it."""
-
-    def _bytes_below(self, offset: int) -> int:
-        """How many bytes the high watermark lets readers see that it has just come to."""
-        # Some are told again with the next step: a fetch that wakes for less than it wanted is better than one that
-        # misses what it waits for.
-        return self._appended_bytes - self._published_bytes
-
     def _advance_last_stable_offset(self) -> None:
         log = self.log
         if log.producer_states.decided:
@@ -355,28 +480,71 @@ class Partition:
         if offset == self._stable_offset:
             return
         self._stable_offset = offset
-        starts = self._transaction_starts
-        stable_bytes = starts.get(offset, self._appended_bytes)
-        byte_count = stable_bytes - self._stable_bytes
-        if offset in starts or offset >= log.log_end_offset:
-            self._stable_bytes = stable_bytes
-        # Otherwise the bytes are told again, as above.
-        while starts and (first_offset := next(iter(starts))) < offset:
-            del starts[first_offset]
+        byte_count = self._bytes.gained_below_stable_offset(offset, log.log_end_offset)
         if self.fetch_waiters:
             for waiter in tuple(self.fetch_waiters):
                 if waiter.read_committed:
                     waiter.bytes_added(byte_count)
 
-    def fail(self) -> None:
-        """The log directory failed. What waits is told; what was not flushed may or may not be on the disk."""
-        self.has_failed = True
-        self.end(ErrorCode.kafka_storage_error)
+    # What a follower appends and truncates
 
-    def end(self, error: ErrorCode) -> None:
-        """The partition is gone from this broker: nobody may wait for it any longer."""
-        self.has_ended = True
-        for waiter in tuple(self.fetch_waiters):
-            waiter.wake()
-        while self._acknowledgements:
-            self._acknowledgements.popleft()[1](error)
+    def append_as_follower(self, records: Part, high_watermark: int, log_start_offset: int, now_ms: int) -> None:
+        """Append what the leader has after our log's end, maybe nothing, and take over its high watermark as far as our
+        log reaches, and its log start offset.
+
+        Raises CorruptBatch for records that cannot be taken, OSError.
+        """
+        log = self.log
+        if len(records):
+            first_offset = log.log_end_offset
+            try:
+                size_bytes = log.append_as_follower(records, now_ms)
+            except OSError as failure:
+                self._append_failed(failure, now_ms)
+                raise
+            self._bytes.appended(first_offset, log.log_end_offset, size_bytes)
+            if self._replication is not None:
+                self._replication.replicated(size_bytes)
+            safe_end_offset = log.safe_end_offset
+            if safe_end_offset == log.log_end_offset:
+                self.safe_end_offset = safe_end_offset
+            else:
+                self._request_flush(self)
+        self.advance_high_watermark(min(high_watermark, log.log_end_offset))
+        if log_start_offset > log.log_start_offset:
+            log.advance_log_start_offset(min(log_start_offset, self.high_watermark))
+
+    def call_when_flushed(self, then: Callable[[], None]) -> bool:
+        """Whether the leader may be told of the log's end now. If not (it is to be flushed first), call back then."""
+        return not isinstance(self.role, Follower) or self.role.call_when_flushed(then)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the records from `offset` on: the leader does not have them."""
+        if offset < self.log.log_end_offset:
+            if offset < self.high_watermark:
+                _logger.warning(
+                    "%s-%d is cut at offset %d, below its high watermark %d",
+                    *(self.topic, self.index, offset, self.high_watermark),
+                )
+            self._truncate(self.log.truncate_to, offset)
+
+    def truncate_fully(self, offset: int) -> None:
+        """Drop all records; the log begins at `offset`."""
+        self._truncate(self.log.truncate_fully, offset)
+
+    def _truncate(self, truncate: Callable[[int], None], offset: int) -> None:
+        try:
+            truncate(offset)
+        except OSError as failure:
+            # Some of it may be done: what the log holds is not known any more.
+            self._storage_failed(failure, self)
+            raise
+        end_offset = self.log.log_end_offset
+        self.high_watermark = max(min(self.high_watermark, end_offset), self.log.log_start_offset)
+        self.safe_end_offset = min(self.safe_end_offset, end_offset)
+        self._bytes.truncated()
+        self.log.producer_states.high_watermark_moved(self.high_watermark)
+        self._stable_offset = self.last_stable_offset
+        if self._replication is not None:
+            self._replication.log_was_cut(self)
+        self.role.safe_end_moved()

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kio.schema.errors import ErrorCode
+
 from highwater.broker.clock import Scheduler
+
+Acknowledge = Callable[[ErrorCode], None]
+"""Tells a producer, or whoever else waits, that what it waits for is so (`ErrorCode.none`) or will not be."""
 
 
 class FetchWaiter:

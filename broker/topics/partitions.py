@@ -19,8 +19,7 @@ from highwater.broker.log.moving import Move, is_too_long
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.metrics.counters import BrokerCounters
 from highwater.broker.quota.replication_throttle import ReplicationThrottles
-from highwater.broker.replica.partition import Partition
-from highwater.broker.replica.replicated_partition import ReplicatedPartition, Replication
+from highwater.broker.replica.partition import Partition, Replication
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.log_settings import log_config_of
@@ -83,10 +82,13 @@ class Partitions:
         log_config = log_config_of(topic.config)
         topic.partition_count = len(record.assignment)
         for index in range(len(topic.partitions), len(record.assignment)):
+            log = self._open_log(topic, index, log_config)
             topic.partitions[index] = Partition(
                 topic.name,
+                topic.topic_id,
                 index,
-                self._open_log(topic, index, log_config),
+                log,
+                high_watermark=log.log_end_offset,
                 leader_epoch=leader_epoch,
                 replicas=record.assignment[index],
                 min_in_sync_replicas=topic.config.integer("min.insync.replicas"),
@@ -123,7 +125,7 @@ class Partitions:
         replication: Replication,
         *,
         is_new: bool,
-    ) -> ReplicatedPartition | ErrorCode:
+    ) -> Partition | ErrorCode:
         """Take up a replica whose log is here, or make it. `overrides` are the topic's settings, if it is new here."""
         topic = self._topics.get(name)
         if topic is None:
@@ -141,7 +143,7 @@ class Partitions:
         except OSError as error:
             _logger.error("the log of %s-%d cannot be made: %s", name, index, error)
             return ErrorCode.kafka_storage_error
-        partition = ReplicatedPartition(
+        partition = Partition(
             name,
             topic_id,
             index,

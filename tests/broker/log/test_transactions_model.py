@@ -51,8 +51,10 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.log = log_after_power_cut(self.directory)
         self.partition = Partition(
             "t",
+            TOPIC_ID,
             0,
             self.log,
+            high_watermark=self.log.log_end_offset,
             leader_epoch=0,
             replicas=[1],
             min_in_sync_replicas=1,

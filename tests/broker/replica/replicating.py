@@ -16,8 +16,9 @@ from highwater.broker.log.files import FileOperations
 from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.replica.following import FollowerReplica
 from highwater.broker.replica.in_sync_changes import InSyncChange
+from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.manager import Overrides, ReplicaManager
-from highwater.broker.replica.replicated_partition import ReplicatedPartition
+from highwater.broker.replica.partition import Partition
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 TOPIC_ID: Final = UUID("7f9e7be5-4330-4441-b92f-bfa95e5d6d04")
@@ -206,10 +207,15 @@ class ReplicaHarness(NodeHarness):
         found: ErrorCode = answer.partition_errors[0].error_code
         return found
 
-    def replica(self, topic: str = "t", index: int = 0) -> ReplicatedPartition:
+    def replica(self, topic: str = "t", index: int = 0) -> Partition:
         partition = self.node.partitions.find(topic, index)
-        assert isinstance(partition, ReplicatedPartition)
+        assert partition is not None
         return partition
+
+    def leader(self) -> Leader:
+        role = self.replica().role
+        assert isinstance(role, Leader)
+        return role
 
     # Followers
 

@@ -75,7 +75,7 @@ class Replica:
         self.log += records
         self.high_watermark = min(high_watermark, self.log_end_offset)
 
-    def call_when_kept(self, then: Callable[[], None]) -> bool:
+    def call_when_flushed(self, then: Callable[[], None]) -> bool:
         if not self.is_kept:
             self.when_kept.append(then)
         return self.is_kept

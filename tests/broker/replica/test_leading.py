@@ -140,7 +140,7 @@ class TestInSync:
         broker.pass_time(2 * LAG_MS)
         assert second.waits
         then(ErrorCode.ineligible_replica)
-        assert not broker.replica().followers.proposed  # type: ignore[union-attr]
+        assert not broker.leader().followers.proposed
         broker.fetch_as(1, 2)
         assert outcome(second) is ErrorCode.none
         change, then = broker.proposals.take()
@@ -303,7 +303,7 @@ class TestEpochs:
         assert broker.fetch_as(2, 0, epoch=3).error_code is ErrorCode.unknown_leader_epoch
         assert broker.fetch_as(2, 0).error_code is ErrorCode.not_leader_or_follower
         assert broker.fetch_as(1, 5, epoch=3).error_code is ErrorCode.offset_out_of_range
-        assert broker.replica().followers.get(1).log_end_offset == -1  # type: ignore[union-attr]
+        assert broker.leader().followers.get(1).log_end_offset == -1  # type: ignore[union-attr]
 
     def test_a_follower_whose_log_went_another_way_hears_where(self, make: Make) -> None:
         broker = make()
@@ -314,7 +314,7 @@ class TestEpochs:
         answer = broker.fetch_as(1, 3, epoch=4, last_epoch=2)
         assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (1, 1)
         assert answer.records == b""
-        assert broker.replica().followers.get(1).log_end_offset == -1  # type: ignore[union-attr]
+        assert broker.leader().followers.get(1).log_end_offset == -1  # type: ignore[union-attr]
 
     def test_who_waits_for_a_leader_hears_when_it_leads_no_longer(self, make: Make) -> None:
         """testDelayedProduce..., ReplicaManagerTest.testBecomeFollowerWhenLeaderIsUnchangedButMissedLeaderUpdate"""

@@ -244,12 +244,12 @@ class TestFollowing:
         broker.tell(leader=1, leader_epoch=0)
         replica = broker.replica()
         kept: list[str] = []
-        assert replica.call_when_kept(lambda: kept.append("never"))
+        assert replica.call_when_flushed(lambda: kept.append("never"))
         replica.append_as_follower(led_batch(0, 0, b"a"), 0, 0, NOW_MS)
-        assert not replica.call_when_kept(lambda: kept.append("flushed"))
+        assert not replica.call_when_flushed(lambda: kept.append("flushed"))
         broker.flush()
         assert kept == ["flushed"]
-        assert replica.call_when_kept(lambda: None)
+        assert replica.call_when_flushed(lambda: None)
 
 
 class TestRestart:

@@ -16,7 +16,7 @@ from highwater.broker.protocol.apis import PRODUCE
 from highwater.broker.records.batch import headers
 from highwater.broker.records.record import Record, decode_batch, encode_batch
 from highwater.broker.replica.followers import Followers
-from highwater.broker.replica.replicated_partition import ReplicatedPartition
+from highwater.broker.replica.partition import Partition
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.cluster import Cluster
 from tests.broker.simulation.peers import SimulatedPeers
@@ -92,11 +92,11 @@ class Story:
     def state(self) -> LeaderAndIsr:
         return self.cluster.states[KEY]
 
-    def replica(self, broker_id: int) -> ReplicatedPartition:
+    def replica(self, broker_id: int) -> Partition:
         node = self[broker_id].node
         assert node is not None
         partition = node.partitions.find(*KEY)
-        assert isinstance(partition, ReplicatedPartition)
+        assert partition is not None
         return partition
 
     def leads(self, broker_id: int) -> bool:
@@ -158,7 +158,7 @@ def leaders_shrink_by_themselves() -> Iterator[None]:
 @contextmanager
 def followers_do_not_flush_first() -> Iterator[None]:
     """A follower tells its leader of records that it has not flushed, though the topic wants that."""
-    with patch.object(ReplicatedPartition, "call_when_kept", lambda self, then: True):
+    with patch.object(Partition, "call_when_flushed", lambda self, then: True):
         yield
 
 
@@ -166,15 +166,15 @@ def followers_do_not_flush_first() -> Iterator[None]:
 def before_leader_epochs() -> Iterator[None]:
     """Replicas as they were before KIP-101: who begins to follow cuts its log to its high watermark, and then goes on
     from its end, whatever the leader has before that."""
-    become_follower = ReplicatedPartition.become_follower
+    become_follower = Partition.become_follower
 
-    def cut_and_follow(self: ReplicatedPartition, *args: object) -> None:
+    def cut_and_follow(self: Partition, *args: object) -> None:
         become_follower(self, *args)  # type: ignore[arg-type]
         if self.high_watermark < self.log.log_end_offset:
             self.truncate_to(self.high_watermark)
 
     with (
-        patch.object(ReplicatedPartition, "become_follower", cut_and_follow),
-        patch.object(ReplicatedPartition, "diverging_epoch", lambda self, epoch, offset: None),
+        patch.object(Partition, "become_follower", cut_and_follow),
+        patch.object(Partition, "diverging_epoch", lambda self, epoch, offset: None),
     ):
         yield

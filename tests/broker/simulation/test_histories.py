@@ -12,7 +12,7 @@ import pytest
 from highwater.broker.cluster.controller import elections
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.replica.followers import Followers
-from highwater.broker.replica.replicated_partition import ReplicatedPartition
+from highwater.broker.replica.partition import Partition
 from tests.broker.simulation.history import History, Verdict
 from tests.broker.simulation.story import before_leader_epochs
 
@@ -32,11 +32,11 @@ def test_a_seed_decides_everything() -> None:
 
 
 def _followers_keep_what_their_leader_lacks() -> AbstractContextManager[object]:
-    return patch.object(ReplicatedPartition, "diverging_epoch", lambda self, epoch, offset: None)
+    return patch.object(Partition, "diverging_epoch", lambda self, epoch, offset: None)
 
 
 def _the_high_watermark_does_not_wait_for_followers() -> AbstractContextManager[object]:
-    return patch.object(Followers, "replicated_offset", lambda self, kept_end_offset, *_: kept_end_offset)
+    return patch.object(Followers, "replicated_offset", lambda self, safe_end_offset, *_: safe_end_offset)
 
 
 def _who_is_out_of_sync_is_elected() -> AbstractContextManager[object]:

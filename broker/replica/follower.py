@@ -1,0 +1,55 @@
+"""The role of a replica that another broker leads, or nobody: it fetches from the leader what it lacks.
+
+A log that must be flushed first (flush.messages) is fetched on only after the flush (fsync): the offset that a follower
+fetches from promises the leader that all records below it are safe here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.log.partition_log import PartitionLog
+
+
+class FollowingPartition(Protocol):
+    """The part of `broker.replica.partition.Partition` that this role needs."""
+
+    log: PartitionLog
+    safe_end_offset: int
+
+
+class Follower:
+    is_leader = False
+
+    __slots__ = ("_partition", "_when_flushed")
+
+    def __init__(self, partition: FollowingPartition) -> None:
+        self._partition = partition
+        self._when_flushed: list[Callable[[], None]] = []
+
+    def call_when_flushed(self, then: Callable[[], None]) -> bool:
+        """Whether all of the log is safe, so that the next fetch may leave. If not, call back once it is."""
+        if self._is_flushed:
+            return True
+        self._when_flushed.append(then)
+        return False
+
+    @property
+    def _is_flushed(self) -> bool:
+        return self._partition.safe_end_offset >= self._partition.log.log_end_offset
+
+    def safe_end_moved(self) -> None:
+        if self._is_flushed:
+            self._call_back()
+
+    def end(self, error: ErrorCode) -> None:
+        """The role is over: who waits is called, and finds it so."""
+        self._call_back()
+
+    def _call_back(self) -> None:
+        when_flushed, self._when_flushed = self._when_flushed, []
+        for then in when_flushed:
+            then()
