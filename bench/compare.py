@@ -1,4 +1,4 @@
-"""Two sets of trials beside each other: per metric a ratio with its interval, and what may be concluded from it. Pure.
+"""Compares two sets of trials: ratios with intervals for each metric, and verdicts; pure.
 
 `compare` puts two result directories, or cells of them, side by side. `judge` is its heart and that of the gate: pairs
 of trials in, verdicts out. A change counts when its whole interval lies beyond delta = max(floor, noise). Otherwise

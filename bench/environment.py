@@ -1,4 +1,4 @@
-"""Where a run took place: host, kernel, clocks, versions and the tuning check, for env.json and the manifest.
+"""Records where a run took place: host, kernel, clocks, versions and the tuning check.
 
 What cannot be read is left out or None; a run is never stopped by it.
 """

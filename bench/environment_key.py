@@ -1,4 +1,4 @@
-"""Which results may stand beside each other: the facts of a host that decide over figures, and a key made of them.
+"""Which results are comparable: the facts of a host that affect figures, and their hash.
 
 Two results with one key were taken under conditions that are the same as far as this table knows. Facts that do not
 decide (host names, load average, versions of what only reads results) are shown by `differences` and change no key.

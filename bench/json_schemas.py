@@ -1,4 +1,4 @@
-"""The JSON Schemas of our files, as the models give them: for editors, and for programs that read results.
+"""The JSON Schemas of all files, from their models: for editors and other programs.
 
 They are shipped in bench/schemas/; a test holds them to the models. `highwater bench schema NAME` prints one.
 """

@@ -1,4 +1,4 @@
-"""Where what others published is kept, once fetched and built: the user's cache, a folder per pinned version."""
+"""The user's cache of what others published, fetched or built: a folder for each version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clocks and timers as values that are handed in: code below the server asks them, not the operating system."""
+"""Clocks and timers that code below the server is given, instead of asking the operating system."""
 
 from __future__ import annotations
 

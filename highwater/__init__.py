@@ -1,1 +1,1 @@
-"""Highwater, as it is imported: `highwater.broker`, `highwater.bench`, … are links to the folders of the repository."""
+"""The package that pip installs: its subpackages are links to folders of the repository."""

@@ -1,4 +1,4 @@
-"""The sections that answer a run's question: objectives, the search for a rate, the gate."""
+"""The answers of a run: its objectives, the search for a rate, the gate between two versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cells of a run as the report shows them: labels, usable trials, medians and paired ratios."""
+"""The cells of a run as a report shows them: labels, usable trials, medians, paired ratios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The analysis of a run's cells: each cell against the first with its interval, and the noise floor."""
+"""Changes between cells: each against the first with its interval, and the noise floor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts that compare lines: up to four in one chart, more as small multiples with a reference."""
+"""Lines to compare: up to four in one chart, more as small multiples with a reference."""
 
 from __future__ import annotations
 

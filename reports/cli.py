@@ -1,4 +1,4 @@
-"""`highwater report`: writes one HTML file or Markdown from a result directory, or from two."""
+"""`highwater report`: writes HTML or Markdown of one result directory, or compares two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sections of a report in their order: validity first, then the answers, then the details."""
+"""The sections of a report in their order: validity, answers, detail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The throughput–latency curve: percentiles over the offered load, and the curve's knee."""
+"""The throughput–latency curve: percentiles by offered load, and the knee."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The facet grid: cells of several factors as a grid of small charts.
+"""The facet grid: a matrix of several factors as a grid of small charts.
 
 The x axis shows the load or the factor with the most values; colours, columns and rows show one further factor each.
 The reader may choose other factors.

@@ -1,4 +1,4 @@
-"""Findings in words, computed from the data: the best cell against the baseline, with its certainty."""
+"""Findings in words, from the data: the best cell against the baseline."""
 
 from __future__ import annotations
 

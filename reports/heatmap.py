@@ -1,4 +1,4 @@
-"""The heat map of partitions: one row per cell, one column per partition, colour = share of the load."""
+"""Partitions as a heat map: a row for each cell, a column for each partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host panel: processors, disks, network, page cache and kernel pressure during the trials."""
+"""The host panel: processors, disks, network, page cache and pressure over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main table: one row per cell, medians over trials with their range, and the best cell marked."""
+"""The main table: a row for each cell, medians with their range, the best cell marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of phases: time to steady state, backlog, lag, partition skew, transactions."""
+"""Other figures of a trial: time to steady state, backlog, lag, skew, transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws line charts and dot plots as SVG, one drawing per panel, coloured by the page's style sheet.
+"""Line charts and dot plots as SVG: one drawing for each panel, sized in CSS pixels.
 
 A series has a slot from 1 to 4, which sets its colour, its dash pattern and its marker, so that no two series differ by
 colour alone. Slot 0 is the grey of a reference. Attributes of the drawing contain the two axes and the plot's

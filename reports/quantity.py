@@ -1,4 +1,4 @@
-"""Numbers as people read them: three significant digits, thousands separated, the unit named beside them."""
+"""Numbers as people read them: three significant digits, grouped thousands, a unit."""
 
 from __future__ import annotations
 

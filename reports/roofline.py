@@ -1,4 +1,4 @@
-"""The roofline: achieved rates as a percentage of the ceilings of storage, network and generator."""
+"""The roofline: achieved figures in per cent of what storage, network and generator can do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded facts of a run: what was compared, how, and where it ran."""
+"""What was compared, how, and where: the parts of a report that are read from records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of two result directories: the ratios that `bench compare` prints, with charts."""
+"""Two result directories side by side: the ratios of `bench compare`, with charts."""
 
 from __future__ import annotations
 

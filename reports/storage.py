@@ -1,4 +1,4 @@
-"""The storage section: fio's figures of the disks, reads from the page cache, write-back."""
+"""Where the log was stored: fio's figures, the share of the page cache, the disk's backlog."""
 
 from __future__ import annotations
 

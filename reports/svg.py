@@ -1,4 +1,4 @@
-"""Makes SVG elements from Python values: all text is escaped, and equal numbers give equal text."""
+"""SVG and XML elements from Python values: everything escaped, every number written alike."""
 
 from __future__ import annotations
 

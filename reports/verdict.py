@@ -1,4 +1,4 @@
-"""The verdict section: whether the figures are valid, which checks failed, how the run ended."""
+"""Validity before speed: whether the figures can be believed, and which checks failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the trials of a run to what may be said of it: estimates with intervals, noise, comparisons, warnings.
+"""Concludes from the trials of a run: estimates with intervals, noise, comparisons, warnings.
 
 Pure: summaries in, the model of analysis.json out. Invalid trials count for nothing. Inconclusive ones do: nothing is
 known to be wrong with them, and leaving out just those that something disturbed would be choosing by the outcome.

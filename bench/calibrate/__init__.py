@@ -1,1 +1,1 @@
-"""What the measuring itself can do: how fast the load generator is with nothing behind it, how quiet the host is."""
+"""Calibration: the ceilings of the load generator, and the noise of the host."""

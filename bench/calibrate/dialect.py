@@ -1,4 +1,4 @@
-"""What a broker for calibration answers: it leads every partition of every topic that anybody asks for.
+"""The answers of a calibration broker, which leads every partition of every topic.
 
 It speaks what producers need: ApiVersions 0 and 3, Metadata 5, InitProducerId 0 and 1, Produce up to 7 with one
 partition in a request, as librdkafka and the wire driver send them. How requests come in, and what becomes of records,

@@ -1,4 +1,4 @@
-"""Which ceilings of the load generator a calibration measures, in rounds; and what is said of those that it cannot."""
+"""Which ceilings of the load generator a calibration measures, and which it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that keeps what it is sent and gives it to whoever fetches: what consumers reach is their own ceiling.
+"""A broker that keeps records in memory and serves them: shows the ceiling of consumers.
 
 Batches stay in memory as they came and leave it as they are, but for the offsets that they got. Beside what producers
 need it speaks what consumers need that join no group: Fetch 4, ListOffsets 2, FindCoordinator 0. A thread for each

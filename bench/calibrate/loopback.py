@@ -1,4 +1,4 @@
-"""What TCP over 127.0.0.1 carries between two processes: the network's share of a benchmark on one host.
+"""Measures TCP throughput over 127.0.0.1 between two processes.
 
 As a script it listens, prints its port, and serves one connection after the other: first byte `e`, it sends back all
 that follows; first byte `d`, it reads and forgets. It ends with its standard input.

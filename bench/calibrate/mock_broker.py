@@ -1,4 +1,4 @@
-"""librdkafka's in-memory mock broker in a process of its own, so that its work does not count as the clients'.
+"""librdkafka's in-memory mock broker, in a process of its own.
 
 It keeps what it is sent and parses it as a broker does: a second opinion beside the null broker. As a script it prints
 its address and serves until standard input ends.

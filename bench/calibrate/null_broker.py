@@ -1,4 +1,4 @@
-"""A broker that keeps nothing: it reads Produce requests, throws the records away and acknowledges at once.
+"""A broker that acknowledges Produce requests at once and discards their records.
 
 What producers reach against it is their own ceiling. Records are counted from their batches' headers and discarded
 inside the kernel (recv with MSG_TRUNC, tcp(7)), so its own work hardly shows.

@@ -1,1 +1,1 @@
-"""The verbs of `highwater bench`, a module for each few that belong together; `highwater.bench.cli` mounts them."""
+"""The verbs of `highwater bench`; `highwater.bench.cli` mounts them."""

@@ -1,4 +1,7 @@
-"""`bench calibrate`. Imports are late so that --help is fast."""
+"""`bench calibrate`: measures the ceilings of the load generator.
+
+Imports are late so that --help is fast.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verbs share: options, the reading of a workload with the options laid over it, errors in one line."""
+"""What the verbs share: options, reading a workload with the options applied, errors in one line."""
 
 from __future__ import annotations
 

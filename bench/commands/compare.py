@@ -1,4 +1,7 @@
-"""`bench compare`. Imports are late so that --help is fast."""
+"""`bench compare`: compares two results.
+
+Imports are late so that --help is fast.
+"""
 
 from __future__ import annotations
 

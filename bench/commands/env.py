@@ -1,4 +1,7 @@
-"""`bench env show` and `bench env diff`. Imports are late so that --help is fast."""
+"""`bench env show` and `bench env diff`: the conditions of a result.
+
+Imports are late so that --help is fast.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`bench gate`. Imports are late so that --help is fast."""
+"""`bench gate`: decides whether HEAD is slower than BASE.
+
+Imports are late so that --help is fast.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`bench history add|list|changes|ack`. Imports are late so that --help is fast."""
+"""`bench history add|list|changes|ack`: results over time.
+
+Imports are late so that --help is fast.
+"""
 
 from __future__ import annotations
 

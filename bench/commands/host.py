@@ -1,4 +1,4 @@
-"""`bench host …`: what a run wants to know of a host that carries brokers of a cluster elsewhere; run on that host."""
+"""`bench host …`: describes and samples a host of a cluster; runs on that host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`bench run` and `bench plan`. Imports are late so that --help is fast."""
+"""`bench run` and `bench plan`: run a workload, or show what would run.
+
+Imports are late so that --help is fast.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bench storage …`: what logs can be kept on, what that can do, and a hard disk for machines that have none."""
+"""`bench storage …`: storage targets, their probes, and an emulated hard disk."""
 
 from __future__ import annotations
 

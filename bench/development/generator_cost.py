@@ -1,4 +1,4 @@
-"""`python -m highwater.bench.development.generator_cost`: cost of the driver `client` beside its client's bare loop.
+"""CPU cost of the driver `client`, compared with a bare loop over the same client.
 
 Both send to librdkafka's in-memory mock broker, which runs in a process of its own, at full speed, one after the other
 and in turns, so that what drifts on the host is not charged to one of them. The bare loop is as lean as Python allows:

@@ -1,4 +1,4 @@
-"""Each trial in the lines of Apache Kafka's kafka-producer-perf-test, for parsers that know those and nothing else.
+"""Prints trials in the format of Apache Kafka's kafka-producer-perf-test.
 
 The format strings are those of `Stats.printWindow` and `Stats.printTotal` in Kafka's ProducerPerformance.java. As
 there, latency is that of the send (our service latency, not the headline), MB are MiB, and percentiles are whole ms.

@@ -1,4 +1,4 @@
-"""The live line of a run on a terminal: which trial, which phase, how it stands, how long it will still take."""
+"""The live line of a run on a terminal: trial, phase, rate, remaining time."""
 
 from __future__ import annotations
 

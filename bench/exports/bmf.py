@@ -1,4 +1,6 @@
-"""Bencher Metric Format (https://bencher.dev/docs/reference/bencher-metric-format/): benchmark, measure, value, bounds.
+"""Bencher Metric Format: benchmark, measure, value, bounds.
+
+https://bencher.dev/docs/reference/bencher-metric-format/
 
 Units are ours and stand in the measure's name, because the format has none.
 """

@@ -1,4 +1,4 @@
-"""What most formats are made from: per cell and metric the values of its valid trials, and their median."""
+"""The values of valid trials and their median, by cell and metric; most formats start from it."""
 
 from __future__ import annotations
 

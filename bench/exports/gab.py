@@ -1,4 +1,4 @@
-"""github-action-benchmark's JSON: a list for what is better bigger, and one for what is better smaller.
+"""github-action-benchmark's JSON: one list where bigger is better, one where smaller is better.
 
 https://github.com/benchmark-action/github-action-benchmark#examples (customBiggerIsBetter, customSmallerIsBetter)
 """

@@ -1,4 +1,4 @@
-"""OpenMessaging Benchmark's result JSON (TestResult.java), a file per usable trial, for scripts that read OMB's.
+"""OpenMessaging Benchmark's result JSON (TestResult.java), one file for each usable trial.
 
 OMB's `publishLatency` runs from the actual send (our service time) in ms, its `publishDelayLatency` is how late the
 send was in µs, its end-to-end latency is in ms; series have one entry per ten seconds of the measured phase.

@@ -1,4 +1,6 @@
-"""The CSV that Apache Otava reads (https://otava.apache.org/docs/csv): time, commit, branch, then a column per metric.
+"""The CSV that Apache Otava reads: time, commit, branch, then a column for each metric.
+
+https://otava.apache.org/docs/csv
 
 One row for this run; `bench history add` appends such rows.
 """

@@ -1,4 +1,6 @@
-"""pyperf's JSON (https://pyperf.readthedocs.io/en/latest/api.html#pyperf-json-format), a benchmark per cell and metric.
+"""pyperf's JSON: a benchmark for each cell and metric.
+
+https://pyperf.readthedocs.io/en/latest/api.html#pyperf-json-format
 
 pyperf knows seconds, bytes and integers, holds that less is better, and takes no zeros. So rates are inverted to
 seconds per record or byte, and what has none of these units (ratios) or no better side is left out. One trial is one

@@ -1,4 +1,4 @@
-"""The table behind CSV and Parquet: one row per finished trial, whatever its verdict, every metric a column."""
+"""The table behind CSV and Parquet: a row for each finished trial, a column for each metric."""
 
 from __future__ import annotations
 

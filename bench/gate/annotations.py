@@ -1,4 +1,4 @@
-"""The gate's outcome in the words of CI systems: GitHub's workflow commands, GitLab's code quality report."""
+"""The outcome of the gate for CI systems: GitHub annotations, GitLab code quality report."""
 
 from __future__ import annotations
 

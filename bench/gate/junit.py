@@ -1,4 +1,4 @@
-"""The gate's outcome as JUnit XML, which CI systems show: a test case per gated metric, the tracked ones skipped."""
+"""The outcome of the gate as JUnit XML: a test case for each gated metric."""
 
 from __future__ import annotations
 

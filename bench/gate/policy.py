@@ -1,4 +1,4 @@
-"""The gate's policy file, `bench.gate/1`: what decides, how much change matters, how many pairs, what noise is.
+"""The policy file of the gate (`bench.gate/1`): gated metrics, their floors, pairs, noise.
 
 ```yaml
 schema: bench.gate/1

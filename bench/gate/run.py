@@ -1,4 +1,4 @@
-"""Carries a gate out: base and head as two variants of one run, the confirmations, and the files that tell of it.
+"""Runs a gate: base and head as variants of one run, confirmations, and the result files.
 
 The trials are run by whatever `Execute` is given, so that the reasoning is tested without a broker.
 """

@@ -1,1 +1,1 @@
-"""What the host does while a trial runs, and how the system under test is kept within limits of memory and disk."""
+"""Samples the host during a trial, also the hosts of a cluster elsewhere."""

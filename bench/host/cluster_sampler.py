@@ -1,4 +1,4 @@
-"""Samples of the hosts that carry an external cluster: a connection to each host's sampler while a trial runs.
+"""Samples the hosts of an external cluster: one connection to the sampler of each.
 
 Whatever goes wrong with a sampler costs its samples and is told; it ends no trial.
 """

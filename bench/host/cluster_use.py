@@ -1,4 +1,4 @@
-"""From the samples of a cluster's hosts to what the summary says of each, and of the system as a whole."""
+"""Means of a trial for each host of a cluster and for the system, from their samples."""
 
 from __future__ import annotations
 

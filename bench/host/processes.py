@@ -1,4 +1,4 @@
-"""CPU time by group of processes, read from /proc: a group is some processes and all that descend from them."""
+"""CPU time by group of processes, from /proc: a group is processes with their descendants."""
 
 from __future__ import annotations
 

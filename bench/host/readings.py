@@ -1,4 +1,4 @@
-"""What a host has done so far, read at one instant: counters and gauges of CPU, disks, network, memory and pressure.
+"""Reads a host's counters and gauges: CPU, disks, network, memory, pressure.
 
 Nothing but psutil and Python's own library, so that it starts at once on a host that is only looked at.
 """

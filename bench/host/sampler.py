@@ -1,4 +1,4 @@
-"""What the host does while a trial runs, once a second: CPU by group of processes, disk, network, caches, pressure."""
+"""Samples the host once per second: CPU by group of processes, disk, network, caches, pressure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `bench host sample` does on a host that carries brokers of a cluster elsewhere: tells readings, a line a second.
+"""The service behind `bench host sample`: reports readings of its host, one line per second.
 
 Who asks sends one line of JSON (`Question`) and hears a line for each reading (`Answer`) until it closes its side; the
 last line is a reading of that moment. Standard input and output may be a socket that systemd accepted, a pipe, or ssh.

@@ -1,4 +1,4 @@
-"""Carries proofs out: subjects that need the same load are cells of one run, and share its trials of the host as it is.
+"""Carries proofs out: subjects that need the same load are cells of one run.
 
 The trials are run by whatever `Execute` is given, so that this is tested without a broker. What comes of a run is read
 from its result directory, and from nothing else.

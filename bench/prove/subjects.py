@@ -1,4 +1,4 @@
-"""What is to be proved: knobs with their values off and on, from what a person wrote and what this host is.
+"""What a proof compares: knobs with their values off and on, for this host.
 
 `KNOB`: off is the host as it is, on what is recommended; of a host that is so already, the kernel's default is off.
 `KNOB=ON` and `KNOB=OFF:ON` name values of one's own. `KNOB+KNOB` are changed together, as one thing.

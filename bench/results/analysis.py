@@ -1,4 +1,4 @@
-"""The models of analysis.json and search.json: what follows from all trials of a run, as against from one of them."""
+"""The models of analysis.json and search.json: conclusions from all trials of a run."""
 
 from __future__ import annotations
 

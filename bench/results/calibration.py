@@ -1,4 +1,4 @@
-"""The model of calibration.json: what this host's instrument can do by itself, and how much its figures scatter."""
+"""The model of calibration.json: ceilings of the load generator, and noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host itself could do at the start of a block of trials, so that a bad host can be told from a bad build."""
+"""The model of canaries: what the host could do at the start of each block of trials."""
 
 from __future__ import annotations
 

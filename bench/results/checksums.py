@@ -1,4 +1,4 @@
-"""checksums.sha256: the digest of every file of a result directory, in the format that `sha256sum --check` reads."""
+"""checksums.sha256: digests of all files of a result, as `sha256sum --check` reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models of the hosts that carry an external cluster: what the workload file says of them, and what they did."""
+"""The models of the hosts of an external cluster: their description, and their samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a result directory: their names, how they are written whole, how a damaged one is complained of."""
+"""The files of a result directory: names, atomic writes, errors of damaged files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models of gate.json and of what `bench compare` prints: two results beside each other, and what follows."""
+"""The models of gate.json and of the output of `bench compare`."""
 
 from __future__ import annotations
 

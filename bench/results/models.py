@@ -1,4 +1,4 @@
-"""The models of a result directory's files: what each field means, in which unit, and what may be missing.
+"""The models of a result directory: meaning and unit of each field, and which may be absent.
 
 Field names end in their unit; MiB and ms appear only where a person reads. A field added later has a default, so that
 older directories stay readable under the same schema.

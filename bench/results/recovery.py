@@ -1,4 +1,4 @@
-"""The models of what faults under load did, and how the system came back: `recovery` of a trial's summary.
+"""The models of faults under load, and of the recovery from them.
 
 Figures are read off the trial's whole seconds, so times are known to about a second; `longest_wait_s` is exact.
 """

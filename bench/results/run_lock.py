@@ -1,4 +1,4 @@
-"""One run per directory: a lock that the kernel drops when its holder dies, whatever the holder died of.
+"""The lock of a result directory: one run at a time; the kernel drops it when its holder dies.
 
 The file also says who holds it, for the message and for a person who looks. On a file system without flock(2) the lock
 cannot be taken, and the run says so instead of going without.

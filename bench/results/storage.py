@@ -1,4 +1,4 @@
-"""The models of storage: the target, fio's probes of it (probes.json), the page cache's share of a trial."""
+"""The models of storage: targets, fio's probes (probes.json), the share of the page cache."""
 
 from __future__ import annotations
 

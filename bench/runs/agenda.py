@@ -1,4 +1,4 @@
-"""Which trial comes next: the plan's blocks one after the other, less what is done and what is decided.
+"""Which trial comes next: the plan's blocks in order, without what is done or decided.
 
 A run asks its agenda before every trial, with `trials.at_once` before every block; so a search can be one as well
 (`highwater.bench.runs.searching`).

@@ -1,4 +1,4 @@
-"""From a plan to a result directory: the lock, the storage areas, the launcher and the signals around a run.
+"""From a plan to a result directory: lock, storage, launcher and signals of a run.
 
 What is made here is taken away again, whatever happens in between, and a run that could not start leaves no directory.
 """

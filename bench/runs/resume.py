@@ -1,4 +1,4 @@
-"""What an interrupted run left, and whether it may be gone on with: the same question, asked of the same host.
+"""What an interrupted run left, and whether it can be continued under equal conditions.
 
 Trials that had ended keep their figures and are never run again, failed ones included: running a system until it does
 not fail would hide that it does. A trial during which the run was interrupted or killed is run afresh.

@@ -1,4 +1,4 @@
-"""The search for the highest rate that a system sustains: which rate to try next, and what the tries so far say.
+"""The search for the highest sustained rate: which rate to try next; pure.
 
 Pure: a history of probes in, the next probe or the answer out, so a search can be stopped and taken up anywhere.
 

@@ -1,4 +1,4 @@
-"""A search as a run: each probe of `bench.runs.search` is a trial of its own, on a fresh system and fresh topics.
+"""A search as a run: each probe is a trial on a fresh system with fresh topics.
 
 A probe passes when the trial kept its rate without errors, met every objective, and its consumers did not fall behind.
 search.json is written after every trial, so a search that is killed can be gone on with.

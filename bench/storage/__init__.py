@@ -1,4 +1,4 @@
-"""Storage: the targets a log can be kept on, what fio says of them, and how much of a log the page cache holds.
+"""Storage targets of a log, what fio measures there, and what the page cache holds.
 
 The disk emulated for machines that have one medium only is `highwater.bench.storage.emulated_hdd`.
 """

@@ -1,4 +1,4 @@
-"""What share of the reads memory served, and how far the disk was behind: pure functions of what was counted.
+"""Which share of reads memory served, and how far the disk was behind; pure functions.
 
 The two facts that decide every comparison of disks behind a page cache (docs/bench-storage.md).
 """

@@ -1,4 +1,4 @@
-"""The storage of a cluster on other hosts, as the workload file describes it: of each host, and of all together."""
+"""The storage of a cluster on other hosts, as the workload file describes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a trial as files, right after its load: its size, how much of it is in memory, how much not on the disk.
+"""The log files of a trial after its load: size, share in memory, bytes not yet on disk.
 
 Any broker that keeps Kafka's layout (`TOPIC-PARTITION/*.log`) can be looked at; of others nothing is said.
 """

@@ -1,4 +1,4 @@
-"""Files out of the page cache and into it, how much of them it holds, and how much of that is still to be written.
+"""Evicts files from the page cache, loads them, and measures cached and dirty bytes.
 
 The host's settings are left alone.
 """

@@ -1,4 +1,4 @@
-"""Storage targets: names for directories, and what kind of medium each of them is on, as far as this host tells."""
+"""Storage targets: names for directories, and the kind of medium of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One trial's storage from start to end: a fresh directory, an empty cache, limits that hold, a look at the log."""
+"""The storage of one trial: fresh directory, empty cache, limits, a look at the log."""
 
 from __future__ import annotations
 

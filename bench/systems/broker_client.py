@@ -1,4 +1,4 @@
-"""What the run itself asks of a broker: make a trial's topic, count what is in it, read the configuration in force.
+"""Requests of the run to a broker: create topics, count records, read the configuration.
 
 These are separate clients that take no part in the load, so their answers are a second opinion on it.
 """

@@ -1,4 +1,4 @@
-"""Any broker that a command line starts: it is told a port and a directory, and speaks Kafka's protocol."""
+"""Any broker that a command line starts: it gets a port and a directory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench.errors import UsageError
-from highwater.bench.systems.process import SystemProcess, listening
+from highwater.bench.systems.process import SystemProcess, free_ports, listening
 from highwater.bench.systems.running import StartedSystem, await_members
-from highwater.common.ports import free_ports
 
 COMMAND: Final = "command"
 

@@ -1,4 +1,4 @@
-"""One process of a system: started tethered to the run, awaited until it is ready, its end told in one line."""
+"""One process of a system: starts it tied to the run, waits until it is ready, reports its end."""
 
 from __future__ import annotations
 
@@ -44,6 +44,16 @@ def listening(port: int) -> AddressWhenReady:
             return f"127.0.0.1:{port}" if probe.connect_ex(("127.0.0.1", port)) == 0 else None
 
     return address
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback address that nobody listens on just now."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
 
 
 def refused_configuration(printed: str) -> str | None:

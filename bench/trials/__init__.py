@@ -1,1 +1,1 @@
-"""One trial from start to end: its plan, its load, what is made of what came back, and whether that may be believed."""
+"""One trial from start to end: plan, load, summary, verdict."""

@@ -1,4 +1,4 @@
-"""Trials that run at the same time, each in a thread of its own: they load the host together, on one processor.
+"""Trials at the same time on one processor, each in a thread of its own.
 
 Host speed of a shared machine moves within milliseconds, as the other hyperthread of a core falls to somebody else and
 comes back. Trials that take turns on one processor all get their share of every such moment, so that their CPU time can

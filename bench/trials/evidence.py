@@ -1,4 +1,4 @@
-"""What a verdict rests on, read off a trial's summary and seconds: when it has just ended, and again from its files."""
+"""What a verdict is based on, from a trial's summary and seconds, or from its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host profile in force while a trial runs: applied before, held to, taken back after, and told in the summary."""
+"""Applies a host profile for one trial, checks that it holds, and restores the host."""
 
 from __future__ import annotations
 

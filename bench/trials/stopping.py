@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks the run to stop at the next safe point, the second ends it at once."""
+"""Ctrl-C and SIGTERM: the first stops at the next safe point, the second at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what the load generator brought back to what the result directory holds: histograms, windows, summary.
+"""From the result of the load to summary, windows and histograms of a trial.
 
 Counts belong to the second in which a thing happened, latencies to the second in which the record was due. Percentiles
 of a summary are read back from the histogram log on disk, so the two cannot disagree.

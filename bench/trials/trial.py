@@ -1,4 +1,4 @@
-"""One trial: fresh system, fresh topics, load, drain, count, verdict, files; whatever happens, nothing stays behind."""
+"""Runs one trial: fresh system and topics, load, drain, count, verdict, files, clean-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters that somebody else runs, as a workload file has them: where they answer, and what their hosts are.
+"""Clusters on other hosts, as a workload file describes them: addresses and hosts.
 
 Of a cluster on other hosts a run sees the protocol alone. Whatever reports are to tell of its disks, processors and
 memory is said here; `highwater bench host describe` writes the entry of a host, and playbooks/bench.yml the whole file.

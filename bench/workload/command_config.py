@@ -1,4 +1,4 @@
-"""How clients come into a secured cluster: a properties file of TLS and SASL settings, as Kafka's tools take one.
+"""Properties files with TLS and SASL settings of clients, as Kafka's tools take them.
 
 It is a file of its own because a workload's text goes into every result, and passwords do not. The names are
 librdkafka's; what Kafka's own clients write in another way is taken where it means the same.
@@ -14,7 +14,7 @@ from typing import Final
 from highwater.bench.errors import UsageError, text_of
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.client_properties import PropertyError, check_connection, is_of_a_connection
-from highwater.common.java_properties import MalformedEscape, Property, parse_properties
+from highwater.bench.workload.java_properties import Property, parse_properties
 
 _PROTOCOL: Final = "security.protocol"
 _MECHANISM: Final = "sasl.mechanism"
@@ -85,8 +85,8 @@ def _properties(file: Path) -> list[Property]:
         raise UsageError(text_of(error)) from None
     except UnicodeDecodeError:
         raise UsageError(f"{file}: is no text in UTF-8, and should be lines of name=value") from None
-    except MalformedEscape as error:
-        raise UsageError(f"{file}: {error}; a backslash of a value is written twice") from None
+    except ValueError as error:
+        raise UsageError(f"{file}: {error}") from None
 
 
 def _as_librdkafka_has_it(given: str, value: str, place: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The `faults:` of a workload file: what is done to brokers while they are measured, and what cannot be done."""
+"""The `faults:` of a workload file: what is done to brokers during the measurement."""
 
 from __future__ import annotations
 

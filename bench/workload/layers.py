@@ -1,4 +1,4 @@
-"""Settings laid over settings: a file over those it includes, a variant over its file, an option over all of them.
+"""Layers of settings: a file over its includes, a variant over the file, options over all.
 
 Sections are merged key by key, and so are the mappings of free names in them (client, clusters, config, targets,
 settings); any other value is replaced as a whole, because half of one distribution and half of another are neither.

@@ -1,4 +1,4 @@
-"""The workload file: what is asked of the system under test, as models that refuse everything they do not know.
+"""The workload file as models that refuse every unknown key.
 
 The sections are in `bench.workload.sections` and modules named after them, the values that keys take in
 `bench.workload.values`; reading a file into these models, with its includes, variants and matrix, is

@@ -1,4 +1,4 @@
-"""Rules over several sections of a workload: what cannot be done together is refused before anything runs."""
+"""Rules over several sections of a workload file, checked before anything runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Most sections of a workload file as models: topics, producers, consumers, load, phases, trials, storage, validity."""
+"""Most sections of a workload file as models: topics, producers, consumers, load, trials, storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds on metrics, as workload files and command lines write them: `<20ms`, `>=49k/s`, `==0`, `<=1%`.
+"""Bounds on metrics, as people write them: `<20ms`, `>=49k/s`, `==0`, `<=1%`.
 
 A bound knows the unit of what it bounds, so that `produce.p99 < 49k/s` is refused and not compared.
 """

@@ -1,4 +1,4 @@
-"""The `system:` section of a workload file: the kind of broker that is measured, and the keys of each kind."""
+"""The `system:` section of a workload file: the kind of broker, and the keys of each kind."""
 
 from __future__ import annotations
 

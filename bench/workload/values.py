@@ -1,4 +1,4 @@
-"""The values of a workload file: text with a unit in the file, a number in Python, and the text again in a dump.
+"""The values of a workload file: text with a unit in the file, a number in Python.
 
 Some keys take one of several shapes (`size: 1KiB` or `size: {uniform: {min: 100B, max: 2KiB}}`). Each shape is a type
 of its own, and which one is meant is decided by `one_of` from the key that is there, so that a fault is reported for

@@ -1,4 +1,4 @@
-"""Topics of a broker that runs alone: made, grown and deleted in its store and its log directories at once.
+"""Topics of a broker that runs alone: creates, extends and deletes them in its store and on its disks.
 
 A topic is in the store before its first folder exists, and is marked for deletion before its first folder goes, so what
 a crash interrupts is finished at the next start.

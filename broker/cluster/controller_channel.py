@@ -1,4 +1,4 @@
-"""What a broker asks of the controller, whoever that is by now: again and again until it answers or time is up."""
+"""Sends requests to the controller, whichever broker it is, until it answers or time is up."""
 
 from __future__ import annotations
 

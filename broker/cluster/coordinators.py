@@ -1,4 +1,4 @@
-"""The coordinators of groups and transactions of a broker in a cluster: what they need of other brokers.
+"""Connects the coordinators of groups and transactions with the other brokers of a cluster.
 
 The cluster tells which partitions of their topics this broker leads; they in turn write markers to the leaders of
 others, and ask each other about transactions, and the controller for producer ids and for their topics.

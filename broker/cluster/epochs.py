@@ -1,4 +1,4 @@
-"""Rejects requests of a deposed controller, and requests that were meant for an earlier start of the broker.
+"""Rejects requests of a deposed controller, and requests for an earlier start of this broker.
 
 Kafka checks the same epochs in ReplicaManager.controllerEpoch and KafkaApis.isBrokerEpochStale.
 """

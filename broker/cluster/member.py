@@ -1,4 +1,4 @@
-"""One broker as a member of its cluster: its session with ZooKeeper, its registration, and its leaving in good order.
+"""One broker as a member of its cluster: its ZooKeeper session, registration and orderly departure.
 
 A broker lives in sessions. In each it registers under its id, and then its parts that live in ZooKeeper (the settings,
 the controller) begin anew; when the session ends they are told at once, for by then others may do what they did.

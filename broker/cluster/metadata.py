@@ -1,4 +1,4 @@
-"""What the controller told this broker of its cluster (UpdateMetadata): clients are told it, own requests go by it.
+"""The metadata of the cluster as the controller last sent it (UpdateMetadata).
 
 One request may tell of all partitions or of a few, and always of all brokers that live. Nothing here is durable: a
 broker that starts knows nothing until the controller has told it (ZkMetadataCache).

@@ -1,4 +1,4 @@
-"""How a broker talks to the others, as code below the server sees it (the sockets are in broker/server/peers.py)."""
+"""How code below the server sends requests to other brokers (sockets are in broker/server/peers.py)."""
 
 from __future__ import annotations
 

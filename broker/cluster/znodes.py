@@ -1,4 +1,6 @@
-"""Paths and values of the znodes that only a cluster has (kafka.zk.ZkData 3.9); metadata_tree.py has the others.
+"""Paths and values of the znodes that only a cluster has (kafka.zk.ZkData 3.9).
+
+metadata_tree.py has the others.
 
 `<thing>_value` gives the JSON of a thing with its fields in the order in which Kafka writes them; `parse_<thing>` the
 thing of a JSON. `encode` makes the bytes of a znode from the first, and `read` gives them to the second.

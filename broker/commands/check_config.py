@@ -1,4 +1,4 @@
-"""`highwater broker check-config`: whether a broker would start with a configuration, as far as that tells."""
+"""`highwater broker check-config`: checks whether a broker would start with a configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster as the commands see it, through confluent-kafka: reached in bounded time, its refusals in one line."""
+"""A cluster as the commands see it, through confluent-kafka: bounded waits, errors in one line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import typer
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # type: ignore[attr-defined]
 
-from highwater.broker.commands.terminal import CommandError, UsageError
+from highwater.broker.commands.terminal import CommandError, UsageError, nearest
 from highwater.broker.settings.config import ConfigError, read_properties_file
-from highwater.common.nearest import did_you_mean
 
 CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -113,7 +112,7 @@ class Cluster:
 
 
 def unknown_topic(name: str, known: Iterable[str]) -> CommandError:
-    return CommandError(f"there is no topic {name}{did_you_mean(name, known)}")
+    return CommandError(f"there is no topic {name}{nearest(name, list(known))}")
 
 
 def refusal(what: str, error: KafkaException) -> CommandError:

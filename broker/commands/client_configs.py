@@ -1,4 +1,4 @@
-"""What `highwater broker configs` does of users and clients: their quotas, and the users' SCRAM credentials."""
+"""The part of `highwater broker configs` for users and clients: quotas and SCRAM credentials."""
 
 from __future__ import annotations
 

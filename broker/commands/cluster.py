@@ -1,4 +1,4 @@
-"""`highwater broker cluster`: which cluster answers; `up`, `down` and `status`: a cluster of processes on this host."""
+"""`highwater broker cluster`: describes a cluster; `up`, `down`, `status` run one on this host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`highwater broker dump-log`: what segments, indexes, snapshots and checkpoints hold, and whether they are sound."""
+"""`highwater broker dump-log`: prints and verifies segments, indexes, snapshots and checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`highwater broker elect`: have leaders elected: the preferred ones, or, where none is in sync, any that lives."""
+"""`highwater broker elect`: elects leaders: the preferred ones, or any replica that is alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`highwater broker log-dirs`: how much disk each partition takes, on which broker and in which directory.
+"""`highwater broker log-dirs`: disk space of each partition, by broker and log directory.
 
 By DescribeLogDirs version 1, which brokers from Kafka 1.0 on serve (KIP-113).
 """

@@ -1,4 +1,4 @@
-"""`highwater broker mirror`: copies topics from one cluster to another, and goes on where it was after a crash."""
+"""`highwater broker mirror`: copies topics to another cluster, and continues after a crash."""
 
 from __future__ import annotations
 

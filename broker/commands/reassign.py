@@ -1,4 +1,4 @@
-"""`highwater broker reassign`: move replicas to other brokers, with a limit on what that may cost, and watch it."""
+"""`highwater broker reassign`: moves replicas to other brokers, throttled, and reports progress."""
 
 from __future__ import annotations
 

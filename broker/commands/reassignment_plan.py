@@ -1,4 +1,4 @@
-"""Plans of where replicas go, in the JSON of Kafka's tool: read, checked, written, and made with few moves.
+"""Reassignment plans in the JSON of Kafka's tool: read, checked, written, computed with few moves.
 
 A made plan keeps what is where it may stay. Then replicas go from the brokers with most to those with least, topic by
 topic and in all, racks are kept apart where there are enough, and preferred leaders are spread over the replicas that

@@ -1,4 +1,4 @@
-"""`highwater broker transactions`: what transactional producers are doing, and ending what nobody ends any more.
+"""`highwater broker transactions`: shows open transactions and aborts hanging ones.
 
 By the requests of KIP-664, which brokers from Kafka 3.0 on serve.
 """

@@ -1,4 +1,4 @@
-"""Requests that confluent-kafka cannot make, spoken here: one over one plain connection, to a broker that is named."""
+"""Requests that confluent-kafka cannot send: one request on one plain connection to one broker."""
 
 from __future__ import annotations
 

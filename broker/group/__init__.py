@@ -1,1 +1,1 @@
-"""Consumer groups: who is in them, what they have consumed, and the internal topic that remembers both."""
+"""Consumer groups: members, committed offsets, and the internal topic that stores both."""

@@ -1,4 +1,4 @@
-"""One consumer group of the classic protocol: what each request does in each state; (event, now) in, effects out.
+"""One consumer group of the classic protocol as a state machine: (event, now) in, effects out.
 
     request          Empty               PreparingRebalance      CompletingRebalance           Stable
     JoinGroup        waits               waits                   waits, or this generation     waits, or this generation

@@ -1,4 +1,4 @@
-"""What goes into a classic group and what comes out of it: requests, answers, and what is to be stored."""
+"""The events and effects of a classic group: requests, answers, records to store."""
 
 from __future__ import annotations
 

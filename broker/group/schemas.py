@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`, as Apache Kafka 3.9 writes them and as versions from 0.9 to 4.x wrote them.
+"""The records of `__consumer_offsets`: as Kafka 3.9 writes them, and as 0.9 to 4.x wrote them.
 
 A key begins with an i16 version that tells what it is: 0 and 1 an offset (group, topic, partition i32), 2 the
 membership of a group (group). Others are those of newer group protocols and are none of ours. A value begins with the

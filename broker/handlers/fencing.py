@@ -1,4 +1,4 @@
-"""The error of a producer that a newer one has replaced, as a client's version of an API knows it (KIP-588)."""
+"""Which error a fenced producer gets, by the API version that its client speaks (KIP-588)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a producer's transaction has a partition, asked of its coordinator before the first batch goes in (KIP-890).
+"""Asks the coordinator whether a partition is in a transaction, before the first batch (KIP-890).
 
 Without the question a batch that comes late, after its transaction has ended, would begin one that nobody ever ends.
 A coordinator on this broker is asked as the batch is appended; one elsewhere before, and by the time it has answered

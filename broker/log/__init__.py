@@ -1,1 +1,1 @@
-"""Kafka's partition logs on disk, byte for byte: segments, indexes, checkpoints, recovery, log directories."""
+"""Kafka's partition logs on disk, byte for byte: segments, indexes, checkpoints, recovery."""

@@ -1,4 +1,4 @@
-"""Kafka's small text files: checkpoints of offsets, leader epochs, partition.metadata, meta.properties, clean shutdown.
+"""Kafka's small text files: offset checkpoints, leader epochs, meta.properties and others.
 
 Text in, values out, and back; who reads and writes the files is not known here. A checkpoint (Apache Kafka,
 CheckpointFile.java) is a line with the version, 0, a line with the number of entries, and one line for each entry.
@@ -13,8 +13,6 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
-
-from highwater.common.java_properties import MalformedEscape, format_properties, parse_properties
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
@@ -86,18 +84,22 @@ def decode_partition_metadata(text: bytes) -> uuid.UUID:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    return ("#\n" + format_properties(dict(sorted(properties.items())))).encode()
+    lines = [f"{key}={value}\n" for key, value in sorted(properties.items())]
+    return ("#\n" + "".join(lines)).encode()
 
 
 def decode_properties(text: bytes) -> dict[str, str]:
-    try:
-        parsed = parse_properties(text.decode(errors="replace"))
-    except MalformedEscape as error:
-        raise MalformedFile(f"line {error.line}: {error}") from None
-    for item in parsed:
-        if "=" not in item.source:
-            raise MalformedFile(f"line {item.source!r} is not 'key=value'")
-    return {item.name: item.value.strip() for item in parsed}
+    properties = {}
+    for line in text.decode(errors="replace").splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        key, separator, value = stripped.partition("=")
+        if not separator:
+            raise MalformedFile(f"line {line!r} is not 'key=value'")
+        # java.util.Properties writes a backslash before these.
+        properties[key.strip()] = re.sub(r"\\([:=#! \\])", r"\1", value.strip())
+    return properties
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What a pass of compaction is asked and answers, as plain values, and how much of a log it could compact."""
+"""Input and result of one compaction pass as values, and how much of a log it could compact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a flush of a log must bring to the disk (fsync), and the wait for the disk, which any thread may do."""
+"""What a flush must bring to the disk (fsync), and the wait for it, which any thread may do."""
 
 from __future__ import annotations
 

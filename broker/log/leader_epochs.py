@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: what a replica asks for to find where its log diverged (KIP-101, KIP-279).
+"""The start offset of each leader epoch: shows where two logs diverge (KIP-101, KIP-279).
 
 Entries are kept sorted by both epoch and start offset. Only the latest epoch is still growing, so its end is the log's.
 """

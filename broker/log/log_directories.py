@@ -1,4 +1,4 @@
-"""The log directories of a broker: each partition lives in one of them, and one that fails takes only its own along.
+"""The log directories of a broker: each partition is in one, and a failed one fails alone.
 
 At the start all of them must be there: a broker that went on without one would take its partitions for new, empty ones.
 """

@@ -1,4 +1,4 @@
-"""What a partition remembers of its producers: no retry is written twice, and no transaction is left half read.
+"""What a partition remembers of its producers: sequence numbers and open transactions.
 
 For each producer id: its epoch, and sequence numbers and offsets of its last five batches, since a client has at most
 five requests in flight. A new batch of the producer is then one of

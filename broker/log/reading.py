@@ -1,4 +1,4 @@
-"""What a reader finds in the segments of a log: batches, how much there is, aborted transactions, timestamps.
+"""Reads the segments of a log: batches, sizes, aborted transactions, offsets by timestamp.
 
 CorruptBatch, CorruptIndex and OSError leave these functions when a segment cannot be read.
 """

@@ -1,4 +1,4 @@
-"""The batches that a follower gets from its leader: checked, and cut into runs that a segment takes in one write."""
+"""Checks the batches that a follower receives, and cuts them into runs of one write each."""
 
 from __future__ import annotations
 

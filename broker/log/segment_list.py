@@ -1,4 +1,4 @@
-"""The segments of one log in the order of their offsets, and the files that a change of this order touches.
+"""The segments of one log in the order of their offsets, and the files that change with it.
 
 Invariants:
 - The last segment is the active one and grows; all before it are sealed.

@@ -1,4 +1,4 @@
-"""The metrics of a broker as one of several: its replicas, the controller where it is, the way to ZooKeeper."""
+"""Metrics of a broker in a cluster: its replicas, the controller, the connection to ZooKeeper."""
 
 from __future__ import annotations
 

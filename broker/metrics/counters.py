@@ -1,4 +1,4 @@
-"""What the broker counts while it works: plain integers, incremented once per request or batch, never per record.
+"""Counters as plain integers, incremented once for each request or batch, never for each record.
 
 Nothing here is computed until somebody reads it (broker/metrics/exposition.py).
 """

@@ -1,4 +1,4 @@
-"""The one table of the APIs this broker serves: it drives dispatch, ApiVersions and the tests of version ranges."""
+"""The one table of the APIs that this broker serves; dispatch and ApiVersions use it."""
 
 from __future__ import annotations
 

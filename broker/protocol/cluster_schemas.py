@@ -1,4 +1,4 @@
-"""The requests of a ZooKeeper-mode controller to its brokers, which kio lacks since Kafka 4 dropped them.
+"""Requests of a ZooKeeper-mode controller to brokers, which kio lacks because Kafka 4 dropped them.
 
 Told as Apache Kafka 3.9's message definitions tell them (clients/src/main/resources/common/message), in kio's spelling:
 each field with the versions it is in. The class of a version is made when it is first asked for, in kio's manner.

@@ -1,4 +1,4 @@
-"""The codecs of the APIs that are not hot: kio's generated classes, loaded when a version is first asked for.
+"""Codecs of the APIs that are not hot: kio's classes, loaded when a version is first needed.
 
 Versions that kio lacks are made from those that it has, by broker.protocol.older_schemas; APIs that it lacks stand in
 highwater.broker.protocol.cluster_schemas.

@@ -1,4 +1,4 @@
-"""Metadata (key 3), versions 0 to 12, by hand: every client asks for it often, and with many partitions it is large.
+"""Metadata (key 3), versions 0 to 12, by hand: a frequent request with a large answer.
 
 request  v0: topics [string], none of them = all        v1: null = all
          v4: + allow_auto_topic_creation bool           v8: + include_cluster_operations, include_topic_operations bool

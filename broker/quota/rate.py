@@ -1,4 +1,4 @@
-"""A rate over the last few windows of time, as Kafka measures it (SampledStat and Rate of its metrics package)."""
+"""A rate over the last few time windows, as Kafka measures it (SampledStat and Rate)."""
 
 from __future__ import annotations
 

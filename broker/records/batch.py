@@ -1,4 +1,4 @@
-"""Record batch v2: its 61-byte header, the checks a produced batch must pass, and the fields the broker assigns.
+"""Record batch v2: its 61-byte header, the checks of a produced batch, the fields of the broker.
 
 The layout (KIP-98; Apache Kafka, DefaultRecordBatch.java), all big-endian:
 

@@ -1,4 +1,4 @@
-"""The codecs of a record batch, framed as Apache Kafka's Java client frames them, with a bound on what they unfold to.
+"""Compression codecs in the framing of Kafka's Java client, with a bound on decompressed size.
 
 - gzip: RFC 1952, one or more members.
 - snappy: written as blocks of 32 KiB behind the header of xerial's snappy-java; read with or without that framing,

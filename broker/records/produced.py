@@ -1,4 +1,4 @@
-"""What a topic's settings ask of the records in a produced batch, where they make the broker open batches at all.
+"""What the settings of a topic require of produced records, when the broker must open batches.
 
 Kafka opens every batch (LogValidator); this broker only those of a topic that is compacted, bounds the timestamps of
 its records, or has a codec of its own. Then, as there:

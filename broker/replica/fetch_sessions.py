@@ -1,4 +1,4 @@
-"""Fetch sessions: a client that follows many partitions names only what changed, and hears only what changed (KIP-227).
+"""Fetch sessions (KIP-227): requests and answers name only the partitions that changed.
 
     request                                 answer
     id 0, epoch -1                          a fetch without a session

@@ -1,4 +1,4 @@
-"""The follower's half of a fetch session (KIP-227): which partitions the leader knows of, and what comes next.
+"""The follower's half of a fetch session (KIP-227): what the leader knows, what to ask next.
 
 event                                    next request
 (none yet)                               full, begins a session

@@ -1,4 +1,4 @@
-"""What fetchers are given: the partitions that this broker follows, the throttle, and what its settings say."""
+"""What fetchers are given: the partitions to follow, the throttle, and the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of in-sync replica sets, on their way from the leaders here to the controller (AlterPartition, KIP-497).
+"""Sends changes of in-sync replicas from the leaders here to the controller (KIP-497).
 
 One request is under way at a time, with all the changes that are due; a partition has one change at a time.
 (Apache Kafka: DefaultAlterPartitionManager)

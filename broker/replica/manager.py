@@ -1,4 +1,4 @@
-"""What this broker has of the partitions of its cluster, as the controller tells: LeaderAndIsr and StopReplica.
+"""The replicas of this broker, as the controller orders them: LeaderAndIsr and StopReplica.
 
     LeaderAndIsr names a partition     in a later leader epoch     it leads or follows; made here if it was not
                                        in the present one          STALE_CONTROLLER_EPOCH, and nothing changes

@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from: one in its own rack, if the leader is not there (KIP-392).
+"""Chooses the replica that a consumer should read from: one in its own rack (KIP-392).
 
 Kafka takes a class for it (`replica.selector.class`), and has one that looks at racks; that one is known here.
 """

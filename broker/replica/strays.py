@@ -1,4 +1,4 @@
-"""Logs of replicas that were taken from this broker while it was away, so that nobody told it to delete them.
+"""Logs of replicas that were moved away or deleted while this broker was down.
 
 The controller tells a broker that comes of all partitions. What it has of one that is another's by now is deleted: the
 others were in sync before it was taken from here. Of topics that the controller does not tell of nothing is known, and

@@ -1,4 +1,4 @@
-"""Fetches that wait for more bytes: each is woken by the partitions it reads, or by its timer, and never polls."""
+"""Fetches that wait for more bytes: the partitions or a timer wake them; nothing polls."""
 
 from __future__ import annotations
 

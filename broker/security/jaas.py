@@ -1,4 +1,4 @@
-"""JAAS login entries as they stand in `sasl.jaas.config`: `module required option="value" …;` (KIP-85)."""
+"""JAAS login entries in `sasl.jaas.config`: `module required option="value" …;` (KIP-85)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names that clients have: of a user who authenticated, or of a TLS certificate by ssl.principal.mapping.rules."""
+"""The names of clients: of an authenticated user, or of a TLS certificate by mapping rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has logs compacted: chooses the dirtiest, hands it to the cleaner's process, and puts what it made in place.
+"""Runs compaction: chooses the dirtiest log, has it compacted, and puts the result in place.
 
 Only the renaming is done here, on the event loop, a group of segments at a time. How far a log is clean is written
 down only when the new segments are on the disk under their names.

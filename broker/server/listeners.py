@@ -1,4 +1,4 @@
-"""The addresses a broker listens on and the ones it tells its clients: parsing, and sockets bound to them."""
+"""The addresses that a broker listens on and advertises: parsing, and bound sockets."""
 
 from __future__ import annotations
 

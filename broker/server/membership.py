@@ -1,4 +1,4 @@
-"""The side of a broker process that belongs to a cluster: its session with ZooKeeper, its registration, and its parts.
+"""Joins the broker's process to its cluster: session with ZooKeeper, registration, parts.
 
 Start: a session, the cluster's id, this broker's id, the settings that are kept in ZooKeeper; then, when the logs are
 there, the broker registers, takes connections, and is ready once the controller has told it of the cluster.

@@ -1,4 +1,4 @@
-"""Serves /metrics over HTTP on the broker's own event loop: as little of HTTP as a scraper needs, and no more.
+"""Serves /metrics over HTTP on the event loop, with no more of HTTP than a scraper needs.
 
 One request per connection, a bounded head, a deadline, few connections at once: whoever comes here can neither hold
 the broker's memory nor its loop. The page is rendered piece by piece, with the loop free in between.

@@ -1,4 +1,4 @@
-"""How a broker comes in at the listener that brokers reach each other by: Kafka's properties made TLS and a login."""
+"""TLS and login of connections to other brokers, from Kafka's properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to other brokers: requests out, answers in, on the event loop; with TLS and SASL where there is that.
+"""Connections to other brokers on the event loop: requests out, answers in, TLS and SASL.
 
 state         event                                     next
 IDLE          a request                                 CONNECTING

@@ -1,4 +1,4 @@
-"""Metrics of the broker's process: processor, memory, descriptors, garbage collection; with the usual names."""
+"""Metrics of the broker's process: CPU, memory, file descriptors, garbage collection."""
 
 from __future__ import annotations
 

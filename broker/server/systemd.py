@@ -1,4 +1,4 @@
-"""What a service manager is told of this process, where one started it and wants to know (sd_notify(3))."""
+"""Notifies the service manager that started this process (sd_notify(3))."""
 
 from __future__ import annotations
 

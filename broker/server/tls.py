@@ -1,4 +1,4 @@
-"""TLS of a listener: Kafka's `ssl.` properties made an OpenSSL context, and the name a client's certificate gives it.
+"""TLS of a listener: an OpenSSL context from Kafka's `ssl.` properties, names of certificates.
 
 Key and trust stores are PEM or PKCS12, in files or, PEM only, in the properties themselves (KIP-651). What a file is is
 seen from its content, as the default of ssl.keystore.type is JKS; Java's own format cannot be read.

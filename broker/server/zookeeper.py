@@ -1,4 +1,4 @@
-"""ZooKeeper through kazoo, whose thread ends here: the event loop hands requests over and is called back.
+"""ZooKeeper through kazoo: takes requests from the event loop, and calls it back with answers.
 
 Whatever comes from ZooKeeper is handed to the event loop in the order in which it came over the connection, as
 ZooKeeper's promises are about that order: a watched change is told before any answer that shows it. kazoo by itself

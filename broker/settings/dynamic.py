@@ -1,4 +1,4 @@
-"""Dynamic settings: what was set of topics, brokers and clients while the broker runs takes effect here."""
+"""Applies the settings of topics, brokers and clients that change while the broker runs."""
 
 from __future__ import annotations
 

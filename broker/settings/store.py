@@ -1,4 +1,4 @@
-"""The interface of the store of settings, which a lone broker keeps in a file and a cluster in ZooKeeper."""
+"""The store of settings: one interface over a lone broker's file and a cluster's ZooKeeper."""
 
 from __future__ import annotations
 

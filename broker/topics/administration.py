@@ -1,4 +1,4 @@
-"""What clients may have done to topics as a whole; one interface, whether the broker runs alone or in a cluster.
+"""Creates, extends and deletes topics for clients: one interface, alone or in a cluster.
 
 Every call answers each of the things asked for by itself, in the order asked, through `then`, which may be called
 before the call returns. What takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and goes on.

@@ -1,4 +1,4 @@
-"""Topics that are made because somebody uses them: those of clients, and those in which the broker keeps its own state.
+"""Creates topics on first use: those of clients, and the internal ones of the broker.
 
 A broker that runs alone makes them at once. In a cluster the controller is asked to (CreateTopics), and until it has
 made them whoever asks is told to come again. (Apache Kafka, AutoTopicCreationManager.scala.)

@@ -1,4 +1,4 @@
-"""The topics in which the broker keeps its own state, compacted: where a key's records go, appending, reading back.
+"""The compacted topics with the broker's own state: partition of a key, append, read back.
 
 A coordinator is asked for things by name: a group, a transactional id. All that concerns one name is in one partition,
 by the hash of the name, and the broker that leads the partition coordinates the name. What becomes of a partition here:

@@ -1,4 +1,4 @@
-"""The registry of the topics and partitions that are on this broker: looking up, opening, forgetting, deleting, moving.
+"""The registry of the topics and partitions on this broker: look up, open, delete, move.
 
 Who decides which partitions are here keeps the registry agreeing with the metadata: broker/alone/topics.py for a broker
 that runs alone, broker/replica/manager.py in a cluster.

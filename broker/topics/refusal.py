@@ -1,4 +1,4 @@
-"""Why a partition cannot be led by this broker: it is nowhere, or elsewhere, or its log directory failed."""
+"""Why this broker cannot lead a partition: unknown, elsewhere, or its log directory failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log directories of a broker, and whom its parts ask to flush logs, to write checkpoints, and to tell of failures.
+"""The log directories of a broker, with flushing, checkpoints and the report of failures.
 
 The server does these duties with threads, the simulation and the tests in their own ways.
 """

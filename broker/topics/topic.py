@@ -1,4 +1,4 @@
-"""A topic: what is kept of it, and what a broker holds of it (its settings, those of its partitions that are here)."""
+"""A topic: its stored form, and what this broker holds of it (settings, partitions here)."""
 
 from __future__ import annotations
 

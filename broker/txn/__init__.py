@@ -1,1 +1,1 @@
-"""Transactions: a state machine per transactional id, and the coordinator that keeps them in `__transaction_state`."""
+"""Transactions: a state machine for each transactional id, and their coordinator."""

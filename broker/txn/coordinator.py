@@ -1,4 +1,4 @@
-"""All transactions that this broker coordinates: it brings requests to them, and carries out what they want.
+"""All transactions that this broker coordinates: passes requests in, carries effects out.
 
 A transaction's state machine gives effects back; here answers are delivered, states appended to `__transaction_state`,
 and markers written to the partitions of a transaction that was decided. What a client is told is in the log first, so

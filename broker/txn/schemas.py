@@ -1,4 +1,6 @@
-"""The records of `__transaction_state`, as Apache Kafka writes them (TransactionLogKey.json, TransactionLogValue.json).
+"""The records of `__transaction_state`, as Apache Kafka writes them.
+
+The schemas are TransactionLogKey.json and TransactionLogValue.json.
 
     key      i16 version 0, transactional id
     value    i16 version, producer id i64, producer epoch i16, timeout i32 in ms, status i8, partitions [topic, [i32]]

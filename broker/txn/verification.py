@@ -1,4 +1,4 @@
-"""Asking the coordinator of a transaction, on whichever broker, whether a producer may write to partitions (KIP-890).
+"""Asks a transaction's coordinator whether a producer may write to partitions (KIP-890).
 
 A broker has at most one request under way to each coordinator; what comes meanwhile goes together in the next one.
 (Apache Kafka, AddPartitionsToTxnManager.scala.)

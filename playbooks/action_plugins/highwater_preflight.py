@@ -1,4 +1,4 @@
-"""The controller's part of the module: what keeps a host from being looked at is a fault of it like any other."""
+"""The controller's part of the preflight: reports hosts that cannot be reached or have no Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brings wheels to a host: those that it lacks, and packed, as each file that is sent alone costs a second."""
+"""Brings the wheels that a host lacks, in one archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells which file of an inventory's variables cannot be read: Ansible 2.19 tells only what is wrong in it."""
+"""Reports which file of an inventory's variables cannot be read; Ansible 2.19 names no file."""
 
 from __future__ import annotations
 

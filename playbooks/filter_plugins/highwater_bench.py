@@ -1,4 +1,4 @@
-"""From the inventory and what hosts told to what the bench is given: hosts of clusters, probes, the workload file."""
+"""From the inventory and the facts of hosts to the input of a benchmark: hosts, probes, workload."""
 
 from __future__ import annotations
 

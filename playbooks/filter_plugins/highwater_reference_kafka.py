@@ -1,4 +1,4 @@
-"""What the inventory says of the reference brokers, what is wrong with that, and the properties that follow from it."""
+"""The reference brokers of the inventory: their faults, and the properties that follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an ensemble is made of, and in which order its members may start without anybody's data being lost.
+"""The members of a ZooKeeper ensemble, and a safe order to start them in.
 
 Members without data must never be a majority that starts by itself: they would agree on an empty tree, and those with
 data would throw theirs away when they come.

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Whether brokers may use the log directories that the inventory gives them: whose they are, and on which disk."""
+"""Checks whether brokers may use their log directories: the owner, and the disk."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Debian packages with a ledger: what comes in, and for whom, is written down first, so that just that can go again."""
+"""Debian packages with a ledger, so that exactly what was installed can be removed again."""
 
 from __future__ import annotations
 

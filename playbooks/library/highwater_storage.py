@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible's face of module_utils/data_disks: disks in, plan made or carried out on the host, diff and mounts out."""
+"""The Ansible module of data_disks: disks in, plan made or carried out, diff and mounts out."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Holds a host against what is wanted of it, by the commands of its own system: none of what is asked is ours."""
+"""Compares a host with what is wanted, with the commands of its own system only."""
 
 from __future__ import annotations
 

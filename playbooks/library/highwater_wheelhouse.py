@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""The controller's side of a release: its name, and the wheels it is made of, built once for each state of the tree."""
+"""The controller's side of a release: its name and its wheels, built once for each tree."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ wheels:
   elements: str
 """
 
-ROOMS = ("bench", "broker", "common", "reports", "spark_loadgen", "tuning")
+ROOMS = ("bench", "broker", "reports", "spark_loadgen", "tuning")
 """Folders of the package `highwater`, which links to each of them."""
 PACKAGE = "highwater"
 AROUND = ("LICENSE", "README.md", "constraints.txt", "pyproject.toml")

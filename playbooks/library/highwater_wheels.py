@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Wheels that a host lacks: what the action plugin of this name does, documented where Ansible looks for it."""
+"""Documents the action plugin of this name, where Ansible looks for it."""
 
 DOCUMENTATION = r"""
 module: highwater_wheels

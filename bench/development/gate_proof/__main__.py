@@ -1,4 +1,7 @@
-"""`python -m highwater.bench.development.gate_proof`: many gates over a slowed broker; call it again to go on."""
+"""Runs many gates over a slowed broker; run it again to continue.
+
+`python -m highwater.bench.development.gate_proof` is the command.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How much the same broker differs from itself, at once and in turn: `python -m …development.gate_proof.at_once`.
+"""How much one broker differs from itself in trials at once and in turn.
+
+`python -m highwater.bench.development.gate_proof.at_once` measures it.
 
 Both arrangements of the gate's own workload, round by round, each round begun by the other one; base and head are the
 same broker, so that every pair of a block is an A/A pair.

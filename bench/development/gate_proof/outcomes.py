@@ -1,4 +1,4 @@
-"""The outcomes of many gates: appended one by one, so that a proof can be stopped and gone on with; rates from them."""
+"""The outcomes of many gates, appended one by one, and the rates that follow from them."""
 
 from __future__ import annotations
 

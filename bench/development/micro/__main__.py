@@ -1,4 +1,4 @@
-"""pyperf runs every benchmark of `bench.development.micro.steps` in a process of its own."""
+"""Runs each micro-benchmark in a process of its own, with pyperf."""
 
 from __future__ import annotations
 

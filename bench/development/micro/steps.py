@@ -1,4 +1,4 @@
-"""The steps of the broker's hot path that are timed, each with what it needs: a context that yields what to call."""
+"""The timed steps of the broker's hot path, each with the state that it needs."""
 
 from __future__ import annotations
 

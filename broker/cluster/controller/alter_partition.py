@@ -1,4 +1,4 @@
-"""AlterPartition (KIP-497): the controller changes the in-sync replicas of partitions for their leaders.
+"""AlterPartition (KIP-497): the controller changes in-sync replicas at the request of leaders.
 
 In Kafka's ZooKeeper mode this is KafkaController.processAlterPartition.
 """

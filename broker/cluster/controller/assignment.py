@@ -1,4 +1,6 @@
-"""Which brokers get the replicas of new partitions: spread evenly, and over racks (Kafka's AdminUtils, KIP-36).
+"""Assigns replicas of new partitions to brokers, spread over brokers and racks (KIP-36).
+
+Kafka does the same in AdminUtils.
 
 The first replicas go round the brokers from some start; the others follow at a distance that grows with every round, so
 that what one broker led falls to all the others when it dies. With racks the brokers stand in a line in which

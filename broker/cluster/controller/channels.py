@@ -1,4 +1,4 @@
-"""The controller's connections to the brokers: per broker a queue of requests, one under way, resent until answered.
+"""The controller's connections to brokers: a queue for each, one request at a time, resent at need.
 
 They also tell whether the broker's process is there. A connection is kept to every broker; when it breaks, it is made
 anew at once, and when the host then refuses it, nobody listens there any more. A broker that is slow, stopped or out of

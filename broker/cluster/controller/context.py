@@ -1,4 +1,6 @@
-"""What the controller knows of its cluster, in memory, read anew by each controller (Kafka's ControllerContext).
+"""What the controller knows of its cluster, in memory (Kafka's ControllerContext).
+
+Each new controller reads it anew.
 
 What is written to ZooKeeper is changed here after the write, so that this never runs ahead of it.
 """

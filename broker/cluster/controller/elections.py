@@ -1,4 +1,7 @@
-"""Who becomes the leader: pure functions (kafka.controller.PartitionLeaderElectionAlgorithms and Election)."""
+"""Elects the leader of a partition, by pure functions.
+
+Kafka has them in PartitionLeaderElectionAlgorithms and Election of kafka.controller.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, and those that bring leaders back to the preferred replicas by and by."""
+"""Elections on request, and those that return leadership to the preferred replicas."""
 
 from __future__ import annotations
 

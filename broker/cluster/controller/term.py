@@ -1,4 +1,4 @@
-"""One controllership, from its election to its end: what happens in the cluster, and what is done about it.
+"""One term of a controller, from its election to its end: reacts to what happens in the cluster.
 
 Every event is a generator of rounds with ZooKeeper, and they are taken one after another (controller.py). Whatever is
 known belongs to the term and goes with it.

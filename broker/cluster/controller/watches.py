@@ -1,4 +1,4 @@
-"""Which watches of the controller stand, so that each is set once, whoever was the controller when it was.
+"""Which watches of the controller are set in ZooKeeper, so that none is set twice.
 
 ZooKeeper's watches fire once and outlive a controllership within a session.
 """

@@ -1,1 +1,1 @@
-"""What `highwater broker mirror` consists of: topics made alike, records copied exactly once, groups taken along."""
+"""The parts of `highwater broker mirror`: topics, records exactly once, offsets of groups."""

@@ -1,4 +1,4 @@
-"""Copies records: read from the source, written to the target in transactions that carry the progress with them.
+"""Copies records in transactions of the target cluster, which also carry the progress.
 
 Each transaction of the target holds some records of some partitions and, in the progress topic, how far these
 partitions are afterwards. So a mirror that is killed at any moment goes on exactly where its last transaction ended:

@@ -1,4 +1,4 @@
-"""How far a partition has been copied, and where its records are in the target: what a restart and groups go by.
+"""How far a partition is copied, and which target offset each source offset has.
 
 Offsets differ between the two clusters: the target has markers of the mirror's transactions, and the source may have
 holes (compaction, markers of its own). A run is a stretch in which they go side by side.

@@ -1,4 +1,4 @@
-"""Topics of the target made like those of the source: partitions, settings, and which of them are mirrored."""
+"""Creates the topics of the target like those of the source, and selects which are mirrored."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from highwater.broker.commands.client import REQUEST_TIMEOUT_S, Cluster, result_of
-from highwater.broker.commands.terminal import CommandError, UsageError
-from highwater.common.nearest import did_you_mean
+from highwater.broker.commands.terminal import CommandError, UsageError, nearest
 
 PROGRESS_TOPIC_PREFIX: Final = "highwater-mirror-"
 _OWN_TO_A_CLUSTER: Final = frozenset(
@@ -92,7 +91,7 @@ def unmatched_names(source: Cluster, texts: Iterable[str]) -> list[str]:
     """Complaints about topics that were named plainly and are not there."""
     known = sorted(_metadata(source))
     return [
-        f"there is no topic {text}{did_you_mean(text, known)}"
+        f"there is no topic {text}{nearest(text, known)}"
         for text in texts
         if re.escape(text).replace(r"\-", "-") == text and text not in known
     ]

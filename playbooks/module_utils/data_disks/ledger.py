@@ -1,4 +1,4 @@
-"""What was made of which disk, on the host itself: written before each step that a killed run would have to finish.
+"""Records on the host what was made of each disk, before each step that a kill could interrupt.
 
 By mount point, as a host has one disk for each. It goes away with the last of them.
 """

@@ -1,4 +1,4 @@
-"""Write a znode through one member of an ensemble and read it through each: `write_and_read.py HOST:PORT…`.
+"""Writes a znode through one member and reads it through each: `write_and_read.py HOST:PORT…`.
 
 The znode is gone with the session that wrote it.
 """
