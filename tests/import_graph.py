@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("highwater", "bench", "broker", "reports", "spark_loadgen", "tuning", "playbooks", "tests")
+FOLDERS = ("highwater", "bench", "broker", "common", "reports", "spark_loadgen", "tuning", "playbooks", "tests")
 # Import names that stand for a folder of the repository; the longest first.
 _ROOTS = {
     "ansible.module_utils.highwater": "",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,21 +18,22 @@ from tests import modules_page
 from tests.import_graph import circles, import_graph
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("bench", "broker", "reports", "spark_loadgen", "tuning")
+ROOMS = ("bench", "broker", "common", "reports", "spark_loadgen", "tuning")
 PACKAGE = "highwater"
 FRONT_DOOR = "highwater/cli.py"
 LONGEST_SENTENCE = 100
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "broker": (),
-    "tuning": (),
-    "spark_loadgen": (),
-    "bench": ("spark_loadgen", "tuning"),
+    "common": (),
+    "broker": ("common",),
+    "tuning": ("common",),
+    "spark_loadgen": ("common",),
+    "bench": ("common", "spark_loadgen", "tuning"),
     # Times steps of the broker on the node of its tests, and makes it slower on purpose; not shipped.
-    "bench/development": ("bench", "broker", "spark_loadgen", "tests.broker"),
+    "bench/development": ("bench", "broker", "common", "spark_loadgen", "tests.broker"),
     # bench.compare takes two results and returns values: one piece of code for the ratios of both surfaces.
-    "reports": ("bench.compare", "bench.results"),
-    FRONT_DOOR: tuple(f"{room}.cli" for room in ROOMS),
+    "reports": ("bench.compare", "bench.results", "common"),
+    FRONT_DOOR: tuple(f"{room}.cli" for room in ROOMS if room != "common"),
 }
 
 # Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.
@@ -148,6 +150,16 @@ def test_rooms_import_only_what_they_may(room: str) -> None:
     assert foreign == []
 
 
+def test_what_rooms_share_needs_the_standard_library_alone() -> None:
+    foreign = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in sources("common")
+        for module in imported_modules(path)
+        if module.split(".")[0] not in ("common", *sys.stdlib_module_names)
+    ]
+    assert foreign == []
+
+
 def test_the_package_links_to_every_room() -> None:
     """What pip installs is `highwater` alone; a room imported by its bare name would be a second copy of it."""
     links = {path.name: path.readlink() for path in (ROOT / PACKAGE).iterdir() if path.is_symlink()}
@@ -198,7 +210,7 @@ def test_the_first_line_of_every_module_says_what_it_is(room: Path) -> None:
     wrong = [
         f"{module.relative_to(ROOT)}: {sentence or modules_page.first_line(module) or 'no docstring'}"
         for module in modules_page.modules(room)
-        if not modules_page.is_api(module) and not module.is_relative_to(ROOT / "bench/comparison")
+        if not modules_page.is_api(module)
         if not (sentence := modules_page.first_sentence(module)) or len(sentence) > LONGEST_SENTENCE
     ]
     assert wrong == []

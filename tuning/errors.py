@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
+from typing import Final
+
+from ..common.nearest import did_you_mean
+
+# Words here are short: `kafka` is still near to `apache-kafka`.
+_LIKENESS_MIN: Final = 0.5
 
 
 class TuningError(Exception):
@@ -16,5 +21,4 @@ class PartlyChangedError(TuningError):
 
 def nearest_match(word: str, known: Iterable[str]) -> str:
     """`; did you mean X?` for a misspelt word, or nothing when no known word is close."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else ""
+    return did_you_mean(word, known, _LIKENESS_MIN)

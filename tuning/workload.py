@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
+from ..common import java_properties
 from .errors import TuningError, nearest_match
 from .quantities import parse_bit_rate, parse_byte_rate, parse_bytes, parse_count, parse_duration_ms
 
@@ -65,12 +66,14 @@ def parse_broker(text: str) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values of a Java properties file, such as a broker's server.properties; a later line wins."""
-    properties: dict[str, str] = {}
-    for line in re.sub(r"\\\n[ \t]*", "", text).splitlines():
-        if match := re.fullmatch(r"\s*([^\s#!=:][^\s=:]*)\s*[=:\s]\s*(.*?)\s*", line):
-            properties[match[1]] = match[2]
-    return properties
+    """Keys and values of a Java properties file, such as a broker's server.properties; a later line wins.
+
+    Raises TuningError for a malformed escape.
+    """
+    try:
+        return {item.name: item.value.strip() for item in java_properties.parse_properties(text)}
+    except java_properties.MalformedEscape as error:
+        raise TuningError(f"line {error.line}: {error}; a backslash of a value is written twice") from None
 
 
 _PARSERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {

@@ -23,16 +23,15 @@ def export(
 ) -> None:
     """Write results in the format of another tool. Invalid trials are left out of all that is an estimate."""
     with one_line_errors():
-        import difflib
-
         from highwater.bench.errors import UsageError
         from highwater.bench.exports import exporter, formats
         from highwater.bench.results import RunResult
+        from highwater.common.nearest import nearest
 
         known = formats()
         if to not in known:
-            near = difflib.get_close_matches(to, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            near = nearest(to, known)
+            hint = f"did you mean {near}?" if near else f"known are {', '.join(known)}"
             raise UsageError(f"--to: {to!r} is no format; {hint}")
         files = exporter(to)(RunResult(directory))
         if not files:

@@ -12,7 +12,6 @@ to freeze: a change is looked for in the whole series, and what is known and acc
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +28,7 @@ from highwater.bench.metrics import METRICS
 from highwater.bench.results import RunResult
 from highwater.bench.results.analysis import Better
 from highwater.bench.results.files import write_atomically
+from highwater.common.nearest import nearest
 
 WORKLOAD_COLUMN: Final = "workload_sha256"
 _LEADING: Final = (*COLUMNS, WORKLOAD_COLUMN)
@@ -120,8 +120,8 @@ class Series:
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Append one, with its place in full. Raises UsageError for a metric or a run that the series does not have."""
         if acknowledgement.column not in (columns := self.columns()):
-            near = difflib.get_close_matches(acknowledgement.column, columns, n=1)
-            hint = f'did you mean "{near[0]}"?' if near else "its first line names them"
+            near = nearest(acknowledgement.column, columns)
+            hint = f'did you mean "{near}"?' if near else "its first line names them"
             raise UsageError(f"{acknowledgement.column} is no metric of {self.path}; {hint}")
         acknowledgement = replace(acknowledgement, place=self._in_full(acknowledgement.place))
         with self._acknowledged_path.open("a", encoding="utf-8") as file:

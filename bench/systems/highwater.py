@@ -11,12 +11,13 @@ from typing import Final
 
 from highwater.bench.environment import git_state
 from highwater.bench.errors import UsageError
-from highwater.bench.systems.process import SystemProcess, free_ports, ready_line
+from highwater.bench.systems.process import SystemProcess, ready_line
 from highwater.bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
 from highwater.bench.systems.running import StartedSystem, await_members
 from highwater.bench.systems.zookeeper import serving, start_zookeeper
 from highwater.bench.workload.client_properties import as_text
 from highwater.bench.workload.values import Scalar
+from highwater.common.ports import free_ports
 
 HIGHWATER: Final = "highwater"
 

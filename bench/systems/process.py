@@ -46,16 +46,6 @@ def listening(port: int) -> AddressWhenReady:
     return address
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on just now."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-
-
 def refused_configuration(printed: str) -> str | None:
     """What a Java program that ended has against its configuration; None when it ended of something else."""
     refused = _REFUSED_CONFIGURATION.search(printed)

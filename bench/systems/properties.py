@@ -8,6 +8,7 @@ from pathlib import Path
 
 from highwater.bench.workload.client_properties import as_text
 from highwater.bench.workload.values import Scalar
+from highwater.common.java_properties import format_properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,5 +58,5 @@ def cluster_defaults(nodes: int) -> dict[str, str]:
 
 
 def write_properties(file: Path, properties: Mapping[str, Scalar]) -> Path:
-    file.write_text("".join(f"{name}={as_text(value)}\n" for name, value in properties.items()), "utf-8")
+    file.write_text(format_properties({name: as_text(value) for name, value in properties.items()}), "ascii")
     return file

@@ -7,13 +7,13 @@ two of its names (the last one counts), and what the load generator sets itself.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
 from highwater.bench.units import format_size, parse_size_bytes
+from highwater.common.nearest import nearest
 
 Role = Literal["producer", "consumer"]
 # A set that is judged by itself: of one kind of client, or of what all have to come into a cluster.
@@ -151,8 +151,8 @@ def _ask_librdkafka(what: _Set, properties: Mapping[str, str]) -> None:
 
 def _explain(what: _Set, properties: Mapping[str, str], message: str) -> PropertyError:
     if match := re.fullmatch(r'No such configuration property: "(.+)"', message):
-        near = difflib.get_close_matches(match[1], _COMMON[what], n=1)
-        hint = f'; did you mean "{near[0]}"?' if near else ""
+        near = nearest(match[1], _COMMON[what])
+        hint = f'; did you mean "{near}"?' if near else ""
         return PropertyError(match[1], f"no librdkafka property has this name{hint}")
     if match := re.search(r'onfiguration property "([^"]+)"', message):
         name = _as_given(match[1], properties)

@@ -14,7 +14,7 @@ from typing import Final
 from highwater.bench.errors import UsageError, text_of
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.client_properties import PropertyError, check_connection, is_of_a_connection
-from highwater.bench.workload.java_properties import Property, parse_properties
+from highwater.common.java_properties import MalformedEscape, Property, parse_properties
 
 _PROTOCOL: Final = "security.protocol"
 _MECHANISM: Final = "sasl.mechanism"
@@ -85,8 +85,8 @@ def _properties(file: Path) -> list[Property]:
         raise UsageError(text_of(error)) from None
     except UnicodeDecodeError:
         raise UsageError(f"{file}: is no text in UTF-8, and should be lines of name=value") from None
-    except ValueError as error:
-        raise UsageError(f"{file}: {error}") from None
+    except MalformedEscape as error:
+        raise UsageError(f"{file}: {error}; a backslash of a value is written twice") from None
 
 
 def _as_librdkafka_has_it(given: str, value: str, place: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, Union, get_args, get_origin
@@ -13,6 +12,7 @@ from pydantic_core import ErrorDetails
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.values import SHAPE_TAGS, KeyFaultError
 from highwater.bench.workload.yaml_document import Location, dotted
+from highwater.common.nearest import nearest
 
 # pydantic's own marks in a location: members of a union, and "the key of a mapping, not its value".
 _NOT_KEYS: Final = {"str", "int", "float", "bool", "[key]", *SHAPE_TAGS}
@@ -41,8 +41,8 @@ def describe(item: ErrorDetails, root: type[BaseModel] = Workload) -> tuple[Loca
     match item["type"]:
         case "extra_forbidden":
             known = list(dict.fromkeys(str(key) for model in _models_at(location[:-1], root) for key in _fields(model)))
-            near = difflib.get_close_matches(str(location[-1]), known, n=1)
-            hint = f'did you mean "{near[0]}"?' if near else f"known here: {', '.join(known)}"
+            near = nearest(str(location[-1]), known)
+            hint = f'did you mean "{near}"?' if near else f"known here: {', '.join(known)}"
             return location, f"{key}: unknown key; {hint}"
         case "shape":
             return location, f"{key}: {value!r} is not {item['msg']}"

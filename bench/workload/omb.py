@@ -7,7 +7,6 @@ Their keys: `Workload.java` and the Kafka driver's `Config.java` of openmessagin
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +15,9 @@ from typing import Any, Final
 from highwater.bench import units
 from highwater.bench.errors import UsageError
 from highwater.bench.workload.client_properties import PropertyError, Role, is_of_a_connection, to_librdkafka
-from highwater.bench.workload.java_properties import parse_properties
 from highwater.bench.workload.yaml_document import read_document
+from highwater.common.java_properties import MalformedEscape, parse_properties
+from highwater.common.nearest import nearest
 
 _WORKLOAD_KEYS: Final = (
     "name", "topics", "partitionsPerTopic", "keyDistributor", "messageSize", "useRandomizedPayloads",
@@ -85,8 +85,8 @@ def as_text(translation: Translation, workload_file: Path) -> str:
 def _check_keys(data: Mapping[str, Any], known: tuple[str, ...], file: Path) -> None:
     for key in data:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f'; did you mean "{near[0]}"?' if near else f"; known are {', '.join(known)}"
+            near = nearest(str(key), known)
+            hint = f'; did you mean "{near}"?' if near else f"; known are {', '.join(known)}"
             raise UsageError(f"{file}: {key}: OpenMessaging Benchmark has no such key{hint}")
 
 
@@ -241,8 +241,8 @@ def _properties(driver: Mapping[str, Any], key: str, file: Path) -> dict[str, st
     """A blob of java.util.Properties, as OMB reads it. Raises UsageError, which shows no line: it may be a secret's."""
     try:
         parsed = parse_properties(str(driver.get(key) or ""))
-    except ValueError as error:
-        raise UsageError(f"{file}: {key}: {error}") from None
+    except MalformedEscape as error:
+        raise UsageError(f"{file}: {key}: {error}; a backslash of a value is written twice") from None
     for item in parsed:
         if item.is_bare:
             raise UsageError(f"{file}: {key}: its line {item.line} is not of the form name=value")

@@ -7,7 +7,6 @@ is checked by putting it into the base workload, so an axis can be any scalar ke
 from __future__ import annotations
 
 import copy
-import difflib
 import hashlib
 import itertools
 import json
@@ -28,6 +27,7 @@ from highwater.bench.workload.layers import merged, put, read_with_includes
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.values import Scalar
 from highwater.bench.workload.yaml_document import Document, Location, dotted
+from highwater.common.nearest import nearest
 
 BASE_CELL: Final = "base"
 VARIANT: Final = "variant"
@@ -226,8 +226,8 @@ def _axis_location(axis: str, document: Document) -> Location:
         if location[-1] in _PROPERTY_MAPPINGS and axis.startswith(f"{name}."):
             return (*location, axis.removeprefix(f"{name}."))
     names = [*_COMMON_AXES, *(dotted(location) for location in known if location[-1] not in _PROPERTY_MAPPINGS)]
-    near = difflib.get_close_matches(axis, names, n=1)
-    hint = f'did you mean "{near[0]}"?' if near else f"axes are dotted keys, such as {names[0]} or storage.target"
+    near = nearest(axis, names)
+    hint = f'did you mean "{near}"?' if near else f"axes are dotted keys, such as {names[0]} or storage.target"
     raise UsageError(f"{document.origin(('matrix', axis))}: matrix: {axis} is no axis; {hint}")
 
 

@@ -12,8 +12,9 @@ import typer
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # type: ignore[attr-defined]
 
-from highwater.broker.commands.terminal import CommandError, UsageError, nearest
+from highwater.broker.commands.terminal import CommandError, UsageError
 from highwater.broker.settings.config import ConfigError, read_properties_file
+from highwater.common.nearest import did_you_mean
 
 CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -112,7 +113,7 @@ class Cluster:
 
 
 def unknown_topic(name: str, known: Iterable[str]) -> CommandError:
-    return CommandError(f"there is no topic {name}{nearest(name, list(known))}")
+    return CommandError(f"there is no topic {name}{did_you_mean(name, known)}")
 
 
 def refusal(what: str, error: KafkaException) -> CommandError:

@@ -33,10 +33,10 @@ from highwater.broker.commands.terminal import (
     JsonOption,
     UsageError,
     json_bytes,
-    nearest,
     print_json_line,
     reporting,
 )
+from highwater.common.nearest import did_you_mean
 
 _BATCH: Final = 500
 _POLL_S: Final = 0.1
@@ -232,7 +232,7 @@ class LineFormat(NamedTuple):
         for name, text in properties.items():
             field = known.get(name)
             if field is None:
-                raise UsageError(f"--property {name}: there is no such property{nearest(name, list(known))}")
+                raise UsageError(f"--property {name}: there is no such property{did_you_mean(name, known)}")
             if not isinstance(cls._field_defaults[field], bool):
                 values[field] = text.replace("\\t", "\t").replace("\\n", "\n").replace("\\0", "\0").encode()
             elif text.lower() in ("true", "false"):

@@ -25,7 +25,6 @@ from highwater.broker.commands.terminal import (
     CommandError,
     JsonOption,
     UsageError,
-    nearest,
     print_json,
     print_table,
     reporting,
@@ -33,6 +32,7 @@ from highwater.broker.commands.terminal import (
     say_all,
 )
 from highwater.broker.commands.wire import GROUP, coordinator_of
+from highwater.common.nearest import did_you_mean
 
 
 def groups(
@@ -135,7 +135,7 @@ def groups(
             return
         for name in names:
             if name not in states:
-                raise CommandError(f"there is no group {name}{nearest(name, list(states))}")
+                raise CommandError(f"there is no group {name}{did_you_mean(name, states)}")
         if delete_offsets:
             _delete_offsets(cluster, names, _scope(cluster, topic or []), as_json)
         elif delete:

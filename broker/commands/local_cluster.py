@@ -24,6 +24,7 @@ from highwater.broker.commands import zookeeper_process
 from highwater.broker.commands.detached import Detached, last_line, start, wait_until
 from highwater.broker.commands.terminal import CommandError, UsageError
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
+from highwater.common.ports import free_ports
 
 STATE_FILE: Final = "cluster.json"
 STATE_VERSION: Final = 1
@@ -232,7 +233,7 @@ def plan(
     while len(found.broker_ports) < wanted:
         port = max(found.broker_ports.values()) + 1
         if port in used:
-            port = zookeeper_process.free_ports(1)[0]
+            port = free_ports(1)[0]
         found.broker_ports[len(found.broker_ports) + 1] = port
     found.settings |= settings
     return found
@@ -254,7 +255,7 @@ def _plan_new(
     servers = 0 if zookeeper_connect is not None else zookeeper_nodes or 1
     first = DEFAULT_BASE_PORT if base_port is None else base_port
     if first == 0:
-        ports = zookeeper_process.free_ports(count + 3 * servers)
+        ports = free_ports(count + 3 * servers)
         broker_ports, zookeeper_ports = ports[:count], ports[count:]
     else:
         broker_ports = list(range(first, first + count))

@@ -17,7 +17,8 @@ from highwater.broker.commands.client import (
     key_values,
     refusal,
 )
-from highwater.broker.commands.terminal import EXIT_INTERRUPTED, CommandError, UsageError, nearest, reporting
+from highwater.broker.commands.terminal import EXIT_INTERRUPTED, CommandError, UsageError, reporting
+from highwater.common.nearest import did_you_mean
 
 DELIVERY_TIMEOUT_S: Final = 30
 _FLUSH_STEP_S: Final = 0.5
@@ -156,7 +157,7 @@ class LineReader(NamedTuple):
         for name, text in properties.items():
             field = known.get(name)
             if field is None:
-                raise UsageError(f"--property {name}: there is no such property{nearest(name, list(known))}")
+                raise UsageError(f"--property {name}: there is no such property{did_you_mean(name, known)}")
             if isinstance(cls._field_defaults[field], bool):
                 if text.lower() not in ("true", "false"):
                     raise UsageError(f"--property {name}={text}: it is true or false")

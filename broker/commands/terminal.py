@@ -130,11 +130,3 @@ def size_text(size_bytes: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """A hint at what was meant, to end a message with."""
-    import difflib
-
-    matches = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {matches[0]}?" if matches else ""

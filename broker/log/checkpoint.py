@@ -14,6 +14,8 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
+from highwater.common.java_properties import MalformedEscape, format_properties, parse_properties
+
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT: Final = "replication-offset-checkpoint"
@@ -84,22 +86,18 @@ def decode_partition_metadata(text: bytes) -> uuid.UUID:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    lines = [f"{key}={value}\n" for key, value in sorted(properties.items())]
-    return ("#\n" + "".join(lines)).encode()
+    return ("#\n" + format_properties(dict(sorted(properties.items())))).encode()
 
 
 def decode_properties(text: bytes) -> dict[str, str]:
-    properties = {}
-    for line in text.decode(errors="replace").splitlines():
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        key, separator, value = stripped.partition("=")
-        if not separator:
-            raise MalformedFile(f"line {line!r} is not 'key=value'")
-        # java.util.Properties writes a backslash before these.
-        properties[key.strip()] = re.sub(r"\\([:=#! \\])", r"\1", value.strip())
-    return properties
+    try:
+        parsed = parse_properties(text.decode(errors="replace"))
+    except MalformedEscape as error:
+        raise MalformedFile(f"line {error.line}: {error}") from None
+    for item in parsed:
+        if "=" not in item.source:
+            raise MalformedFile(f"line {item.source!r} is not 'key=value'")
+    return {item.name: item.value.strip() for item in parsed}
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:

@@ -5,7 +5,6 @@ The names themselves stand in broker/settings/config_table.py.
 
 from __future__ import annotations
 
-import difflib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +24,8 @@ from highwater.broker.settings.config_table import (
     Value,
     property_named,
 )
+from highwater.common.java_properties import MalformedEscape, parse_properties
+from highwater.common.nearest import did_you_mean
 
 
 class ConfigError(Exception):
@@ -96,11 +97,6 @@ def render(value: Value) -> str | None:
     return ",".join(value) if isinstance(value, list) else str(value)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    matches = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {matches[0]}?" if matches else ""
-
-
 class Source(IntEnum):
     """Where a value comes from, numbered as DescribeConfigs tells it."""
 
@@ -152,7 +148,7 @@ class BrokerConfig(_TypedValues):
         for setting in settings:
             row = property_named(setting.name)
             if row is None:
-                hint = _nearest(setting.name, BROKER_PROPERTIES)
+                hint = did_you_mean(setting.name, BROKER_PROPERTIES)
                 raise ConfigError(f"{setting.place}: {setting.name} is not a property of a Kafka broker{hint}")
             try:
                 value = parse_value(row, setting.text)
@@ -260,7 +256,7 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> str | None:
     for name, text in overrides.items():
         topic_property = TOPIC_PROPERTIES.get(name)
         if topic_property is None:
-            return f"Unknown topic config name: {name}{_nearest(name, TOPIC_PROPERTIES)}"
+            return f"Unknown topic config name: {name}{did_you_mean(name, TOPIC_PROPERTIES)}"
         if text is None:
             return f"Null value not supported for topic configs: {name}"
         try:
@@ -298,7 +294,7 @@ def check_broker_overrides(overrides: Mapping[str, str]) -> str | None:
     """Why these cannot be set while a broker runs, or None when they can. The text is for the client."""
     for name, text in overrides.items():
         if name not in DYNAMIC_BROKER_PROPERTIES:
-            return f"Unknown dynamic broker config name: {name}{_nearest(name, DYNAMIC_BROKER_PROPERTIES)}"
+            return f"Unknown dynamic broker config name: {name}{did_you_mean(name, DYNAMIC_BROKER_PROPERTIES)}"
         try:
             parse_value(BROKER_PROPERTIES[name], text)
         except ValueError as error:
@@ -319,7 +315,10 @@ def read_properties_file(path: Path) -> list[Setting]:
         text = path.read_bytes().decode("iso-8859-1")  # as java.util.Properties reads a stream
     except OSError as error:
         raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from None
-    return [Setting(f"{path}:{line}", name, value) for line, name, value in parse_properties(text, str(path))]
+    try:
+        return [Setting(f"{path}:{item.line}", item.name, item.value) for item in parse_properties(text)]
+    except MalformedEscape as error:
+        raise ConfigError(f"{path}:{error.line}: \\u needs four hexadecimal digits") from None
 
 
 def parse_property_option(text: str) -> Setting:
@@ -328,54 +327,3 @@ def parse_property_option(text: str) -> Setting:
     if not separator or not name.strip():
         raise ConfigError(f"--property {text}: write it as name=value")
     return Setting("--property", name.strip(), value)
-
-
-_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_BLANKS: Final = " \t\f"
-
-
-def parse_properties(text: str, source: str) -> list[tuple[int, str, str]]:
-    """(line number, name, value) by the rules of java.util.Properties: comments, continued lines, escapes."""
-    settings = []
-    for number, line in _logical_lines(text):
-        position = 0
-        while position < len(line) and line[position] not in "=:" + _BLANKS:
-            position += 2 if line[position] == "\\" else 1
-        name, rest = line[:position], line[position:].lstrip(_BLANKS)
-        if rest[:1] in ("=", ":"):
-            rest = rest[1:].lstrip(_BLANKS)
-        place = f"{source}:{number}"
-        settings.append((number, _unescape(name, place), _unescape(rest, place)))
-    return settings
-
-
-def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
-    """Lines without blanks in front, comments and empty ones left out, continued ones joined."""
-    pending = ""
-    first = 0
-    for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
-        line = natural.lstrip(_BLANKS)
-        if not pending and first == 0 and (not line or line[0] in "#!"):
-            continue
-        first = first or number
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            pending += line[:-1]
-            continue
-        if pending + line:
-            yield first, pending + line
-        pending, first = "", 0
-    if pending:
-        yield first, pending
-
-
-def _unescape(text: str, place: str) -> str:
-    def replace(match: re.Match[str]) -> str:
-        escaped = match[1]
-        if escaped.startswith("u"):
-            if len(escaped) != 5:
-                raise ConfigError(f"{place}: \\u needs four hexadecimal digits")
-            return chr(int(escaped[1:], 16))
-        return _ESCAPES.get(escaped, escaped)
-
-    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", replace, text)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from highwater.broker.commands.zookeeper_process import free_ports
+from highwater.common.ports import free_ports
 from tests.broker.running import RunningBroker
 from tests.broker.zookeeper_server import Ensemble, running_zookeeper
 

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from kazoo.client import KazooClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from highwater.broker.commands.zookeeper_process import free_ports
+from highwater.common.ports import free_ports
 from tests.broker.running import COMMAND, RunningBroker
 from tests.broker.running_cluster import RunningCluster, running_cluster, wait_until
 

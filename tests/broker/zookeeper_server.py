@@ -13,11 +13,11 @@ from typing import Final
 from highwater.broker.commands.zookeeper_process import (
     ZooKeeperNode,
     command,
-    free_ports,
     mode,
     plan_ensemble,
     write_files,
 )
+from highwater.common.ports import free_ports
 
 START_DEADLINE_S: Final = 60.0
 

@@ -44,7 +44,7 @@ def test_no_java_at_all_names_both_ways_out(tmp_path: Path, monkeypatch: pytest.
     for part in (
         "JAVA_HOME=/nowhere",
         "Java 11",
-        "apt install openjdk-17-jre-headless",
+        "apt-get install -y openjdk-17-jre-headless",
         "pip install 'highwater[jdk]'",
     ):
         assert part in text

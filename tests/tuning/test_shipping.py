@@ -8,12 +8,20 @@ from pathlib import Path
 
 import pytest
 
-ROOM = Path(__file__).parents[2] / "tuning"
+from tests.import_graph import import_graph
+
+ROOT = Path(__file__).parents[2]
+ROOM = ROOT / "tuning"
 STAYS_HERE = ("cli", "schemas")
-SHIPPED = sorted(path for path in ROOM.rglob("*.py") if path.relative_to(ROOM).parts[0] not in STAYS_HERE)
+# What the room imports of `common` is shipped with it.
+SHIPPED = sorted(
+    path
+    for path in (*ROOM.rglob("*.py"), *(ROOT / "common").rglob("*.py"))
+    if path.relative_to(ROOT).parts[1] not in STAYS_HERE
+)
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(ROOM)))
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_needs_nothing_that_a_host_may_lack(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -24,6 +32,12 @@ def test_a_module_needs_nothing_that_a_host_may_lack(path: Path) -> None:
             continue
         for module in modules:
             assert module.partition(".")[0] in sys.stdlib_module_names, f"{path.name} imports {module}"
+
+
+def test_the_room_imports_nothing_of_another_but_what_all_share() -> None:
+    graph = import_graph()
+    rooms = {imported.partition(".")[0] for file, of in graph.items() if file.startswith("tuning.") for imported in of}
+    assert rooms == {"tuning", "common"}
 
 
 def test_no_data_file_is_needed_on_a_host() -> None:

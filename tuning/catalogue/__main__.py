@@ -1,4 +1,4 @@
-"""Prints the page of all knobs, docs/tuning-knobs.md: `python -m highwater.tuning.catalogue`."""
+"""`python -m highwater.tuning.catalogue > docs/tuning-knobs.md` writes the documentation page of all knobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Renders the page of all knobs, docs/tuning-knobs.md."""
+"""The page of the documentation that lists every knob: docs/tuning-knobs.md is this text and nothing else."""
 
 from __future__ import annotations
 

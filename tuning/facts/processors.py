@@ -1,4 +1,4 @@
-"""Processors: their number, NUMA nodes, frequency control, and clock source."""
+"""Processors: how many, on which NUMA nodes, how their frequency is chosen, and which clock tells the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What formulas share: fixed values, disks under data directories, reasons for missing facts."""
+"""What several formulas share: fixed values, the disks under the data directories, reasons for a missing fact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drop-ins of systemd units, one file with all settings of a unit, and masked units."""
+"""Our drop-ins of systemd units: one file per unit with all the settings it gets, and units that are masked."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from highwater.broker.commands.client import REQUEST_TIMEOUT_S, Cluster, result_of
-from highwater.broker.commands.terminal import CommandError, UsageError, nearest
+from highwater.broker.commands.terminal import CommandError, UsageError
+from highwater.common.nearest import did_you_mean
 
 PROGRESS_TOPIC_PREFIX: Final = "highwater-mirror-"
 _OWN_TO_A_CLUSTER: Final = frozenset(
@@ -91,7 +92,7 @@ def unmatched_names(source: Cluster, texts: Iterable[str]) -> list[str]:
     """Complaints about topics that were named plainly and are not there."""
     known = sorted(_metadata(source))
     return [
-        f"there is no topic {text}{nearest(text, known)}"
+        f"there is no topic {text}{did_you_mean(text, known)}"
         for text in texts
         if re.escape(text).replace(r"\-", "-") == text and text not in known
     ]

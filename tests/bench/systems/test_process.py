@@ -15,7 +15,8 @@ import pytest
 
 from highwater.bench.errors import StoppedError, TrialError, UsageError
 from highwater.bench.systems import StartedSystem, SystemProcess
-from highwater.bench.systems.process import free_ports, listening, ready_line
+from highwater.bench.systems.process import listening, ready_line
+from highwater.common.ports import free_ports
 
 READY = "print('ready: listening on 127.0.0.1:4711 (cluster x)', flush=True)"
 WAIT = "import time; time.sleep(600)"

@@ -10,7 +10,6 @@ from highwater.broker.settings.config import (
     Setting,
     TopicConfig,
     check_topic_overrides,
-    parse_properties,
     parse_property_option,
     read_properties_file,
     render,
@@ -143,35 +142,11 @@ def test_good_topic_overrides() -> None:
         assert check_topic_overrides({"follower.replication.throttled.replicas": throttled}) is None
 
 
-def test_properties_files_are_read_as_java_reads_them() -> None:
-    text = (
-        "# a comment = no property\n"
-        "! another\n"
-        "\n"
-        "   num.partitions = 3\r\n"
-        "listeners:PLAINTEXT://\\\n"
-        "    localhost:9092\n"
-        "broker.rack rack\\u0031\n"
-        "log.dirs=C:\\\\logs\\tx\n"
-        "key\\ with\\=escapes=v # not a comment\n"
-        "empty\n"
-        "# a comment is not continued \\\n"
-        "last=1\\"
-    )
-    assert parse_properties(text, "f") == [
-        (4, "num.partitions", "3"),
-        (5, "listeners", "PLAINTEXT://localhost:9092"),
-        (7, "broker.rack", "rack1"),
-        (8, "log.dirs", "C:\\logs\tx"),
-        (9, "key with=escapes", "v # not a comment"),
-        (10, "empty", ""),
-        (12, "last", "1"),
-    ]
-
-
-def test_a_bad_escape_is_told_with_its_place() -> None:
+def test_a_bad_escape_is_told_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("a=1\nb=\\u12")
     with pytest.raises(ConfigError, match=r"f:2: .*four hexadecimal"):
-        parse_properties("a=1\nb=\\u12", "f")
+        read_properties_file(path)
 
 
 def test_settings_of_a_file_carry_their_place(tmp_path: Path) -> None:

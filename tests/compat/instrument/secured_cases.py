@@ -13,7 +13,8 @@ import yaml
 from highwater.bench.results import RunResult
 from highwater.bench.systems import SystemProcess
 from highwater.bench.systems.apache_kafka import find_distribution
-from highwater.bench.systems.process import free_ports, listening
+from highwater.bench.systems.process import listening
+from highwater.common.ports import free_ports
 from tests.broker.server.certificates import Authority
 from tests.compat.instrument.case import WORKLOAD, case, highwater, temporary_directory
 

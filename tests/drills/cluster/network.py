@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from highwater.broker.commands.zookeeper_process import free_ports
+from highwater.common.ports import free_ports
 
 CLIENTS: Final = "clients"
 """Where the drill itself runs: it cannot be moved, but cut off."""

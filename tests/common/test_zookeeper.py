@@ -7,19 +7,19 @@ import threading
 
 import pytest
 
-from highwater.bench.systems.process import free_ports
-from highwater.bench.systems.zookeeper import serving
+from highwater.common.ports import free_ports
+from highwater.common.zookeeper import mode
 
 
 @pytest.mark.parametrize(
-    ("answer", "ready"),
+    ("answer", "expected"),
     [
-        (b"This ZooKeeper instance is not currently serving requests\n", False),
-        (b"", False),
-        (b"Zookeeper version: 3.9\nMode: standalone\nNode count: 5\n", True),
+        (b"This ZooKeeper instance is not currently serving requests\n", None),
+        (b"", None),
+        (b"Zookeeper version: 3.9\nMode: standalone\nNode count: 5\n", "standalone"),
     ],
 )
-def test_one_that_only_listens_is_not_ready(answer: bytes, ready: bool) -> None:
+def test_one_that_only_listens_is_not_ready(answer: bytes, expected: str | None) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -32,11 +32,11 @@ def test_one_that_only_listens_is_not_ready(answer: bytes, ready: bool) -> None:
         server = threading.Thread(target=reply)
         server.start()
         try:
-            assert serving(port)("") == (f"127.0.0.1:{port}" if ready else None)
+            assert mode("127.0.0.1", port) == expected
         finally:
             server.join()
 
 
 def test_nobody_at_the_port_is_not_ready() -> None:
     (port,) = free_ports(1)
-    assert serving(port)("") is None
+    assert mode("127.0.0.1", port) is None
