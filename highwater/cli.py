@@ -7,7 +7,7 @@ import signal
 import sys
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -66,8 +66,20 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib import metadata  # here, as no other call needs it
+
+        typer.echo(f"highwater {metadata.version('highwater')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _group() -> None:
+def _group(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Make it a group: its commands are the rooms'."""
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
 
 # Interrupted as late as can be: Python has given up its signal handlers and is clearing the modules.
 INTERRUPTED_AT_ITS_END = """
@@ -27,3 +33,16 @@ def test_a_ctrl_c_at_the_very_end_leaves_the_status_as_it_is() -> None:
     )
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: "), done.stderr
+
+
+def test_the_version_is_printed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "highwater", "--version"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"highwater {metadata.version('highwater')}\n", "")
+
+
+def test_the_version_is_the_latest_of_the_change_log() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    releases = re.findall(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert releases[0] == version
