@@ -1,4 +1,4 @@
-"""Running ZooKeeper from the jars that PySpark brings along: its command, its settings, and whether it serves."""
+"""Runs ZooKeeper from the jars of PySpark: its command, its settings, and whether it serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verifies that a setting is in effect and not only in its file: in processes, in the kernel, at the next boot."""
+"""Verifies the effect of settings: in processes, in the kernel, and at the next boot."""
 
 from __future__ import annotations
 

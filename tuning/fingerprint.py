@@ -1,4 +1,4 @@
-"""The fingerprint of a host: one hash over its host-wide settings; equal settings have equal fingerprints.
+"""The fingerprint of a host: one hash over its host-wide settings.
 
 Settings of disks and mounts depend on where a log lies, and limits belong to the session that asks. Both are listed,
 but they are not part of the hash.

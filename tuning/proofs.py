@@ -1,4 +1,4 @@
-"""Proofs: measured effects of settings on this host, from alternating trials with the setting off and on.
+"""Proofs: measured effects of settings on this host, from trials with the setting off and on.
 
 `highwater tune prove` measures and stores proofs, `explain` shows them. A proof is valid for the host, the workload and
 the values that it names. A newer proof replaces an older one of the same subject.

@@ -1,4 +1,4 @@
-"""Rollback: restores every journaled change, the last one first, unless somebody else changed it since.
+"""Rollback: restores every journaled change, last first, unless somebody changed it since.
 
 The next rollback continues one that was killed; changes that are restored already need nothing.
 """

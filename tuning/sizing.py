@@ -1,4 +1,4 @@
-"""Page cache sizing: the memory that a broker leaves to the page cache, and the seconds of log that fit into it.
+"""Page cache sizing: memory left by the broker, and how many seconds of log fit into it.
 
 Apache Kafka has a Java heap, Highwater's broker has none. Both are calculated for the same host and workload.
 """

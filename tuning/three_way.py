@@ -1,4 +1,4 @@
-"""Three-way comparison of a resource: the original, what Highwater made of it (`ours`), and what it is now.
+"""Three-way comparison of a resource: its original, applied and present state.
 
 The result is the state that the resource would have without Highwater. Values are compared in a normalized form.
 """

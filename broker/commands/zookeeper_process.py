@@ -1,4 +1,4 @@
-"""ZooKeeper servers of one host, alone or as an ensemble: their files, their command, and whether they serve.
+"""ZooKeeper servers of one host, alone or as an ensemble: files, command, state.
 
 Who starts the process keeps it: `highwater broker cluster up` detached, tests for the time of a test.
 """

@@ -1,4 +1,4 @@
-"""The role of a replica that another broker leads, or nobody: it fetches from the leader what it lacks.
+"""The role of a replica that another broker leads, or nobody: it fetches what it lacks.
 
 A log that must be flushed first (flush.messages) is fetched on only after the flush (fsync): the offset that a follower
 fetches from promises the leader that all records below it are safe here.

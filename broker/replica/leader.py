@@ -1,4 +1,4 @@
-"""The role of a replica that leads its partition: the high watermark, the in-sync replicas (ISR), the low watermark.
+"""The role of a replica that leads its partition: high watermark, in-sync replicas (ISR).
 
     event                                              effect
     a follower fetches (`follower_fetched`)            the high watermark may advance; the ISR may expand

@@ -1,4 +1,4 @@
-"""The knobs as data: one catalogue that the command line, the Ansible module, results and documents read.
+"""All knobs as data: the command line, Ansible, results and documents read this one catalogue.
 
 `KNOBS` is in the order of application: a ceiling stands before what it bounds (`fs.nr_open` before the file limit).
 """

@@ -1,4 +1,4 @@
-"""`python -m highwater.tuning.catalogue > docs/tuning-knobs.md` writes the documentation page of all knobs."""
+"""Prints the page of all knobs, docs/tuning-knobs.md: `python -m highwater.tuning.catalogue`."""
 
 from __future__ import annotations
 

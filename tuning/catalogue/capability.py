@@ -1,4 +1,4 @@
-"""Who can change a setting: what a container, a network namespace or a virtual machine lets one do; a line each."""
+"""Who can change a setting: in a container, a network namespace, a virtual machine."""
 
 from __future__ import annotations
 

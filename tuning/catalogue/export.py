@@ -1,4 +1,4 @@
-"""The catalogue as plain data, for whoever reads it from outside: `tuning/schemas/knob.schema.json` says its form."""
+"""The catalogue as plain data for other programs (`tuning/schemas/knob.schema.json`)."""
 
 from __future__ import annotations
 

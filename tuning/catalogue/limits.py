@@ -1,4 +1,4 @@
-"""Knobs of limits: open files of the host, of any process and of logins, locked memory, requests of libaio."""
+"""Knobs of limits: open files of host, processes and logins; locked memory; requests of libaio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the documentation that lists every knob: docs/tuning-knobs.md is this text and nothing else."""
+"""Renders the page of all knobs, docs/tuning-knobs.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knobs of processors: frequency, idle states, clocks, isolation, and what the kernel does on them by itself."""
+"""Knobs of processors: frequency, idle states, clocks, isolation, the kernel's own work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knobs of the broker's service units: their limits, their share of the host, and what is kept for them.
+"""Knobs of the broker's service units: limits, weights, reserved resources.
 
 A setting here reaches a broker only when its unit is started again.
 """

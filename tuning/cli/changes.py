@@ -1,4 +1,4 @@
-"""How a plan is printed: a row for each change, a unified diff for each file, pending effects, warnings."""
+"""Prints a plan: a row for each change, a diff for each file, pending effects, warnings."""
 
 from __future__ import annotations
 

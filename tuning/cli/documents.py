@@ -1,4 +1,4 @@
-"""JSON output of the verbs: each document is a dataclass, and its JSON Schema is derived from the types.
+"""JSON output of the verbs: dataclasses, and the JSON Schemas derived from their types.
 
 The schemas are shipped in tuning/schemas/; a test compares them with the dataclasses.
 """

@@ -1,4 +1,4 @@
-"""Whether a setting can be changed from here, told without writing, and what to ask of whom where it cannot.
+"""Whether a setting can be changed from here, found without writing, and whom else to ask.
 
 "Here" is root of this system: that somebody is not root is a matter of the call, not of the host. A trial write is
 never made: a privileged container, or root without namespaces of its own, would change the real host by it.

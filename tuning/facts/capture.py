@@ -1,4 +1,4 @@
-"""Saves what this program reads of a host as a small tree of files, so that it can be analysed on another machine.
+"""Saves what this program reads of a host as a tree of small files, to analyse it elsewhere.
 
 What is saved is what was read: the readers, the checks and the planning run once over files that remember every access.
 No list of paths can grow old beside them. Secrets are left out: environments and command lines of processes are never

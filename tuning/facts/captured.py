@@ -1,4 +1,4 @@
-"""A captured tree as a host: told by its marker, and answering as the host did for what could not be read there."""
+"""A captured tree as a host: recognised by its marker, and read instead of the live host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who else sets what this program sets: tuning daemons, cloud agents, and files of sysctl.d that are not ours."""
+"""Other programs that set kernel settings: tuning daemons, cloud agents, files in sysctl.d."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control groups, version 1, 2 or both: which limits hold for this process, through its group and the ones above."""
+"""Control groups, version 1, 2 or both: the limits of this process and of the groups above."""
 
 from __future__ import annotations
 

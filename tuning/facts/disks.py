@@ -1,4 +1,4 @@
-"""Block devices: disks with their partitions, and the layers over them (RAID, LVM, loop), with their queues."""
+"""Block devices: disks, partitions, the layers over them (RAID, LVM, loop), and their queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Network interfaces with their queues and interrupts, and the counters that tell whether packets were lost here."""
+"""Network interfaces: queues, interrupts, and the counters that show lost packets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host runs on and as: kernel, system, container, virtual machine, namespaces, capabilities, systemd."""
+"""The platform of a host: kernel, system, container, virtual machine, capabilities, systemd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processors: how many, on which NUMA nodes, how their frequency is chosen, and which clock tells the time."""
+"""Processors: their number, NUMA nodes, frequency control, and clock source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every reader of facts is given: a host's files, and a place for the reasons of what they do not tell."""
+"""What every reader of facts gets: the files of a host, and a place for reasons of missing facts."""
 
 from __future__ import annotations
 

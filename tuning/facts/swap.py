@@ -1,4 +1,4 @@
-"""Swap that is on, and the four places that turn it on at boot: fstab, swap units, zram-generator, dphys-swapfile."""
+"""Active swap, and what turns it on at boot: fstab, units, zram-generator, dphys-swapfile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Systemd service units as their files tell them: settings with drop-ins merged, and limits of running processes."""
+"""Systemd service units from their files: merged settings, and limits of running processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several formulas share: fixed values, the disks under the data directories, reasons for a missing fact."""
+"""What formulas share: fixed values, disks under data directories, reasons for missing facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values for processors: frequencies, idle states, clocks, isolation, and what the kernel does on them by itself."""
+"""Values for processors: frequencies, idle states, clocks, isolation, the kernel's own work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which disks, directories, queues, interrupts and units the knobs of a scope are about on a given host."""
+"""The disks, directories, queues, interrupts and units of a host that a knob applies to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files bear our mark, whether a journal knows them or not: it can be lost, and printed scripts keep none."""
+"""Finds the files with this tool's mark, whether a journal knows them or not."""
 
 from __future__ import annotations
 

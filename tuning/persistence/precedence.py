@@ -1,4 +1,4 @@
-"""Which file wins for a kernel setting at boot: the order of all that set it, played through without a boot.
+"""Which file wins for a kernel setting at boot: the boot order, computed without a boot.
 
 In order: `sysctl.KEY=` of the kernel's command line; sysctl.d(5) as systemd-sysctl or, without systemd, procps' `sysctl
 --system` reads it; the active profile of TuneD, and after it sysctl.d once more where `reapply_sysctl` is on; lines of

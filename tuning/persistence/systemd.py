@@ -1,4 +1,4 @@
-"""Our drop-ins of systemd units: one file per unit with all the settings it gets, and units that are masked."""
+"""Drop-ins of systemd units, one file with all settings of a unit, and masked units."""
 
 from __future__ import annotations
 

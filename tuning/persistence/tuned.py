@@ -1,4 +1,4 @@
-"""The active profile of TuneD as its files tell it: it sets kernel settings after the boot's own files."""
+"""The active profile of TuneD, which sets kernel settings after the boot's own files."""
 
 from __future__ import annotations
 

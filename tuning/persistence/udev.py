@@ -1,4 +1,4 @@
-"""Our udev rules: settings of disks and network interfaces, written again whenever the device appears or changes."""
+"""udev rules for disks and network interfaces, applied whenever a device appears or changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans mount options: the remount now, and the edit of /etc/fstab or of a mount unit for the next boot."""
+"""Plans mount options: the remount now, and the edit of fstab or mount unit for the next boot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans settings of /proc/sys and /sys: writes to the running kernel, and the lines of files for the next boot."""
+"""Plans settings of /proc/sys and /sys: writes now, and lines in files for the next boot."""
 
 from __future__ import annotations
 
