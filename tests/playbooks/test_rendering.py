@@ -90,7 +90,11 @@ def render(directory: Path, inventory: str | Path, host: str) -> Path:
     (directory / "bench").symlink_to(TREE.parent / "bench")
     options = ("-i", inventory, "--limit", host, "--tags", "render")
     succeeded(play(directory, *options, "rendering.yml", directory=tree, rendered=str(directory)))
-    return directory / host
+    folder = directory / host
+    folder.mkdir()
+    for name, text in json.loads((directory / f"{host}.json").read_text("utf-8")).items():
+        (folder / name).write_text(text, "utf-8")
+    return folder
 
 
 def test_every_template_is_rendered() -> None:
