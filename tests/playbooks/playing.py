@@ -40,6 +40,13 @@ def play_part(folder: Path, role: str, part: str, inventory: dict[str, Any], *op
     return play(folder, "-i", "hosts.yml", "part.yml", *options, directory=folder, **variables)
 
 
+def unpack(packed: Path, folder: Path, prefix: str = "") -> None:
+    """The files whose names and texts a play put into one file of JSON: each file that a play writes costs a second."""
+    folder.mkdir(exist_ok=True)
+    for name, text in json.loads(packed.read_text("utf-8")).items():
+        (folder / f"{prefix}{name}").write_text(text, "utf-8")
+
+
 def run(folder: Path, program: str, *arguments: str | Path, directory: Path = TREE) -> Played:
     """Any command of Ansible's."""
     environment = {

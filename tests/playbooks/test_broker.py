@@ -14,7 +14,7 @@ import pytest
 from highwater.broker.server.broker import check
 from highwater.broker.settings.config import BrokerConfig, read_properties_file
 from tests.playbooks.modules import TREE, call, load
-from tests.playbooks.playing import play, play_part, succeeded
+from tests.playbooks.playing import play, play_part, succeeded, unpack
 
 unit_state = load("library/highwater_unit_state.py")
 
@@ -47,13 +47,15 @@ RENDER = """
   vars_files: [ROLE/defaults/main.yml, ROLE/vars/main.yml]
   tasks:
     - name: Of each broker
-      ansible.builtin.template:
-        src: "ROLE/templates/{{ item.1 }}.j2"
-        dest: "OUT/{{ inventory_hostname }}-{{ item.0.name }}-{{ item.1 }}"
-        mode: "0644"
+      ansible.builtin.set_fact:
+        files: "{{ files | default({}) | combine({name: lookup('template', path, convert_data=false)}) }}"
       vars:
+        path: "ROLE/templates/{{ item.1 }}.j2"
+        name: "{{ item.0.name }}-{{ item.1 }}"
         __broker_instance: "{{ item.0 }}"
       loop: "{{ __broker_all | product(['broker.properties', '10-instance.conf', 'highwater-broker@.service']) }}"
+    - name: Write them
+      ansible.builtin.copy: {content: "{{ files | to_json }}", dest: "OUT/{{ inventory_hostname }}.json", mode: "0644"}
 """
 
 
@@ -66,6 +68,8 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     playbook.write_text(RENDER.replace("ROLE", str(TREE / "roles/broker")).replace("OUT", str(directory)))
     options = ("-i", directory / "hosts.yml", "-e", f"@{directory}/variables.yml")
     succeeded(play(directory, *options, playbook))
+    for host in ("b1", "b2", "b3"):
+        unpack(directory / f"{host}.json", directory, f"{host}-")
     return directory
 
 
@@ -195,23 +199,27 @@ def test_digests_of_secrets_do_for_their_texts(tmp_path: Path) -> None:
     assert unit_state.stale_files(record, [str(secret)], {str(secret): unit_state.digest(b"password")}) == []
 
 
-@pytest.mark.parametrize("names", [["ssd"], ["hdd", "ssd"], ["new"], []])
-def test_a_broker_that_is_set_up_and_named_no_more_is_refused(tmp_path: Path, names: list[str]) -> None:
+def test_a_broker_that_is_set_up_and_named_no_more_is_refused(tmp_path: Path) -> None:
     configuration = tmp_path / "highwater"
     configuration.mkdir()
     (configuration / "broker-ssd.properties").touch()
     (configuration / "tuning.yml").touch()
-    instances = [{"name": name, "log_dirs": [f"/data/{name}"]} for name in names]
-    hosts = {"brokers": {"hosts": {"node1": {"broker_id": 1, "broker_instances": instances}}}}
+    named: dict[str, list[str]] = {"same": ["ssd"], "more": ["hdd", "ssd"], "other": ["new"], "none": []}
+    hosts = {
+        host: {"broker_id": 1, "broker_instances": [{"name": name, "log_dirs": [f"/data/{name}"]} for name in names]}
+        for host, names in named.items()
+    }
     given = {"__broker_configuration": str(configuration)}
-    played = play_part(tmp_path, "broker", "strangers", {"children": hosts}, **given)
-    if "ssd" in names:
-        succeeded(played)
-    else:
-        told = " ".join(played.stdout.split())
-        assert played.returncode == 2
-        assert "node1: the broker ssd is set up here, and broker_instances does not name it" in told
-        assert f"rm {configuration}/broker-ssd.properties" in told
+    played = play_part(tmp_path, "broker", "strangers", {"children": {"brokers": {"hosts": hosts}}}, **given)
+    assert played.returncode == 2
+    told = " ".join(played.stdout.split())
+    refusal = (
+        r"(\w+): the broker ssd is set up here, and broker_instances does not name it[.] .*?; or take it away: .*?"
+    )
+    refused = set(re.findall(rf"{refusal}rm {re.escape(str(configuration))}/broker-ssd[.]properties", told))
+    assert refused == {host for host, names in named.items() if "ssd" not in names}
+    for host in hosts:
+        assert re.search(rf"{host} : ok=[^:]* failed={int(host in refused)} ", told)
 
 
 def test_a_unit_that_nobody_knows_does_not_run() -> None:

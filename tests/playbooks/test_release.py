@@ -70,6 +70,7 @@ def install(host: Path, name: str) -> dict[str, Any]:
     return ask(host, "installed", name, wheels=(wheel,))
 
 
+@pytest.mark.slow
 def test_a_release_from_check_to_pruned(host: Path) -> None:
     foreseen = ask(host, "installed", "one", check=True)
     assert (foreseen["changed"], foreseen["is_installed"]) == (True, False)
@@ -110,6 +111,7 @@ def test_what_was_cut_short_is_made_anew(host: Path) -> None:
     assert not (half / "leftover").exists()
 
 
+@pytest.mark.slow
 def test_a_release_that_some_process_was_started_from_stays(host: Path) -> None:
     for name in ("one", "two", "three"):
         install(host, name)

@@ -13,7 +13,7 @@ from highwater.broker.server.broker import check
 from highwater.broker.settings.config import BrokerConfig, read_properties_file
 from tests.playbooks import units
 from tests.playbooks.modules import TREE
-from tests.playbooks.playing import play, succeeded
+from tests.playbooks.playing import play, succeeded, unpack
 
 HOST = "broker1.example.net"
 # By the name of the unit; as much as each may, of 10 at the worst.
@@ -90,11 +90,8 @@ def render(directory: Path, inventory: str | Path, host: str) -> Path:
     (directory / "bench").symlink_to(TREE.parent / "bench")
     options = ("-i", inventory, "--limit", host, "--tags", "render")
     succeeded(play(directory, *options, "rendering.yml", directory=tree, rendered=str(directory)))
-    folder = directory / host
-    folder.mkdir()
-    for name, text in json.loads((directory / f"{host}.json").read_text("utf-8")).items():
-        (folder / name).write_text(text, "utf-8")
-    return folder
+    unpack(directory / f"{host}.json", directory / host)
+    return directory / host
 
 
 def test_every_template_is_rendered() -> None:

@@ -18,15 +18,22 @@ JOURNAL = "var/lib/highwater/tuning/journal.jsonl"
 MANAGED = "etc/sysctl.d/90-highwater.conf"
 DROP_IN = "etc/systemd/system/highwater-broker@.service.d/90-highwater.conf"
 LIMITS = "etc/security/limits.d/90-highwater.conf"
+WORKLOAD = {"data_dirs": ["/data"]}
 
 
-def _run(tmp_path: Path, root: Path | None, *arguments: str, playbook: str = "tune.yml", **variables: Any) -> Played:
+def _run(tmp_path: Path, root: Path, *arguments: str, playbook: str = "tune.yml", **variables: Any) -> Played:
     """From the top of the repository, as an operator may run it too."""
-    settings = {"ansible_become": False, "tuning_workload": {"data_dirs": ["/data"]}, **variables}
-    if root is not None:
-        settings["tuning_root"] = str(root)
-    inventory = () if "-i" in arguments else ("-i", "playbooks/inventories/local")
-    return play(tmp_path, *inventory, f"playbooks/{playbook}", *arguments, directory=TREE.parent, **settings)
+    settings = {"ansible_become": False, "tuning_workload": WORKLOAD, "tuning_root": str(root), **variables}
+    files = ("-i", "playbooks/inventories/local", f"playbooks/{playbook}")
+    return play(tmp_path, *files, *arguments, directory=TREE.parent, **settings)
+
+
+def _run_on(tmp_path: Path, hosts: dict[str, Any]) -> Played:
+    """On hosts of an inventory, which all are this machine."""
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(json.dumps({"all": {"vars": {**local, "tuning_workload": WORKLOAD}, **hosts}}))
+    return play(tmp_path, "-i", inventory, "playbooks/tune.yml", directory=TREE.parent)
 
 
 def _recap(result: Played) -> dict[str, int]:
@@ -34,6 +41,7 @@ def _recap(result: Played) -> dict[str, int]:
     return {name: int(count) for name, _, count in (word.partition("=") for word in line.split() if "=" in word)}
 
 
+@pytest.mark.slow
 def test_check_change_a_second_run_that_changes_nothing_and_the_way_back(tmp_path: Path) -> None:
     root = make_host(tmp_path / "host")
     before = snapshot(root)
@@ -97,27 +105,33 @@ def test_knobs_and_a_profile_can_be_chosen(tmp_path: Path) -> None:
     assert not (root / LIMITS).exists()
 
 
-@pytest.mark.parametrize(
-    ("variables", "message"),
-    [
-        (
-            {"tuning_only": ["vm.swappiness", "vm.max_map_cuont"]},
-            "unknown knob 'vm.max_map_cuont'; did you mean vm.max_map_count?",
-        ),
-        ({"tuning_profile": "duarble"}, "no host profile is called 'duarble'; did you mean durable?"),
-        ({"tuning_units": ["kafka"]}, "'kafka' is not the name of a service unit"),
-        ({"tuning_workload": {"rtt": "3"}}, "rtt: '3' is not a duration"),
-        ({"tuning_only": ["cpu.isolation"]}, "cpu.isolation"),
-    ],
+MISTAKES: tuple[tuple[dict[str, Any], str], ...] = (
+    (
+        {"tuning_only": ["vm.swappiness", "vm.max_map_cuont"]},
+        "unknown knob 'vm.max_map_cuont'; did you mean vm.max_map_count?",
+    ),
+    ({"tuning_profile": "duarble"}, "no host profile is called 'duarble'; did you mean durable?"),
+    ({"tuning_units": ["kafka"]}, "'kafka' is not the name of a service unit"),
+    ({"tuning_workload": {"rtt": "3"}}, "rtt: '3' is not a duration"),
+    ({"tuning_only": ["cpu.isolation"]}, "cpu.isolation"),
 )
-def test_a_mistake_fails_before_anything_is_changed(tmp_path: Path, variables: dict[str, Any], message: str) -> None:
-    root = make_host(tmp_path / "host")
-    before = snapshot(root)
-    result = _run(tmp_path, root, **variables)
+
+
+def test_a_mistake_fails_before_anything_is_changed(tmp_path: Path) -> None:
+    """A host for each mistake."""
+    roots = {f"host{number}": make_host(tmp_path / f"host{number}") for number in range(len(MISTAKES))}
+    before = {host: snapshot(root) for host, root in roots.items()}
+    hosts = {
+        host: {"tuning_root": str(root), **variables}
+        for (host, root), (variables, _) in zip(roots.items(), MISTAKES, strict=True)
+    }
+    result = _run_on(tmp_path, {"hosts": hosts})
     assert result.returncode == 2
-    assert message in _one_line(result.stdout)
     assert "Traceback" not in result.stdout + result.stderr
-    assert snapshot(root) == before
+    told = {part.partition("]")[0]: _one_line(part) for part in result.stdout.split("\nfatal: [")[1:]}
+    for host, (_, message) in zip(roots, MISTAKES, strict=True):
+        assert message in told[host]
+        assert snapshot(roots[host]) == before[host]
 
 
 def test_a_container_that_cannot_be_tuned_says_why_and_fails_for_what_is_named(tmp_path: Path) -> None:
@@ -170,18 +184,8 @@ def test_the_groups_of_a_host_say_which_units_get_limits(tmp_path: Path) -> None
         "others": ["highwater-broker@.service"],
     }
     hosts = {f"in_{group}": {"tuning_root": str(make_host(tmp_path / group))} for group in wanted}
-    inventory = tmp_path / "hosts.yml"
-    inventory.write_text(
-        json.dumps(
-            {
-                "all": {
-                    "vars": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable},
-                    "children": {group: {"hosts": {f"in_{group}": hosts[f"in_{group}"]}} for group in wanted},
-                }
-            }
-        )
-    )
-    result = _run(tmp_path, None, "-i", str(inventory))
+    children = {group: {"hosts": {f"in_{group}": hosts[f"in_{group}"]}} for group in wanted}
+    result = _run_on(tmp_path, {"children": children})
     assert result.returncode == 0, result.stdout + result.stderr
     drop_ins = {group: sorted((tmp_path / group / "etc/systemd/system").iterdir()) for group in wanted}
     assert {group: [path.name.removesuffix(".d") for path in paths] for group, paths in drop_ins.items()} == wanted
