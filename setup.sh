@@ -73,6 +73,15 @@ if ! command -v fio >/dev/null 2>&1; then
   fi
 fi
 
+# One test is skipped without it, and says so.
+if [ "$profile" = dev ] && ! command -v udevadm >/dev/null 2>&1; then
+  if [ "$(id -u)" -eq 0 ]; then
+    apt_install udev || echo "setup.sh: udev could not be installed; it will not judge the tuner's rules" >&2
+  else
+    echo "setup.sh: without udevadm the tuner's rules are not judged; to have it: sudo apt-get install -y udev" >&2
+  fi
+fi
+
 if ! [ -x .venv/bin/python ]; then
   say "Python environment in .venv ($("$python" --version))"
   "$python" -m venv .venv

@@ -184,6 +184,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert left_running(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signals", [1, 2])
 def test_an_interrupted_run_keeps_what_it_has_and_leaves_no_process(signals: int, tmp_path: Path) -> None:
     with start_run(tmp_path, TINY.replace("measure: 2s", "measure: 300s"), "--launcher", "process") as run:

@@ -45,7 +45,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def admin(broker: RunningBroker) -> Any:
-    return kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+    return kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
 
 
 def create(admin: Any, name: str, partitions: int = 1, **config: str) -> None:
@@ -56,7 +56,7 @@ def create(admin: Any, name: str, partitions: int = 1, **config: str) -> None:
 
 def produce(broker: RunningBroker, topic: str, values: list[bytes], **options: Any) -> None:
     settings = {key.replace("_", "."): value for key, value in options.items()}
-    producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 5, **settings})
+    producer = Producer({"log_level": 0, "bootstrap.servers": broker.address, "linger.ms": 5, **settings})
     failed: list[KafkaError] = []
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error) if error else None)
@@ -66,7 +66,12 @@ def produce(broker: RunningBroker, topic: str, values: list[bytes], **options: A
 
 def consume(broker: RunningBroker, topic: str, count: int, offset: int = OFFSET_BEGINNING) -> list[Message]:
     consumer = Consumer(
-        {"bootstrap.servers": broker.address, "group.id": "assigned-by-hand", "enable.auto.commit": False}
+        {
+            "log_level": 0,
+            "bootstrap.servers": broker.address,
+            "group.id": "assigned-by-hand",
+            "enable.auto.commit": False,
+        }
     )
     messages: list[Message] = []
     deadline = time.monotonic() + DEADLINE_S
@@ -125,7 +130,7 @@ def test_kafka_python_reads_what_it_wrote(broker: RunningBroker, acks: int | str
 
 def test_keys_headers_null_values_and_timestamps_stay(broker: RunningBroker, admin: Any) -> None:
     create(admin, "whole-records")
-    producer = Producer({"bootstrap.servers": broker.address})
+    producer = Producer({"log_level": 0, "bootstrap.servers": broker.address})
     producer.produce("whole-records", None, key=b"tombstone", timestamp=1_600_000_000_001)
     producer.produce("whole-records", b"", key=None, headers=[("trace", b"1"), ("trace", None), ("ünï", b"")])
     producer.flush(DEADLINE_S)
@@ -137,7 +142,7 @@ def test_keys_headers_null_values_and_timestamps_stay(broker: RunningBroker, adm
 
 def test_reading_from_the_middle_of_a_batch_the_end_and_a_timestamp(broker: RunningBroker, admin: Any) -> None:
     create(admin, "positions")
-    producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 50})
+    producer = Producer({"log_level": 0, "bootstrap.servers": broker.address, "linger.ms": 50})
     for number in range(100):
         producer.produce("positions", str(number).encode(), timestamp=1_600_000_000_000 + number)
     producer.flush(DEADLINE_S)
@@ -147,7 +152,7 @@ def test_reading_from_the_middle_of_a_batch_the_end_and_a_timestamp(broker: Runn
     assert [message.offset() for message in consume(broker, "positions", 58, offset=42)] == list(range(42, 100))
 
     def offset_for(timestamp_ms: int) -> int:
-        consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "times"})
+        consumer = Consumer({"log_level": 0, "bootstrap.servers": broker.address, "group.id": "times"})
         (found,) = consumer.offsets_for_times([TopicPartition("positions", 0, timestamp_ms)], timeout=DEADLINE_S)
         consumer.close()
         return int(found.offset)
@@ -247,7 +252,7 @@ def test_topic_administration(broker: RunningBroker, admin: Any) -> None:
 def test_too_large_a_message_is_refused(broker: RunningBroker, admin: Any) -> None:
     create(admin, "small-messages", max_message_bytes="1000")
     errors: list[KafkaError | None] = []
-    producer = Producer({"bootstrap.servers": broker.address})
+    producer = Producer({"log_level": 0, "bootstrap.servers": broker.address})
     producer.produce("small-messages", bytes(2000), on_delivery=lambda error, _: errors.append(error))
     producer.flush(DEADLINE_S)
     assert [error and error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
@@ -257,7 +262,9 @@ def test_acks_all_below_min_insync_replicas_is_refused(broker: RunningBroker, ad
     create(admin, "two-replicas", min_insync_replicas="2")
     errors: list[KafkaError | None] = []
     for acks in ("all", "1"):
-        producer = Producer({"bootstrap.servers": broker.address, "acks": acks, "message.timeout.ms": 1500})
+        producer = Producer(
+            {"log_level": 0, "bootstrap.servers": broker.address, "acks": acks, "message.timeout.ms": 1500}
+        )
         producer.produce("two-replicas", b"x", on_delivery=lambda error, _: errors.append(error))
         producer.flush(DEADLINE_S)
     refused, taken = errors
@@ -268,7 +275,7 @@ def test_acks_all_below_min_insync_replicas_is_refused(broker: RunningBroker, ad
 def test_the_broker_stamps_its_own_time_when_the_topic_says_so(broker: RunningBroker, admin: Any) -> None:
     create(admin, "broker-time", message_timestamp_type="LogAppendTime")
     before_ms = int(time.time() * 1000)
-    producer = Producer({"bootstrap.servers": broker.address})
+    producer = Producer({"log_level": 0, "bootstrap.servers": broker.address})
     producer.produce("broker-time", b"x", timestamp=1)
     producer.flush(DEADLINE_S)
     (message,) = consume(broker, "broker-time", 1)

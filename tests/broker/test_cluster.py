@@ -42,7 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 @pytest.fixture
 def admin(cluster: RunningCluster) -> AdminClient:
-    return AdminClient({"bootstrap.servers": cluster.bootstrap})
+    return AdminClient({"log_level": 0, "bootstrap.servers": cluster.bootstrap})
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ class Deliveries:
         self.acknowledged: list[bytes] = []
         self.failed: list[KafkaError] = []
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 1}
+            {"log_level": 0, "bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 1}
         )
 
     def send(self, topic: str, first: int, count: int) -> None:
@@ -91,7 +91,9 @@ class Deliveries:
 
 def read_all(bootstrap: str, topic: str, count: int) -> list[bytes]:
     # Without a group, whose topic one broker alone could not make.
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
+    consumer = Consumer(
+        {"log_level": 0, "bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
+    )
     partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
     consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
     read: list[bytes] = []
@@ -126,7 +128,7 @@ def test_nothing_acknowledged_is_lost_with_the_leader(cluster: RunningCluster, a
     for other in sorted({1, 2, 3} - {leader}):
         cluster.kill(other)
     # A client that knows none of those that are gone: librdkafka may wait long for them.
-    survivor = AdminClient({"bootstrap.servers": f"127.0.0.1:{cluster.ports[leader]}"})
+    survivor = AdminClient({"log_level": 0, "bootstrap.servers": f"127.0.0.1:{cluster.ports[leader]}"})
     wait_until(lambda: {found for found, _ in in_sync(survivor, "kept").values()} == {leader}, "it leads all")
     assert deliveries.failed == []
     assert len(deliveries.acknowledged) == 2000
@@ -179,7 +181,7 @@ def test_a_broker_that_is_not_registered_refuses_connections(
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", port), 5).close()
             zookeeper.delete("/brokers/ids/4")
-            found = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=30)
+            found = AdminClient({"log_level": 0, "bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=30)
             assert found.brokers.keys() == {1, 2, 3, 4}
         finally:
             broker.terminate()

@@ -31,7 +31,7 @@ class Line:
     def __init__(self, broker: RunningBroker, proxy: Proxy, broker_port: int) -> None:
         self.proxy = proxy
         self.broker = broker
-        self._admin = kafka_admin.AdminClient({"bootstrap.servers": f"127.0.0.1:{broker_port}"})
+        self._admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": f"127.0.0.1:{broker_port}"})
         (future,) = self._admin.create_topics([kafka_admin.NewTopic("t", 3, 1)]).values()
         future.result(DEADLINE_S)
 
@@ -102,6 +102,7 @@ def only_once(number: int) -> Callable[[int], bool]:
     return lambda found: found != number
 
 
+@pytest.mark.slow
 def test_at_most_once_loses_what_nobody_waited_for(tmp_path: Path) -> None:
     with disturbed_line(tmp_path) as line:
         producer = line.producer(acks="0", retries=0)

@@ -51,7 +51,9 @@ def start(disks: tuple[Path, Path]) -> RunningBroker:
 def send(broker: RunningBroker, value: str, partition: int) -> int | None:
     """The error of the delivery."""
     errors: list[KafkaError | None] = []
-    producer = Producer({"bootstrap.servers": broker.address, "acks": "all", "retries": 0, "message.timeout.ms": 5000})
+    producer = Producer(
+        {"log_level": 0, "bootstrap.servers": broker.address, "acks": "all", "retries": 0, "message.timeout.ms": 5000}
+    )
     producer.produce("t", value, partition=partition, on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(DEADLINE_S) == 0
     (error,) = errors

@@ -51,7 +51,9 @@ def send(broker: RunningBroker, first: int, count: int) -> tuple[set[bytes], lis
     """Values that were acknowledged, and what was said of the others."""
     acknowledged: set[bytes] = set()
     errors: list[KafkaError] = []
-    producer = Producer({"bootstrap.servers": broker.address, "acks": "all", "retries": 0, "batch.num.messages": 10})
+    producer = Producer(
+        {"log_level": 0, "bootstrap.servers": broker.address, "acks": "all", "retries": 0, "batch.num.messages": 10}
+    )
     for i in range(first, first + count):
         value = b"%d " % i + b"x" * 2000
 

@@ -41,13 +41,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 def filled_topic(broker: RunningBroker, name: str) -> list[bytes]:
     """Make a topic with records in every partition; their values."""
-    admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+    admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
     admin.create_topics([kafka_admin.NewTopic(name, PARTITIONS, 1)])[name].result(DEADLINE_S)
     return fill(broker, name, 0)
 
 
 def fill(broker: RunningBroker, name: str, first: int) -> list[bytes]:
-    producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 5})
+    producer = Producer({"log_level": 0, "bootstrap.servers": broker.address, "linger.ms": 5})
     values = [b"%d" % number for number in range(first, first + RECORDS)]
     for number, value in enumerate(values):
         producer.produce(name, value, partition=number % PARTITIONS)
@@ -63,6 +63,7 @@ class Reader:
         self.values: list[bytes] = []
         self.consumer = Consumer(
             {
+                "log_level": 0,
                 "bootstrap.servers": broker.address,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
@@ -129,7 +130,7 @@ _CRASHING_MEMBER = """
 import sys
 from confluent_kafka import Consumer
 address, topic = sys.argv[1:]
-consumer = Consumer({"bootstrap.servers": address, "group.id": topic, "auto.offset.reset": "earliest",
+consumer = Consumer({"log_level": 0, "bootstrap.servers": address, "group.id": topic, "auto.offset.reset": "earliest",
                      "session.timeout.ms": 6000, "enable.auto.commit": False})
 consumer.subscribe([topic])
 while True:
@@ -166,7 +167,7 @@ def test_a_static_member_starts_again_without_a_rebalance(broker: RunningBroker)
     readers[1] = Reader(broker, topic, topic, group_instance_id="instance-1")
     read_until(readers, lambda: readers[1].partitions == before)
     assert share_all(readers)
-    admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+    admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
     members = admin.describe_consumer_groups([topic])[topic].result(DEADLINE_S).members
     assert {(member.host, member.group_instance_id) for member in members} == {
         ("/127.0.0.1", "instance-0"),
@@ -228,12 +229,13 @@ def test_acknowledged_commits_survive_kill_9(tmp_path: Path) -> None:
     log_dir = tmp_path / "log"
     broker = start_broker(log_dir, properties=PROPERTIES)
     try:
-        admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+        admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
         admin.create_topics([kafka_admin.NewTopic("t", 4, 1)])["t"].result(DEADLINE_S)
         committed: dict[tuple[str, int], int] = {}
         for round_number in range(3):
             committers = [
-                Consumer({"bootstrap.servers": broker.address, "group.id": f"g{number}"}) for number in range(3)
+                Consumer({"log_level": 0, "bootstrap.servers": broker.address, "group.id": f"g{number}"})
+                for number in range(3)
             ]
             for step in range(60):
                 for number, consumer in enumerate(committers):
@@ -246,7 +248,7 @@ def test_acknowledged_commits_survive_kill_9(tmp_path: Path) -> None:
             for consumer in committers:
                 consumer.close()
             for number in range(3):
-                reader = Consumer({"bootstrap.servers": broker.address, "group.id": f"g{number}"})
+                reader = Consumer({"log_level": 0, "bootstrap.servers": broker.address, "group.id": f"g{number}"})
                 found = reader.committed([TopicPartition("t", partition) for partition in range(4)], DEADLINE_S)
                 reader.close()
                 assert {partition.partition: partition.offset for partition in found} == {

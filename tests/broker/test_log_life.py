@@ -26,7 +26,7 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
 
 
 def create(broker: RunningBroker, topic: str, **config: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin = AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
     settings = {name.replace("_", "."): value for name, value in config.items()}
     admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(DEADLINE_S)
 
@@ -34,7 +34,7 @@ def create(broker: RunningBroker, topic: str, **config: str) -> None:
 def produce(broker: RunningBroker, topic: str, count: int, *, timestamp_ms: int = 0, size: int = 200) -> None:
     failures: list[KafkaError] = []
     # One record in a batch, so that segments are as many as their size says.
-    producer = Producer({"bootstrap.servers": broker.address, "batch.num.messages": 1})
+    producer = Producer({"log_level": 0, "bootstrap.servers": broker.address, "batch.num.messages": 1})
     for i in range(count):
         producer.produce(
             topic,
@@ -48,7 +48,7 @@ def produce(broker: RunningBroker, topic: str, count: int, *, timestamp_ms: int 
 
 
 def watermarks(broker: RunningBroker, topic: str) -> tuple[int, int]:
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "unused"})
+    consumer = Consumer({"log_level": 0, "bootstrap.servers": broker.address, "group.id": "unused"})
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), DEADLINE_S, cached=False)
         return low, high
@@ -85,7 +85,7 @@ def test_deleted_records_stay_deleted_after_kill_9(tmp_path: Path) -> None:
     try:
         create(broker, "t")
         produce(broker, "t", 10)
-        admin = AdminClient({"bootstrap.servers": broker.address})
+        admin = AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
         asked = TopicPartition("t", 0, 7)
         assert admin.delete_records([asked])[asked].result(DEADLINE_S).low_watermark == 7
         broker.kill()
@@ -103,7 +103,13 @@ def produce_keyed(
 ) -> dict[bytes, bytes]:
     """Records that all but the last `keys` are made void by; what a reader of all of them ends up with."""
     producer = Producer(
-        {"bootstrap.servers": broker.address, "compression.type": codec, "batch.num.messages": 50, "linger.ms": 5}
+        {
+            "log_level": 0,
+            "bootstrap.servers": broker.address,
+            "compression.type": codec,
+            "batch.num.messages": 50,
+            "linger.ms": 5,
+        }
     )
     state: dict[bytes, bytes] = {}
     for i in range(count):
@@ -122,7 +128,13 @@ def produce_keyed(
 def consume_all(broker: RunningBroker, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
     _, end = watermarks(broker, topic)
     consumer = Consumer(
-        {"bootstrap.servers": broker.address, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True}
+        {
+            "log_level": 0,
+            "bootstrap.servers": broker.address,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+        }
     )
     found: list[tuple[int, bytes | None, bytes | None]] = []
     try:
@@ -190,7 +202,7 @@ def test_a_record_without_a_key_is_refused_where_records_are_compacted(tmp_path:
 
         for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
             told.clear()
-            producer = Producer({"bootstrap.servers": broker.address, "compression.type": codec})
+            producer = Producer({"log_level": 0, "bootstrap.servers": broker.address, "compression.type": codec})
             producer.produce("t", b"value" * 100, on_delivery=note)
             producer.produce("t", b"value" * 100, b"key", on_delivery=note)
             producer.flush(DEADLINE_S)

@@ -24,7 +24,7 @@ PARTITIONS = 3
 
 
 def create_topic(broker: RunningBroker, name: str, **config: str) -> None:
-    admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+    admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
     options = {key.replace("_", "."): value for key, value in config.items()}
     for future in admin.create_topics([kafka_admin.NewTopic(name, PARTITIONS, 1, config=options)]).values():
         future.result(DEADLINE_S)
@@ -32,7 +32,9 @@ def create_topic(broker: RunningBroker, name: str, **config: str) -> None:
 
 def read_all(broker: RunningBroker, topic: str) -> dict[int, list[tuple[int, bytes]]]:
     """(offset, value) of every record, by partition."""
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "reader", "enable.auto.commit": False})
+    consumer = Consumer(
+        {"log_level": 0, "bootstrap.servers": broker.address, "group.id": "reader", "enable.auto.commit": False}
+    )
     try:
         ends = {}
         for index in range(PARTITIONS):
@@ -57,7 +59,13 @@ class Load:
     def __init__(self, broker: RunningBroker, topic: str, **options: Any) -> None:
         settings = {key.replace("_", "."): value for key, value in options.items()}
         self._producer = Producer(
-            {"bootstrap.servers": broker.address, "linger.ms": 1, "message.timeout.ms": 3000, "log_level": 0} | settings
+            {
+                "log_level": 0,
+                "bootstrap.servers": broker.address,
+                "linger.ms": 1,
+                "message.timeout.ms": 3000,
+            }
+            | settings
         )
         self._topic = topic
         self._stop = threading.Event()
@@ -149,7 +157,7 @@ def test_a_clean_stop_under_load_answers_keeps_everything_and_starts_without_rec
     with running_broker(log_dir) as broker:
         assert broker.cluster_id == cluster_id
         check(load.acknowledged, read_all(broker, "t"))
-        admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+        admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
         (described,) = admin.describe_configs(
             [kafka_admin.ConfigResource(kafka_admin.ResourceType.TOPIC, "t")]
         ).values()
@@ -163,7 +171,7 @@ def test_a_deleted_topic_stays_deleted_and_its_files_go(tmp_path: Path) -> None:
     with running_broker(log_dir) as broker:
         create_topic(broker, "gone")
         create_topic(broker, "kept")
-        admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+        admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
         for future in admin.delete_topics(["gone"]).values():
             future.result(DEADLINE_S)
         deadline = time.monotonic() + DEADLINE_S
@@ -172,7 +180,7 @@ def test_a_deleted_topic_stays_deleted_and_its_files_go(tmp_path: Path) -> None:
             time.sleep(0.01)
         broker.kill()
     with running_broker(log_dir) as broker:
-        admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+        admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
         assert list(admin.list_topics(timeout=DEADLINE_S).topics) == ["kept"]
 
 

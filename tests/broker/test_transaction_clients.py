@@ -44,7 +44,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 
 def create(broker: RunningBroker, name: str, partitions: int = 1) -> None:
-    admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+    admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
     admin.create_topics([kafka_admin.NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
 
 
@@ -52,7 +52,13 @@ def begun(broker: RunningBroker, transactional_id: str, **options: Any) -> Produ
     """A producer that has begun a transaction."""
     settings = {key.replace("_", "."): value for key, value in options.items()}
     producer = Producer(
-        {"bootstrap.servers": broker.address, "transactional.id": transactional_id, "linger.ms": 5, **settings}
+        {
+            "log_level": 0,
+            "bootstrap.servers": broker.address,
+            "transactional.id": transactional_id,
+            "linger.ms": 5,
+            **settings,
+        }
     )
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
@@ -138,7 +144,7 @@ def test_kafka_python_commits_and_aborts(broker: RunningBroker) -> None:
 
 def test_readers_wait_for_an_open_transaction_and_see_all_of_it_at_once(broker: RunningBroker) -> None:
     create(broker, "open")
-    plain = Producer({"bootstrap.servers": broker.address})
+    plain = Producer({"log_level": 0, "bootstrap.servers": broker.address})
     producer = begun(broker, "open")
     producer.produce("open", "within")
     producer.flush(TIMEOUT_S)
@@ -169,7 +175,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker: RunningBroker) -> 
     producer = begun(broker, "late", transaction_timeout_ms=1000)
     producer.produce("late", "late")
     producer.flush(TIMEOUT_S)
-    plain = Producer({"bootstrap.servers": broker.address})
+    plain = Producer({"log_level": 0, "bootstrap.servers": broker.address})
     plain.produce("late", "behind")
     plain.flush(TIMEOUT_S)
     deadline = time.monotonic() + DEADLINE_S
@@ -225,7 +231,7 @@ def test_consume_transform_produce_is_exactly_once_whoever_is_killed(restarted: 
     deadline = time.monotonic() + DEADLINE_S
     quarter = RECORDS // len(kills)
     for first in range(0, RECORDS, quarter):
-        producer = Producer({"bootstrap.servers": restarted.broker.address, "linger.ms": 5})
+        producer = Producer({"log_level": 0, "bootstrap.servers": restarted.broker.address, "linger.ms": 5})
         for number in range(first, first + quarter):
             producer.produce("source", str(number), partition=number % 2)
         assert producer.flush(TIMEOUT_S) == 0

@@ -1,6 +1,7 @@
 """What guests set their clocks by: this machine's clock, told by SNTP (RFC 4330) on the bridge of their lab.
 
 Hosts of a lab reach nothing else; and a time daemon that never finds a server shows nothing of a playbook.
+Started by `python -m tests.lab up`.
 """
 
 from __future__ import annotations

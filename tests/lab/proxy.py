@@ -1,7 +1,7 @@
 """What the lab's hosts get Debian packages through: a forward proxy to the archive of their image, and to nothing else.
 
 Files of the archive that never change are kept, so that three hosts fetch a package once, and the next lab not at all.
-Hosts have no other way out, which shows that the playbooks need none.
+Hosts have no other way out, which shows that the playbooks need none. Started by `python -m tests.lab up`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from highwater.spark_loadgen import SteadyWarmup
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.mock_broker import MockBroker
@@ -47,6 +49,7 @@ def test_consumers_that_wait_for_the_load_read_it_all_afterwards(make_plan: Plan
     assert result.backlog.drain_records_per_s is not None
 
 
+@pytest.mark.slow
 def test_a_steady_load_is_measured_as_soon_as_it_is_steady(make_plan: PlanMaker) -> None:
     warmup = SteadyWarmup(slope_ratio=0.5, window_s=3, max_s=30)
     result = run_load(make_plan(warmup=warmup, measure_s=1))

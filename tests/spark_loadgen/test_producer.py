@@ -129,6 +129,7 @@ def read_all(broker: MockBroker, topics: tuple[str, ...]) -> list[Seen]:
     return seen
 
 
+@pytest.mark.slow
 def test_records_that_nobody_times_are_missed_when_they_fail(make_plan: PlanMaker) -> None:
     with mock_broker() as mortal:
         plan = make_plan(

@@ -96,6 +96,7 @@ def test_records_that_the_client_refuses_have_failed(make_plan: PlanMaker) -> No
     assert any("size" in text.lower() for text in result.errors)
 
 
+@pytest.mark.slow
 def test_a_broker_that_dies_leaves_failed_records_and_an_end(make_plan: PlanMaker) -> None:
     with mock_broker() as mortal:
         plan = make_plan(

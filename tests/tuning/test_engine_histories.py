@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,6 +112,7 @@ def _lines_of_others(kernel: FakeKernel, path: str) -> Iterator[str]:
     return (line for line in (kernel.read_verbatim(path) or "").splitlines() if not line.startswith("ours"))
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(st.lists(actions, max_size=7))
 def test_a_rollback_leaves_the_host_as_if_we_had_never_come(history: list[tuple[object, ...]]) -> None:

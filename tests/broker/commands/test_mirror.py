@@ -47,12 +47,12 @@ def mirror(clusters: Clusters, *arguments: str) -> Result:
 def create(broker: RunningBroker, topic: str, partitions: int = 2, **config: str) -> None:
     # The records are of 2020, and some tests take longer than the first look for what is too old.
     overrides = {"retention.ms": "-1"} | {name.replace("_", "."): text for name, text in config.items()}
-    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin = AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
     admin.create_topics([NewTopic(topic, partitions, 1, config=overrides)])[topic].result(DEADLINE_S)
 
 
 def fill(broker: RunningBroker, topic: str, count: int, *, first: int = 0, partitions: int = 2) -> None:
-    producer = Producer({"bootstrap.servers": broker.address})
+    producer = Producer({"log_level": 0, "bootstrap.servers": broker.address})
     for number in range(first, first + count):
         producer.produce(
             topic,
@@ -72,6 +72,7 @@ def read(broker: RunningBroker, topic: str, partitions: int = 2) -> list[list[Se
     """All committed records by partition, with everything but their offsets."""
     consumer = Consumer(
         {
+            "log_level": 0,
             "bootstrap.servers": broker.address,
             "group.id": "reader",
             "enable.auto.commit": False,
@@ -106,7 +107,7 @@ def start_mirror(clusters: Clusters, *arguments: str) -> subprocess.Popen[bytes]
 
 
 def end_of(broker: RunningBroker, topic: str, partitions: int = 2) -> int:
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "watcher"})
+    consumer = Consumer({"log_level": 0, "bootstrap.servers": broker.address, "group.id": "watcher"})
     try:
         return sum(
             consumer.get_watermark_offsets(TopicPartition(topic, partition), DEADLINE_S)[1]
@@ -118,7 +119,7 @@ def end_of(broker: RunningBroker, topic: str, partitions: int = 2) -> int:
 
 def test_records_arrive_with_all_that_they_are(clusters: Clusters) -> None:
     create(clusters.source, "whole", retention_ms="1234567890000", cleanup_policy="compact,delete")
-    producer = Producer({"bootstrap.servers": clusters.source.address})
+    producer = Producer({"log_level": 0, "bootstrap.servers": clusters.source.address})
     for number in range(30):
         producer.produce("whole", key=b"k%d" % number, value=b"v", partition=number % 2, timestamp=1_600_000_000_000)
     assert producer.flush(DEADLINE_S) == 0
@@ -154,7 +155,7 @@ def test_a_second_run_goes_on_and_takes_changes_of_the_topic_along(clusters: Clu
 
 def test_only_what_was_committed_is_copied(clusters: Clusters) -> None:
     create(clusters.source, "decided", 1)
-    producer = Producer({"bootstrap.servers": clusters.source.address, "transactional.id": "t"})
+    producer = Producer({"log_level": 0, "bootstrap.servers": clusters.source.address, "transactional.id": "t"})
     producer.init_transactions(DEADLINE_S)
     for value, commits in ((b"a", True), (b"b", False), (b"c", True)):
         producer.begin_transaction()
@@ -213,19 +214,24 @@ def test_sigterm_commits_and_ends(clusters: Clusters) -> None:
 
 def test_groups_go_on_in_the_target_where_they_were(clusters: Clusters) -> None:
     create(clusters.source, "grouped", 1)
-    producer = Producer({"bootstrap.servers": clusters.source.address, "transactional.id": "holes"})
+    producer = Producer({"log_level": 0, "bootstrap.servers": clusters.source.address, "transactional.id": "holes"})
     producer.init_transactions(DEADLINE_S)
     for number in range(10):  # each followed by a marker: offsets of the two clusters drift apart
         producer.begin_transaction()
         producer.produce("grouped", b"%d" % number, partition=0)
         producer.commit_transaction(DEADLINE_S)
-    source = AdminClient({"bootstrap.servers": clusters.source.address})
+    source = AdminClient({"log_level": 0, "bootstrap.servers": clusters.source.address})
     wanted = [ConsumerGroupTopicPartitions("readers", [TopicPartition("grouped", 0, 8)])]  # read: 0 to 3
     source.alter_consumer_group_offsets(wanted)["readers"].result(DEADLINE_S)
     result = mirror(clusters, "--topic", "grouped", "--name", "grouped", "--group", "readers", "--once")
     assert (result.exit_code, "group readers: offsets of 1 partitions" in result.errors) == (0, True)
     consumer = Consumer(
-        {"bootstrap.servers": clusters.target.address, "group.id": "readers", "auto.offset.reset": "error"}
+        {
+            "log_level": 0,
+            "bootstrap.servers": clusters.target.address,
+            "group.id": "readers",
+            "auto.offset.reset": "error",
+        }
     )
     try:
         consumer.subscribe(["grouped"])
@@ -240,6 +246,7 @@ def test_groups_go_on_in_the_target_where_they_were(clusters: Clusters) -> None:
         consumer.close()
 
 
+@pytest.mark.slow
 def test_of_two_mirrors_of_a_name_the_older_gives_way(clusters: Clusters) -> None:
     create(clusters.source, "twice")
     fill(clusters.source, "twice", 10)

@@ -28,7 +28,9 @@ class Commands:
     def begin(self, transactional_id: str, topic: str) -> Producer:
         """A transaction with one record in partition 1 of a new topic."""
         call("topics", "-b", self.broker.address, "--create", "--topic", topic, "--partitions", "2")
-        producer = Producer({"bootstrap.servers": self.broker.address, "transactional.id": transactional_id})
+        producer = Producer(
+            {"log_level": 0, "bootstrap.servers": self.broker.address, "transactional.id": transactional_id}
+        )
         producer.init_transactions(TIMEOUT_S)
         producer.begin_transaction()
         producer.produce(topic, "x", partition=1)
@@ -67,7 +69,7 @@ def test_an_open_transaction_is_listed_and_described(transactions: Commands) -> 
 
 
 def test_one_that_never_began_a_transaction(transactions: Commands) -> None:
-    producer = Producer({"bootstrap.servers": transactions.broker.address, "transactional.id": "idle"})
+    producer = Producer({"log_level": 0, "bootstrap.servers": transactions.broker.address, "transactional.id": "idle"})
     producer.init_transactions(TIMEOUT_S)
     described = transactions("describe", "--transactional-id", "idle", "--json").json
     assert (described["state"], described["start_time_ms"], described["duration_ms"]) == ("Empty", None, None)

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -13,6 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker.group.asking import GroupHarness
 
+pytestmark = pytest.mark.slow
 RETENTION_MS = 3_600_000
 CHECK_MS = 60_000
 GROUPS = st.sampled_from(["a", "b", "c"])

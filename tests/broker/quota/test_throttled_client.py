@@ -32,6 +32,7 @@ def test_librdkafka_is_told_its_throttle_time(tmp_path: Path) -> None:
             assert client.recv(4, socket.MSG_WAITALL)
         producer = Producer(
             {
+                "log_level": 0,
                 "bootstrap.servers": broker.address,
                 "client.id": "slow",
                 "statistics.interval.ms": 100,

@@ -56,6 +56,7 @@ def test_random_bytes(broker: RunningBroker) -> None:
     assert_serves(broker)
 
 
+@pytest.mark.slow
 def test_random_requests_of_every_api_and_version(broker: RunningBroker) -> None:
     randomness = random.Random(2)
     for api in APIS.values():

@@ -307,7 +307,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
             if " listener " in line and " at port " in line:
                 words = line.split()
                 ports[words[words.index("listener") + 1]] = int(words[words.index("port") + 1])
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{ports['PLAINTEXT']}"})
+        admin = AdminClient({"log_level": 0, "bootstrap.servers": f"127.0.0.1:{ports['PLAINTEXT']}"})
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             change = UserScramCredentialUpsertion("inside", ScramCredentialInfo(mechanism, 4096), b"pw")
             admin.alter_user_scram_credentials([change])["inside"].result(30)

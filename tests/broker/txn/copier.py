@@ -20,10 +20,11 @@ _HANGS_S = 5
 
 
 def main(bootstrap: str, source: str, target: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"copier-{target}"})
+    producer = Producer({"log_level": 0, "bootstrap.servers": bootstrap, "transactional.id": f"copier-{target}"})
     producer.init_transactions(_TIMEOUT_S)
     consumer = Consumer(
         {
+            "log_level": 0,
             "bootstrap.servers": bootstrap,
             "group.id": f"copier-{target}",
             # The killed one's place is taken at once.

@@ -1,4 +1,4 @@
-"""franz-go's own tests of its client against our broker; `run` calls it.
+"""franz-go's own tests of its client against our broker; `make compat SUITES=franz_go` runs it.
 
 The tests are built once for each pinned version into the user's cache. Each case is run in a process of its own, as
 one that hangs would take the others along; they share one broker, as they are made to.

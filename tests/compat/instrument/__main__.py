@@ -1,4 +1,4 @@
-"""Runs the cases; `run` calls it. Exit status 1 when a case of `cases.allow` fails."""
+"""Runs the cases; `make compat SUITES=instrument` runs it. Exit status 1 when a case of `cases.allow` fails."""
 
 from __future__ import annotations
 

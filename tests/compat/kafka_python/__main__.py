@@ -1,4 +1,4 @@
-"""kafka-python's own integration tests, and ours that use it, against our broker; `run` calls it.
+"""kafka-python's own integration tests, and ours that use it, on our broker; `make compat SUITES=kafka_python` runs it.
 
 The integration tests come with the source distribution of the installed version, which pip fetches into the user's
 cache. They are told of a broker by KAFKA_URI, as its authors run them against one that is there already.

@@ -1,4 +1,4 @@
-"""librdkafka's own test runner against our broker; `run` calls it.
+"""librdkafka's own test runner against our broker; `make compat SUITES=librdkafka` runs it.
 
 A case is a number of the runner's list, which may stand for several tests: `0039` runs 0039_event, 0039_event_dr and
 0039_event_log. It passes when at least one of them does and none fails. `-noautocreate` behind a number is the

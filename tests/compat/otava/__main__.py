@@ -1,4 +1,4 @@
-"""Apache Otava on series with known changes, and on the CSV that we export; `run` calls it."""
+"""Apache Otava on series with known changes, and on the CSV that we export; `make compat SUITES=otava` runs it."""
 
 from __future__ import annotations
 

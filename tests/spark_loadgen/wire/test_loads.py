@@ -55,12 +55,15 @@ def test_every_record_arrives_as_it_was_meant_and_is_timed(make_plan: PlanMaker,
         {"sizes": FixedSize(20_000), "rate_per_s": 500.0},
         {"headers": Headers(2, 16)},
         # As fast as it can for a time: of a second a busy machine may give it nothing.
-        {
-            "schedule": None,
-            "measure_s": 5,
-            "sizes": FixedSize(1000),
-            "producer_config": {"batch.num.messages": "50", "acks": "1"},
-        },
+        pytest.param(
+            {
+                "schedule": None,
+                "measure_s": 5,
+                "sizes": FixedSize(1000),
+                "producer_config": {"batch.num.messages": "50", "acks": "1"},
+            },
+            marks=pytest.mark.slow,
+        ),
         {"producer_config": {"batch.size": "1000", "linger.ms": "0", "max.in.flight": "1"}},
         {"consumers_per_group": 3, "producers": 3, "pairs": True},
         {"producers": 2, "producer_config": {"enable.idempotence": "true"}},
@@ -150,6 +153,7 @@ def test_what_is_refused_for_too_long_has_failed(make_plan: PlanMaker) -> None:
     assert "not delivered within 300 ms" in result.errors
 
 
+@pytest.mark.slow
 def test_a_broker_that_goes_away_leaves_failures_and_no_hang(make_plan: PlanMaker) -> None:
     with scripted_broker({}) as broker:
         servers = broker.bootstrap_servers

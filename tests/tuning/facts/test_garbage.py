@@ -65,6 +65,7 @@ def _go_through(root: Path) -> None:
     size_host(facts, workload)
 
 
+@pytest.mark.slow
 def test_garbage_in_any_one_file(host: Path) -> None:
     for path in sorted(path for path in host.rglob("*") if path.is_file() and not path.is_symlink()):
         text = path.read_text("utf-8")
