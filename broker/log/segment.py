@@ -161,14 +161,19 @@ class Segment:
         """
         if self.size_bytes == 0:
             return False
-        jitter_ms = int(self._jitter * min(config.segment_jitter_ms, config.segment_ms))
-        first_ms = self.first_batch_timestamp_ms
+        jitter_ms = config.segment_jitter_ms and int(self._jitter * min(config.segment_jitter_ms, config.segment_ms))
+        first_ms = self._first_batch_timestamp_ms
+        if first_ms is None:
+            first_ms = self.first_batch_timestamp_ms
         age_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self._created_ms
+        by_offset, by_time = self._offset_index, self._time_index
+        if by_offset is None or by_time is None:
+            by_offset, by_time = self.offset_index, self.time_index
         return (
             self.size_bytes > config.segment_bytes - size_bytes
             or age_ms > config.segment_ms - jitter_ms
-            or self.offset_index.is_full(config.segment_index_bytes)
-            or self.time_index.is_full(config.segment_index_bytes)
+            or by_offset.is_full(config.segment_index_bytes)
+            or by_time.is_full(config.segment_index_bytes)
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         )
 
@@ -572,7 +577,7 @@ class Segment:
 
     def _index(self, position: int, size: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Take a batch into the indexes: an entry whenever enough bytes have gone by since the last one."""
-        largest = self.largest_timestamp
+        largest = self._largest_timestamp or self.largest_timestamp
         if max_timestamp_ms > largest[0]:
             largest = self._largest_timestamp = (max_timestamp_ms, last_offset)
         if self._bytes_since_index_entry > self._index_interval_bytes:

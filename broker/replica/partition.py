@@ -81,6 +81,7 @@ class Partition:
         "high_watermark",
         "in_sync_replicas",
         "index",
+        "is_leader",
         "leader_epoch",
         "log",
         "min_in_sync_replicas",
@@ -122,7 +123,7 @@ class Partition:
         self._request_flush = request_flush
         self._storage_failed = storage_failed
         self._replication = replication
-        self.role: Alone | Leader | Follower = Alone(self) if replication is None else Follower(self)
+        self._take_role(Alone(self) if replication is None else Follower(self))
         self.leader_epoch = leader_epoch
         self.partition_epoch = NO_EPOCH
         self.replicas = list(replicas)
@@ -152,10 +153,6 @@ class Partition:
         self._stable_offset = self.last_stable_offset
 
     @property
-    def is_leader(self) -> bool:
-        return self.role.is_leader
-
-    @property
     def log_start_offset(self) -> int:
         return self.log.log_start_offset
 
@@ -182,6 +179,10 @@ class Partition:
 
     # Roles
 
+    def _take_role(self, role: Alone | Leader | Follower) -> None:
+        self.role = role
+        self.is_leader = role.is_leader
+
     def become_leader(
         self, state: LeaderAndIsr, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
     ) -> None:
@@ -190,9 +191,10 @@ class Partition:
         assert self._replication is not None, "nobody gives a role to a broker that runs alone"
         self._take_up(state, replicas, adding, removing)
         self.in_sync_replicas = list(state.in_sync_replicas)
-        self.role = Leader(self, self._replication, before if isinstance(before, Leader) else None)
+        leader = Leader(self, self._replication, before if isinstance(before, Leader) else None)
+        self._take_role(leader)
         self._wake_all()
-        self.role.recompute_high_watermark()
+        leader.recompute_high_watermark()
 
     def become_follower(
         self, state: LeaderAndIsr, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
@@ -226,7 +228,7 @@ class Partition:
         """Follow from now on, unless the broker is alone. Who waits is told `error`."""
         before = self.role
         if not isinstance(before, Alone):
-            self.role = Follower(self)
+            self._take_role(Follower(self))
         self._wake_all()
         for waiting in (self._acknowledgements, self._leader_acknowledgements):
             while waiting:
@@ -264,7 +266,7 @@ class Partition:
         """
         if self.has_failed:
             return ErrorCode.kafka_storage_error
-        if not self.role.is_leader:
+        if not self.is_leader:
             return ErrorCode.not_leader_or_follower
         if acks == -1 and len(self.in_sync_replicas) < self.min_in_sync_replicas:
             return ErrorCode.not_enough_replicas
@@ -302,7 +304,7 @@ class Partition:
         """End a transaction here, as its coordinator wants it."""
         if self.has_failed:
             return ErrorCode.kafka_storage_error
-        if not self.role.is_leader:
+        if not self.is_leader:
             return ErrorCode.not_leader_or_follower
         if len(self.in_sync_replicas) < self.min_in_sync_replicas:
             return ErrorCode.not_enough_replicas
@@ -374,7 +376,7 @@ class Partition:
         if self.has_failed:
             return ErrorCode.kafka_storage_error
         if epoch in (-1, self.leader_epoch):
-            return ErrorCode.not_leader_or_follower if needs_leader and not self.role.is_leader else ErrorCode.none
+            return ErrorCode.not_leader_or_follower if needs_leader and not self.is_leader else ErrorCode.none
         return ErrorCode.fenced_leader_epoch if epoch < self.leader_epoch else ErrorCode.unknown_leader_epoch
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
