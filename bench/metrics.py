@@ -1,6 +1,6 @@
 """The table of metrics: name, unit, direction, and place in a summary.
 
-One table: name -> unit, which way is better, how it is read off a trial's summary. Units are those of the result
+One table: name -> unit, title, which way is better, how it is read off a trial's summary. Units are those of the result
 directory (ns, bytes, per second, ratio); a figure that a trial does not have is None and never 0.
 """
 
@@ -21,7 +21,17 @@ from highwater.common.nearest import nearest
 COUNTS_OF_FATES: Final = ("delivery.", "errors")
 
 _GIB: Final = 1 << 30
-_PERCENTILES: Final = ("p50", "p90", "p99", "p999", "p9999", "max")
+# Name -> how it is written, and the share of all samples that are above it.
+_PERCENTILES: Final = {
+    "p50": ("p50", 0.5),
+    "p90": ("p90", 0.1),
+    "p99": ("p99", 0.01),
+    "p999": ("p99.9", 0.001),
+    "p9999": ("p99.99", 0.0001),
+    "max": ("max", None),
+}
+
+Read = Callable[[TrialSummary], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +43,48 @@ class MetricDefinition:
     """`per_s`, `bytes_per_s`, `ns`, `s`, `bytes`, `ratio`, `records` or `s_per_gib`."""
     better: Better
     meaning: str
-    read: Callable[[TrialSummary], float | None]
+    read: Read
+    title: str = ""
+    """What reports call it; empty where they show the name."""
+    samples_above: Read = lambda _: None
+    """Of a percentile: how many samples of a trial are above it."""
 
 
-def _latencies(prefix: str, meaning: str, latency: Callable[[TrialSummary], Latency | None]) -> list[MetricDefinition]:
-    def reader(percentile: str) -> Callable[[TrialSummary], float | None]:
+def _latencies(
+    prefix: str, title: str, meaning: str, latency: Callable[[TrialSummary], Latency | None]
+) -> list[MetricDefinition]:
+    def reader(percentile: str) -> Read:
         def read(summary: TrialSummary) -> float | None:
             found = latency(summary)
             return None if found is None or not found.count else float(getattr(found, percentile))
 
         return read
 
+    def counter(share_above: float | None) -> Read:
+        def count(summary: TrialSummary) -> float | None:
+            found = latency(summary)
+            return None if found is None or share_above is None else found.count * share_above
+
+        return count
+
     return [
-        MetricDefinition(f"{prefix}.{name}", "ns", "lower", f"{meaning}, {name}", reader(name)) for name in _PERCENTILES
+        MetricDefinition(
+            f"{prefix}.{name}",
+            "ns",
+            "lower",
+            f"{meaning}, {name}",
+            reader(name),
+            title=f"{title} {written}",
+            samples_above=counter(share_above),
+        )
+        for name, (written, share_above) in _PERCENTILES.items()
     ]
 
 
 def _host(
-    name: str, unit: str, better: Better, meaning: str, read: Callable[[HostUse], float | None]
+    name: str, unit: str, better: Better, meaning: str, read: Callable[[HostUse], float | None], title: str = ""
 ) -> MetricDefinition:
-    return MetricDefinition(name, unit, better, meaning, lambda summary: read(summary.host))
+    return MetricDefinition(name, unit, better, meaning, lambda summary: read(summary.host), title)
 
 
 def _fate(name: str, meaning: str, read: Callable[[Delivery], int]) -> MetricDefinition:
@@ -87,7 +119,12 @@ def _cpu_s_per_gib(summary: TrialSummary) -> float | None:
 
 _DEFINITIONS: Final = (
     MetricDefinition(
-        "produce.achieved_per_s", "per_s", "higher", "records acknowledged", lambda summary: summary.achieved_per_s
+        "produce.achieved_per_s",
+        "per_s",
+        "higher",
+        "records acknowledged",
+        lambda summary: summary.achieved_per_s,
+        "Throughput",
     ),
     MetricDefinition(
         "produce.achieved_bytes_per_s",
@@ -95,16 +132,27 @@ _DEFINITIONS: Final = (
         "higher",
         "value bytes acknowledged",
         lambda summary: summary.achieved_bytes_per_s,
+        "Throughput in bytes",
     ),
     MetricDefinition(
-        "produce.offered_per_s", "per_s", "none", "records due by the schedule", lambda summary: summary.offered_per_s
+        "produce.offered_per_s",
+        "per_s",
+        "none",
+        "records due by the schedule",
+        lambda summary: summary.offered_per_s,
+        "Offered load",
     ),
-    *_latencies("produce", "acknowledged − due", lambda summary: summary.produce.response_ns),
-    *_latencies("produce.service", "acknowledged − sent", lambda summary: summary.produce.service_ns),
-    *_latencies("send_delay", "sent − due", lambda summary: summary.produce.send_delay_ns),
-    *_latencies("e2e", "received − due", lambda summary: summary.e2e.response_ns if summary.e2e else None),
+    *_latencies("produce", "Produce latency", "acknowledged − due", lambda summary: summary.produce.response_ns),
+    *_latencies(
+        "produce.service", "Service latency", "acknowledged − sent", lambda summary: summary.produce.service_ns
+    ),
+    *_latencies("send_delay", "Lateness of sends", "sent − due", lambda summary: summary.produce.send_delay_ns),
+    *_latencies(
+        "e2e", "End-to-end latency", "received − due", lambda summary: summary.e2e.response_ns if summary.e2e else None
+    ),
     *_latencies(
         "txn.commit",
+        "Commit of a transaction",
         "time to commit a transaction",
         lambda summary: summary.transactions.commit_ns if summary.transactions else None,
     ),
@@ -114,6 +162,7 @@ _DEFINITIONS: Final = (
         "higher",
         "records received, all groups",
         lambda summary: summary.consumed_per_s if summary.generator.consumers else None,
+        "Consumed records",
     ),
     MetricDefinition(
         "consume.bytes_per_s",
@@ -121,6 +170,7 @@ _DEFINITIONS: Final = (
         "higher",
         "value bytes received, all groups",
         lambda summary: summary.consumed_bytes_per_s if summary.generator.consumers else None,
+        "Consumed bytes",
     ),
     MetricDefinition(
         "lag.max",
@@ -128,6 +178,7 @@ _DEFINITIONS: Final = (
         "lower",
         "acknowledged and not yet received, at its worst",
         lambda summary: summary.lag_max,
+        "Largest lag",
     ),
     MetricDefinition(
         "backlog.drain_bytes_per_s",
@@ -135,6 +186,7 @@ _DEFINITIONS: Final = (
         "higher",
         "value bytes read while catching up",
         lambda summary: summary.backlog.drain_bytes_per_s if summary.backlog else None,
+        "Catching up with the backlog",
     ),
     _recovery("recovery.no_ack_s", "seconds without an acknowledgement", lambda fault: fault.no_ack_s),
     _recovery("recovery.to_half_s", "until 50 % of the rate were back", lambda fault: fault.to_half_s),
@@ -142,7 +194,12 @@ _DEFINITIONS: Final = (
     _recovery("recovery.longest_wait_s", "longest from due to acknowledged", lambda fault: fault.longest_wait_s),
     _recovery("recovery.consumer_gap_s", "seconds consumers got nothing", lambda fault: fault.consumer_gap_s),
     MetricDefinition(
-        "errors", "records", "lower", "records that the client gave up", lambda summary: summary.delivery.failed
+        "errors",
+        "records",
+        "lower",
+        "records that the client gave up",
+        lambda summary: summary.delivery.failed,
+        "Failed records",
     ),
     _fate("lost", "acknowledged and not received", lambda delivery: delivery.lost),
     _fate("unread", "of those, still in the log when consumers' time was up", lambda delivery: delivery.unread),
@@ -163,6 +220,7 @@ _DEFINITIONS: Final = (
         "lower",
         "time to steady state",
         lambda summary: summary.steady.at_s if summary.steady and summary.steady.attained else None,
+        "Time to steady state",
     ),
     MetricDefinition(
         "generator.cpu_ratio",
@@ -170,8 +228,9 @@ _DEFINITIONS: Final = (
         "lower",
         "busiest load task, of a core",
         lambda summary: summary.generator.cpu_ratio_max,
+        "Generator CPU",
     ),
-    _host("host.cpu_ratio", "ratio", "lower", "all CPUs of the host", lambda host: host.cpu_ratio),
+    _host("host.cpu_ratio", "ratio", "lower", "all CPUs of the host", lambda host: host.cpu_ratio, "CPU of the host"),
     _host(
         "host.disk_write_bytes_per_s",
         "bytes_per_s",
@@ -225,12 +284,20 @@ _DEFINITIONS: Final = (
         "none",
         "share of fetched bytes that no device was read for",
         lambda summary: summary.cache.served_ratio if summary.cache else None,
+        "Reads served from cache",
     ),
-    _host("system.cpu_ratio", "ratio", "lower", "CPU seconds per second", lambda host: host.system_cpu_ratio),
+    _host(
+        "system.cpu_ratio", "ratio", "lower", "CPU seconds per second", lambda host: host.system_cpu_ratio, "Broker CPU"
+    ),
     MetricDefinition(
-        "system.cpu_s_per_gib", "s_per_gib", "lower", "CPU seconds per GiB of values in and out", _cpu_s_per_gib
+        "system.cpu_s_per_gib",
+        "s_per_gib",
+        "lower",
+        "CPU seconds per GiB of values in and out",
+        _cpu_s_per_gib,
+        "Broker CPU per GiB",
     ),
-    _host("system.rss_bytes", "bytes", "lower", "resident memory", lambda host: host.system_rss_bytes),
+    _host("system.rss_bytes", "bytes", "lower", "resident memory", lambda host: host.system_rss_bytes, "Broker memory"),
 )
 
 METRICS: Final[dict[str, MetricDefinition]] = {definition.name: definition for definition in _DEFINITIONS}

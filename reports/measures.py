@@ -1,15 +1,13 @@
-"""What is measured of a trial: one list that the table, the findings and the charts all read."""
+"""How a report shows metrics: the units of its tables, their headings, which metrics they show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from highwater.bench.metrics import METRICS, MetricDefinition
 from highwater.bench.results import Latency, TrialSummary
 from highwater.reports.quantity import BYTES_PER_MIB, NS_PER_MS, significant, unit_text, whole
-
-Better = Literal["higher", "lower"]
 
 FEWEST_SAMPLES_ABOVE: Final = 10
 """A percentile with fewer samples above it depends on chance more than on the system."""
@@ -17,21 +15,37 @@ FEWEST_SAMPLES_ABOVE: Final = 10
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric as the report shows it.
+    """A metric as the report's tables show it, in `unit`, which is `scale` times the unit of the results.
 
-    `key`: the metric's name in results. `value` reads it from a trial in `unit`, which is `scale` times the unit of the
-    results. `samples_above`: number of samples above a percentile.
+    `group` and `title`: the two lines above its column. `ranks_systems`: whether it says that one system is better.
     """
 
-    key: str
-    name: str
+    metric: MetricDefinition
     group: str
     title: str
     unit: str
-    value: Callable[[TrialSummary], float | None]
-    better: Better | None = None
-    samples_above: Callable[[TrialSummary], float | None] = lambda _: None
     scale: float = 1.0
+    ranks_systems: bool = True
+
+    @property
+    def key(self) -> str:
+        return self.metric.name
+
+    @property
+    def name(self) -> str:
+        return self.metric.title
+
+    @property
+    def better(self) -> Literal["higher", "lower"] | None:
+        return self.metric.better if self.ranks_systems and self.metric.better != "none" else None
+
+    def value(self, trial: TrialSummary) -> float | None:
+        found = self.metric.read(trial)
+        return None if found is None else found / self.scale
+
+    def samples_above(self, trial: TrialSummary) -> float | None:
+        """Of a percentile: how many samples of the trial are above it."""
+        return self.metric.samples_above(trial)
 
     def figure(self, value: float) -> str:
         return whole(value) if self.unit == "records/s" and value >= 1000 else significant(value)
@@ -40,20 +54,8 @@ class Measure:
         return f"{self.figure(value)} {self.unit}"
 
 
-def _percentile(
-    key: str, group: str, title: str, above: float, latency: Callable[[TrialSummary], Latency | None]
-) -> Measure:
-    field = title.replace(".", "")
-
-    def value(trial: TrialSummary) -> float | None:
-        found = latency(trial)
-        return None if found is None else getattr(found, field) / NS_PER_MS
-
-    def samples_above(trial: TrialSummary) -> float | None:
-        found = latency(trial)
-        return None if found is None else found.count * above
-
-    return Measure(f"{key}.{field}", f"{group} {title}", group, title, "ms", value, "lower", samples_above, NS_PER_MS)
+def _percentile(metric: str, group: str, title: str) -> Measure:
+    return Measure(METRICS[metric], group, title, "ms", NS_PER_MS)
 
 
 def produce_latency(trial: TrialSummary) -> Latency:
@@ -67,34 +69,17 @@ def e2e_latency(trial: TrialSummary) -> Latency | None:
 _PRODUCE: Final = "Produce latency"
 _E2E: Final = "End-to-end latency"
 
-OFFERED: Final = Measure(
-    "produce.offered_per_s", "Offered load", "Load", "offered", "records/s", lambda t: t.offered_per_s
-)
-ACHIEVED: Final = Measure(
-    "produce.achieved_per_s", "Throughput", "Load", "achieved", "records/s", lambda t: t.achieved_per_s, "higher"
-)
-BYTES: Final = Measure(
-    "produce.achieved_bytes_per_s",
-    "Throughput in bytes",
-    "Load",
-    "achieved",
-    "MiB/s",
-    lambda t: t.achieved_bytes_per_s / BYTES_PER_MIB,
-    "higher",
-    scale=BYTES_PER_MIB,
-)
-PRODUCE_P50: Final = _percentile("produce", _PRODUCE, "p50", 0.5, produce_latency)
-PRODUCE_P99: Final = _percentile("produce", _PRODUCE, "p99", 0.01, produce_latency)
-PRODUCE_P999: Final = _percentile("produce", _PRODUCE, "p99.9", 0.001, produce_latency)
-E2E_P50: Final = _percentile("e2e", _E2E, "p50", 0.5, e2e_latency)
-E2E_P99: Final = _percentile("e2e", _E2E, "p99", 0.01, e2e_latency)
-E2E_P999: Final = _percentile("e2e", _E2E, "p99.9", 0.001, e2e_latency)
-SYSTEM_CPU: Final = Measure(
-    "system.cpu_ratio", "Broker CPU", "CPU", "broker", "cores", lambda t: t.host.system_cpu_ratio, "lower"
-)
-GENERATOR_CPU: Final = Measure(
-    "generator.cpu_ratio_max", "Generator CPU", "CPU", "generator", "cores", lambda t: t.generator.cpu_ratio_max
-)
+OFFERED: Final = Measure(METRICS["produce.offered_per_s"], "Load", "offered", "records/s")
+ACHIEVED: Final = Measure(METRICS["produce.achieved_per_s"], "Load", "achieved", "records/s")
+BYTES: Final = Measure(METRICS["produce.achieved_bytes_per_s"], "Load", "achieved", "MiB/s", BYTES_PER_MIB)
+PRODUCE_P50: Final = _percentile("produce.p50", _PRODUCE, "p50")
+PRODUCE_P99: Final = _percentile("produce.p99", _PRODUCE, "p99")
+PRODUCE_P999: Final = _percentile("produce.p999", _PRODUCE, "p99.9")
+E2E_P50: Final = _percentile("e2e.p50", _E2E, "p50")
+E2E_P99: Final = _percentile("e2e.p99", _E2E, "p99")
+E2E_P999: Final = _percentile("e2e.p999", _E2E, "p99.9")
+SYSTEM_CPU: Final = Measure(METRICS["system.cpu_ratio"], "CPU", "broker", "cores")
+GENERATOR_CPU: Final = Measure(METRICS["generator.cpu_ratio"], "CPU", "generator", "cores", ranks_systems=False)
 
 TABLE: Final = (
     OFFERED,
@@ -114,35 +99,12 @@ TABLE: Final = (
 HEADLINES: Final = (ACHIEVED, PRODUCE_P50, PRODUCE_P99, E2E_P50, E2E_P99, SYSTEM_CPU)
 """The measures that the findings compare."""
 
-_BY_KEY: Final = {measure.key: measure for measure in (*TABLE, PRODUCE_P50)}
-_PERCENTILES: Final = ("p50", "p90", "p99", "p999", "p9999", "max")
-_TITLES: Final = {
-    "produce": _PRODUCE,
-    "produce.service": "Service latency",
-    "send_delay": "Lateness of sends",
-    "e2e": _E2E,
-    "txn.commit": "Commit of a transaction",
-    "consume.per_s": "Consumed records",
-    "consume.bytes_per_s": "Consumed bytes",
-    "lag.max": "Largest lag",
-    "errors": "Failed records",
-    "host.cpu_ratio": "CPU of the host",
-    "host.cache_served_ratio": "Reads served from cache",
-    "system.cpu_s_per_gib": "Broker CPU per GiB",
-    "system.rss_bytes": "Broker memory",
-    "steady.at_s": "Time to steady state",
-    "backlog.drain_bytes_per_s": "Catching up with the backlog",
-}
+_BY_KEY: Final = {measure.key: measure for measure in TABLE}
 
 
 def metric_name(metric: str) -> str:
     """The title of a metric of the result files; its name when it has no title."""
-    if metric in _BY_KEY:
-        return _BY_KEY[metric].name
-    prefix, _, last = metric.rpartition(".")
-    if prefix in _TITLES and last in _PERCENTILES:
-        return f"{_TITLES[prefix]} {last.replace('p999', 'p99.9', 1)}"
-    return _TITLES.get(metric, metric)
+    return (METRICS[metric].title if metric in METRICS else "") or metric
 
 
 def metric_text(metric: str, value: float, unit: str = "") -> str:
@@ -150,13 +112,4 @@ def metric_text(metric: str, value: float, unit: str = "") -> str:
     if metric in _BY_KEY:
         measure = _BY_KEY[metric]
         return measure.text(value / measure.scale)
-    return unit_text(value, unit or metric_unit(metric))
-
-
-def metric_unit(metric: str) -> str:
-    """The unit of a metric: the end of its name; ns for percentiles."""
-    last = metric.rpartition(".")[2]
-    if last in _PERCENTILES and metric != "lag.max":
-        return "ns"
-    endings = {"bytes_per_s": "bytes_per_s", "per_s": "per_s", "_ratio": "ratio", "_bytes": "bytes", "_s": "s"}
-    return next((unit for end, unit in endings.items() if last.endswith(end)), "records")
+    return unit_text(value, unit or (METRICS[metric].unit if metric in METRICS else ""))

@@ -31,8 +31,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "bench": ("common", "spark_loadgen", "tuning"),
     # Times steps of the broker on the node of its tests, and makes it slower on purpose; not shipped.
     "bench/development": ("bench", "broker", "common", "spark_loadgen", "tests.broker"),
-    # bench.compare takes two results and returns values: one piece of code for the ratios of both surfaces.
-    "reports": ("bench.compare", "bench.results", "common"),
+    # bench.compare and bench.metrics take results and return values: one definition of ratios and figures for both.
+    "reports": ("bench.compare", "bench.metrics", "bench.results", "common"),
     FRONT_DOOR: tuple(f"{room}.cli" for room in ROOMS if room != "common"),
 }
 
