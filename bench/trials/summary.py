@@ -27,7 +27,6 @@ from highwater.bench.results import (
     Generator,
     HostProfileUse,
     HostSample,
-    LoadTask,
     PartitionLine,
     Phase,
     Produce,
@@ -133,7 +132,7 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         driver=workload.producers.driver,
         started_utc=record.started_utc,
         phases=list(phases),
-        steady=steady_of(result),
+        steady=SteadyState.of_report(result.steady) if result.steady else None,
         offered_per_s=None if result.closed_loop else mean_in(result.offered, measure),
         achieved_per_s=mean_in(result.acked, measure),
         achieved_bytes_per_s=mean_in(result.acked_bytes, measure),
@@ -144,7 +143,7 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         delivery=delivery,
         lag_max=max(result.lag, default=None) if result.generator.consumers else None,
         partition_skew_ratio=skew_of(record),
-        backlog=backlog_of(result),
+        backlog=Backlog.of_report(result.backlog) if result.backlog else None,
         transactions=transactions_of(result, trial_directory, phases),
         recovery=recovery,
         generator=generator,
@@ -296,51 +295,8 @@ def end_to_end_of(result: LoadResult, trial_directory: Path, phases: Sequence[Ph
 
 
 def delivery_of(result: LoadResult, in_log: int) -> Delivery:
-    delivery = result.delivery
-    return Delivery(
-        sent=delivery.sent,
-        acked=delivery.acked,
-        failed=delivery.failed,
-        received=delivery.received,
-        lost=delivery.lost,
-        duplicated=delivery.duplicated,
-        reordered=delivery.reordered,
-        corrupt=delivery.corrupt,
-        in_log=in_log,
-        unread=delivery.unread,
-        duplicated_in_log=delivery.duplicated_in_log,
-        aborted=delivery.aborted,
-        aborted_received=delivery.aborted_received,
-        checked=delivery.checked and result.generator.consumers > 0,
-    )
-
-
-def steady_of(result: LoadResult) -> SteadyState | None:
-    report = result.steady
-    if report is None:
-        return None
-    return SteadyState(
-        attained=report.attained,
-        at_s=report.at_s,
-        slope_ratio=report.slope_ratio,
-        scatter_ratio=report.scatter_ratio,
-        window_s=report.window_s,
-        because=report.because,
-    )
-
-
-def backlog_of(result: LoadResult) -> Backlog | None:
-    report = result.backlog
-    if report is None:
-        return None
-    return Backlog(
-        bytes=report.bytes,
-        records=report.records,
-        built_at_s=report.built_at_s,
-        caught_up_at_s=report.caught_up_at_s,
-        drain_records_per_s=report.drain_records_per_s,
-        drain_bytes_per_s=report.drain_bytes_per_s,
-    )
+    checked = result.delivery.checked and result.generator.consumers > 0
+    return Delivery.of_report(result.delivery, in_log=in_log, checked=checked)
 
 
 def recovery_of(record: TrialRecord, delivery: Delivery) -> Recovery | None:
@@ -393,8 +349,8 @@ def partition_lines(record: TrialRecord) -> list[PartitionLine]:
 def event_lines(result: LoadResult, phases: Sequence[Phase], faults: Sequence[EventLine] = ()) -> list[EventLine]:
     """What the load told, where its phases began, and what was done to the system; in order of time."""
     began = [EventLine(at_s=phase.start_s, kind="phase", text=phase.name) for phase in phases]
-    told = [EventLine(at_s=event.at_s, kind=event.kind, text=event.text) for event in result.events]
-    return sorted([*began, *told, *faults], key=lambda event: event.at_s)
+    during = [EventLine.of_report(event) for event in result.events]
+    return sorted([*began, *during, *faults], key=lambda event: event.at_s)
 
 
 def transactions_of(result: LoadResult, trial_directory: Path, phases: Sequence[Phase]) -> Transactions | None:
@@ -402,7 +358,7 @@ def transactions_of(result: LoadResult, trial_directory: Path, phases: Sequence[
     if report is None:
         return None
     commit_ns = measured_latency(trial_directory, "txn_commit", phases) if report.committed else None
-    return Transactions(committed=report.committed, aborted=report.aborted, failed=report.failed, commit_ns=commit_ns)
+    return Transactions.of_report(report, commit_ns=commit_ns)
 
 
 def _verdict(summary: TrialSummary, record: TrialRecord) -> Verdict:
@@ -419,40 +375,11 @@ def _verdict(summary: TrialSummary, record: TrialRecord) -> Verdict:
 
 
 def generator_of(record: TrialRecord) -> Generator:
-    generator = record.result.generator
-    return Generator(
+    return Generator.of_report(
+        record.result.generator,
         launcher=record.launcher,
-        producers=generator.producers,
-        consumers=generator.consumers,
-        slots=generator.slots,
-        oversubscribed=generator.oversubscribed,
-        cpu_ratio_max=generator.cpu_ratio_max,
-        producer_cpu_ns_per_record=generator.producer_cpu_ns_per_record,
-        consumer_cpu_ns_per_record=generator.consumer_cpu_ns_per_record,
-        start_skew_ns=generator.start_skew_ns,
-        clock_spread_ns=generator.clock_spread_ns,
-        clock_error_ns=generator.clock_error_ns,
-        clock_drift_ns=generator.clock_drift_ns,
         ceiling_per_s=record.ceiling_per_s,
         consumer_ceiling_per_s=record.consumer_ceiling_per_s,
-        produce_sampled_one_in=generator.produce_sampled_one_in,
-        tasks=[
-            LoadTask(
-                task=task.task,
-                role=task.role,
-                host=task.host,
-                pid=task.pid,
-                cpu_count=task.cpu_count,
-                cpu_ratio_max=task.cpu_ratio_max,
-                sent=task.sent,
-                acked=task.acked,
-                failed=task.failed,
-                received=task.received,
-                first_send_delay_ns=task.first_send_delay_ns,
-                backpressure=task.backpressure,
-            )
-            for task in generator.tasks
-        ],
     )
 
 
