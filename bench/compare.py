@@ -1,9 +1,9 @@
 """Compares two sets of trials: ratios with intervals for each metric, and verdicts; pure.
 
-`compare` puts two result directories, or cells of them, side by side. `judge` is its heart and that of the gate: pairs
-of trials in, verdicts out. A change counts when its whole interval lies beyond delta = max(floor, noise). Otherwise
-"no change" means that none was seen, with the change that could have been seen beside it; of a gated metric more is
-asked: an interval that lies wholly within the floor, or it is undecided.
+`compare` compares two result directories, or cells of them. `judge` is the core of `compare` and of the gate: pairs of
+trials in, verdicts out. A change counts when its whole interval is beyond delta = max(floor, noise). Otherwise the
+verdict is "no change", with the smallest change that the trials could detect. A gated metric has no change only when
+its interval is completely within the floor; otherwise it is undecided.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from highwater.bench.workload.clusters import without_command_configs
 
 ALPHA: Final = 1 - CONFIDENCE
 ONLY_CELL: Final = "base"
-"""What the cell of a workload without matrix is called."""
+"""The name of the only cell of a workload without a matrix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """The valid trials of one cell on both sides. Paired: the n-th of one belongs to the n-th of the other."""
+    """The valid trials of one cell on both sides. If paired, base[n] and head[n] are a pair."""
 
     cell: str
     base: list[TrialSummary]
@@ -58,7 +58,7 @@ class Trials:
 
     @property
     def cells(self) -> set[str]:
-        """What these trials' cells are called: in their runs, and where they have no variants."""
+        """The names of these trials' cells, with and without variants."""
         return {self.cell, *(summary.cell for summary in (*self.base, *self.head))}
 
 
@@ -81,7 +81,7 @@ class Limits:
 
 
 def judge(cells: Sequence[Trials], metrics: Sequence[str], limits: Limits, seed: int) -> list[MetricComparison]:
-    """Compare the metrics of every cell; those that `limits` gives a floor are gated, and their p-values corrected."""
+    """Compare the metrics of every cell. Metrics with a floor in `limits` are gated, and their p-values corrected."""
     compared = [
         comparison
         for trials in cells
@@ -103,9 +103,9 @@ def compare(
     metrics: Sequence[str] | None = None,
     limits: Limits | None = None,
 ) -> ResultComparison:
-    """Two result directories cell by cell, or one cell of each. Raises ValueError when they share no cell.
+    """Compare two result directories cell by cell, or one cell of each. Raises ValueError when they share no cell.
 
-    Trials of one run are paired by block; those of two runs are not, and say that drift is not excluded.
+    Trials of one run are paired by block. Trials of two runs are unpaired, with a warning that drift is possible.
     """
     paired = base.directory.resolve() == head.directory.resolve()
     cells, unmatched = matched_cells(base, head, base_cell, head_cell, paired=paired)
@@ -132,7 +132,7 @@ def compare(
 def matched_cells(
     base: RunResult, head: RunResult, base_cell: str | None, head_cell: str | None, *, paired: bool
 ) -> tuple[list[Trials], list[str]]:
-    """What is compared with what, and a line for every cell that has no counterpart. Raises ValueError for none."""
+    """The cells to compare, and a line for every cell without a counterpart. Raises ValueError when none match."""
     base_cells, head_cells = _valid(base), _valid(head)
     for result, cells, wanted in ((base, base_cells, base_cell), (head, head_cells, head_cell)):
         if wanted is not None and wanted not in cells:
@@ -189,7 +189,7 @@ def side_of(result: RunResult, cell: str | None, given: str | None = None) -> Co
 
 
 def change_for_the_worse(comparison: MetricComparison) -> float | None:
-    """By how much head is worse than base (0.05: 5 %), negative where it is better; None without a ratio."""
+    """By how much head is worse than base (0.05: 5 %), negative if it is better; None without a ratio."""
     if comparison.ratio is None:
         return None
     return (1 / comparison.ratio if comparison.better == "higher" else comparison.ratio) - 1
@@ -244,7 +244,7 @@ def _values(trials: Trials, definition: MetricDefinition) -> tuple[list[float], 
 
 def _verdict(comparison: MetricComparison) -> ComparisonVerdict:
     if comparison.ci95 is None:
-        # Nothing can be divided by nothing; two sides that are 0 throughout are the same.
+        # There is no ratio to 0, but two sides that are always 0 are equal.
         same = comparison.ratio is None and comparison.base.value == comparison.head.value == 0
         return "no_change" if same and comparison.n_pairs > 1 else "undecided"
     low, high = comparison.ci95
@@ -274,7 +274,7 @@ def _side(values: list[float], seed: int) -> SideEstimate:
 
 
 def _paired(trials: Trials) -> Trials:
-    """Only blocks in which both sides have a valid trial."""
+    """The trials of blocks in which both sides have a valid trial."""
     base = {summary.block: summary for summary in trials.base}
     head = {summary.block: summary for summary in trials.head}
     blocks = sorted(set(base) & set(head))

@@ -1,1 +1,1 @@
-"""What may be concluded from trials: intervals, tests and noise."""
+"""The analysis of trials: intervals, tests and noise."""

@@ -1,7 +1,7 @@
 """Concludes from the trials of a run: estimates with intervals, noise, comparisons, warnings.
 
-Pure: summaries in, the model of analysis.json out. Invalid trials count for nothing. Inconclusive ones do: nothing is
-known to be wrong with them, and leaving out just those that something disturbed would be choosing by the outcome.
+Pure: summaries in, the model of analysis.json out. Invalid trials are left out. Inconclusive ones are used: no check
+has failed for them, and to leave out only disturbed trials would be to select by outcome.
 Percentiles are never averaged: a cell's p99 is the median of its trials' p99.
 """
 
@@ -39,11 +39,11 @@ from highwater.bench.results import (
 from highwater.bench.results.analysis import ComparisonVerdict
 
 SIGNIFICANCE: Final = 0.05
-# pyperf's rule: a standard deviation of more than a tenth of the mean is called unstable.
+# pyperf's rule: a standard deviation above a tenth of the mean is unstable.
 UNSTABLE_COV_RATIO: Final = 0.1
-# Those whose instability is worth a line; a maximum is never stable.
+# The metrics that get a warning when they are unstable; a maximum is never stable.
 HEADLINES: Final = ("produce.achieved_per_s", "produce.p50", "produce.p99", "e2e.p50", "e2e.p99")
-# Of trials that shared a processor: the rest says how they took turns.
+# Metrics of trials that shared a processor: all others depend on how the trials took turns.
 HEADLINES_AT_ONCE: Final = ("system.cpu_s_per_gib",)
 
 Values = dict[str, float]
@@ -52,9 +52,10 @@ Values = dict[str, float]
 def analyse(
     factors: Mapping[str, dict[str, Scalar]], summaries: Sequence[TrialSummary], *, seed: int, complete: bool
 ) -> Analysis:
-    """factors: of every cell, in the order of the axes; the first is what the others are compared with.
+    """Analyse a run.
 
-    summaries: of all finished trials, A/A twins among them, in the order of running.
+    factors: those of every cell in the order of the axes; all other cells are compared with the first one.
+    summaries: of all finished trials, including A/A twins, in the order of running.
     """
     measured = {cell: [s for s in summaries if s.cell == cell and s.role == "measure"] for cell in factors}
     used = {cell: [s for s in trials if s.verdict.state != "invalid"] for cell, trials in measured.items()}
@@ -81,7 +82,7 @@ def analyse(
         cells=cells,
         noise=noise,
         comparisons=_comparisons(values, {item.metric: item.pairs for item in noise}, seed),
-        # Blocks of trials that ran at once may differ as they like: it is within a block that these compare.
+        # Trials that ran at once are compared within their block only, so differences between blocks do not matter.
         warnings=list(_warnings(cells, noise, () if any(s.at_once for s in summaries) else HEADLINES)),
     )
 
@@ -116,12 +117,13 @@ def halfwidth_ratio(summaries: Iterable[TrialSummary], metric: str, seed: int) -
 
 
 def noise_between(pairs: Sequence[AaPair], cells: Collection[str]) -> list[float]:
-    """The A/A ratios that tell how far off the ratio of `cells` may be: their own pairs', if enough; else those of all.
+    """The A/A ratios that bound the error of a ratio of `cells`: of their own pairs if these are enough, else of all.
 
-    One noisy cell must not widen what counts as no change in the others. Simulated gates over three cells, 14 blocks,
-    one cell scattering by 15 % and two by 2 %: a quiet cell made 10 % slower is found 49 times in 100 by the noise of
-    all, always by its own; false alarms stay below 1 in 100 either way. With cells alike, where fewer pairs tell less,
-    it costs 3 in 100 at a floor of 5 %, and up to 12 in 100 without one (reports and plain comparisons).
+    A noisy cell must not hide changes in quiet ones. Simulated gates with three cells and 14 blocks, one cell with a
+    scatter of 15 % and two with 2 %: a slowdown of a quiet cell by 10 % is found 49 times in 100 with the noise of all
+    cells, and always with its own noise; false alarms stay below 1 in 100 in both cases. With equally noisy cells the
+    smaller number of pairs costs 3 detections in 100 at a floor of 5 %, and up to 12 without a floor (reports and
+    plain comparisons).
     """
     own = [pair.ratio for pair in pairs if pair.cell in cells]
     return own if len(own) >= LEAST_FOR_NOISE else [pair.ratio for pair in pairs]
@@ -202,15 +204,14 @@ def _comparisons(
 def _compare(
     base: Mapping[int, Values], head: Mapping[int, Values], metric: str, noise: Sequence[float], seed: int
 ) -> tuple[RatioEstimate, float, float] | None:
-    """Ratio over the blocks that have both, how far off it may be by what A/A pairs differ by, and how probable such a
-    ratio is without a change beyond that."""
+    """Compare two cells over the blocks that have both: ratio, noise bound from A/A pairs, and p-value."""
     blocks = [block for block in base if metric in base[block] and metric in head.get(block, {})]
     base_values, head_values = [base[block][metric] for block in blocks], [head[block][metric] for block in blocks]
     ratio = paired_ratio_ci(base_values, head_values)
     if ratio is None:
         return None
     delta_ratio = a_a_centre_bound(noise, ratio.n) or 0.0
-    # Nobody said beforehand which way it would go.
+    # The direction of the change is not known beforehand, so the test is two-sided.
     p_value = paired_p_value(base_values, head_values, "two_sided", delta_ratio, seed)
     return None if p_value is None else (ratio, delta_ratio, p_value)
 
@@ -231,7 +232,7 @@ def _verdict(
 
 
 def _warnings(cells: Sequence[CellAnalysis], noise: Sequence[Noise], steady: Collection[str]) -> Iterable[str]:
-    """steady: the metrics that ought to be the same from trial to trial."""
+    """The warnings. steady: the metrics that should not change from trial to trial."""
     for cell in cells:
         if not cell.n_trials:
             continue

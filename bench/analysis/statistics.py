@@ -1,18 +1,18 @@
-"""What may be concluded from a few trials. Pure: numbers in, numbers out; every random draw has its seed.
+"""The statistics of a few trials: intervals, tests, noise bounds. Pure; every random draw has a seed.
 
 Intervals of one side are percentile bootstraps of the median (Efron and Tibshirani, An Introduction to the Bootstrap,
-1993, chapter 13), their percentiles moved outwards for few values as Student's t is (Hesterberg, What Teachers Should
-Know About the Bootstrap, 2015, section 5.3): plain ones hold the true median of seven values 87 times in 100, not 95.
-BCa is not used: its acceleration comes from a jackknife, which fails for the median (Efron and Tibshirani, 10.6, 11.6).
-The interval of five values is their range, which holds the true median with probability 1 − 2^(1−n), 94 %. Below five
-none is given.
+1993, chapter 13). For few values the percentiles are moved outwards as in Student's t (Hesterberg, What Teachers Should
+Know About the Bootstrap, 2015, section 5.3): without that, intervals of seven values contain the true median 87 times
+in 100, not 95. BCa is not used: its acceleration comes from a jackknife, which fails for the median (Efron and
+Tibshirani, 10.6, 11.6). The interval of five values is their range, which contains the true median with probability
+1 − 2^(1−n), 94 %. Fewer than five values have no interval.
 
-Ratios of pairs are those of Hodges and Lehmann (Estimates of Location Based on Rank Tests, 1963): the median of the
-means of any two log ratios, each with itself too, with the interval that inverts Wilcoxon's signed-rank test. That is
-exact for any symmetric distribution, one disturbed pair moves it little, and of seven pairs it is a third narrower than
-a bootstrap of their median, which throws away how far the others lie.
+Ratios of pairs use the estimator of Hodges and Lehmann (Estimates of Location Based on Rank Tests, 1963): the median of
+the means of all pairs of log ratios, including each with itself. Its interval inverts Wilcoxon's signed-rank test. The
+interval is exact for every symmetric distribution, one disturbed pair changes it little, and with seven pairs it is a
+third narrower than a bootstrap of the median, which ignores how far the other values are away.
 
-Ratios are taken on logarithms, so that head ÷ base and base ÷ head say the same thing.
+Ratios are computed on logarithms, so that head ÷ base and base ÷ head give the same result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Side = Literal["greater", "less", "two_sided"]
 
 @dataclass(frozen=True, slots=True)
 class RatioEstimate:
-    """head ÷ base. `low` and `high` bound it with the confidence asked for; None with too few values to say."""
+    """head ÷ base. `low` and `high` are its interval at the given confidence; None with too few values."""
 
     ratio: float
     low: float | None
@@ -58,7 +58,7 @@ class RatioEstimate:
 def bootstrap_median_ci(
     values: Sequence[float], confidence: float = CONFIDENCE, seed: int = 0
 ) -> tuple[float, float] | None:
-    """Bounds of the median that the values were drawn around; None with fewer than LEAST_FOR_INTERVAL."""
+    """The interval of the median; None with fewer than LEAST_FOR_INTERVAL values."""
     if len(values) < LEAST_FOR_INTERVAL:
         return None
     medians = _resampled_medians(np.asarray(values, np.float64), np.random.default_rng(seed))
@@ -68,11 +68,10 @@ def bootstrap_median_ci(
 def paired_ratio_ci(
     base: Sequence[float], head: Sequence[float], confidence: float = CONFIDENCE
 ) -> RatioEstimate | None:
-    """Hodges's and Lehmann's centre of head ÷ base over pairs; the two are of one length, in the order of pairs.
+    """Hodges's and Lehmann's estimate of head ÷ base over pairs; base[i] and head[i] are a pair.
 
-    The interval of five pairs is the range of their ratios and holds with 94 %, those of more with 95 to 97 %. None
-    when there is no pair or a value is not above 0: a ratio to nothing is none. Raises ValueError when the lengths
-    differ.
+    The interval of five pairs is the range of their ratios (confidence 94 %); with more pairs it is 95 to 97 %. None
+    when there is no pair or a value is not above 0. Raises ValueError when the lengths differ.
     """
     logs = log_ratios(base, head)
     if logs is None:
@@ -90,9 +89,9 @@ def paired_ratio_ci(
 def unpaired_ratio_ci(
     base: Sequence[float], head: Sequence[float], confidence: float = CONFIDENCE, seed: int = 0
 ) -> RatioEstimate | None:
-    """Ratio of medians of two sets of trials that were not interleaved: drift between them is not excluded.
+    """Ratio of medians of two sets of trials that were not interleaved, so that drift between them is possible.
 
-    `n` is that of the smaller set. None when one is empty or a value is not above 0.
+    `n` is the size of the smaller set. None when a set is empty or a value is not above 0.
     """
     if not base or not head or min(*base, *head) <= 0:
         return None
@@ -118,10 +117,10 @@ def log_ratios(base: Sequence[float], head: Sequence[float]) -> Floats | None:
 def smallest_detectable_ratio(
     estimate: RatioEstimate, delta_ratio: float = 0.0, power: float = POWER, confidence: float = CONFIDENCE
 ) -> float | None:
-    """The change (0.04 = 4 %) that trials as many and as noisy as these would find with probability `power`.
+    """The change (0.04 = 4 %) that the same number of equally noisy trials would detect with probability `power`.
 
-    Found means: the whole interval lies beyond delta. A true change of delta plus the interval's half-width is found
-    every other time; the wanted power takes its normal quantile more. None without an interval.
+    A change is detected when the whole interval is beyond delta. A true change of delta plus the interval's half-width
+    is detected half of the time; for more power, the normal quantile is added. None without an interval.
     """
     if estimate.low is None or estimate.high is None:
         return None
@@ -134,13 +133,12 @@ def smallest_detectable_ratio(
 def paired_p_value(
     base: Sequence[float], head: Sequence[float], side: Side, delta_ratio: float = 0.0, seed: int = 0
 ) -> float | None:
-    """Probability of ratios this far beyond delta if there were no change beyond delta.
+    """Probability of ratios this far beyond delta if there is no change beyond delta.
 
-    Fisher's and Pitman's permutation test on the mean of the log ratios: without a change each sign is as likely as the
-    other. Exact up to 2^14 flips, drawn above. `greater`: head ÷ base > 1 + delta; `less`: < 1 ÷ (1 + delta);
-    `two_sided`: either, so that chance may come from both sides; the wider delta is, the less from the far one. Five
-    pairs cannot go below 1/32, nor below 2/32 with two sides and no delta. None when there is no pair or a value is
-    not above 0.
+    Fisher's and Pitman's permutation test on the mean of the log ratios: without a change both signs are equally
+    likely. Exact up to 2^14 sign flips, sampled above. `greater`: head ÷ base > 1 + delta; `less`: < 1 ÷ (1 + delta);
+    `two_sided`: either. With five pairs the smallest value is 1/32, or 2/32 with two sides and no delta. None when
+    there is no pair or a value is not above 0.
     """
     logs = log_ratios(base, head)
     if logs is None:
@@ -153,10 +151,10 @@ def paired_p_value(
 def unpaired_p_value(
     base: Sequence[float], head: Sequence[float], side: Side, delta_ratio: float = 0.0, seed: int = 0
 ) -> float | None:
-    """As `paired_p_value`, for trials that are no pairs: each could as well have been of the other side.
+    """As `paired_p_value`, for unpaired trials: without a change each trial could be of either side.
 
-    Permutation test on the difference of mean logarithms, head first brought nearer by delta; exact up to 2^14
-    rearrangements, drawn above.
+    Permutation test on the difference of mean logarithms after moving head closer by delta; exact up to 2^14
+    rearrangements, sampled above.
     """
     if not base or not head or min(*base, *head) <= 0:
         return None
@@ -169,7 +167,7 @@ def unpaired_p_value(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction (1979): each p-value as if it had been the only one, in the order given."""
+    """Holm's step-down correction (1979) of p-values for their number, in the given order."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted = [0.0] * len(p_values)
     running = 0.0
@@ -180,11 +178,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def a_a_bound(ratios: Sequence[float], quantile: float = CONFIDENCE) -> float | None:
-    """By how much (0.03 = 3 %) the next two trials of the same thing may differ, with probability `quantile`.
+    """The difference (0.03 = 3 %) that two further trials of the same cell do not exceed, with probability `quantile`.
 
-    Log ratios of A/A pairs have their centre at 0 by construction, so their root mean square is an estimate of spread
-    with n degrees of freedom, and Student's t bounds the next one. Never less than the pairs that were seen, at that
-    quantile. None with fewer than three pairs, or with a ratio not above 0.
+    Log ratios of A/A pairs are centred at 0 by construction, so their root mean square estimates the spread with n
+    degrees of freedom, and Student's t bounds the next one. The bound is at least that quantile of the given pairs.
+    None with fewer than three pairs, or with a ratio not above 0.
     """
     if len(ratios) < LEAST_FOR_NOISE or min(ratios) <= 0:
         return None
@@ -196,11 +194,11 @@ def a_a_bound(ratios: Sequence[float], quantile: float = CONFIDENCE) -> float | 
 def a_a_centre_bound(
     ratios: Sequence[float], n: int, quantile: float = CONFIDENCE, *, paired: bool = True
 ) -> float | None:
-    """By how much the ratio of the same thing over `n` pairs may be off 1, with probability `quantile`.
+    """The bound of the error of a ratio over `n` pairs without any change, with probability `quantile`.
 
-    As `a_a_bound`, for the statistic that is compared with it: Hodges's and Lehmann's centre of n values drawn from a
-    normal distribution has √(π/3n) of their standard deviation; the median, by which unpaired trials are compared, has
-    √(π/2n) (both asymptotically). None with fewer than three A/A pairs.
+    As `a_a_bound`, but for the estimate over n pairs: for normally distributed values, Hodges's and Lehmann's estimate
+    has √(π/3n) of their standard deviation; the median, which compares unpaired trials, has √(π/2n) (both
+    asymptotically). None with fewer than three A/A pairs.
     """
     if len(ratios) < LEAST_FOR_NOISE or min(ratios) <= 0 or n < 1:
         return None
@@ -247,7 +245,7 @@ def _resampled_medians(values: Floats, generator: np.random.Generator) -> Floats
 
 
 def _signed_rank_quantile(n: int, probability: float) -> int:
-    """How many of Wilcoxon's signed-rank sums (0, 1, 2, …) of n values are together no likelier than `probability`."""
+    """How many of Wilcoxon's signed-rank sums (0, 1, 2, …) of n values have at most `probability` together."""
     ways = np.zeros(n * (n + 1) // 2 + 1)
     ways[0] = 1.0
     for rank in range(1, n + 1):
@@ -257,7 +255,7 @@ def _signed_rank_quantile(n: int, probability: float) -> int:
 
 
 def _bounds(medians: Floats, confidence: float, n: int) -> tuple[float, float]:
-    """n: how many values were drawn from."""
+    """The interval from resampled medians. n: the number of original values."""
     reach = student_t_quantile(0.5 + confidence / 2, n - 1) * math.sqrt(n / (n - 1))
     beyond = NormalDist().cdf(-reach)
     low, high = np.quantile(medians, [beyond, 1 - beyond])
@@ -275,7 +273,7 @@ def _direction(side: Side, observed: float) -> float:
 
 
 def _tail(observed: float, by_chance: Floats, side: Side) -> float:
-    """The share of differences that chance makes as large as the one observed."""
+    """The share of permutations with a difference as large as the observed one."""
     if side == "two_sided":
         by_chance = np.abs(by_chance)
     tolerance = 1e-12 * float(np.max(np.abs(by_chance)))
@@ -293,7 +291,7 @@ def _sign_flipped_means(logs: Floats, seed: int) -> Floats:
 
 
 def _rearranged_differences(base_logs: Floats, head_logs: Floats, seed: int) -> Floats:
-    """Of means, head − base; the first is that of the arrangement that was measured."""
+    """Differences of means, head − base, by rearrangement; the first one is the measured difference."""
     logs, n_head = np.concatenate([head_logs, base_logs]), len(head_logs)
     n = len(logs)
     if math.comb(n, n_head) <= 1 << _MOST_SIGN_FLIPS_ENUMERATED:

@@ -1,6 +1,6 @@
-"""A broker for calibration in a process of its own, so that its work does not count as the clients'.
+"""Runs a calibration broker in its own process, so that its CPU time is not counted as the clients'.
 
-The process prints its address, serves until standard input ends, and then prints the number of records it took.
+The process prints its address, serves until standard input ends, and then prints how many records it received.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 
 
 class Serving(Protocol):
-    """What such a process runs."""
+    """The broker that such a process runs."""
 
     address: tuple[str, int]
 
@@ -22,11 +22,11 @@ class Serving(Protocol):
     def records(self) -> int: ...
 
     def serve(self, control: int) -> None:
-        """Until `control` has something to read."""
+        """Serve until `control` is readable."""
 
 
 class BrokerProcess:
-    """As its parent sees it. `records` is known once it has ended."""
+    """The process as its parent sees it. `records` is set when the process has ended."""
 
     def __init__(self, process: subprocess.Popen[str], address: str) -> None:
         self.process_id = process.pid
@@ -36,7 +36,7 @@ class BrokerProcess:
 
 @contextmanager
 def broker_process(module: str, topics: dict[str, int]) -> Iterator[BrokerProcess]:
-    """A broker whose `module`, as a script, calls `serve`. topics: name -> number of partitions."""
+    """Start `module` as a script, which calls `serve`. topics: name -> number of partitions."""
     command = [sys.executable, "-m", module, json.dumps(topics)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -49,7 +49,7 @@ def broker_process(module: str, topics: dict[str, int]) -> Iterator[BrokerProces
 
 
 def serve(make: Callable[[dict[str, int]], Serving]) -> None:
-    """The body of such a process."""
+    """The main function of such a process."""
     broker = make(json.loads(sys.argv[1]))
     host, port = broker.address
     sys.stdout.write(f"{host}:{port}\n")

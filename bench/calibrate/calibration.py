@@ -1,8 +1,8 @@
-"""Calibrates: what the instrument can do on this host by itself, and how much its figures scatter.
+"""Calibrates the instrument on this host: its ceilings, and the noise of its figures.
 
-Ceilings of the load generator, loopback, fio on the storage targets; and with a workload, blocks of three trials: it
-started by plain processes, started by Spark, and one of the two once more. So Spark's effect is a paired comparison and
-the noise of every metric comes from A/A pairs.
+It measures the ceilings of the load generator, loopback, and fio on the storage targets. With a workload it also runs
+blocks of three trials: with plain processes, with Spark, and one of the two again. So Spark's effect is a paired
+comparison, and the noise of every metric comes from A/A pairs.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ _LAUNCHER: Final = "launcher"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """repeats: trials of each ceiling. pairs: blocks of trials of the workload; 0 for none.
+    """What to calibrate.
 
-    spark: the master to compare with plain processes; None compares nothing, and A/A pairs are plain processes alone.
-    seed: of the order and the payload of the pairs.
+    repeats: trials of each ceiling. pairs: blocks of trials of the workload; 0 for none.
+    spark: the master to compare with plain processes; None = only A/A pairs of plain processes.
+    seed: for the order and the payload of the pairs.
     """
 
     repeats: int = 5
@@ -55,7 +56,7 @@ def calibrate(
     observer: Observer,
     tell: Callable[[str], None],
 ) -> tuple[Calibration, int]:
-    """Measure and write `out`/calibration.json; that, and the exit code of the pairs.
+    """Measure and write `out`/calibration.json. Returns the calibration and the exit code of the pairs.
 
     Raises UsageError, ResultDirectoryError and LoadSetupError when it cannot start.
     """
@@ -97,7 +98,7 @@ def calibrate(
 
 
 def _storage(specification: Specification | None, facts: Facts) -> Iterator[TargetProbe]:
-    """Of every target that a cell writes to; without a workload, of the temporary directory."""
+    """Probe every target that a cell writes to; without a workload, the temporary directory."""
     if specification is None:
         paths, used = None, [TEMPORARY_TARGET]
     else:
@@ -142,7 +143,7 @@ def _pairs(
 
 
 def plan_of_pairs(specification: Specification | None, wanted: Wanted) -> Plan | None:
-    """What would be run beside the ceilings, if Spark starts; None for nothing."""
+    """The trials to run besides the ceilings, if Spark starts; None when there are none."""
     if specification is None or not wanted.pairs:
         return None
     launchers = [LauncherKind.PROCESS.value, *([LauncherKind.SPARK.value] if wanted.spark is not None else [])]
@@ -150,7 +151,7 @@ def plan_of_pairs(specification: Specification | None, wanted: Wanted) -> Plan |
 
 
 def by_launcher(specification: Specification, launchers: list[str], pairs: int) -> Specification:
-    """The first cell of a workload once for each launcher. One cell alone is paired with itself, so it runs twice."""
+    """The first cell of a workload, once for each launcher. With one launcher the cell is paired with itself."""
     workload = specification.cells[0].workload
     trials = workload.trials.model_copy(
         update={"n": pairs if len(launchers) > 1 else 2 * pairs, "a_a": True, "stop_when": None, "at_once": False}

@@ -1,9 +1,9 @@
-"""The ceilings of the load generator: a workload's producers, and its consumers, as fast as they go.
+"""The ceilings of the load generator: a workload's producers and consumers at full speed.
 
-They are the very tasks of a trial. Producers run in a closed loop against a broker that keeps nothing; consumers read
-what those producers sent out of the memory of one that keeps it, when all is there. Either broker shares the host with
-them, as the system under test does in a run on one host; so a ceiling holds for such a run, and is low for tasks on
-hosts of their own.
+They are the same tasks as in a trial. Producers run in a closed loop against a broker that stores nothing. Consumers
+read the records of such producers from the memory of a broker, after all of them have been sent. Both brokers share the
+host with the tasks, as the system under test does in a run on one host; for tasks on their own hosts the ceiling is too
+low.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, OpenSchedu
 WARMUP_S: Final = 1
 MEASURE_S: Final = 2
 TOPIC: Final = "calibration"
-# What is kept for consumers: about a second of reading, and no more than a quarter of the memory that is free.
+# Records for consumers: about a second of reading, and at most a quarter of the free memory.
 KEPT_RECORDS_MAX: Final = 1_000_000
 KEPT_BYTES_MAX: Final = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run of producers at full speed."""
+    """The result of one run of producers at full speed."""
 
     records_per_s: float
     bytes_per_s: float
@@ -46,7 +46,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class ReadTrial:
-    """One run of consumers at full speed; of all groups together."""
+    """The result of one run of consumers at full speed, summed over groups."""
 
     records_per_s: float
     bytes_per_s: float
@@ -54,7 +54,7 @@ class ReadTrial:
 
 
 def at_full_speed(plan: LoadPlan, sink: Sink, launcher: Launcher) -> Trial:
-    """Run the producers of `plan` once against a sink of their own. Raises LoadSetupError and LoadFailed."""
+    """Run the producers of `plan` once against a new sink. Raises LoadSetupError and LoadFailed."""
     measured = slice(WARMUP_S, WARMUP_S + MEASURE_S)
     with _SINKS[sink](plan) as alone:
         result = launcher.run(alone)
@@ -68,9 +68,9 @@ def at_full_speed(plan: LoadPlan, sink: Sink, launcher: Launcher) -> Trial:
 
 
 def reading_at_full_speed(plan: LoadPlan, producers: Trial, launcher: Launcher) -> ReadTrial:
-    """Let the consumers of `plan` read once what its producers sent before. Raises LoadSetupError and LoadFailed.
+    """Run the consumers of `plan` once on records that its producers have sent. Raises LoadSetupError and LoadFailed.
 
-    producers: at full speed, which tells how long the records are and how fast they can come.
+    producers: a trial of the producers, for the size of records and the rate of sending.
     """
     partitions = plan.partitions * len(plan.topics)
     with keeping_broker({TOPIC: partitions}) as broker:
@@ -116,7 +116,7 @@ def ceiling_of(plan: LoadPlan, sink: Sink, trials: Sequence[Trial]) -> Generator
 
 
 def unbounded(plan: LoadPlan, bootstrap_servers: str, partitions: int) -> LoadPlan:
-    """The producers of a plan alone, in a closed loop."""
+    """The plan with producers only, in a closed loop."""
     return replace(
         plan,
         bootstrap_servers=bootstrap_servers,
@@ -135,7 +135,7 @@ def unbounded(plan: LoadPlan, bootstrap_servers: str, partitions: int) -> LoadPl
 
 
 def read_after_load(plan: LoadPlan, producers: Trial, bootstrap_servers: str, partitions: int) -> LoadPlan:
-    """A plan whose consumers read as much as is kept for them, once it has been sent."""
+    """A plan whose consumers read everything that the broker stores, after it has been sent."""
     value_bytes = max(1.0, producers.bytes_per_s / max(1.0, producers.records_per_s))
     kept_bytes = min(KEPT_BYTES_MAX, psutil.virtual_memory().available // 4)
     records = max(1, min(KEPT_RECORDS_MAX, int(kept_bytes / value_bytes)))

@@ -1,8 +1,8 @@
 """The answers of a calibration broker, which leads every partition of every topic.
 
-It speaks what producers need: ApiVersions 0 and 3, Metadata 5, InitProducerId 0 and 1, Produce up to 7 with one
-partition in a request, as librdkafka and the wire driver send them. How requests come in, and what becomes of records,
-is another's: the null broker's, or the keeping broker's.
+It has the APIs that producers need: ApiVersions 0 and 3, Metadata 5, InitProducerId 0 and 1, Produce up to 7 with one
+partition per request, as librdkafka and the wire driver send them. The null broker and the keeping broker receive the
+requests and handle the records.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _COUNT_AT: Final = 57
 
 
 class ProtocolError(Exception):
-    """A peer asks for what this broker does not know."""
+    """A client sent a request that this broker does not support."""
 
 
 class ProduceHead(NamedTuple):
-    """What a Produce request says before its records."""
+    """The fields of a Produce request before its records."""
 
     acks: int
     topic: bytes
@@ -38,9 +38,9 @@ class ProduceHead(NamedTuple):
 
 
 class Dialect:
-    """Answers from bytes; the socket that it listens on is there to be told of."""
+    """Makes answers from the bytes of requests; the listening socket gives the address for Metadata."""
 
-    # Fetch is named because librdkafka takes a broker without it for one that knows no record batches.
+    # Fetch is listed because librdkafka assumes that a broker without Fetch does not know record batches.
     spoken: ClassVar[tuple[tuple[int, int, int], ...]] = (
         (PRODUCE, 3, 7),
         (FETCH, 4, 4),
@@ -50,7 +50,7 @@ class Dialect:
     )
 
     def __init__(self, topics: dict[str, int]) -> None:
-        """topics: name -> partitions, as told to whoever asks for all; others that are asked for by name have 1."""
+        """topics: name -> partitions, for Metadata requests of all topics; any other topic has 1 partition."""
         self._topics = topics
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.address: tuple[str, int] = self.listener.getsockname()
@@ -61,11 +61,11 @@ class Dialect:
         return self._next_offset.total()
 
     def error_for(self, topic: str, partition: int, batch_header: bytes) -> int:
-        """The error code of the next answer; a broker that is less kind overrides it."""
+        """The error code of the next Produce answer; subclasses may override it."""
         return 0
 
     def acknowledge(self, found: ProduceHead, batch_header: bytes, correlation: int, version: int) -> bytes:
-        """Count the records; the answer, empty where nobody waits for it."""
+        """Count the records and return the answer, which is empty with acks=0."""
         error = self.error_for(found.topic.decode(), found.partition, batch_header)
         key = found.topic, found.partition
         offset = self._next_offset[key]
@@ -78,7 +78,7 @@ class Dialect:
         return b"".join((struct.pack(">ii", correlation, 1), topic, partition, start_offset, bytes(4)))
 
     def answer(self, api: int, version: int, correlation: int, body: bytes) -> bytes:
-        """To all but Produce; `body` begins with the client id. Raises ProtocolError."""
+        """The answer to any request except Produce; `body` begins with the client id. Raises ProtocolError."""
         after_client_id = 2 + max(0, struct.unpack_from(">h", body)[0])
         return LENGTH.pack(correlation) + self.answer_to(api, version, body[after_client_id:])
 
@@ -117,7 +117,7 @@ class Dialect:
 
 
 def produce_head(request: bytes | bytearray, at: int) -> ProduceHead | None:
-    """Of a request whose body begins `at`; None while not enough of it is there. Raises ProtocolError."""
+    """Parse a request whose body begins at `at`; None while bytes are missing. Raises ProtocolError."""
     try:
         for _ in range(2):  # client id, transactional id
             at += 2 + max(0, struct.unpack_from(">h", request, at)[0])

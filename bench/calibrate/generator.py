@@ -29,7 +29,7 @@ _Result = TypeVar("_Result", Trial, ReadTrial)
 
 @dataclass(slots=True)
 class Ceilings:
-    """What was measured, and why some was not."""
+    """The measured ceilings, and notes on those that could not be measured."""
 
     producers: list[GeneratorCeiling]
     consumers: list[ConsumerCeiling]
@@ -38,7 +38,7 @@ class Ceilings:
 
 @dataclass(slots=True)
 class _Attempts:
-    """Trials of several kinds, told one by one. A kind that cannot be measured is not tried again."""
+    """Runs trials of several kinds and reports each one. A kind that fails is not tried again."""
 
     tell: Callable[[str], None]
     notes: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class _Attempts:
 def measure_ceilings(
     specification: Specification | None, launcher: Launcher, repeats: int, tell: Callable[[str], None]
 ) -> Ceilings:
-    """In rounds, each of which runs every pair of tasks and sink once, so that drift falls on all alike."""
+    """Measure in rounds; each round runs every pair of tasks and sink once, so that drift affects all equally."""
     attempts = _Attempts(tell)
     loads = _loads(specification, attempts.notes)
     sending: list[tuple[LoadPlan, Sink, list[Trial]]] = [(*kind, []) for kind in _sending(loads, specification)]
@@ -74,7 +74,7 @@ def measure_ceilings(
             if trial is not None and sink == "null_broker":
                 sent[_key(plan)] = trial
         for plan, read in reading:
-            # Where the producers have no ceiling, a note says why; then there is nothing to read either.
+            # If the producers have no ceiling, a note says why, and consumers have nothing to read.
             if (producers := sent.get(_key(plan))) is not None:
                 run = partial(reading_at_full_speed, plan, producers, launcher)
                 attempts.add(consumer_shape_of(plan).text, round_text, read, run)
@@ -86,7 +86,7 @@ def measure_ceilings(
 
 
 def names_of_ceilings(specification: Specification | None) -> list[str]:
-    """What `measure_ceilings` would measure in each round."""
+    """The names of the ceilings that `measure_ceilings` would measure in each round."""
     loads = _loads(specification, [])
     sending = [_name(plan, sink) for plan, sink in _sending(loads, specification)]
     return sending + [consumer_shape_of(plan).text for plan in _reading(loads)]
@@ -101,12 +101,12 @@ def _key(plan: LoadPlan) -> str:
 
 
 def _reading(loads: list[LoadPlan]) -> list[LoadPlan]:
-    """Every shape that consumers of these loads have."""
+    """One load for each consumer shape of these loads."""
     return list({consumer_shape_of(plan).model_dump_json(): plan for plan in loads if plan.consumers}.values())
 
 
 def _loads(specification: Specification | None, notes: list[str]) -> list[LoadPlan]:
-    """What the workload's cells would have; without a workload a producer and a consumer, for each of some sizes."""
+    """The loads of the workload's cells; without a workload, one producer and one consumer for each of some sizes."""
     if specification is None:
         return [_plain(FixedSize(size)) for size in _SIZES_WITHOUT_A_WORKLOAD]
     plans = [_plan_of(specification, cell) for cell in specification.cells]
@@ -117,8 +117,8 @@ def _loads(specification: Specification | None, notes: list[str]) -> list[LoadPl
 
 
 def _sending(loads: list[LoadPlan], specification: Specification | None) -> list[tuple[LoadPlan, Sink]]:
-    """Every shape that producers of these loads have, and one producer of either driver, with each sink for it."""
-    # Without consumers: of those a pair needs one for each producer.
+    """One load for each producer shape of these loads, and one producer of each driver, with every possible sink."""
+    # Without consumers: pairs would need one consumer for each producer.
     alone = [replace(plan, groups=0, consumers_per_group=0, pairs=False) for plan in loads]
     plans = alone + [replace(plan, producers=1) for plan in (alone if specification is None else alone[:1])]
     plans += [wire for plan in list(plans) if (wire := _by_wire(plan)) is not None]
@@ -145,14 +145,14 @@ def _plain(sizes: object) -> LoadPlan:
 
 
 def _plan_of(specification: Specification, cell: Cell) -> LoadPlan:
-    """What the cell's producers would be given."""
+    """The load plan of a cell."""
     topics = tuple(f"calibration-{number}" for number in range(cell.workload.topics.count))
     payload_file = specification.payload_file(cell.workload)
     return load_plan_of(cell.workload, bootstrap_servers="", topics=topics, payload_file=payload_file, seed=_SEED)
 
 
 def _by_wire(plan: LoadPlan) -> LoadPlan | None:
-    """One wire producer with the same records; None where the wire driver cannot send them."""
+    """One wire producer with the same records; None when the wire driver cannot send them."""
     try:
         return replace(plan, driver="wire", producers=1, producer_config={})
     except LoadSetupError:

@@ -1,8 +1,8 @@
 """A broker that keeps records in memory and serves them: shows the ceiling of consumers.
 
-Batches stay in memory as they came and leave it as they are, but for the offsets that they got. Beside what producers
-need it speaks what consumers need that join no group: Fetch 4, ListOffsets 2, FindCoordinator 0. A thread for each
-connection, since an answer to a fetch that finds nothing has to wait.
+It stores batches as they are and sets only their offsets. Besides the APIs for producers it has those for consumers
+without a group: Fetch 4, ListOffsets 2, FindCoordinator 0. Each connection has its own thread, since the answer to a
+fetch without data must wait.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class KeptPartition:
         self._base_offsets: list[int] = []
 
     def append(self, batch: bytearray) -> None:
-        """Base offset and leader epoch are the broker's to set: they lie before what the checksum covers."""
+        """Set base offset and leader epoch, which the checksum does not cover, and append the batch."""
         struct.pack_into(">q", batch, 0, self.log_end_offset)
         struct.pack_into(">i", batch, _LEADER_EPOCH_AT, 0)
         self._batches.append(bytes(batch))
@@ -58,7 +58,7 @@ class KeptPartition:
         self.log_end_offset += LENGTH.unpack_from(batch, _LAST_OFFSET_DELTA_AT)[0] + 1
 
     def read(self, offset: int, max_bytes: int) -> list[bytes]:
-        """Batches from the one that holds `offset` on; that one whatever its size."""
+        """Batches from the one with `offset` on, up to `max_bytes` but at least that one."""
         if not 0 <= offset < self.log_end_offset:
             return []
         first = end = bisect_right(self._base_offsets, offset) - 1
@@ -80,7 +80,7 @@ class KeepingBroker(Dialect):
         self._lock = threading.Lock()
 
     def serve(self, control: int) -> None:
-        """Until `control` has something to read."""
+        """Serve until `control` is readable."""
         threading.Thread(target=self._accept, daemon=True).start()
         select.select([control], [], [])
 
@@ -91,7 +91,7 @@ class KeepingBroker(Dialect):
             threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
 
     def _converse(self, connection: socket.socket) -> None:
-        """Until the peer is gone or not understood."""
+        """Answer requests until the peer is gone or sends something invalid."""
         with connection, suppress(OSError, EOFError, ProtocolError, struct.error):
             while True:
                 request = _receive(connection, LENGTH.unpack(_receive(connection, LENGTH.size))[0])
@@ -123,7 +123,7 @@ class KeepingBroker(Dialect):
         return super().answer_to(api, version, body)
 
     def _fetch(self, body: bytes) -> bytes:
-        """Waits as a broker does while there is nothing to give."""
+        """Answer a fetch; waits, as a broker does, while there is no data."""
         _, max_wait_ms, _, max_bytes, _ = _FETCH_HEAD.unpack_from(body)
         asked = _topics(body, _FETCH_HEAD.size, _FETCH_PARTITION)
         deadline_s = time.monotonic() + max_wait_ms / 1000
@@ -156,7 +156,7 @@ class KeepingBroker(Dialect):
 
 
 def _topics(body: bytes, at: int, partition: struct.Struct) -> list[tuple[bytes, list[tuple[int, ...]]]]:
-    """An array of topics with their partitions, each of which is a `partition`."""
+    """Parse an array of topics; `partition` is the layout of each partition."""
     (count,) = LENGTH.unpack_from(body, at)
     at += LENGTH.size
     found = []
@@ -180,7 +180,7 @@ def _receive(connection: socket.socket, size: int) -> bytearray:
 
 
 def keeping_broker(topics: dict[str, int]) -> AbstractContextManager[BrokerProcess]:
-    """In a process of its own. topics: name -> number of partitions."""
+    """Start the broker in its own process. topics: name -> number of partitions."""
     return broker_process("highwater.bench.calibrate.keeping_broker", topics)
 
 

@@ -1,7 +1,7 @@
 """Measures TCP throughput over 127.0.0.1 between two processes.
 
-As a script it listens, prints its port, and serves one connection after the other: first byte `e`, it sends back all
-that follows; first byte `d`, it reads and forgets. It ends with its standard input.
+As a script it listens, prints its port, and serves one connection after the other. If the first byte is `e`, it echoes
+all that follows; if it is `d`, it reads and discards. It ends with its standard input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 def measure_loopback(seconds: float = 1.0) -> Loopback:
-    """Takes twice `seconds`, or a little more."""
+    """Measure throughput and round trips; takes a little more than twice `seconds`."""
     command = [sys.executable, "-m", "highwater.bench.calibrate.loopback"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -1,7 +1,7 @@
 """librdkafka's in-memory mock broker, in a process of its own.
 
-It keeps what it is sent and parses it as a broker does: a second opinion beside the null broker. As a script it prints
-its address and serves until standard input ends.
+Unlike the null broker it parses and stores records, as a real broker does. Its CPU time is not counted as the clients'.
+As a script it prints its address and serves until standard input ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Final
 
 PARTITIONS: Final = 4
-"""That it gives to any topic it is asked for by name."""
+"""The number of partitions of a topic that is created by a request for its metadata."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """A broker that acknowledges Produce requests at once and discards their records.
 
-What producers reach against it is their own ceiling. Records are counted from their batches' headers and discarded
-inside the kernel (recv with MSG_TRUNC, tcp(7)), so its own work hardly shows.
+The rate that producers reach against it is their own ceiling. It counts records by the headers of batches and discards
+records inside the kernel (recv with MSG_TRUNC, tcp(7)), so it uses little CPU itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DISCARD_BYTES: Final = 1 << 22
 
 @dataclass(slots=True)
 class _Peer:
-    """One connection: what was read and not used, and how much of the present request is to be thrown away."""
+    """One connection: unused bytes, and how many bytes of the present request to discard."""
 
     socket: socket.socket
     head: bytearray = field(default_factory=bytearray)
@@ -46,7 +46,7 @@ class NullBroker(Dialect):
         self._scratch = bytearray(_DISCARD_BYTES)
 
     def serve(self, control: int) -> None:
-        """Until `control` has something to read."""
+        """Serve until `control` is readable."""
         peers: dict[int, _Peer] = {}
         with self.listener, select.epoll() as poll:
             poll.register(self.listener.fileno(), select.EPOLLIN)
@@ -67,7 +67,7 @@ class NullBroker(Dialect):
                         peers.pop(descriptor).socket.close()
 
     def _read(self, peer: _Peer) -> bool:
-        """Take what has arrived; False when the peer is gone or not understood."""
+        """Read what has arrived; False when the peer is gone or sent something invalid."""
         try:
             if peer.discard_bytes:
                 size = min(peer.discard_bytes, _DISCARD_BYTES)
@@ -89,7 +89,7 @@ class NullBroker(Dialect):
             peer.socket.sendall(LENGTH.pack(len(peer.answer)) + peer.answer)
 
     def _take_request(self, peer: _Peer) -> bool:
-        """Answer the request at the front of `head`, or begin to throw it away; False when there is none to go on."""
+        """Answer or begin to discard the request at the front of `head`; False when more bytes are needed."""
         head = peer.head
         if peer.discard_bytes or len(head) < LENGTH.size + HEADER.size:
             return False
@@ -112,7 +112,7 @@ class NullBroker(Dialect):
         return True
 
     def _produce_answer(self, peer: _Peer, correlation: int, version: int) -> int:
-        """Prepare the answer once all that it needs is there; the number of bytes that takes."""
+        """Prepare the answer when all needed bytes are there. Returns how many bytes it used."""
         head = peer.head
         found = produce_head(head, LENGTH.size + HEADER.size)
         if found is None or len(head) < found.records_at + BATCH_HEADER_BYTES:
@@ -123,7 +123,7 @@ class NullBroker(Dialect):
 
 
 def null_broker(topics: dict[str, int]) -> AbstractContextManager[BrokerProcess]:
-    """In a process of its own. topics: name -> number of partitions."""
+    """Start the broker in its own process. topics: name -> number of partitions."""
     return broker_process("highwater.bench.calibrate.null_broker", topics)
 
 

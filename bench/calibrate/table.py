@@ -1,4 +1,4 @@
-"""A calibration as a person reads it."""
+"""Prints a calibration for people."""
 
 from __future__ import annotations
 

@@ -24,22 +24,20 @@ if TYPE_CHECKING:
 
 def calibrate(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[WORKLOAD]", help="Workload whose producers, storage and noise count.")
+        Path | None, typer.Argument(metavar="[WORKLOAD]", help="Workload whose load, storage and noise to calibrate.")
     ] = None,
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where calibration.json goes; new or empty.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for calibration.json; new or empty.")],
     repeats: Annotated[int, typer.Option(min=1, max=100, help="Trials of each ceiling.")] = 5,
     pairs: Annotated[int, typer.Option(min=0, max=1000, help="Blocks of A/A and launcher pairs; 0 for none.")] = 5,
     master: Annotated[str, typer.Option(metavar="URL", help="Spark master to compare with processes.")] = "local[*]",
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Compare Spark with plain processes.")] = True,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the pairs' order and payload.")] = 1,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be measured, and measure nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be measured and stop.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find what the instrument itself can do on this host, and how much its figures scatter."""
+    """Measure the instrument's own ceilings on this host, and the noise of its figures."""
     with one_line_errors():
         from highwater.bench.calibrate.calibration import Wanted
         from highwater.bench.calibrate.calibration import calibrate as measure

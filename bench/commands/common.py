@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from highwater.bench.workload.yaml_document import Location
 
 WorkloadFile = Annotated[Path, typer.Argument(metavar="FILE", help="Workload file (YAML, schema bench.workload/1).")]
-Trials = Annotated[int | None, typer.Option(min=1, max=1000, help="Trials of each cell, instead of the file's.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Seed of order and payload, instead of the file's.")]
+Trials = Annotated[int | None, typer.Option(min=1, max=1000, help="Trials of each cell; overrides the file.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed for order and payload; overrides the file.")]
 PayloadFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Send the lines of this text file.")]
 StorageOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=PATH", help="A storage target, and the one to use unless the matrix chooses."),
+    typer.Option(metavar="NAME=PATH", help="A storage target; used unless the matrix chooses another one."),
 ]
 BootstrapServers = Annotated[
     str | None, typer.Option(metavar="HOST:PORT,…", help="Measure this running cluster and start no broker.")
@@ -32,10 +32,10 @@ CommandConfig = Annotated[
     typer.Option(metavar="FILE", help="TLS and SASL properties of the cluster's clients, by librdkafka's names."),
 ]
 CalibrationFile = Annotated[
-    Path | None, typer.Option("--calibration", metavar="FILE", help="What bench calibrate wrote on this host.")
+    Path | None, typer.Option("--calibration", metavar="FILE", help="Output of bench calibrate on this host.")
 ]
-Launcher = Annotated[LauncherKind, typer.Option(help="Who starts the load: Spark, or plain processes.")]
-SparkMaster = Annotated[str | None, typer.Option(metavar="URL", help="Spark master; local[*] when absent.")]
+Launcher = Annotated[LauncherKind, typer.Option(help="What starts the load: Spark, or plain processes.")]
+SparkMaster = Annotated[str | None, typer.Option(metavar="URL", help="Spark master; default: local[*].")]
 SparkConf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
@@ -64,7 +64,7 @@ def specification_of(
     if bootstrap_servers is not None:
         overrides["system", "kind"] = ("external", "--bootstrap-servers")
         overrides["system", "bootstrap_servers"] = (bootstrap_servers, "--bootstrap-servers")
-        # The workload's is a login to the workload's cluster, and to no other.
+        # The workload's login is for the workload's own cluster only.
         overrides["system", "command_config"] = (None, "--bootstrap-servers")
     if command_config is not None:
         overrides["system", "command_config"] = (str(command_config.absolute()), "--command-config")
@@ -94,7 +94,7 @@ def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Users' mistakes and a host that does not play along are one line each, with the exit code that fits."""
+    """Print expected errors as one line each and exit with the matching exit code."""
     from highwater.bench.errors import NotComparableError, StoppedError, UsageError, text_of
     from highwater.bench.results import ResultDirectoryError
     from highwater.spark_loadgen import LoadSetupError

@@ -30,7 +30,7 @@ def compare(
     as_json: AsJson = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a comment.")] = False,
 ) -> None:
-    """Put two results beside each other: ratios with intervals, and what may be concluded.
+    """Compare two results: ratios with intervals, and a verdict for each.
 
     Exit code 5 when the two were measured under different conditions.
     """

@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from highwater.bench.environment_key import EnvironmentKey
 
 app = typer.Typer(
-    no_args_is_help=True, help="The conditions that results were measured under, and the key made of them."
+    no_args_is_help=True, help="The environments of results: their facts, and the key computed from these."
 )
 
-_Storage = typer.Option("--storage", metavar="DIR", help="Where the broker's log would be; the temporary directory.")
+_Storage = typer.Option("--storage", metavar="DIR", help="Directory of the broker's log; default: the temporary one.")
 
 
 @app.command()
 def show(
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="A result directory; this host, when left out.")
+        Path | None, typer.Argument(metavar="[DIR]", help="A result directory; default: this host.")
     ] = None,
     storage: Annotated[Path | None, _Storage] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show an environment key and the facts it is made of."""
+    """Show an environment key and its facts."""
     with one_line_errors():
         key = _key(directory, storage)
         if as_json:
@@ -49,7 +49,7 @@ def diff(
     head: Annotated[Path, typer.Argument(metavar="DIR", help="Another one.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show where two results were measured under other conditions. Exit code 5 when that makes them incomparable."""
+    """Show the differences between two environments. Exit code 5 when the results are not comparable."""
     with one_line_errors():
         from highwater.bench.display.comparison_text import difference_text
         from highwater.bench.environment_key import differences

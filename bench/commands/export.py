@@ -18,10 +18,10 @@ def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Result directory.")],
     to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="pyperf, bmf, gab, otava, parquet, csv or omb.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write here; standard output for a single text file.")
+        Path | None, typer.Option(metavar="FILE", help="The file to write; default for one text file: standard output.")
     ] = None,
 ) -> None:
-    """Write results in the format of another tool. Invalid trials are left out of all that is an estimate."""
+    """Write results in the format of another tool. Estimates leave out invalid trials."""
     with one_line_errors():
         from highwater.bench.errors import UsageError
         from highwater.bench.exports import exporter, formats

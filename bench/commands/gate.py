@@ -35,33 +35,33 @@ if TYPE_CHECKING:
     from highwater.bench.trials.plan import Plan
 
 _Side = "DIR[:CELL]|git:REV|CHECKOUT|config:FILE|workload"
-# Spelt out here: --help shall not wait for the import of what it stands for.
+# Written out here, so that --help does not need the import.
 Annotations = Literal["auto", "github", "none"]
 
 
 def gate(
-    base: Annotated[str, typer.Argument(metavar=f"BASE={_Side}", help="What was; see docs/bench-ci.md.")],
-    head: Annotated[str, typer.Argument(metavar="HEAD", help="What is to pass, named in the same way.")],
+    base: Annotated[str, typer.Argument(metavar=f"BASE={_Side}", help="The old version; see docs/bench-ci.md.")],
+    head: Annotated[str, typer.Argument(metavar="HEAD", help="The new version, named in the same way.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for the outcome; new or empty.")],
     policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Policy (YAML, schema bench.gate/1); a default, when left out.")
+        Path | None, typer.Option(metavar="FILE", help="Policy (YAML, schema bench.gate/1); there is a default.")
     ] = None,
     workload: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Workload to measure both with; not for two directories.")
+        Path | None, typer.Option(metavar="FILE", help="Workload for both sides; not for two result directories.")
     ] = None,
     launcher: Launcher = LauncherKind.PROCESS,
     master: SparkMaster = None,
     spark_conf: SparkConf = None,
     seed: Seed = None,
     allow_env_diff: Annotated[
-        bool, typer.Option("--allow-env-diff", help="Judge two directories although their environments differ.")
+        bool, typer.Option("--allow-env-diff", help="Compare result directories although their environments differ.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Inconclusive is exit code 11 instead of 0.")] = False,
     calibration: CalibrationFile = None,
     annotations: Annotated[
-        Annotations, typer.Option(help="Print annotations for this CI system; auto: for the one it runs under.")
+        Annotations, typer.Option(help="Print annotations for this CI system; auto: detect the CI system.")
     ] = "auto",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be run, and run nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be run and stop.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

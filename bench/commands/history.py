@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Results over time, and where they changed.")
 
-_History = Annotated[Path, typer.Option("--history", metavar="DIR", help="Where the history is kept.")]
-_Workload = Annotated[str | None, typer.Option(metavar="NAME", help="Of this workload.")]
-_Environment = Annotated[str | None, typer.Option(metavar="KEY", help="Of this environment, or how its key begins.")]
+_History = Annotated[Path, typer.Option("--history", metavar="DIR", help="The directory of the history.")]
+_Workload = Annotated[str | None, typer.Option(metavar="NAME", help="The series of this workload.")]
+_Environment = Annotated[str | None, typer.Option(metavar="KEY", help="The series of this environment key or prefix.")]
 _DEFAULT_HISTORY = Path("history")
-# Of metrics for which the policy has none.
+# The floor of metrics for which the policy has none.
 _FLOOR = "5%"
 
 
@@ -32,15 +32,15 @@ def add(
     history: _History = _DEFAULT_HISTORY,
     branch: Annotated[str, typer.Option(metavar="NAME", help="Branch that was measured.")] = "",
     commit: Annotated[
-        str | None, typer.Option(metavar="SHA", help="Commit that was measured, when it is not the run's own.")
+        str | None, typer.Option(metavar="SHA", help="Commit that was measured; default: the run's own.")
     ] = None,
     new_environment: Annotated[
-        bool, typer.Option("--new-environment", help="Begin a series of its own under another environment key.")
+        bool, typer.Option("--new-environment", help="Begin a new series for the new environment key.")
     ] = False,
 ) -> None:
     """Append a run to the history of its workload.
 
-    Exit code 5 when that history was measured under other conditions.
+    Exit code 5 when the history was measured under other conditions.
     """
     with one_line_errors():
         from highwater.bench.history.series import add as append
@@ -52,7 +52,7 @@ def add(
 
 @app.command("list")
 def list_(history: _History = _DEFAULT_HISTORY, as_json: AsJson = False) -> None:
-    """List what is kept: workloads, environments, runs."""
+    """List the series of the history: workloads, environments, runs."""
     with one_line_errors():
         from highwater.bench.history.series import all_series
 
@@ -88,23 +88,23 @@ def changes(
     workload: _Workload = None,
     environment: _Environment = None,
     metric: Annotated[
-        list[str] | None, typer.Option("--metric", metavar="NAME", help="Only this one; may be given several times.")
+        list[str] | None, typer.Option("--metric", metavar="NAME", help="Only this metric; repeatable.")
     ] = None,
     policy: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Gate policy: what it gates and tracks, its floors."),
+        typer.Option(metavar="FILE", help="Gate policy with the metrics and their floors."),
     ] = None,
     magnitude: Annotated[
-        str | None, typer.Option(metavar="PERCENT", help="Least change that matters, instead of the policy's floors.")
+        str | None, typer.Option(metavar="PERCENT", help="Smallest change that matters; overrides the policy's floors.")
     ] = None,
     otava: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Apache Otava's program; installed into the cache when absent.")
+        str | None, typer.Option(metavar="PATH", help="Apache Otava's program; default: install it into the cache.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find change points with Apache Otava (p 0.001), as large as the policy's floor and the A/A noise at least.
+    """Find change points with Apache Otava (p 0.001) that are larger than the policy's floor and the A/A noise.
 
-    Exit code 10 when one for the worse is not acknowledged.
+    Exit code 10 when a change for the worse is not acknowledged.
     """
     with one_line_errors():
         from highwater.bench.exit_codes import EXIT_REGRESSION
@@ -123,7 +123,7 @@ def changes(
         command: list[str] = []
 
         def find(values: Any, magnitude_ratio: float) -> Any:
-            # Asked for only when there is something to look at: it may have to be installed.
+            # Late, because Otava may have to be installed.
             command[:] = command or otava_command(otava)
             return change_points(command, values, magnitude_ratio)
 
@@ -145,14 +145,14 @@ def changes(
 def ack(
     metric: Annotated[str, typer.Argument(metavar="METRIC", help="Column of the history.")],
     place: Annotated[
-        str, typer.Argument(metavar="COMMIT|TIME", help="First run after the change; its beginning is enough.")
+        str, typer.Argument(metavar="COMMIT|TIME", help="First run after the change; a unique prefix is enough.")
     ],
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why the change is accepted.")],
     history: _History = _DEFAULT_HISTORY,
     workload: _Workload = None,
     environment: _Environment = None,
 ) -> None:
-    """Acknowledge a change, so that it is told and fails no more. The history itself stays as it is."""
+    """Acknowledge a change: it is still reported but no longer fails. The history itself is not changed."""
     with one_line_errors():
         from datetime import UTC, datetime
 

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from highwater.bench.workload.clusters import ClusterHost
 
 app = typer.Typer(
-    no_args_is_help=True, help="Run on a host that carries brokers of an external cluster: describe it, sample it."
+    no_args_is_help=True, help="Describe or sample a host of an external cluster; run these commands on that host."
 )
 
 
 @app.command()
 def describe(
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Where its brokers keep their logs.")],
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Log directories of the host's brokers.")],
     as_json: AsJson = False,
 ) -> None:
-    """Print this host as a workload file has it, under system.clusters.NAME.hosts."""
+    """Print this host in the form of a workload file, for system.clusters.NAME.hosts."""
     with one_line_errors():
         import yaml
 
@@ -39,9 +39,9 @@ def describe(
 
 @app.command()
 def sample() -> None:
-    """Answer a question on standard input with a reading each second, until it is closed.
+    """Answer the question on standard input with one reading per second, until standard input is closed.
 
-    Made to be started by whoever asks: as a service of systemd with Accept=yes, or over ssh.
+    A run starts this command through a systemd socket with Accept=yes, or over ssh.
     """
     from highwater.bench.host.sampling_service import serve
 

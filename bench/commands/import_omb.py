@@ -1,4 +1,4 @@
-"""`bench import omb`: OpenMessaging Benchmark's files as workload files. Imports are late so that --help is fast."""
+"""`bench import omb`: converts OpenMessaging Benchmark's files. Imports are late so that --help is fast."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ import typer
 
 from highwater.bench.commands.common import one_line_errors
 
-app = typer.Typer(no_args_is_help=True, help="Take over other tools' workloads.")
+app = typer.Typer(no_args_is_help=True, help="Convert workloads of other tools.")
 
 
 @app.callback()
 def _group() -> None:
-    """Keeps `omb` a verb of its own while it is the only one."""
+    """Makes typer treat `omb` as a subcommand although it is the only one."""
 
 
 @app.command()
 def omb(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A workload file of OpenMessaging Benchmark.")],
-    driver: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The Kafka driver file that it is run with.")
-    ] = None,
+    driver: Annotated[Path | None, typer.Option(metavar="FILE", help="The Kafka driver file of the workload.")] = None,
     own_broker: Annotated[
-        bool, typer.Option("--own-broker", help="Measure our broker and not the cluster that the driver file names.")
+        bool, typer.Option("--own-broker", help="Measure Highwater's broker instead of the driver file's cluster.")
     ] = False,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of printing it.")] = None,
 ) -> None:
-    """Say a workload of OpenMessaging Benchmark as one of ours; what differs stands in comments at its top."""
+    """Convert a workload of OpenMessaging Benchmark; comments at the top of the output list the differences."""
     with one_line_errors():
         from highwater.bench.errors import UsageError
         from highwater.bench.workload.omb import as_text, import_omb

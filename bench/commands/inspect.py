@@ -1,4 +1,4 @@
-"""`bench schema`, `bench metrics` and `bench verify`: what only looks. Imports are late so that --help is fast."""
+"""`bench schema`, `bench metrics` and `bench verify`. Imports are late so that --help is fast."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def schema(
         ),
     ] = "workload",
 ) -> None:
-    """Print the JSON Schema of workload files, for editors, or of another kind of file."""
+    """Print the JSON Schema of workload files (for editors) or of another kind of file."""
     with one_line_errors():
         from highwater.bench.json_schemas import json_schema
 
@@ -29,7 +29,7 @@ def schema(
 
 
 def metrics(as_json: AsJson = False) -> None:
-    """List every metric by the name that objectives, policies and --metric take."""
+    """List the names of all metrics, for objectives, policies and --metric."""
     from highwater.bench.metrics import METRICS
 
     if as_json:
@@ -46,9 +46,9 @@ def metrics(as_json: AsJson = False) -> None:
 def verify(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Result directory.")], as_json: AsJson = False
 ) -> None:
-    """Check digests and schemas of a result directory, recompute percentiles, counts, verdicts and analysis.
+    """Check digests and schemas of a result directory; recompute percentiles, counts, verdicts and analysis.
 
-    Exit code 4 when they disagree with what it says.
+    Exit code 4 when something does not match.
     """
     with one_line_errors():
         from highwater.bench.exit_codes import EXIT_INVALID

@@ -1,4 +1,4 @@
-"""`highwater tune prove`; the front door mounts it among the verbs of tune. Imports are late so that --help is fast."""
+"""`highwater tune prove`, mounted under `tune` by highwater/cli.py. Imports are late for a fast --help."""
 
 from __future__ import annotations
 
@@ -29,49 +29,47 @@ def prove(
         list[str] | None,
         typer.Argument(
             metavar="[KNOB[=[OFF:]ON][+KNOB…]…]",
-            help="What to prove; whatever differs from the recommendation here, when left out. "
-            "KNOB: as the host is against what is recommended; KNOB=60:1: these values; KNOB+KNOB: changed together.",
+            help="What to prove; default: all knobs that differ from the recommendation. "
+            "KNOB: present against recommended value; KNOB=60:1: these values; KNOB+KNOB: changed together.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for the results; new or empty.")] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where the broker keeps its log: that disk and mount are meant."),
+        typer.Option(metavar="DIR", help="Directory of the broker's log: its disk and mount are measured."),
     ] = None,
-    pairs: Annotated[int, typer.Option(min=5, max=100, help="How often each is measured off and on.")] = 8,
+    pairs: Annotated[int, typer.Option(min=5, max=100, help="Pairs of trials (off, on) for each setting.")] = 8,
     minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="As many pairs as fit into so much time, instead of --pairs.")
+        float | None, typer.Option(min=0.1, help="Run as many pairs as fit in this time, instead of --pairs.")
     ] = None,
     workload: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Measure with this load instead of the one made for the knob.")
+        Path | None, typer.Option(metavar="FILE", help="Measure with this workload instead of the knob's own.")
     ] = None,
     workload_inputs: Annotated[
         list[str] | None,
-        typer.Option("-w", metavar="KEY=VALUE", help="Input of the recommendation, as of `highwater tune check`."),
+        typer.Option("-w", metavar="KEY=VALUE", help="Input of the recommendation, as in `highwater tune check`."),
     ] = None,
     accept_risk: Annotated[
         list[str] | None,
-        typer.Option(metavar="KNOB", help="Prove this knob although it puts the host at risk meanwhile."),
+        typer.Option(metavar="KNOB", help="Prove this knob although its trials put the host at risk."),
     ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show what would be measured and how long; change nothing.")
+        bool, typer.Option("--plan", help="Show what would be measured and the duration; change nothing.")
     ] = False,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Say at the end how to put in force what is worth keeping.")
+        bool, typer.Option("--keep", help="Print at the end how to apply the settings that are worth keeping.")
     ] = False,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a Markdown page of what was proved.")
-    ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the proofs as a Markdown page.")] = None,
     launcher: Launcher = LauncherKind.PROCESS,
     master: SparkMaster = None,
     seed: Seed = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what settings do on this very host: off and on in turn, with intervals, and a verdict for each.
+    """Measure the effect of settings on this host: off and on in turn, with intervals, and a verdict for each.
 
-    The host is as it was afterwards, whatever ends the run; after kill -9: highwater tune rollback. What was proved is
-    kept in /var/lib/highwater/tuning/proofs.json, and `highwater tune explain KNOB` shows it.
+    At the end the host has its old settings again, however the run ends; after kill -9: highwater tune rollback. The
+    proofs are stored in /var/lib/highwater/tuning/proofs.json, and `highwater tune explain KNOB` shows them.
 
     Exit codes: 0 a verdict for each; 1 something stayed inconclusive; 2 a mistake in the call, or refused with nothing
     changed; 3 the broker or the host failed meanwhile; 130 interrupted.

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from highwater.bench.trials.plan import Plan, Price
     from highwater.bench.trials.progress import Observer
 
-# Spelt out here: --help shall not wait for the import of what it stands for.
+# Written out here, so that --help does not need the import.
 Compat = Literal["kafka"]
 
 
 def run(
     file: WorkloadFile,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Result directory; new or empty.")] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Continue an interrupted run.")] = None,
     launcher: Launcher = LauncherKind.SPARK,
     master: SparkMaster = None,
     spark_conf: SparkConf = None,
@@ -61,7 +61,7 @@ def run(
     compat: Annotated[
         Compat | None, typer.Option(help="kafka: print each trial as kafka-producer-perf-test does.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and run nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -102,7 +102,7 @@ def run(
 
 
 def directory_of(out: Path | None, resume: Path | None) -> Path:
-    """Where results go. Raises UsageError unless one of the two is given."""
+    """The result directory. Raises UsageError unless exactly one of the two is given."""
     from highwater.bench.errors import UsageError
 
     if out is not None and resume is not None:
@@ -123,12 +123,12 @@ def plan(
     command_config: CommandConfig = None,
     price_per_hour: Annotated[
         float | None,
-        typer.Option(metavar="X", min=0, help="What the machines cost per hour, to show what the run will."),
+        typer.Option(metavar="X", min=0, help="Price of the machines per hour, to show the price of the run."),
     ] = None,
-    currency: Annotated[str, typer.Option(metavar="NAME", help="Of --price-per-hour.")] = "USD",
+    currency: Annotated[str, typer.Option(metavar="NAME", help="Currency of --price-per-hour.")] = "USD",
     as_json: AsJson = False,
 ) -> None:
-    """Show which trials would run in which order, for how long, on how much disk. Starts nothing."""
+    """Show the trials in their order, the expected duration, and the disk space needed. Starts nothing."""
     with one_line_errors():
         from highwater.bench.trials.plan import Price, make_plan
 
@@ -138,7 +138,7 @@ def plan(
 
 
 def show_plan(plan: Plan, price: Price | None, as_json: bool) -> None:
-    """What would run, for people or for programs."""
+    """Print the plan, for people or as JSON."""
     from highwater.bench.display.tables import plan_as_json, print_plan
 
     if as_json:
@@ -148,7 +148,7 @@ def show_plan(plan: Plan, price: Price | None, as_json: bool) -> None:
 
 
 def observer_of(plan: Plan, quiet: bool, compat: Compat | None = None) -> Observer:
-    """Who tells a person, or another program's parser, how the run goes."""
+    """The observer that prints progress, for people or for another program's parser."""
     from rich.console import Console
 
     from highwater.bench.display.live import LiveObserver

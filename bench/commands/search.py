@@ -1,4 +1,4 @@
-"""`bench search`: the highest rate that a system sustains under objectives. Imports are late so that --help is fast."""
+"""`bench search`: finds the highest sustainable rate. Imports are late so that --help is fast."""
 
 from __future__ import annotations
 
@@ -39,15 +39,13 @@ def search(
         list[str] | None, typer.Option(metavar="METRIC<VALUE", help="Objective, such as 'e2e.p99<20ms'; repeatable.")
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Result directory; new or empty.")] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted search.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Continue an interrupted search.")] = None,
     cell: Annotated[str | None, typer.Option(metavar="NAME", help="Cell of a matrix, as bench plan names it.")] = None,
-    lowest: Annotated[
-        str | None, typer.Option("--min", metavar="RATE", help="Rate to begin with; load.rate when absent.")
-    ] = None,
+    lowest: Annotated[str | None, typer.Option("--min", metavar="RATE", help="First rate; default: load.rate.")] = None,
     highest: Annotated[
-        str | None, typer.Option("--max", metavar="RATE", help="Rate to end with; until one fails when absent.")
+        str | None, typer.Option("--max", metavar="RATE", help="Highest rate; default: no limit.")
     ] = None,
-    precision: Annotated[str, typer.Option(metavar="PERCENT", help="Width of the bracket to end with.")] = "3%",
+    precision: Annotated[str, typer.Option(metavar="PERCENT", help="Final width of the bracket.")] = "3%",
     confirm: Annotated[int, typer.Option(min=0, max=100, help="Fresh trials that the answer must pass.")] = 3,
     launcher: Launcher = LauncherKind.SPARK,
     master: SparkMaster = None,
@@ -58,11 +56,11 @@ def search(
     bootstrap_servers: BootstrapServers = None,
     command_config: CommandConfig = None,
     calibration: CalibrationFile = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show about what would run, and run nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show an estimate of what would run and stop.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find the highest rate that the system sustains: kept, without errors, within objectives, consumers in step."""
+    """Find the highest rate that the system sustains without errors, within objectives, and without growing lag."""
     with one_line_errors():
         from highwater.bench.display.tables import print_search
         from highwater.bench.results import Manifest, RunResult

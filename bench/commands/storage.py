@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Storage targets: list them, probe them with fio, emulate a hard disk.")
 emulate_hdd = typer.Typer(
     no_args_is_help=True,
-    help="A slow disk on a loop device, for machines with one medium (root). Everything that shows it says emulated.",
+    help="Emulate a slow disk on a loop device, for machines with one medium (root). All results are marked emulated.",
 )
 app.add_typer(emulate_hdd, name="emulate-hdd")
 
@@ -29,7 +29,7 @@ DiskName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the disk:
 
 @app.command("list")
 def list_targets(as_json: AsJson = False) -> None:
-    """Show every mounted file system that a log could be kept on, with its medium."""
+    """List the mounted file systems that can store a log, with their medium."""
     with one_line_errors():
         from highwater.bench.storage import mounted_targets
         from highwater.tuning.facts import collect
@@ -44,7 +44,7 @@ def list_targets(as_json: AsJson = False) -> None:
 @app.command()
 def probe(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A directory on the storage to probe.")],
-    runtime: Annotated[str, typer.Option(metavar="DURATION", help="Of each of the four jobs.")] = "1s",
+    runtime: Annotated[str, typer.Option(metavar="DURATION", help="Duration of each of the four jobs.")] = "1s",
     as_json: AsJson = False,
 ) -> None:
     """Measure with fio: append in order, durable appends, read in order, read at random."""
@@ -78,17 +78,17 @@ def probe(
 def make(
     name: DiskName,
     on: Annotated[
-        Path | None, typer.Option("--on", metavar="DIR", help="Where its image and its mount point go.")
+        Path | None, typer.Option("--on", metavar="DIR", help="Directory for the image and the mount point.")
     ] = None,
-    size: Annotated[str | None, typer.Option(metavar="SIZE", help="Of the disk; 8GiB when not named.")] = None,
+    size: Annotated[str | None, typer.Option(metavar="SIZE", help="Size of the disk; default: 8GiB.")] = None,
     bandwidth: Annotated[
-        str | None, typer.Option(metavar="SIZE/s", help="Reading and writing each; 120MiB/s when not named.")
+        str | None, typer.Option(metavar="SIZE/s", help="Bandwidth, each for reads and writes; default: 120MiB/s.")
     ] = None,
     iops: Annotated[
-        int | None, typer.Option(min=1, help="Operations a second, reading and writing each; 120 when not named.")
+        int | None, typer.Option(min=1, help="Operations per second, each for reads and writes; default: 120.")
     ] = None,
 ) -> None:
-    """Make an emulated hard disk, or bring one back after a reboot. Once it is there, --on and --size are known."""
+    """Make an emulated hard disk, or mount one again after a reboot (then without --on and --size)."""
     with one_line_errors():
         from highwater.bench.storage import emulated_hdd
         from highwater.bench.storage.control_groups import DiskLimits
@@ -114,7 +114,7 @@ def make(
 
 @emulate_hdd.command()
 def remove(name: DiskName) -> None:
-    """Unmount it, take its limits back, delete its image and all that is in it."""
+    """Unmount the disk, remove its limits, delete its image and all data on it."""
     with one_line_errors():
         from highwater.bench.storage import emulated_hdd
         from highwater.tuning.facts import collect
@@ -159,7 +159,7 @@ def _print(table: Table) -> None:
 
 
 def _table(*columns: str, figures: int = 0) -> Table:
-    """The last `figures` columns hold numbers."""
+    """A table whose last `figures` columns are numbers."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim")

@@ -1,1 +1,1 @@
-"""What people see: a line or more while a run goes on, tables in the end, comparisons in words."""
+"""Output for people: live lines during a run, tables at its end, comparisons as text."""

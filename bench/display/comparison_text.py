@@ -1,4 +1,4 @@
-"""Comparisons in words: the rows that tables, Markdown and annotations share, and Markdown itself."""
+"""Comparisons as text: the rows shared by tables, Markdown and annotations, and the Markdown itself."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def row(item: MetricComparison) -> tuple[str, ...]:
 
 
 def in_order(metrics: Sequence[MetricComparison]) -> list[MetricComparison]:
-    """Gated metrics first, each part in the order it came."""
+    """Gated metrics first, otherwise in the given order."""
     return sorted(metrics, key=lambda item: not item.gated)
 
 
 def side_text(side: ComparedSide) -> str:
-    """What one side was: as it was named, and what that turned out to be."""
+    """One side as text: its name, then system, commit and environment."""
     commit = f"commit {side.commit[:12]}" if side.commit else ""
     key = f"environment {side.environment_key}" if side.environment_key else ""
     known = [part for part in (side.system, commit, key) if part]
@@ -70,7 +70,7 @@ def difference_text(difference: EnvironmentDifference) -> str:
 
 
 def comparison_markdown(comparison: ResultComparison) -> str:
-    """What `bench compare` found, for a comment."""
+    """The result of `bench compare` as Markdown, for a comment."""
     parts = [f"**base** {_code(side_text(comparison.base))}  \n**head** {_code(side_text(comparison.head))}"]
     parts += [f"> {warning}" for warning in comparison.warnings]
     parts.append(_table(comparison.metrics))
@@ -80,7 +80,7 @@ def comparison_markdown(comparison: ResultComparison) -> str:
 
 
 def gate_markdown(gate: Gate) -> str:
-    """The outcome of the gate, for a comment on a change."""
+    """The outcome of the gate as Markdown, for a comment on a change."""
     parts = [f"### {_OUTCOMES[gate.state]}: {_escape(gate.text)}"]
     parts.append(f"**base** {_code(side_text(gate.base))}  \n**head** {_code(side_text(gate.head))}")
     parts += [f"> {note}" for note in gate.notes]
@@ -147,7 +147,7 @@ def _code(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text of others inside of Markdown that takes HTML."""
+    """Escape foreign text for Markdown that allows HTML."""
     for character in "\\`*_[]<>|":
         text = text.replace(character, f"&#{ord(character)};")
     return text.replace("\n", " ")

@@ -1,9 +1,9 @@
 """Prints trials in the format of Apache Kafka's kafka-producer-perf-test.
 
-The format strings are those of `Stats.printWindow` and `Stats.printTotal` in Kafka's ProducerPerformance.java. As
-there, latency is that of the send (our service latency, not the headline), MB are MiB, and percentiles are whole ms.
-Windows are 5 s of the measured phase; the warm-up is left out, as with Kafka's --warmup-records. A window is printed
-when it is over and contains what was acknowledged in it; the total follows when the trial has ended, from its files.
+The format strings are those of `Stats.printWindow` and `Stats.printTotal` in Kafka's ProducerPerformance.java. As in
+Kafka, latency runs from the send (it is the service latency), MB are MiB, and percentiles are whole ms. Windows are 5 s
+of the measured phase without the warm-up, as with Kafka's --warmup-records. A window is printed at its end, with the
+records acknowledged in it; the total is printed after the trial, from its files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PERCENTILES: Final = (50, 95, 99, 99.9)
 
 
 class KafkaLines(Observer):
-    """Prints on standard output; what is wrong with a trial goes to standard error."""
+    """Prints trials on standard output, and problems of a trial on standard error."""
 
     def __init__(self, stream: TextIO | None = None, complaints: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
@@ -50,7 +50,7 @@ class KafkaLines(Observer):
         if summary is None or summary.verdict.state != "valid":
             print(f"{trial.trial_id}: {'; '.join(outcome(trial, summary))}", file=self._complaints, flush=True)
         if summary is not None:
-            # Of trials that run at once, one tells of itself meanwhile.
+            # Of trials that run at once, only one prints windows while it runs.
             told_s = self._told_s if trial.trial_id == self._told else 0
             for line in lines_of(TrialResult(self._out / "trials" / trial.trial_id, summary), told_s):
                 self._say(line)
@@ -67,7 +67,7 @@ def _live_line(seconds: Sequence[Second]) -> str:
 
 
 def lines_of(trial: TrialResult, told_s: int = 0) -> Iterator[str]:
-    """A line for each window of the measured phase that was not told meanwhile, and the total."""
+    """A line for each window of the measured phase that has not been printed yet, and the total."""
     measured = [window for window in trial.windows() if window.phase == "measure"]
     for start in range(told_s, len(measured), WINDOW_S):
         part = measured[start : start + WINDOW_S]

@@ -30,7 +30,7 @@ STATE_STYLE = {
 
 
 class LiveObserver(Observer):
-    """Two lines at the bottom that change, and one line above them for every trial that has ended."""
+    """Two live lines at the bottom, and one line above them for every trial that has ended."""
 
     def __init__(self, console: Console, plan: Plan) -> None:
         self._console = console
@@ -57,7 +57,7 @@ class LiveObserver(Observer):
     def trial_started(self, number: int, trial: TrialPlan) -> None:
         self._number, self._cell, self._progress = number, label(trial), None
         self._step = ""
-        if number > len(self._expected_s):  # of a search, whose length was a guess
+        if number > len(self._expected_s):  # in a search, whose length is an estimate
             self._expected_s.append(self._expected_s[-1])
             self._trials = number
         self._trial_started_s = time.monotonic()
@@ -73,9 +73,9 @@ class LiveObserver(Observer):
             self._expected_s[number - 1] = 0.0
             if self._skips.told_before(trial):
                 return
-        elif trial.status == "done" and number == self._number:  # those that ran beside it add nothing
+        elif trial.status == "done" and number == self._number:  # trials that ran at the same time add no time
             took_s = time.monotonic() - self._trial_started_s
-            # What a trial costs beside its load is the host's; the first ones teach what to expect of the rest.
+            # The overhead of a trial depends on the host: estimate it from the first trials.
             surplus_s = took_s - self._expected_s[number - 1]
             self._expected_s[number:] = [expected_s + surplus_s / 2 for expected_s in self._expected_s[number:]]
         state = summary.verdict.state if summary else trial.status

@@ -1,4 +1,4 @@
-"""What a person reads at the end of `plan` and `run`, and what a program reads with --json."""
+"""The output of `plan` and `run`: tables for people, and documents for --json."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def plan_as_json(plan: Plan, price: Price | None = None) -> dict[str, Any]:
 
 
 def _clusters(plan: Plan) -> dict[str, Cluster]:
-    """The clusters on other hosts that trials measure."""
+    """The external clusters that trials measure."""
     systems = [trial.cell.workload.system for trial in plan.trials]
     return {system.cluster or "external": cluster for system in systems if (cluster := system.external) is not None}
 
@@ -117,7 +117,7 @@ def _storage(target: StorageTarget) -> str:
 
 
 def print_end(result: RunResult) -> None:
-    """The cells, then where to go from here."""
+    """Print the cells, then notes and the next commands."""
     console = Console(highlight=False)
     console.print(results_table(result))
     if not result.manifest.for_measurement:
@@ -140,9 +140,9 @@ def print_end(result: RunResult) -> None:
 
 
 def analysis_lines(analysis: Analysis, headlines: Sequence[str]) -> list[str]:
-    """How noisy the host was, what differs from the first cell, and what a reader must know before quoting.
+    """Lines about the noise of the host, differences from the first cell, and warnings.
 
-    headlines: the metrics that are told of.
+    headlines: the metrics to report.
     """
     lines = []
     bounds = {noise.metric: noise for noise in analysis.noise if noise.bound95_ratio is not None}
@@ -160,7 +160,7 @@ def analysis_lines(analysis: Analysis, headlines: Sequence[str]) -> list[str]:
 
 
 def print_search(search: Search, directory: Path) -> None:
-    """Every probe, then the answer: bracket, what failed above it, how often it held."""
+    """Print every probe, then the answer: bracket, the failed limit, confirmations."""
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in ("", "rate", "result"):
@@ -191,9 +191,9 @@ def search_answer(search: Search) -> list[str]:
 
 
 def results_table(result: RunResult) -> Table:
-    """One row per cell: medians over its trials that are not invalid (over all, for want of any), their range beneath.
+    """One row per cell: medians over its usable trials (if there are none, over all), with their range below.
 
-    Axes share a column, a line each, so that the table fits a terminal of 80 columns.
+    All axes are in one column, a line each, so that the table fits a terminal of 80 columns.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     axes = list(result.manifest.axes)
@@ -218,7 +218,7 @@ _Told = Callable[[Sequence[TrialSummary]], str]
 
 
 def _columns(result: RunResult) -> dict[str, _Told]:
-    """What is told of a cell. Latencies of trials that shared a processor say how they took turns."""
+    """The columns of the table. Latencies are left out for trials that shared a processor."""
     achieved: dict[str, _Told] = {"achieved": lambda shown: _rates([summary.achieved_per_s for summary in shown])}
     if result.sharing_notes():
         return achieved | {"CPU per GiB": _cpu_per_gib}
@@ -265,7 +265,7 @@ def _verdicts(trials: Sequence[TrialResult], planned: Sequence[TrialPlan]) -> st
 
 
 def results_as_json(result: RunResult) -> dict[str, Any]:
-    """The end of a run for programs: states and figures per cell, percentiles per trial and never averaged."""
+    """The results for --json: states and figures per cell, percentiles per trial and never averaged."""
     return {
         "directory": str(result.directory),
         "status": result.manifest.status,

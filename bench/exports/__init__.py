@@ -1,6 +1,6 @@
-"""Results in the formats that other tools read. Each function takes a result directory as read and returns files.
+"""Exports results in the formats of other tools: a result directory in, files out.
 
-A file is its name's ending and its bytes: `bench export` puts them under the name that was asked for.
+A file has a suffix and content; `bench export` adds the suffix to the name that the user gave.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from highwater.bench.results import RunResult
 
 @dataclass(frozen=True, slots=True)
 class ExportedFile:
-    """`suffix` tells apart the files of one export; it is put before the ending of the name that was asked for."""
+    """`suffix` distinguishes the files of one export; it goes before the extension of the given name."""
 
     suffix: str
     content: bytes

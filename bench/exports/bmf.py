@@ -1,8 +1,7 @@
-"""Bencher Metric Format: benchmark, measure, value, bounds.
+"""Exports Bencher Metric Format: benchmark, measure, value, bounds.
 
-https://bencher.dev/docs/reference/bencher-metric-format/
-
-Units are ours and stand in the measure's name, because the format has none.
+https://bencher.dev/docs/reference/bencher-metric-format/ The format has no units, so the unit is part of the measure's
+name.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from highwater.bench.results import RunResult, TrialResult
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One metric of one cell over the trials that may be used, in the order they ran."""
+    """One metric of one cell over its usable trials, in the order of running."""
 
     cell: str
     metric: MetricDefinition
@@ -28,12 +28,12 @@ class Estimate:
 
     @property
     def name(self) -> str:
-        """Of the two, for formats that have one name only."""
+        """Cell and metric as one name, for formats that have only one."""
         return self.metric.name if self.cell == ONLY_CELL else f"{self.cell}:{self.metric.name}"
 
 
 def usable(trials: list[TrialResult]) -> list[TrialResult]:
-    """An invalid trial's figures go nowhere."""
+    """All trials except the invalid ones."""
     return [trial for trial in trials if trial.summary.verdict.state != "invalid"]
 
 
@@ -49,7 +49,7 @@ def estimates(result: RunResult) -> Iterator[Estimate]:
         summaries = [trial.summary for trial in usable(trials)]
         label = ONLY_CELL if len(cells) == 1 else cell
         if any(summary.storage.emulated for summary in summaries):
-            # In the name, because it is what every format has.
+            # In the name, because every format has a name.
             label += " (emulated disk)"
         for definition in METRICS.values():
             values = [float(value) for summary in summaries if (value := definition.read(summary)) is not None]

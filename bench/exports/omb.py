@@ -1,7 +1,7 @@
 """OpenMessaging Benchmark's result JSON (TestResult.java), one file for each usable trial.
 
-OMB's `publishLatency` runs from the actual send (our service time) in ms, its `publishDelayLatency` is how late the
-send was in µs, its end-to-end latency is in ms; series have one entry per ten seconds of the measured phase.
+OMB's `publishLatency` runs from the actual send (Highwater's service latency) in ms, `publishDelayLatency` is the send
+delay in µs, end-to-end latency is in ms. A series has one entry per ten seconds of the measured phase.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def export(result: RunResult) -> list[ExportedFile]:
     workloads = recorded_workloads(result.manifest.workload)
     if not workloads:
         raise UsageError(f"{result.directory}: the workload in its manifest is none by today's rules")
-    # The trials of a search are of no cell in its workload, and differ from it in their rate alone.
+    # The trials of a search belong to no cell of the workload; they differ from the workload only in their rate.
     base = next(iter(workloads.values()))
     return [
         text_file(

@@ -1,8 +1,6 @@
-"""The CSV that Apache Otava reads: time, commit, branch, then a column for each metric.
+"""Exports the CSV of Apache Otava: time, commit, branch, then a column per metric.
 
-https://otava.apache.org/docs/csv
-
-One row for this run; `bench history add` appends such rows.
+https://otava.apache.org/docs/csv One row for this run; `bench history add` appends such rows.
 """
 
 from __future__ import annotations

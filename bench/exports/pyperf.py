@@ -1,10 +1,8 @@
-"""pyperf's JSON: a benchmark for each cell and metric.
+"""Exports pyperf's JSON: a benchmark for each cell and metric, a run for each trial.
 
-https://pyperf.readthedocs.io/en/latest/api.html#pyperf-json-format
-
-pyperf knows seconds, bytes and integers, holds that less is better, and takes no zeros. So rates are inverted to
-seconds per record or byte, and what has none of these units (ratios) or no better side is left out. One trial is one
-run.
+https://pyperf.readthedocs.io/en/latest/api.html#pyperf-json-format pyperf has seconds, bytes and integers; less is
+always better, and 0 is not allowed. So rates are inverted to seconds per record or byte, and metrics with another unit
+(ratios) or without a better direction are left out.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def columns(result: RunResult) -> list[str]:
 
 
 def rows(result: RunResult) -> list[dict[str, Scalar | None]]:
-    """In the order the trials ran; None where a trial has no such figure."""
+    """The rows in the order of running; None when a trial does not have the figure."""
     found = []
     for trial in result.trials:
         summary = trial.summary

@@ -1,1 +1,1 @@
-"""The gate: what it is held to, what it compares, how it reasons, and its outcome for CI systems."""
+"""The gate: policy, the two sides, reasoning, and the outcome for CI systems."""

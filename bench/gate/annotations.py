@@ -16,7 +16,7 @@ _GITLAB_SEVERITY: Final = {"regression": "critical", "target_failed": "blocker",
 
 
 def style_of(environment: Mapping[str, str]) -> Style:
-    """The CI system that this runs under, by the variables that both set in every job."""
+    """The CI system that this process runs in, detected by the variables that it sets in every job."""
     if environment.get("GITHUB_ACTIONS") == "true":
         return "github"
     return "gitlab" if environment.get("GITLAB_CI") == "true" else "none"
@@ -47,13 +47,13 @@ def _issue(gate: Gate, check: str, description: str) -> dict[str, object]:
         "check_name": f"bench-gate/{check}",
         "fingerprint": hashlib.sha256(f"bench-gate/{check}".encode()).hexdigest(),
         "severity": _GITLAB_SEVERITY.get(gate.state, "major"),
-        # A report must name a file; the policy's is the one to look at.
+        # A report must name a file: the policy.
         "location": {"path": gate.policy_file or "gate.yaml", "lines": {"begin": 1}},
     }
 
 
 def _worse(gate: Gate) -> list[MetricComparison]:
-    """Of the last round: what was still worse when it was decided."""
+    """The metrics that were worse in the last round."""
     return [item for item in gate.rounds[-1].metrics if item.gated and item.verdict == "worse"] if gate.rounds else []
 
 

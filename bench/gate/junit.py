@@ -13,7 +13,7 @@ _BROKEN: Final = ("invalid", "environment_mismatch", "interrupted")
 
 
 def junit_xml(gate: Gate) -> str:
-    """One suite per round; the first case of the first one is the outcome of the whole."""
+    """One suite per round; the first case of the first suite is the outcome of the gate."""
     root = ElementTree.Element("testsuites", name="highwater bench gate")
     outcome = ElementTree.Element("testcase", classname="gate", name="outcome")
     _result(outcome, gate)
@@ -59,5 +59,5 @@ def _result(case: ElementTree.Element, gate: Gate) -> None:
 
 
 def _clean(text: str) -> str:
-    """Without what XML 1.0 cannot hold at all, such as a broker's coloured last words."""
+    """Remove characters that XML 1.0 does not allow, such as the colour codes in a broker's output."""
     return "".join(character if character >= " " else " " for character in text)

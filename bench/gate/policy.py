@@ -121,15 +121,15 @@ def load_policy(path: Path) -> Policy:
 
 
 def default_policy() -> Policy:
-    """What holds without a policy file: throughput within 5 %, end-to-end p99 within 10 %."""
+    """The policy without a file: throughput within 5 %, end-to-end p99 within 10 %."""
     text = (Path(__file__).parent.parent / "policies" / "default.yaml").read_text("utf-8")
     return Policy.model_validate(parse_document(text, "default policy").data)
 
 
 def noise_from(policy: Policy, beside: Path) -> dict[str, list[AaPair]]:
-    """A/A pairs by metric from the source that the policy names; none when the gate is to make its own.
+    """A/A pairs by metric from the source that the policy names; none when the gate runs its own.
 
-    `beside` is the folder of the policy file. Raises UsageError when there are no A/A pairs to be had.
+    `beside` is the folder of the policy file. Raises UsageError when the source has no A/A pairs.
     """
     source = policy.noise.source
     if source in (OWN_A_A, NO_NOISE):
@@ -150,7 +150,7 @@ def pairs_of(noise: Iterable[Noise]) -> dict[str, list[AaPair]]:
 
 
 def _recorded_noise(path: Path) -> list[Noise]:
-    """Of an analysis.json, a calibration.json, or the directory of either."""
+    """Read the noise of an analysis.json, a calibration.json, or the directory of either."""
     if path.is_dir() and not (path / "manifest.json").is_file() and (path / CALIBRATION_FILE).is_file():
         path /= CALIBRATION_FILE
     if not path.is_file():

@@ -1,9 +1,9 @@
-"""The gate's reasoning: trials of base and head in, verdicts out. Pure; what runs trials is `highwater.bench.gate.run`.
+"""The gate's reasoning: trials of base and head in, verdicts out. Pure; `bench.gate.run` runs the trials.
 
-Base and head are the variants of one run, so every block is a pair. A gated metric is decided when its interval lies
-wholly beyond delta (worse or better), wholly within the floor (no change), or beyond the floor on the better side alone
-(not worse). A metric that got worse has to get worse again in each confirmation, with processes of its own, before head
-is held back.
+Base and head are the variants of one run, so every block is a pair. A gated metric is decided when its interval is
+completely beyond delta (worse or better), completely within the floor (no change), or beyond the floor only on the
+better side (not worse). The gate fails head only if a metric that got worse gets worse again in every confirmation,
+which runs with new processes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEAD: Final = "head"
 Place = tuple[str, str]
 """Cell and metric."""
 
-# A load generator can fail once, and it may be head's trial that it fails in.
+# A load generator can fail once, and the trial may be one of head's.
 _HEAD_FAILURES: Final = 2
 
 
@@ -78,10 +78,11 @@ def evaluate(
     only: Collection[Place] | None = None,
     planned: Iterable[str] = (),
 ) -> Evaluation:
-    """Judge the variants of one run. `noise` is from elsewhere; with `noise.from: a_a` the run's own pairs are used.
+    """Judge the variants of one run.
 
-    `only`: the places that are gated, for a confirmation; None for all that the policy gates. `planned`: cells that
-    count with no pair when no trial of theirs came to its end.
+    noise: A/A pairs from another source; with `noise.from: a_a` the run's own pairs are used.
+    only: the gated (cell, metric) pairs of a confirmation; None = all that the policy gates.
+    planned: cells that count as having no pairs when none of their trials finished.
     """
     found = list(summaries)
     sides: dict[str, dict[str, dict[int, TrialSummary]]] = defaultdict(lambda: {BASE: {}, HEAD: {}})
@@ -112,7 +113,7 @@ def limits_of(policy: Policy, noise: Mapping[str, Sequence[AaPair]], only: Colle
 
 
 def is_decided(evaluation: Evaluation, policy: Policy) -> bool:
-    """Whether more pairs would change nothing of the outcome."""
+    """Whether more pairs cannot change the outcome."""
     return (
         policy.pairs.stop_when == "decided"
         and evaluation.pairs_valid >= policy.pairs.min
@@ -122,9 +123,9 @@ def is_decided(evaluation: Evaluation, policy: Policy) -> bool:
 
 
 def faults(summaries: Iterable[TrialSummary], plans: Iterable[TrialPlan], variant: str) -> list[str]:
-    """What a variant broke its promise by: records lost or damaged, or a broker that failed.
+    """The faults of a variant: records lost or damaged, or a broker that failed.
 
-    A trial in which the load generator broke says nothing of the variant: it is a pair less.
+    A trial in which the load generator failed is no fault of the variant; it only reduces the number of pairs.
     """
     return broken_promises(
         (summary for summary in summaries if summary.factors.get(VARIANT) == variant),
@@ -133,7 +134,7 @@ def faults(summaries: Iterable[TrialSummary], plans: Iterable[TrialPlan], varian
 
 
 def broken_promises(summaries: Iterable[TrialSummary], plans: Iterable[TrialPlan]) -> list[str]:
-    """A line for each of these trials that lost or damaged records, or whose broker failed."""
+    """A line for each trial that lost or damaged records, or whose broker failed."""
     lost = [
         f"{summary.trial_id}: {reason.text}"
         for summary in summaries
@@ -167,7 +168,7 @@ def own_noise(summaries: Iterable[TrialSummary]) -> dict[str, list[AaPair]]:
 
 
 def settle(first: Evaluation, confirmations: Sequence[Evaluation], policy: Policy, *, strict: bool) -> Outcome:
-    """The outcome of all rounds; a regression without as many confirmations as the policy asks for is none yet."""
+    """The outcome of all rounds; a regression needs as many confirmations as the policy requires."""
     short = [item for item in (first, *confirmations) if item.pairs_valid < policy.pairs.min]
     if short:
         return Outcome(
@@ -231,7 +232,7 @@ def describe_all(evaluation: Evaluation, places: Collection[Place]) -> list[str]
 def early_stop(
     policy: Policy, noise: Mapping[str, Sequence[AaPair]], seed: int, only: Collection[Place] | None = None
 ) -> FinishedCells:
-    """For a run, asked before each block: stop as soon as more pairs would change nothing. All cells or none."""
+    """A function for the runner, called before each block: stops when more pairs cannot change the outcome."""
 
     def finished(summaries: Sequence[TrialSummary]) -> Mapping[str, str]:
         reason = _reason_to_stop(summaries, policy, evaluate(summaries, policy, noise, seed, only))
@@ -282,7 +283,7 @@ def _detectable(items: Sequence[MetricComparison]) -> str:
 
 
 def _pairs(cell: str, base: Mapping[int, TrialSummary], head: Mapping[int, TrialSummary]) -> Trials:
-    """Blocks in which both sides are valid; an invalid trial takes its partner with it."""
+    """The blocks in which both sides are valid: an invalid trial excludes its partner, too."""
     blocks = [
         block
         for block in sorted(set(base) & set(head))

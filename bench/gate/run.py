@@ -1,6 +1,6 @@
 """Runs a gate: base and head as variants of one run, confirmations, and the result files.
 
-The trials are run by whatever `Execute` is given, so that the reasoning is tested without a broker.
+The caller passes an `Execute` that runs the trials, so that tests need no broker.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _CONFIRMATION: Final = "confirmation"
 
 
 class Execute(Protocol):
-    """Runs a plan with processes of its own and writes a result directory."""
+    """Runs a plan with new processes and writes a result directory."""
 
     def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells, /) -> Manifest: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the gate is held to, and where that was written."""
+    """The policy of a gate, and the file that it came from."""
 
     policy: Policy
     policy_file: str | None = None
@@ -65,7 +65,7 @@ class Rules:
 
 
 def gate_specification(workload_file: Path, base: Measured, head: Measured, policy: Policy) -> Specification:
-    """The workload with base and head as its variants, as many blocks as the policy allows. Raises UsageError."""
+    """The workload with base and head as its variants and the policy's largest number of blocks. Raises UsageError."""
     document = read_with_includes(workload_file)
     if document.data.get("variants"):
         raise UsageError(
@@ -84,7 +84,7 @@ def gate_specification(workload_file: Path, base: Measured, head: Measured, poli
 
 
 def run_gate(base: Measured, head: Measured, plan: Plan, rules: Rules, out: Path, execute: Execute) -> Gate:
-    """Measure base and head in turn, confirm what got worse. `plan` is of a `gate_specification`."""
+    """Measure base and head in turn and confirm regressions. `plan` is made from a `gate_specification`."""
     policy = rules.policy
     rounds: list[GateRound] = []
     evaluations: list[Evaluation] = []
@@ -92,7 +92,7 @@ def run_gate(base: Measured, head: Measured, plan: Plan, rules: Rules, out: Path
     outcome: Outcome | None = None
     notes: list[str] = []
     for number in range(1 + policy.confirm.reruns):
-        # The first round is the result directory itself, so that reports show it; the others lie in it.
+        # The first round is the result directory itself, so that reports show it; the others are inside of it.
         directory = out if number == 0 else out / (_CONFIRMATION if number == 1 else f"{_CONFIRMATION}-{number}")
         if number:
             plan = make_plan(plan.specification, plan.seed + 1)
@@ -131,7 +131,7 @@ def run_gate(base: Measured, head: Measured, plan: Plan, rules: Rules, out: Path
 
 
 def judge_recorded(base: Recorded, head: Recorded, rules: Rules) -> Gate:
-    """The gate over two result directories, or two cells of one. Nothing is run, so nothing can be confirmed."""
+    """The gate over two result directories, or two cells of one. It runs nothing, so it confirms nothing."""
     policy = rules.policy
     noise = rules.noise
     if policy.noise.source == OWN_A_A:
@@ -186,14 +186,14 @@ def judge_recorded(base: Recorded, head: Recorded, rules: Rules) -> Gate:
 
 
 def _pairs_of(base: Recorded, head: Recorded) -> int:
-    """The fewest in any cell that both were to measure: one without a valid trial on either side is not left out."""
+    """The smallest number of pairs of any cell that both sides planned, including cells without valid trials."""
     paired = base.result.directory.resolve() == head.result.directory.resolve()
     cells, _ = matched_cells(base.result, head.result, base.cell, head.cell, paired=paired)
     return min(min(len(trials.base), len(trials.head)) for trials in cells)
 
 
 def write_gate(gate: Gate, out: Path) -> None:
-    """gate.json, and its outcome for CI systems: gate.md, gate.junit.xml, gate.codequality.json."""
+    """Write gate.json, and the outcome for CI systems: gate.md, gate.junit.xml, gate.codequality.json."""
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / GATE_FILE, dump(gate))
     write_atomically(out / "gate.md", gate_markdown(gate))

@@ -1,7 +1,7 @@
-"""BASE and HEAD of the gate: what a person may name, and the overlay on the workload that it comes to.
+"""BASE and HEAD of the gate: the forms of their names, and the workload overlay that each name gives.
 
-A side is measured anew (`workload`, `git:REV`, a checkout, `config:FILE`), or it is a result directory, which can only
-be read. Two sides are of one sort: a figure of now against one of yesterday would not be interleaved.
+A side is measured now (`workload`, `git:REV`, a checkout, `config:FILE`), or it is an existing result directory. Both
+sides must be of the same kind: a new measurement and an old one are not interleaved.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is laid over the workload to measure this side; `origin` names the files and options it came from."""
+    """The overlay on the workload to measure this side; `origin` names its files and options."""
 
     given: str
     overlay: dict[str, Any]
     origin: Document = field(compare=False)
     commit: str | None = None
     source: Path | None = None
-    """The checkout whose broker runs; None when the workload or the overlay says what runs."""
+    """The checkout whose broker runs; None when the workload or the overlay defines the system."""
 
 
 def side_named(text: str, name: str, repository: Path, scratch: Path) -> Recorded | Measured:
-    """What BASE or HEAD (`name`) stands for.
+    """Parse BASE or HEAD (`name`).
 
-    `repository`: a directory within the git work tree that `git:` means; sources of a revision go below `scratch`.
+    repository: a directory in the git work tree for `git:`. scratch: the directory for sources of a revision.
     Raises UsageError in one line.
     """
     if text == AS_IT_IS:
@@ -98,7 +98,7 @@ def _revision(text: str, name: str, repository: Path, scratch: Path) -> Measured
 
 
 def _git(directory: Path, *arguments: str, fault: str) -> bytes:
-    # Asking must not write: another git command may be at work in the same tree.
+    # Git must not write here: another git command may be running in the same tree.
     command = ["git", "--no-optional-locks", "-C", str(directory), *arguments]
     try:
         return subprocess.run(command, capture_output=True, check=True, timeout=_GIT_TIMEOUT_S).stdout

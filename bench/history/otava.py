@@ -1,7 +1,7 @@
-"""Apache Otava behind one function: a series of figures in, its change points out.
+"""Finds change points with Apache Otava: series of figures in, change points out.
 
-Otava pins numpy and brings the clients of clouds, so it lives in an environment of its own and is run as a program:
-the one that is named, or found on the path, or installed into the user's cache on first use.
+Otava pins numpy and depends on clients of clouds, so it has an environment of its own and runs as a program: the one
+that the user names, else the one on the PATH, else one that is installed into the user's cache on first use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from highwater.bench.user_cache import cached, run_step
 OTAVA_VERSION: Final = "0.8.0"
 # Otava's own default, which its command line cannot change (its option `-P, --p-value` is misdeclared).
 P_VALUE: Final = 0.001
-# E-divisive splits a series in two and tests the halves; below this there is nothing to split.
+# E-divisive splits a series in two and tests the halves; a shorter series cannot be split.
 LEAST_POINTS: Final = 7
 _TIMEOUT_S: Final = 300
 _AN_HOUR_S: Final = 3600
@@ -50,7 +50,7 @@ class ChangePoint:
 
 
 def otava_command(named: str | None = None) -> list[str]:
-    """What to run it with. Raises UsageError when it is not there and cannot be installed."""
+    """The command line of Otava. Raises UsageError when Otava is missing and cannot be installed."""
     if named is not None:
         found = shutil.which(named)
         if found is None:
@@ -65,7 +65,7 @@ def otava_command(named: str | None = None) -> list[str]:
             f"change points need Apache Otava, and it cannot be installed ({error}); install apache-otava into an "
             "environment of its own and name its program: --otava PATH"
         ) from None
-    # Its packages first, so that it finds its own numpy and not ours.
+    # Otava's packages first on the path, so that it imports its own numpy.
     start = f"import sys; sys.path.insert(0, {str(directory)!r}); from otava.main import main; main()"
     return [sys.executable, "-P", "-c", start]
 
@@ -73,7 +73,7 @@ def otava_command(named: str | None = None) -> list[str]:
 def change_points(
     otava: Sequence[str], series: Mapping[str, Sequence[float]], magnitude_ratio: float
 ) -> dict[str, list[ChangePoint]]:
-    """Where each of the series changed by at least `magnitude_ratio`, by name. Raises UsageError when Otava fails."""
+    """Series name -> change points of at least `magnitude_ratio`. Raises UsageError when Otava fails."""
     long_enough = {
         name: values for name, values in series.items() if len(values) >= LEAST_POINTS and len(set(values)) > 1
     }
@@ -101,7 +101,7 @@ def _test(directory: Path, number: int, values: Sequence[float]) -> dict[str, An
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("time", "value"))
-        # Only the order counts. Otava leaves out what is older than a year, so the points get times of their own.
+        # Only the order matters. Otava ignores points older than a year, so the points get artificial times.
         start = int(time.time()) - _AN_HOUR_S - len(values)
         writer.writerows((start + index, repr(value)) for index, value in enumerate(values))
     return {
@@ -116,7 +116,7 @@ def _test(directory: Path, number: int, values: Sequence[float]) -> dict[str, An
 def _run(otava: Sequence[str], configuration: Path, tests: list[str], magnitude_ratio: float) -> dict[str, Any]:
     command = [*otava, "analyze", *tests, "--config-file", str(configuration), "--output", "json"]
     command += ["--magnitude", repr(magnitude_ratio)]
-    # Not the user's own configuration, nor another branch than the one asked for.
+    # Ignore the user's own configuration and other branches.
     environment = {name: value for name, value in os.environ.items() if name not in ("OTAVA_CONFIG", "BRANCH")}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment)

@@ -50,7 +50,7 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change point of one metric, with the run that it begins at."""
+    """A change point of one metric, with the first run after the change."""
 
     column: str
     time: str
@@ -118,7 +118,7 @@ class Series:
             return [Acknowledgement(**json.loads(line)) for line in lines if line.strip()]
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """Append one, with its place in full. Raises UsageError for a metric or a run that the series does not have."""
+        """Append an acknowledgement with its full place. Raises UsageError for an unknown metric or run."""
         if acknowledgement.column not in (columns := self.columns()):
             near = nearest(acknowledgement.column, columns)
             hint = f'did you mean "{near}"?' if near else "its first line names them"
@@ -128,7 +128,7 @@ class Series:
             file.write(json.dumps({name: getattr(acknowledgement, name) for name in Acknowledgement.__slots__}) + "\n")
 
     def _in_full(self, place: str) -> str:
-        """The one commit or time that begins like this: a later run that does too shall not be meant."""
+        """The full commit or time of a unique prefix, so that the prefix cannot match a later run."""
         rows = self.rows()
         for column in ("commit", "time"):
             found = sorted({item[column] for item in rows if place and item[column].startswith(place)})
@@ -145,9 +145,9 @@ class Series:
         columns: list[str] | None = None,
         better: Mapping[str, Better] | None = None,
     ) -> list[Change]:
-        """Change points at least as large as max(floor, noise) of each metric, in order of time.
+        """Change points of at least max(floor, noise) of each metric, in order of time.
 
-        better: metric to the side that is, where it is not what the table of metrics says.
+        better: metric -> better direction, where it differs from the table of metrics.
         """
         rows, noise, acknowledged = self.rows(), self.noise(), self.acknowledgements()
         by_magnitude: dict[float, dict[str, list[int]]] = {}
@@ -205,7 +205,7 @@ def add(result: RunResult, history: Path, *, branch: str, commit: str | None, ne
 
 
 def chosen(history: Path, workload: str | None, environment: str | None) -> Series:
-    """The one series that is meant. Raises UsageError when it is none or several."""
+    """The one series that matches. Raises UsageError when none or several match."""
     if not history.is_dir():
         raise UsageError(f"{history}: no such history; begin one with: highwater bench history add DIR")
     found = [
@@ -223,7 +223,7 @@ def chosen(history: Path, workload: str | None, environment: str | None) -> Seri
 
 
 def metric_of(column: str) -> str:
-    """The metric behind a column, which begins with its cell where the workload has several."""
+    """The metric of a column, whose name begins with the cell if the workload has several cells."""
     return column if column in METRICS else column.rpartition(":")[2]
 
 
@@ -245,7 +245,7 @@ def _is_at(at: Mapping[str, str], place: str) -> bool:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """One line for a file that is not what a history keeps there."""
+    """Turn errors about a damaged file of the history into one line."""
     try:
         yield
     except (csv.Error, TypeError, ValueError) as error:

@@ -26,7 +26,7 @@ _SILENCE_S: Final = 15.0
 
 
 class ClusterSampler:
-    """Listens to the sampler of each host that has one, from `__enter__` to `__exit__`. Nothing for other clusters."""
+    """Receives from the sampler of each host that has one, from `__enter__` to `__exit__`."""
 
     def __init__(self, cluster: Cluster | None) -> None:
         hosts = cluster.hosts if cluster is not None else {}
@@ -47,12 +47,12 @@ class ClusterSampler:
             host.end()
 
     def system_cpu_s(self) -> float | None:
-        """CPU seconds of the cluster's brokers; None unless every host has told."""
+        """CPU seconds of the cluster's brokers; None unless every host has reported."""
         return _sum([host.system_cpu_s() for host in self.hosts.values()])
 
 
 class SampledHost:
-    """One host's sampler, heard in a thread of its own. `problem`: why samples are missing, None when they are not."""
+    """One host's sampler, received in its own thread. `problem`: why samples are missing, or None."""
 
     def __init__(self, name: str, described: ClusterHost) -> None:
         self.name = name
@@ -66,7 +66,7 @@ class SampledHost:
         self._thread = threading.Thread(target=self._listen, name=f"sampler-{name}", daemon=True)
 
     def ask(self) -> None:
-        """Connect and ask, without waiting for an answer."""
+        """Connect and send the question, without waiting for an answer."""
         sampler = self.described.sampler
         if sampler is None:
             self._first.set()
@@ -90,7 +90,7 @@ class SampledHost:
         self._thread.start()
 
     def await_first_reading(self, deadline_s: float) -> None:
-        """Raises nothing: a host that does not tell is a host without samples."""
+        """Wait for the first reading. Raises nothing: a host that does not answer has no samples."""
         if not self._first.wait(max(0.0, deadline_s - time.monotonic())):
             self.problem = f"its sampler told nothing within {_FIRST_READING_WITHIN_S:g} s"
 
@@ -100,14 +100,14 @@ class SampledHost:
                 self._socket.shutdown(socket.SHUT_WR)
 
     def end(self) -> None:
-        """After `say_enough`: hear its last reading."""
+        """After `say_enough`: wait for the last reading."""
         if self._thread.is_alive():
             self._thread.join(_SILENCE_S)
         if self._socket is not None:
             self._socket.close()
 
     def samples(self, t0_monotonic_s: float) -> list[HostSample]:
-        """As of this host's clock: an instant there is taken for the earliest that any reading of it came in here."""
+        """The samples in this host's clock; the offset of the other clock comes from the fastest reading."""
         return self._readings.samples(t0_monotonic_s - self._clock_offset_s)
 
     def system_cpu_s(self) -> float | None:
@@ -136,7 +136,7 @@ class SampledHost:
         if answer.reading is None:
             return
         self._clock_offset_s = min(self._clock_offset_s, now_s - answer.reading.monotonic_s)
-        # The last one belongs to the end; which one is last is known when no other follows.
+        # The last reading belongs to the end; it is known as the last one when no other follows.
         if self._latest is not None and self._latest.reading is not None:
             self._readings.take(self._latest.reading)
         self._latest = answer
@@ -144,7 +144,7 @@ class SampledHost:
 
 
 def check_samplers(name: str, cluster: Cluster) -> None:
-    """Before a run: every sampler must answer, and its units run. Raises UsageError."""
+    """Check before a run that every sampler answers and that its units run. Raises UsageError."""
     with ClusterSampler(cluster) as sampler:
         pass
     for host in sampler.hosts.values():

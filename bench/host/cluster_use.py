@@ -31,7 +31,7 @@ def cluster_host_use(
 
 
 def with_cluster(host: HostUse, cluster: Sequence[ClusterHostUse]) -> HostUse:
-    """What the system used, of all hosts that carry it. A host that did not tell leaves the sum unknown."""
+    """The use of the system over all its hosts; a sum is None when a host has not reported."""
     if not cluster:
         return host
     uses = [item.use for item in cluster]
@@ -50,7 +50,7 @@ def with_cluster(host: HostUse, cluster: Sequence[ClusterHostUse]) -> HostUse:
 
 
 def shared_cpu_ratio(cluster: Sequence[ClusterHostUse]) -> float | None:
-    """The busiest of the hosts that carry brokers and load tasks both, all its CPUs; None when no host does."""
+    """CPU use of the busiest host with both brokers and load tasks, over all its CPUs; None when no host has both."""
     shared = [
         item.use.cpu_ratio
         for item in cluster
@@ -60,6 +60,6 @@ def shared_cpu_ratio(cluster: Sequence[ClusterHostUse]) -> float | None:
 
 
 def steal_ratio(host: HostUse, cluster: Sequence[ClusterHostUse]) -> float | None:
-    """The worst of all hosts that tell."""
+    """The largest steal ratio of all hosts that report one."""
     uses = [host, *(item.use for item in cluster if item.use is not None)]
     return max((use.steal_ratio for use in uses if use.steal_ratio is not None), default=None)

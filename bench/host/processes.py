@@ -18,14 +18,14 @@ _OTHERS: Final = "others"
 class Process(NamedTuple):
     parent: int
     cpu_s: float
-    """Of itself and of children that it has waited for, so that a group's sum never falls when a child ends."""
+    """CPU time of a process and of children that it has waited for, so that a group's sum never falls."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroups:
-    """The roots of each group. A root inside another group is its own group's alone.
+    """The root processes of each group. A root inside another group belongs only to its own group.
 
-    others: what is in none of the groups, though its parents are.
+    others: processes that belong to no group, although their parents do.
     """
 
     system: tuple[int, ...] = ()
@@ -35,7 +35,7 @@ class ProcessGroups:
 
 
 class GroupUse(NamedTuple):
-    """What a group has used so far; None when it has no process (any more)."""
+    """What a group has used so far; None when it has no process."""
 
     process_ids: tuple[int, ...]
     cpu_s: float | None
@@ -53,7 +53,7 @@ def process_table(proc: Path = _PROC) -> dict[int, Process]:
 
 
 def use_by_group(table: Mapping[int, Process], groups: ProcessGroups) -> dict[str, GroupUse]:
-    """`system`, `attendants` and `generator` -> what each has used."""
+    """Group (`system`, `attendants`, `generator`) -> what it has used."""
     roots = {
         pid: name
         for name, pids in (
@@ -77,13 +77,13 @@ def use_by_group(table: Mapping[int, Process], groups: ProcessGroups) -> dict[st
 
 
 def resident_bytes(process_ids: Iterable[int], proc: Path = _PROC) -> int | None:
-    """Resident memory, pages that several share counted for each; None when no process tells."""
+    """Resident memory; shared pages count for each process. None when no process can be read."""
     found = [int(text.split()[1]) for pid in process_ids if (text := _read(f"{proc}/{pid}/statm"))]
     return sum(found) * _PAGE_BYTES if found else None
 
 
 def storage_bytes(process_ids: Iterable[int], proc: Path = _PROC) -> tuple[int, int] | None:
-    """Bytes that storage was read for them, and that they made dirty (/proc/PID/io); None when no process may tell."""
+    """Bytes read from storage, and bytes made dirty (/proc/PID/io); None when no process may be read."""
     read_bytes = written_bytes = 0
     told = False
     for pid in process_ids:
@@ -111,8 +111,8 @@ def _owner(
 
 
 def _own_cpu_s(pid: int) -> float | None:
-    """By the process's own CPU clock, which counts nanoseconds where /proc/PID/stat counts ticks of 10 ms: over a phase
-    of a second or two that is the difference between 0.1 % and 1 %. None when the process is gone.
+    """CPU time by the process's own clock, which counts ns, while /proc/PID/stat counts ticks of 10 ms: over a phase
+    of a second or two the error is 0.1 % instead of 1 %. None when the process is gone.
 
     Source: MAKE_PROCESS_CPUCLOCK and CPUCLOCK_SCHED in the kernel's include/linux/posix-timers_types.h, which
     clock_getcpuclockid(3) uses.
@@ -124,7 +124,7 @@ def _own_cpu_s(pid: int) -> float | None:
 
 
 def _parse_stat(text: str, own_cpu_s: float | None) -> Process | None:
-    # The name of a process stands in brackets and may hold anything, brackets and spaces too.
+    # The name of a process is in brackets and may itself contain brackets and spaces.
     fields = text.rpartition(")")[2].split()
     if len(fields) < 15:
         return None
@@ -134,7 +134,7 @@ def _parse_stat(text: str, own_cpu_s: float | None) -> Process | None:
 
 
 def _read(path: str) -> str:
-    """The text of a file of /proc; nothing when its process is gone or does not let us."""
+    """The text of a file of /proc; empty when the process is gone or access is denied."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as above
             return file.read()

@@ -1,6 +1,6 @@
 """Reads a host's counters and gauges: CPU, disks, network, memory, pressure.
 
-Nothing but psutil and Python's own library, so that it starts at once on a host that is only looked at.
+It imports only psutil and the standard library, so that it starts fast on a host that is only sampled.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _PRESSURE: Final = Path("/proc/pressure")
 class Reading:
     """Counters and gauges at one instant.
 
-    A counter bears the name of the sample's field that is its growth per second; it is missing where the host does not
-    tell. CPU times of the host and times of the disks' operations are compared with other counters instead.
+    A counter has the name of the sample's field that is its growth per second; it is missing when the host has no such
+    figure. CPU times of the host and times of disk operations are compared with other counters instead.
     """
 
     monotonic_s: float
@@ -40,11 +40,11 @@ class Reading:
     disk_read_ns: float | None = None
     disk_write_ns: float | None = None
     epoch: int = 0
-    """Counts how often the processes of a group became others: of a difference over a change nothing can be told."""
+    """How often the processes of a group have changed: differences across a change are meaningless."""
 
 
 class HostReader:
-    """Reads this host. `device` names the disks that are looked at, joined by +."""
+    """Reads this host. `device` names the disks to read, joined by +."""
 
     def __init__(self, groups: ProcessGroups, device: str | None) -> None:
         self._groups = groups
@@ -53,7 +53,7 @@ class HostReader:
         self._changed = False
 
     def regroup(self, groups: ProcessGroups) -> None:
-        """Processes have ended, or others have come: the next reading has no figures by process."""
+        """Change the groups after processes have started or ended: the next reading has no figures by process."""
         self._changed = True
         self._groups = groups
         self._epoch += 1
@@ -79,11 +79,11 @@ class HostReader:
 
     def _read_processes(self, reading: Reading) -> None:
         if self._changed:
-            # What an ended process had used is now its parent's: a difference with before would mean nothing.
+            # The CPU time of an ended process is now its parent's, so a difference would be wrong.
             self._changed = False
             return
         use = use_by_group(process_table(), self._groups)
-        # Stolen time is busy and nobody's here.
+        # Stolen time counts as busy but belongs to no process of this host.
         other_cpu_s = reading.busy_cpu_s - reading.steal_cpu_s
         for name, group in use.items():
             if group.cpu_s is not None:

@@ -15,7 +15,7 @@ INTERVAL_S: Final = 1.0
 
 
 class Readings:
-    """What was read of one host, in order of time, and what that comes to."""
+    """The readings of one host in order of time, and the samples made from them."""
 
     def __init__(self) -> None:
         self._taken: list[Reading] = []
@@ -26,15 +26,15 @@ class Readings:
         self._taken.append(reading)
 
     def begin(self, reading: Reading) -> None:
-        """One at the start of what is measured, for `system_cpu_s`; without it the first of all is."""
+        """Add a reading at the start of the load, for `system_cpu_s`; without it the first reading counts."""
         self._first = reading
 
     def finish(self, reading: Reading) -> None:
-        """The last one, at the end of what is measured and not of an interval: no sample comes of it."""
+        """Add the last reading, at the end of the load and not of an interval: it makes no sample."""
         self._last = reading
 
     def samples(self, t0_monotonic_s: float) -> list[HostSample]:
-        """One sample per interval, filed under the second since T0 that holds the middle of the interval."""
+        """One sample per interval, for the second since T0 that contains the middle of the interval."""
         samples = {}
         for before, after in zip(self._taken, self._taken[1:], strict=False):
             middle_s = (before.monotonic_s + after.monotonic_s) / 2 - t0_monotonic_s
@@ -44,10 +44,10 @@ class Readings:
         return list(samples.values())
 
     def system_cpu_s(self) -> float | None:
-        """CPU seconds of the system under test from the beginning to the last reading; None where the host does not
-        tell, and when its processes did not stay the same.
+        """CPU seconds of the system under test from the first to the last reading; None when unknown, or when its
+        processes changed.
 
-        Exact, while samples lie up to half a second beside the phase whose second they bear.
+        This is exact, while samples may be up to half a second off their second.
         """
         begun = self._first or next(iter(self._taken), None)
         if self._last is None or begun is None or begun.epoch != self._last.epoch:
@@ -80,7 +80,7 @@ class HostSampler:
         return self._readings.samples(t0_monotonic_s)
 
     def load_begins(self) -> None:
-        """What the system did before, while clients came and agreed, is none of the load's cost."""
+        """Start `system_cpu_s` now: the work for connecting clients is not part of the load."""
         self._readings.begin(self._reader.read())
 
     def system_cpu_s(self) -> float | None:
@@ -88,7 +88,7 @@ class HostSampler:
         return self._readings.system_cpu_s()
 
     def regroup(self, groups: ProcessGroups) -> None:
-        """Processes have ended, or others have come: the second of the change has no figures by process."""
+        """Change the groups after processes have started or ended: that second has no figures by process."""
         self._reader.regroup(groups)
 
     def _sample(self) -> None:

@@ -1,8 +1,8 @@
 """The service behind `bench host sample`: reports readings of its host, one line per second.
 
-Who asks sends one line of JSON (`Question`) and hears a line for each reading (`Answer`) until it closes its side; the
-last line is a reading of that moment. Standard input and output may be a socket that systemd accepted, a pipe, or ssh.
-Counters are told and nothing else.
+The run sends one line of JSON (`Question`) and receives one line for each reading (`Answer`) until it closes its side;
+then it receives a last reading. Standard input and output may be a socket that systemd accepted, a pipe, or ssh. The
+service sends counters and nothing else.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MainProcesses = Callable[[Sequence[str]], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Of which units CPU and memory are wanted, and of which disks (their names joined by +) traffic."""
+    """The units whose CPU and memory to read, and the disks (names joined by +) whose traffic to read."""
 
     brokers: list[str] = field(default_factory=list)
     attendants: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One line: a reading, and which of the brokers' units do not run; or, in the only line, what is wrong."""
+    """One line: a reading and the broker units that do not run; or a problem, and then no further line."""
 
     reading: Reading | None = None
     missing: list[str] = field(default_factory=list)
@@ -94,7 +94,7 @@ def _reading_of(told: Mapping[str, Any]) -> Reading:
 
 
 def serve(input_fd: int, output_fd: int, main_processes: MainProcesses | None = None) -> int:
-    """Answer one question until whoever asked has heard enough; the exit status."""
+    """Answer one question until the other side closes. Returns the exit status."""
     try:
         question = Question.parse(_first_line(input_fd))
     except ValueError as error:
@@ -116,7 +116,7 @@ def serve(input_fd: int, output_fd: int, main_processes: MainProcesses | None = 
 
 
 class _Units:
-    """The processes behind the units, looked up again when one of them is gone or was not there."""
+    """The processes of the units; looked up again when a process is missing."""
 
     def __init__(self, question: Question, main_processes: MainProcesses) -> None:
         self._units = {role: list(getattr(question, role)) for role in _ROLES}
@@ -146,7 +146,7 @@ class _Units:
 
 
 def main_processes_of(units: Sequence[str]) -> list[int]:
-    """As systemd has it; 0 for all of them on a host without systemd."""
+    """The main process of each unit from systemd; 0 for all on a host without systemd."""
     command = ["systemctl", "show", "--property=MainPID", "--value", "--", *units]
     try:
         told = subprocess.run(command, capture_output=True, text=True, timeout=_SYSTEMCTL_TIMEOUT_S, check=True).stdout
@@ -168,7 +168,7 @@ def _first_line(fd: int) -> bytes:
 
 
 def _send(fd: int, answer: Answer) -> bool:
-    """False when nobody listens any more."""
+    """Send one line; False when the other side has closed."""
     line = answer.as_line()
     try:
         while line:
@@ -179,7 +179,7 @@ def _send(fd: int, answer: Answer) -> bool:
 
 
 def _closed_by(fd: int, until_s: float) -> bool:
-    """Wait; True as soon as the other side has closed. What else it says is not listened to."""
+    """Wait until `until_s`; True as soon as the other side has closed. Further input is ignored."""
     while (left_s := until_s - time.monotonic()) > 0:
         readable, _, _ = select.select([fd], [], [], left_s)
         if readable and not os.read(fd, 4096):

@@ -1,4 +1,4 @@
-"""From a trial's samples of the host to the means of its measured phase."""
+"""The use of a host over the measured phase, from a trial's samples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from highwater.bench.results import HostSample, HostUse
 
 
 def host_use(samples: Sequence[HostSample], start_s: float, end_s: float) -> HostUse:
-    """Means over [start_s, end_s), and extremes where the name says so, of what is known."""
+    """Means over [start_s, end_s) of the known values; fields named max or min are extremes."""
     measured = [sample for sample in samples if start_s <= sample.second < end_s]
 
     def known(name: str) -> list[float]:
@@ -46,7 +46,7 @@ def host_use(samples: Sequence[HostSample], start_s: float, end_s: float) -> Hos
 
 
 def _weighted_mean(samples: Iterable[HostSample], name: str, weight: str) -> float | None:
-    """Of operations, not of seconds: a second with one slow operation weighs no more than that operation."""
+    """The mean weighted by operations, so that a second with one slow operation has little weight."""
     pairs = [
         (value, count)
         for sample in samples

@@ -41,9 +41,9 @@ SHOWN: Final = (
     "writeback.written_bytes",
     "writeback.flush_s",
 )
-# Trials that would not have shown a change of a quarter in any figure say nothing about there being none.
+# Trials that cannot detect a change of a quarter in any figure are inconclusive.
 _USEFUL_DETECTABLE_RATIO: Final = 0.25
-# Nothing is worth keeping while a figure beside it could have become twice as bad without anybody seeing it.
+# A setting is not worth keeping while another figure could have become twice as bad without detection.
 _HARM_DETECTABLE_RATIO: Final = 1.0
 
 
@@ -61,7 +61,7 @@ class Judgement:
 def judge_cells(
     summaries: Sequence[TrialSummary], plans: Iterable[TrialPlan], off: str, on: str, seed: int
 ) -> Judgement:
-    """Cell `on` against cell `off`. `summaries`: of all finished trials of the run, whose A/A twins tell the noise."""
+    """Judge cell `on` against cell `off`. summaries: of all finished trials of the run, including A/A twins."""
     sides = {cell: {s.block: s for s in summaries if s.cell == cell and s.role == "measure"} for cell in (off, on)}
     blocks = sorted(set(sides[off]) & set(sides[on]))
     valid = [b for b in blocks if "invalid" not in (sides[off][b].verdict.state, sides[on][b].verdict.state)]
@@ -98,7 +98,7 @@ def _effects(trials: Trials, compared: Sequence[MetricComparison], seed: int) ->
 
 
 def _p_value(trials: Trials, item: MetricComparison, seed: int) -> float:
-    """Nobody said beforehand which way it would go."""
+    """The two-sided p-value: the direction of the change is not known beforehand."""
     read = METRICS[item.metric].read
     pairs = [(read(off), read(on)) for off, on in zip(trials.base, trials.head, strict=True)]
     known = [(off, on) for off, on in pairs if off is not None and on is not None]
@@ -109,7 +109,7 @@ def _p_value(trials: Trials, item: MetricComparison, seed: int) -> float:
 
 def _outcome(item: MetricComparison, p_value: float) -> EffectOutcome:
     if item.ci95 is None:
-        # Nothing can be divided by nothing; two sides that are 0 throughout are the same.
+        # There is no ratio to 0, but two sides that are always 0 are equal.
         both_nothing = item.base.value == item.head.value == 0 and item.n_pairs >= LEAST_FOR_INTERVAL
         return "none_seen" if both_nothing else "unknown"
     low, high = item.ci95
@@ -124,14 +124,14 @@ def _outcome(item: MetricComparison, p_value: float) -> EffectOutcome:
 
 
 def _faults(summaries: Iterable[TrialSummary], plans: Iterable[TrialPlan], cell: str) -> list[str]:
-    """What the system broke its promise by in this cell: records lost, or its own end."""
+    """The faults of the system in this cell: lost records, or its own failure."""
     lost = [reason.text for summary in summaries for reason in summary.verdict.reasons if target_at_fault(reason)]
     failed = [plan.error or "no reason" for plan in plans if plan.cell == cell and plan.status == "failed"]
     return lost + failed
 
 
 def _bound_figures(trials: Trials) -> frozenset[str]:
-    """Figures that show little by standing still: an open load that is kept up with has the throughput it offers."""
+    """Figures that the load determines: with an open load that the system keeps up with, the throughput."""
     is_open = any(summary.offered_per_s is not None for summary in (*trials.base, *trials.head))
     return frozenset({"produce.achieved_per_s"} if is_open else ())
 

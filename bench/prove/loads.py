@@ -42,7 +42,7 @@ _BY_NAME: Final = {
 
 
 def load_for(subject: Subject) -> str:
-    """By its first knob."""
+    """The load of the subject's first knob."""
     knob = subject.changes[0].knob
     named = (
         load for name, load in _BY_NAME.items() if knob.id == name or (name[-1] == "." and knob.id.startswith(name))

@@ -48,7 +48,7 @@ def change_text(proof: Proof) -> str:
 
 
 def markdown(proofs: Sequence[Proof], command: str, host: str) -> str:
-    """The page: all verdicts in one table, then each proof with its figures. `host`: the machine in a few words."""
+    """The page: all verdicts in one table, then each proof with its figures. host: a short description of the host."""
     lines = ["# What settings do on this host", "", _HOW]
     lines += ["| setting, off → on | verdict | why | load | valid pairs |", "|---|---|---|---|--:|"]
     for proof in proofs:

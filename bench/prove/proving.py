@@ -1,7 +1,7 @@
 """Carries proofs out: subjects that need the same load are cells of one run.
 
-The trials are run by whatever `Execute` is given, so that this is tested without a broker. What comes of a run is read
-from its result directory, and from nothing else.
+The caller passes an `Execute` that runs the trials, so that tests need no broker. Proofs are read from the result
+directory of a run, and from nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from highwater.tuning.proofs import Proof, ProvedSetting
 AS_IT_IS: Final = "as-it-is"
 PROVED_STORAGE: Final = "proved"
 MOST_PAIRS: Final = 30
-# Keys of `trials` that a proof decides: its sides differ in the host, of which there is one at a time.
+# Keys of `trials` that a proof sets itself: its sides are settings of the host, so trials run one at a time.
 _OURS: Final = ("stop_when", "at_once")
 
 
@@ -40,7 +40,7 @@ class Execute(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The variants of one subject: which settings its trials have off and on."""
+    """The variants of one subject: the settings of its trials off and on."""
 
     subject: Subject
     off: str
@@ -69,7 +69,7 @@ def make_rounds(
     workload_file: Path | None = None,
     seed: int | None = None,
 ) -> list[Round]:
-    """All that is run. `minutes`: as many pairs as fit; raises UsageError when that is too few to say anything."""
+    """All runs of a proof. minutes: as many pairs as fit; raises UsageError when these are too few."""
     by_load: dict[Path, list[Subject]] = {}
     for subject in subjects:
         by_load.setdefault(workload_file or load_file(load_for(subject)), []).append(subject)
@@ -85,9 +85,9 @@ def duration_s(rounds: Iterable[Round]) -> int:
 def prove(
     rounds: Sequence[Round], out: Path, execute: Execute, *, minutes: float | None = None
 ) -> Iterable[tuple[Round, list[Proof], Manifest]]:
-    """Run one round after the other, and yield what each of them proved as soon as it is over.
+    """Run one round after the other, and yield the proofs of each round as soon as it has ended.
 
-    minutes: a round that takes longer than its share begins no block more once it has enough of them to say something.
+    minutes: a round that takes longer than its share starts no further block once it has enough blocks for a verdict.
     """
     whole_s = duration_s(rounds)
     for item in rounds:
@@ -100,14 +100,14 @@ def prove(
 
 
 def proofs_of_run(result: RunResult, sides: Iterable[Sides]) -> list[Proof]:
-    """What follows from a result directory, subject by subject."""
+    """The proofs from a result directory, one per subject."""
     summaries = [trial.summary for trial in result.trials]
     cells = {trial.factors[VARIANT]: trial.cell for trial in result.manifest.trials}
     return [_proof(result, summaries, item, cells[item.off], cells[item.on]) for item in sides]
 
 
 def until(deadline_s: float, now: Callable[[], float] = time.monotonic) -> FinishedCells:
-    """For a run, asked before each block: whether the time is over. What the trials say has no part in it."""
+    """A function for the runner, called before each block: stops when the time is over, whatever the trials show."""
 
     def finished(summaries: Sequence[TrialSummary]) -> Mapping[str, str]:
         blocks = {summary.block for summary in summaries}
@@ -150,14 +150,14 @@ def _variant(variants: dict[str, Any], name: str, settings: dict[str, str]) -> s
         return AS_IT_IS
     overlay = {"host": {"settings": settings}}
     if variants.setdefault(name, overlay) != overlay:
-        # Two values that read the same when they are rounded for people.
+        # Two different values may have the same rounded text.
         name = "+".join(f"{knob}={value}" for knob, value in settings.items())
         variants[name] = overlay
     return name
 
 
 def _pairs_within(minutes: float, single: Sequence[Round]) -> int:
-    """`single`: the rounds with one block each, from which those of more follow."""
+    """The number of pairs that fit in the time. single: the rounds with one block each, for their duration."""
     longer = [replace(item, plan=make_plan(_with_pairs(item.plan.specification, 2), item.plan.seed)) for item in single]
     block_s = duration_s(longer) - duration_s(single)
     fixed_s = duration_s(single) - block_s
@@ -200,5 +200,5 @@ def _proof(result: RunResult, summaries: Sequence[TrialSummary], sides: Sides, o
 
 
 def _storage_text(storage: StorageTarget) -> str:
-    """Without the run's own folder, which has another name each time."""
+    """The storage as text, without the run's own folder, whose name changes with every run."""
     return f"{Path(storage.path).parent} ({storage.device or 'no disk'}, {storage.medium}, {storage.filesystem})"

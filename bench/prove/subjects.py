@@ -1,7 +1,7 @@
 """What a proof compares: knobs with their values off and on, for this host.
 
-`KNOB`: off is the host as it is, on what is recommended; of a host that is so already, the kernel's default is off.
-`KNOB=ON` and `KNOB=OFF:ON` name values of one's own. `KNOB+KNOB` are changed together, as one thing.
+`KNOB`: off is the present value, on the recommended one; if these are equal, off is the kernel's default.
+`KNOB=ON` and `KNOB=OFF:ON` give the values. `KNOB+KNOB` changes both knobs together.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KERNEL_DEFAULT: Final = "kernel default"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One knob. A value of None is that of the host as it is; texts are for people."""
+    """One knob with its values off and on. None = the host's present value; texts are for people."""
 
     knob: Knob
     off: str | None
@@ -42,9 +42,9 @@ class Change:
     off_text: str
     on_text: str
     binding: str = ""
-    """Why it can have no effect here, as far as configuration and counters tell."""
+    """Why the knob cannot have an effect here, according to configuration and counters."""
     shared: str = ""
-    """Who else feels it while its trials run."""
+    """Who else is affected while the trials run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Subject:
 
     @property
     def off(self) -> dict[str, str]:
-        """Settings by knob to put in force for its trials; none for the host as it is."""
+        """Knob -> value to apply for the trials; empty for the host's present values."""
         return {change.knob.id: change.off for change in self.changes if change.off is not None}
 
     @property
@@ -67,7 +67,7 @@ class Subject:
 
     @property
     def off_text(self) -> str:
-        """`vm.dirty_bytes=512MiB`, of what is in `off`."""
+        """`off` as text, such as `vm.dirty_bytes=512MiB`."""
         return _named(change.knob.id + "=" + change.off_text for change in self.changes if change.off is not None)
 
     @property
@@ -77,14 +77,14 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Unprovable:
-    """A knob that no trial here can say anything about, and why."""
+    """A knob that trials on this host cannot judge, and why."""
 
     knob_id: str
     reason: str
 
 
 def subject_named(text: str, facts: Facts, inputs: HostWorkload, accepted: Iterable[str] = ()) -> Subject:
-    """`accepted`: knobs whose risk somebody named. Raises UsageError in one line: what cannot be proved, and why."""
+    """Parse a subject. accepted: knobs whose risk the user accepts. Raises UsageError when it cannot be proved."""
     changes = []
     for part in _parts(text):
         name, equals, values = part.partition("=")
@@ -107,7 +107,7 @@ def subject_named(text: str, facts: Facts, inputs: HostWorkload, accepted: Itera
 
 
 def whatever_differs(facts: Facts, inputs: HostWorkload) -> tuple[list[Subject], list[Unprovable]]:
-    """Every knob that this host has otherwise than recommended and that trials can change; the others, and why not."""
+    """All knobs that differ from the recommendation and that trials can change; the others, each with the reason."""
     subjects, others = [], []
     for knob in KNOBS:
         reports = _reports(knob, facts, inputs)
@@ -123,7 +123,7 @@ def whatever_differs(facts: Facts, inputs: HostWorkload) -> tuple[list[Subject],
 
 
 def why_not(knob: Knob, accepted: Iterable[str] = ()) -> str | None:
-    """Why no trial can change it; None when one can."""
+    """Why a trial cannot change the knob; None when it can."""
     reason = _UNPROVABLE_PERSISTENCES.get(knob.persistence) or _UNPROVABLE_SCOPES.get(knob.scope)
     try:
         ad_hoc({knob.id: AS_RECOMMENDED})
@@ -174,9 +174,9 @@ def _change(
 def _shared(knob: Knob, targets: Sequence[str], facts: Facts) -> str:
     if knob.scope == "mount":
         mounts = _listed(mount.mount_point for target in targets if (mount := facts.mount_of(target)) is not None)
-        return f"remounts {mounts} while its trials run, for all that lies there"
+        return f"remounts {mounts} while its trials run, which affects everything stored there"
     if knob.scope == "disk":
-        return f"changes {_listed(targets)} while its trials run, for all who use it"
+        return f"changes {_listed(targets)} while its trials run, which affects all its users"
     return ""
 
 
@@ -189,7 +189,7 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 def _kernel_default(knob: Knob, present: set[Value | None]) -> str | None:
-    """What the kernel starts with, where that is a plain value and another than the present one."""
+    """The kernel's default, if it is a plain value that differs from the present one."""
     for authority in knob.authorities:
         if authority.who == _KERNEL_DEFAULT and (knob.unit == "" or authority.value.isdecimal()):
             return None if _is(knob, authority.value, present) else authority.value
@@ -205,7 +205,7 @@ def _text(knob: Knob, text: str) -> str:
 
 
 def _value(knob: Knob, text: str) -> Value:
-    """Raises UsageError for a text that is no value of the knob."""
+    """Parse a value of the knob. Raises UsageError."""
     try:
         return parse_value(text, knob.unit)
     except TuningError as error:
@@ -213,5 +213,5 @@ def _value(knob: Knob, text: str) -> Value:
 
 
 def _parts(text: str) -> list[str]:
-    """At each `+` that a knob's name follows: values, such as defer+madvise, have one too."""
+    """Split at each `+` before a knob's name, because values such as defer+madvise contain a `+`, too."""
     return re.split(r"\+(?=[A-Za-z_]\w*(?:\.[\w-]+)+(?:=|\+|$))", text)

@@ -11,7 +11,7 @@ from typing import Final
 from highwater.bench.results.files import write_atomically
 
 FILE_NAME: Final = "checksums.sha256"
-# Made from the rest and made again at will, so a new one contradicts nothing.
+# Files that are derived from the others and may be written again at any time.
 _DERIVED: Final = frozenset(
     {FILE_NAME, "run.lock", "report.html", "report.md", "gate.md", "gate.junit.xml", "gate.codequality.json"}
 )
@@ -19,20 +19,20 @@ _LINE: Final = re.compile(r"([0-9a-f]{64})  (.+)")
 
 
 def write(directory: Path) -> None:
-    """Write the digests of all files of a result directory; the last thing a run does to it."""
+    """Write the digests of all files of a result directory, as the last step of a run."""
     lines = [f"{_digest(directory / name)}  {name}\n" for name in _names(directory)]
     write_atomically(directory / FILE_NAME, "".join(lines))
 
 
 def disagreements(directory: Path, *, ended: bool) -> Iterator[str]:
-    """One line for each file that is not what it was when the run ended.
+    """One line for each file that has changed since the run ended.
 
-    ended: the run says that it came to its end, and so has written digests; one that was killed has none to compare.
+    ended: the manifest says that the run ended, so digests must exist; a killed run has none.
     """
     path = directory / FILE_NAME
     if not path.is_file():
         if ended:
-            yield f"{FILE_NAME}: is missing, and a run that has ended writes it: what was changed since cannot be told"
+            yield f"{FILE_NAME}: is missing, though every run writes it at its end: changes cannot be detected"
         return
     stored: dict[str, str] = {}
     for number, line in enumerate(path.read_text("utf-8", errors="replace").splitlines(), start=1):
@@ -47,7 +47,7 @@ def disagreements(directory: Path, *, ended: bool) -> Iterator[str]:
             yield f"{name}: is missing"
         elif _digest(directory / name) != digest:
             yield f"{name}: changed since the run ended"
-    # A person may keep notes, reports and exports beside the results, but nothing among the trials.
+    # People may add notes, reports and exports to the result directory, but nothing to the folder of trials.
     for name in sorted(present - set(stored)):
         if name.startswith("trials/"):
             yield f"{name}: was not there when the run ended"

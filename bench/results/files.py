@@ -17,7 +17,7 @@ from highwater.bench.results.models import Latency, Metric, Phase
 
 
 class ResultDirectoryError(Exception):
-    """A result directory that cannot be read or written; the text names the file and the way out."""
+    """A result directory cannot be read or written; the text names the file and the remedy."""
 
 
 M = TypeVar("M", bound=BaseModel)
@@ -40,7 +40,7 @@ def dump(model: BaseModel) -> str:
 
 
 def is_trial_id(text: str) -> bool:
-    """Whether it suits a folder name."""
+    """Whether the text can be a trial id, which is also a folder name."""
     return _TRIAL_ID.fullmatch(text) is not None
 
 
@@ -56,7 +56,7 @@ def measured_histogram(path: Path, phases: Iterable[Phase]) -> HdrHistogram:
 
 
 def measured_latency(trial_directory: Path, metric: Metric, phases: Iterable[Phase]) -> Latency:
-    """The latency of the measured phase, computed from the histogram log on disk and from nothing else.
+    """The latency of the measured phase, computed only from the histogram log on disk.
 
     Raises OSError or ValueError when the log is missing or damaged.
     """
@@ -77,14 +77,14 @@ def measured_latency(trial_directory: Path, metric: Metric, phases: Iterable[Pha
 
 
 def lines(path: Path) -> Iterator[tuple[Path, str]]:
-    """Nothing when there is no such file. Raises ResultDirectoryError when it is no text."""
+    """(path:number, line) of a file; none when the file is missing. Raises ResultDirectoryError when it is not text."""
     if path.is_file():
         for line in _text(path).splitlines():
             yield path, line
 
 
 def parse_file(model: type[M], path: Path) -> M:
-    """Raises ResultDirectoryError when the file is no text or not what the model says."""
+    """Parse a file as `model`. Raises ResultDirectoryError when it is not text or does not match the model."""
     return parse(model, _text(path), path)
 
 

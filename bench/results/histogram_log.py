@@ -1,7 +1,7 @@
 """HdrHistogram V2 interval logs (.hlog): one interval per second since T0, values in ns.
 
-The format is HdrHistogram's own (histogram log format 1.2), so that other people's tools read our files. A log is
-written from counts in HdrHistogram's bucket layout, which the load generator keeps, so nothing is rounded twice.
+The format is HdrHistogram's own (histogram log format 1.2), so that other tools can read the files. The load generator
+counts in HdrHistogram's bucket layout, so values are not rounded twice.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def histogram_of(indices: NDArray[np.int64], counts: NDArray[np.int64]) -> HdrHi
 
 
 def mean_of(histogram: HdrHistogram) -> float:
-    """HdrHistogram's own mean, of the middles of the buckets; its method visits every empty bucket as well."""
+    """HdrHistogram's mean over the middles of buckets; unlike the library's method this skips empty buckets."""
     counts = np.frombuffer(histogram.counts, dtype=np.uint64)
     total = 0
     for index in np.flatnonzero(counts).tolist():
@@ -53,7 +53,7 @@ def mean_of(histogram: HdrHistogram) -> float:
 def percentile_spectrum(histogram: HdrHistogram, ticks_per_half_distance: int) -> Iterator[tuple[float, int, int]]:
     """HdrHistogram's percentile iterator: percentile, highest value up to it, count up to that value.
 
-    The library's own visits every bucket between, empty or not; this one goes from one percentile to the next.
+    The library's iterator visits every bucket, also empty ones; this one steps from percentile to percentile.
     """
     counts = np.frombuffer(histogram.counts, dtype=np.uint64)
     indices = np.flatnonzero(counts)
@@ -74,10 +74,10 @@ def percentile_spectrum(histogram: HdrHistogram, ticks_per_half_distance: int) -
 
 
 def write_histograms(path: Path, histograms: Mapping[int, HdrHistogram]) -> None:
-    """Write one interval per second, in order of time. Seconds that hold no value are left out."""
+    """Write one interval per second, in order of time. Seconds without values are left out."""
     with path.open("w", encoding="ascii") as file:
         file.write("#[Histogram log format version 1.2]\n")
-        # Without it readers count from the first interval that holds a value, and cut the wrong seconds.
+        # Without this line, readers count from the first interval with a value, and select the wrong seconds.
         file.write("#[StartTime: 0.000 (seconds since epoch)]\n")
         file.write("#[Intervals are seconds since the agreed start of the load; values are nanoseconds]\n")
         file.write('"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n')

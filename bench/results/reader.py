@@ -55,7 +55,7 @@ class SpectrumPoint(NamedTuple):
 
 
 class TrialResult:
-    """One finished trial as read back; series are loaded when asked for."""
+    """One finished trial, read back; series are loaded on first use."""
 
     def __init__(self, directory: Path, summary: TrialSummary) -> None:
         self.directory = directory
@@ -68,7 +68,7 @@ class TrialResult:
         return [parse(HostSample, line, path) for path, line in lines(self.directory / "host.jsonl")]
 
     def cluster_samples(self) -> dict[str, list[HostSample]]:
-        """Of the hosts that carry an external cluster, by name; only of those that told."""
+        """Samples of the hosts of an external cluster, by name; only of hosts that were sampled."""
         folder = self.directory / CLUSTER_HOSTS
         return {
             path.stem: [parse(HostSample, line, where) for where, line in lines(path)]
@@ -76,7 +76,7 @@ class TrialResult:
         }
 
     def partitions(self) -> list[PartitionLine]:
-        """Empty for a trial of an older version, which did not keep them."""
+        """Counts by partition; empty for a trial of an older version, which did not write them."""
         return [parse(PartitionLine, line, path) for path, line in lines(self.directory / "partitions.jsonl")]
 
     def events(self) -> list[EventLine]:
@@ -99,7 +99,7 @@ class TrialResult:
 
 
 class RunResult:
-    """A result directory as read back. Raises ResultDirectoryError when it is none, or is damaged."""
+    """A result directory, read back. Raises ResultDirectoryError when it is not one, or is damaged."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -133,26 +133,26 @@ class RunResult:
                 yield TrialResult(path.parent, summary)
 
     def probes(self) -> StorageProbes | None:
-        """What fio said of the storage targets; None when the run did not ask."""
+        """fio's probes of the storage targets; None when the run made none."""
         return self._optional(StorageProbes, "probes.json")
 
     def calibration(self) -> Calibration | None:
-        """What the run's generator can do by itself; None when it was given no calibration."""
+        """The calibration that the run was given; None without one."""
         return self._optional(Calibration, CALIBRATION_FILE)
 
     def gate(self) -> Gate | None:
-        """The outcome of `bench gate`; None when the run was no gate."""
+        """The outcome of `bench gate`; None when the run was not a gate."""
         return self._optional(Gate, "gate.json")
 
     def files(self) -> list[Path]:
-        """Every file that the results stand on, in a fixed order: what a checksum of the run covers."""
+        """All files of the results in a fixed order; the checksums cover these."""
         top = [path for name in _RUN_FILES if (path := self.directory / name).is_file()]
         return top + sorted(path for path in (self.directory / "trials").rglob("*") if path.is_file())
 
     def cells(self) -> dict[str, list[TrialResult]]:
-        """Finished trials by cell, cells in the order of the plan's first mention sorted by axis order.
+        """Finished trials by cell, cells in axis order.
 
-        Trials that were run for another purpose than to measure their cell (A/A, canary) are not among them.
+        Trials with another purpose than to measure their cell (A/A, canary) are not included.
         """
         order: dict[str, list[TrialResult]] = {cell: [] for cell in self._cells_in_axis_order()}
         for trial in self.trials:
@@ -161,11 +161,11 @@ class RunResult:
         return order
 
     def durability_notes(self) -> list[str]:
-        """A line for every trade of crash safety for speed that was in force, with the cells that it concerns."""
+        """A line for every setting in force that trades crash safety for speed, with its cells."""
         return self._notes("durability traded away", lambda summary: summary.durability_trades)
 
     def emulation_notes(self) -> list[str]:
-        """A line for every emulated disk, with what it is and the cells that were measured on it."""
+        """A line for every emulated disk, with its limits and the cells that were measured on it."""
         return self._notes(
             "emulated disk",
             lambda summary: (
@@ -174,7 +174,7 @@ class RunResult:
         )
 
     def sharing_notes(self) -> list[str]:
-        """A line when trials ran at once: what they share is no more than a processor's part."""
+        """A line when trials ran at once on one processor."""
         return self._notes(
             "trials ran at once on one processor",
             lambda summary: (
@@ -203,11 +203,11 @@ class RunResult:
         return [(measured[place], twin) for twin, place in twins if place in measured]
 
     def analysis(self) -> Analysis | None:
-        """None for a run of an older version, or one that ended before its first block did."""
+        """The analysis; None for a run of an older version, or one that ended before its first block did."""
         return self._optional(Analysis, "analysis.json")
 
     def search(self) -> Search | None:
-        """None when the run was no search."""
+        """The search; None when the run was not a search."""
         return self._optional(Search, "search.json")
 
     def _optional(self, model: type[M], name: str) -> M | None:

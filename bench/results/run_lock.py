@@ -1,7 +1,7 @@
 """The lock of a result directory: one run at a time; the kernel drops it when its holder dies.
 
-The file also says who holds it, for the message and for a person who looks. On a file system without flock(2) the lock
-cannot be taken, and the run says so instead of going without.
+The file also names the process that has the lock, for error messages and people. On a file system without flock(2) the
+run fails with an error instead of running without a lock.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Final
 from highwater.bench.errors import UsageError
 
 LOCK_NAME: Final = "run.lock"
-# Between two looks of a process that makes a lock and one that looks for abandoned ones.
+# The age from which a directory without a locked file counts as abandoned: a new run locks it within this time.
 _SETTLED_S: Final = 5.0
 
 
 class RunLock:
-    """Held from `take` to `release`, or to the end of the process."""
+    """A lock on a directory, from `take` until `release` or the end of the process."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
@@ -43,7 +43,7 @@ class RunLock:
                         f"{directory} is in use by {holder}; wait for it, or name another directory"
                     ) from None
                 raise
-            # Its last holder may have taken the file away between our two calls: then this lock is on nothing.
+            # The last holder may have deleted the file between the two calls: then the lock is on a deleted file.
             if path.exists() and os.fstat(descriptor).st_ino == path.stat().st_ino:
                 break
             os.close(descriptor)
@@ -53,13 +53,13 @@ class RunLock:
         return cls(path, descriptor)
 
     def release(self) -> None:
-        """Unlock, and take the file away."""
+        """Delete the file and unlock."""
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
 
 def is_abandoned(directory: Path) -> bool:
-    """Whether a run made this directory, locked it, and is gone without having cleaned it up."""
+    """Whether a run made and locked this directory, and ended without removing it."""
     path = directory / LOCK_NAME
     try:
         if time.time() - path.stat().st_mtime < _SETTLED_S:

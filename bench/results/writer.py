@@ -29,7 +29,7 @@ class ResultWriter:
     """Writes one result directory. Single files appear whole or not at all, so an interrupted run stays readable."""
 
     def __init__(self, directory: Path) -> None:
-        """Create `directory`. Raises ResultDirectoryError when it exists and is not empty, or cannot be made."""
+        """Create `directory`. Raises ResultDirectoryError when it is not empty or cannot be created."""
         self.directory = directory
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -46,19 +46,19 @@ class ResultWriter:
 
     @classmethod
     def reopen(cls, directory: Path) -> ResultWriter:
-        """The writer of a directory that an earlier run left, whose manifest the caller has read."""
+        """A writer for the directory of an earlier run, whose manifest the caller has read."""
         writer = cls.__new__(cls)
         writer.directory = directory
         return writer
 
     def discard(self) -> None:
-        """Take back all that was written: the run came to nothing, and its directory shall be free for the next try."""
+        """Remove all that was written, because the run failed early: the next try can then use the directory."""
         shutil.rmtree(self.directory / "trials", ignore_errors=True)
         for name in _FILES_OF_A_RUN:
             (self.directory / name).unlink(missing_ok=True)
 
     def remove_if_empty(self) -> None:
-        """Leave nothing behind of a run that could not start."""
+        """Remove the empty directory of a run that could not start."""
         if not any(self.directory.iterdir()):
             self.directory.rmdir()
 
@@ -81,15 +81,15 @@ class ResultWriter:
         write_atomically(self.directory / "search.json", dump(search))
 
     def clear_trial(self, trial_id: str) -> None:
-        """Take away what an interrupted trial left, before it is run again."""
+        """Remove the files of an interrupted trial before it runs again."""
         shutil.rmtree(self.directory / "trials" / trial_id, ignore_errors=True)
 
     def has_summary(self, trial_id: str) -> bool:
-        """Whether the trial is whole."""
+        """Whether the trial is complete."""
         return (self.directory / "trials" / trial_id / "summary.json").is_file()
 
     def trial_directory(self, trial_id: str) -> Path:
-        """The folder of one trial, made on first use (with its `hist/`)."""
+        """The folder of one trial, created on first use (with its `hist/`)."""
         if not is_trial_id(trial_id):
             raise ValueError(f"trial id {trial_id!r} does not suit a folder name")
         path = self.directory / "trials" / trial_id
@@ -103,7 +103,7 @@ class ResultWriter:
         host_samples: Iterable[HostSample],
         cluster_samples: Mapping[str, Iterable[HostSample]] | None = None,
     ) -> None:
-        """Write what happened second by second; an interrupted trial has this and no summary.
+        """Write the series per second; an interrupted trial has these and no summary.
 
         cluster_samples: of the hosts of an external cluster, by their names.
         """
@@ -125,7 +125,7 @@ class ResultWriter:
         events: Iterable[EventLine] = (),
         cluster_samples: Mapping[str, Iterable[HostSample]] | None = None,
     ) -> None:
-        """Write one finished trial; summary.json comes last, so that its presence means the trial is whole."""
+        """Write one finished trial. summary.json is written last, so its presence means that the trial is complete."""
         self.write_series(summary.trial_id, windows, host_samples, cluster_samples)
         path = self.trial_directory(summary.trial_id)
         write_atomically(path / "partitions.jsonl", "".join(p.model_dump_json() + "\n" for p in partitions))

@@ -18,7 +18,7 @@ from highwater.bench.workload.sections import StopWhen
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A trial that has ended. `summary` is None when it failed or was skipped; the plan's `error` says why."""
+    """A trial that has ended. `summary` is None when the trial failed or was skipped; the plan's `error` says why."""
 
     plan: TrialPlan
     summary: TrialSummary | None
@@ -26,7 +26,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A planned trial that need not run any more."""
+    """A planned trial that does not need to run any more."""
 
     planned: PlannedTrial
     reason: str
@@ -37,11 +37,11 @@ FinishedCells = Callable[[Sequence[TrialSummary]], Mapping[str, str]]
 
 
 class Agenda(Protocol):
-    """What a run is made of."""
+    """Decides which trial a run executes next."""
 
     @property
     def planned(self) -> Sequence[PlannedTrial]:
-        """All trials known so far, in their order."""
+        """All trials known so far, in order."""
         ...
 
     @property
@@ -50,15 +50,15 @@ class Agenda(Protocol):
         ...
 
     def next(self, outcomes: Sequence[Outcome]) -> Sequence[PlannedTrial] | Skipped | None:
-        """What to do after all of these: a trial, or several at once; None when the run is over.
+        """The next step after these outcomes: a trial, several at once, or None when the run is over.
 
-        A trial that has an outcome does not come again.
+        A trial that has an outcome is not returned again.
         """
         ...
 
 
 class BlockAgenda:
-    """The trials of a plan. `finished_cells` is asked at the start of every block but the first."""
+    """The trials of a plan, block by block. `finished_cells` is called before every block except the first."""
 
     def __init__(self, plan: Plan, finished_cells: FinishedCells | None = None) -> None:
         self.planned: Sequence[PlannedTrial] = plan.trials
@@ -93,7 +93,7 @@ class BlockAgenda:
 
 
 def decided_by(stop_when: StopWhen, seed: int) -> FinishedCells:
-    """Cells whose interval is narrow enough. The width is what stops a cell, never the direction of its figures."""
+    """Stops cells whose interval is narrow enough. Only the width stops a cell, never the direction of its figures."""
 
     def finished(summaries: Sequence[TrialSummary]) -> Mapping[str, str]:
         cells: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """Canaries: small fixed pieces of work, timed at the start of each block of trials.
 
-A host that is slower than it was (a neighbour, a throttled CPU, a disk that is busy with something else) makes every
-system look worse. The readings of a block are compared with those of the run's earlier blocks; one beyond its limit
-makes the block's trials inconclusive, with the figures. All probes together take 0.1 to 0.3 s.
+On a host that has become slower (a neighbour, a throttled CPU, a disk busy with something else) every system looks
+worse. The readings of a block are compared with those of the run's earlier blocks; a reading beyond its limit makes the
+block's trials inconclusive. All probes together take 0.1 to 0.3 s.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOOPBACK_BYTES: Final = 4096
 _CPU_REPEATS: Final = 51
 _MEMORY_REPEATS: Final = 15
 _ROUND_TRIPS: Final = 400
-# A disk that spins takes some 10 ms for each; three of them say enough.
+# A hard disk takes about 10 ms for each; three are enough.
 _DISK_REPEATS_MIN: Final = 3
 _DISK_REPEATS_MAX: Final = 51
 _DISK_BUDGET_NS: Final = 80_000_000
@@ -44,7 +44,7 @@ _WORK: Final = {
 
 
 def take(directory: Path | None) -> CanaryReading:
-    """Run every probe once; the disk's in `directory`, and not at all when that is None. Raises OSError."""
+    """Run every probe once; the disk probe in `directory`, or not if that is None. Raises OSError."""
     return CanaryReading(
         cpu_ns=_cpu_ns(),
         memory_ns=_memory_ns(),
@@ -54,15 +54,15 @@ def take(directory: Path | None) -> CanaryReading:
 
 
 def reasons(readings: Sequence[CanaryReading], ratio_max: float) -> list[Reason]:
-    """What the last of a run's readings says, measured by the median of all those before it; of the first, nothing."""
+    """Reasons why the last reading is too slow, compared with the median of all earlier ones; none for the first."""
     return [] if len(readings) < 2 else _slower(readings[-1], readings[:-1], ratio_max)
 
 
 def slow_blocks(canaries: Sequence[BlockCanary], workload: Mapping[str, Any]) -> list[str]:
-    """Looking back on a whole run: a line for each probe of a block that is beyond the limit against the other blocks.
+    """A line for each probe of a block that is beyond the limit, compared with all other blocks of the run.
 
-    This finds a slow first block too, which had nothing to be compared with when it ran. Needs three blocks.
-    `workload`: as the manifest has it, for its limit.
+    After the run this finds a slow first block, too, which had no earlier block to compare with. Needs three blocks.
+    workload: the manifest's, for its limit.
     """
     if len(canaries) < 3:
         return []
@@ -91,7 +91,7 @@ def _slower(reading: CanaryReading, others: Sequence[CanaryReading], ratio_max: 
                     limit=ratio_max,
                     text=f"the host was slower than in the run's other blocks: {work} took {human_ns(now_ns)}, "
                     f"{ratio:.1f} times the usual {human_ns(round(statistics.median(usual)))} (limit {ratio_max:g}); "
-                    "find out what else the host did, and run again",
+                    "find out what else was running on the host, and run again",
                 )
             )
     return found
@@ -138,7 +138,7 @@ def _within(budget_ns: int, work: Callable[[], object]) -> Iterable[int]:
 
 
 def _loopback_ns() -> int:
-    """One thread at both ends: the way through the kernel, without what waking somebody up costs."""
+    """A round trip with one thread at both ends: the cost of the kernel without waking another thread."""
     data = bytes(_LOOPBACK_BYTES)
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as near:
         far, _ = listener.accept()

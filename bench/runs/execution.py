@@ -1,6 +1,6 @@
 """From a plan to a result directory: lock, storage, launcher and signals of a run.
 
-What is made here is taken away again, whatever happens in between, and a run that could not start leaves no directory.
+Everything created here is removed again, whatever happens, and a run that cannot start leaves no directory.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from highwater.tuning.facts import collect
 
 @dataclass(frozen=True, slots=True)
 class LauncherChoice:
-    """Who starts the load tasks. `master` (None: all cores of this host) and `spark_conf` are Spark's."""
+    """What starts the load tasks. `master` (None: all cores of this host) and `spark_conf` are for Spark."""
 
     kind: LauncherKind = LauncherKind.SPARK
     master: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, plan: Plan) -> None:
-        """Raises UsageError when it cannot start the load of such a plan."""
+        """Raises UsageError when the launcher cannot start the load of this plan."""
         if plan.lanes > 1 and self.kind is not LauncherKind.PROCESS:
             raise UsageError(
                 "trials.at_once: Spark's executors cannot be bound to one processor; use --launcher process"
             )
 
     def open(self) -> AbstractContextManager[Launcher]:
-        """Start it; leaving the context ends it. Raises UsageError and LoadSetupError when it cannot start."""
+        """Start the launcher; leaving the context ends it. Raises UsageError and LoadSetupError."""
         return make_launcher(self.kind, self.master, self.spark_conf)
 
 
@@ -67,12 +67,12 @@ def run_plan(
     calibration: Calibration | None = None,
     probes: Sequence[TargetProbe] = (),
 ) -> Manifest:
-    """Run a plan into `out`; its manifest carries the exit code.
+    """Run a plan and write results to `out`. Returns the manifest, which has the exit code.
 
-    resume: go on with the run that `out` holds (`bench.runs.resume` says what must be the same). drive: how, when it is
-    not block by block through the trials of the plan. calibration: a copy of it goes into `out`. For the other
-    parameters see `Run`. Raises UsageError, ResultDirectoryError and LoadSetupError when it cannot start,
-    NotComparableError when the host is not the one on which `out` was begun, or the calibration made.
+    resume: continue the run in `out` (`bench.runs.resume` checks what must be the same). drive: a function that runs
+    the trials, if not block by block in the order of the plan. calibration: copied to `out`. For the other parameters
+    see `Run`. Raises UsageError, ResultDirectoryError and LoadSetupError when the run cannot start, NotComparableError
+    when `out` or the calibration is of another host.
     """
     started_s = time.monotonic()
     choice = launcher or LauncherChoice()
@@ -129,5 +129,5 @@ def run_plan(
 
 
 def _by_lane(launchers: Sequence[Launcher]) -> Callable[[PlannedTrial], Launcher]:
-    """Trials that run at the same time have a launcher each; others share one."""
+    """Trials that run at the same time have one launcher each; otherwise all share one."""
     return lambda planned: launchers[(planned.plan.order_in_block - 1) % len(launchers)]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from highwater.spark_loadgen import ProcessLauncher, SparkLauncher
 
 _DEFAULT_MASTER: Final = "local[*]"
-# What Spark itself hides when a name or a value has it (spark.redaction.regex), and what else names secrets.
+# Words that mark a secret in a name or value: those of Spark (spark.redaction.regex), and more.
 _SECRET: Final = re.compile(r"secret|password|passwd|pwd|token|access[.]?key|credential|[.]key\b", re.IGNORECASE)
 _HIDDEN: Final = "(secret)"
 _OPTION: Final = "--spark-conf"
@@ -30,7 +30,7 @@ class LauncherKind(StrEnum):
 def make_launcher(
     kind: LauncherKind, master: str | None, spark_conf: Mapping[str, str]
 ) -> SparkLauncher | ProcessLauncher:
-    """A launcher, not started yet. `master`: of Spark; None = all cores of this host. Raises UsageError."""
+    """A launcher that is not started yet. master: for Spark; None = all cores of this host. Raises UsageError."""
     from highwater.spark_loadgen import ProcessLauncher, SparkLauncher
 
     if kind is LauncherKind.SPARK:
@@ -42,17 +42,17 @@ def make_launcher(
 
 
 def looks_secret(setting: str) -> bool:
-    """Whether a setting, name or value of it, had better not be shown."""
+    """Whether the name or value of a setting looks like a secret."""
     return _SECRET.search(setting) is not None
 
 
 def told_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a launcher as results tell them: what looks like a secret is hidden."""
+    """Settings of a launcher for results, with secrets hidden."""
     return {name: _HIDDEN if looks_secret(f"{name}={value}") else value for name, value in settings.items()}
 
 
 def told_arguments(arguments: Sequence[str]) -> list[str]:
-    """A command line as results tell it."""
+    """A command line for results, with secrets hidden."""
     told = []
     for before, argument in pairwise(["", *arguments]):
         option, equals, setting = argument.partition("=") if argument.startswith(f"{_OPTION}=") else ("", "", argument)

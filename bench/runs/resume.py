@@ -1,7 +1,7 @@
 """What an interrupted run left, and whether it can be continued under equal conditions.
 
-Trials that had ended keep their figures and are never run again, failed ones included: running a system until it does
-not fail would hide that it does. A trial during which the run was interrupted or killed is run afresh.
+Trials that had ended keep their results and never run again, including failed ones: to repeat a trial until it succeeds
+would hide failures. A trial during which the run was interrupted or killed runs again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from highwater.tuning.facts import Facts
 
 
 def seed_of(directory: Path, seed: int | None) -> int:
-    """The seed of the run in `directory`. Raises UsageError when another one is asked for."""
+    """The seed of the run in `directory`. Raises UsageError when `seed` differs from it."""
     found = RunResult(directory).manifest.seed
     if seed is not None and seed != found:
         raise UsageError(f"--seed: {directory} was begun with seed {found}; leave --seed out to go on with it")
@@ -34,9 +34,9 @@ def seed_of(directory: Path, seed: int | None) -> int:
 
 
 def earlier_run(directory: Path, plan: Plan, facts: Facts, *, trials_known: bool = True) -> Earlier:
-    """What is still good in `directory`. trials_known: its trials are those of the plan.
+    """What can be kept of the run in `directory`. trials_known: its trials are those of the plan.
 
-    Raises UsageError when it is of another workload, seed or version, NotComparableError when it is of another host
+    Raises UsageError when the run has another workload, seed or version, NotComparableError when it is of another host
     or disk, ResultDirectoryError when it cannot be read.
     """
     result = RunResult(directory)
@@ -56,7 +56,7 @@ def earlier_run(directory: Path, plan: Plan, facts: Facts, *, trials_known: bool
 
 
 def check_same_launcher(earlier: Earlier, launcher: Launcher, directory: Path) -> None:
-    """`launcher`: the one that would go on. Raises UsageError."""
+    """Check that `launcher` is the same as before. Raises UsageError."""
     begun_with = earlier.manifest.launcher
     if begun_with not in (None, launcher.name):
         _, _, master = begun_with.partition(" ")
@@ -80,19 +80,19 @@ def _given(name: str, settings: Mapping[str, str]) -> str:
 
 
 def _of_whole_blocks(outcomes: Sequence[Outcome], manifest: Manifest) -> list[Outcome]:
-    """What ran at once runs again at once, or its trials would not have had the same host."""
+    """Outcomes without those of incomplete blocks: trials that run at once must run again together."""
     ended = {outcome.plan.trial_id for outcome in outcomes}
     broken = {trial.block for trial in manifest.trials if trial.trial_id not in ended}
     return [outcome for outcome in outcomes if outcome.plan.block not in broken]
 
 
 def _ended(trial: TrialPlan, summary: TrialSummary | None) -> TrialPlan:
-    """A summary is written last, so its trial is whole, even when the run was killed before it could say so."""
+    """The plan of a trial with its final status. A trial with a summary is complete, even if the run was killed."""
     return trial if summary is None else trial.model_copy(update={"status": "done", "error": None})
 
 
 def _ended_the_run(trial: TrialPlan, manifest: Manifest) -> bool:
-    """A trial that could not be tried at all, for a mistake that has been put right since."""
+    """Whether the trial ended the run, because of a user's mistake that may be corrected now."""
     return manifest.status == "failed" and trial == [t for t in manifest.trials if t.status == "failed"][-1]
 
 
@@ -136,7 +136,7 @@ def _check_same_host(result: RunResult, plan: Plan, facts: Facts, directory: Pat
 def _check_same_connection(result: RunResult, plan: Plan, directory: Path) -> None:
     workloads = {trial.cell.name: trial.cell.workload for trial in plan.trials}
     for trial in result.trials:
-        # A search has cells that its plan did not know, all of one cluster.
+        # A search has cells that its plan does not contain, all of one cluster.
         workload = workloads.get(trial.summary.cell, plan.specification.workload)
         before, now = trial.summary.system.connection, told_of(plan.specification.command_config(workload))
         if before != now:

@@ -1,7 +1,7 @@
 """Carries a run out, one trial after another, and keeps the result directory true at every moment.
 
-The agenda says which trial comes next. When one fails, it is marked and the next one runs. The manifest is written
-whenever a trial changes its state, so a killed run leaves a directory that can be read, and taken up again.
+The agenda decides which trial is next. A failed trial is marked, and the next one runs. The manifest is written
+whenever a trial changes its state, so a killed run leaves a directory that can be read and resumed.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ ExitCode = Callable[[Sequence[Outcome]], int]
 
 @dataclass(slots=True)
 class Run:
-    """One run of a plan. `start` and `connect` are replaced in tests.
+    """One run of a plan. Tests replace `start` and `connect`.
 
-    launcher_of: when not every trial's load is started by `launcher`, which then stands for the run in its manifest.
-    finished_cells: asked at the start of each block which cells need no more trials; None: the workload's
-    trials.stop_when decides. earlier: what the run takes up. probes: what fio measured on hosts of external clusters.
+    launcher: starts the load of trials and is named in the manifest. launcher_of: the launcher of a trial, if trials
+    have different ones. finished_cells: called before each block, returns the cells that need no more trials; None:
+    the workload's trials.stop_when decides. earlier: the run to resume. probes: fio's results of external hosts.
     """
 
     plan: Plan
@@ -110,7 +110,7 @@ class Run:
     _trial_steps: list[dict[str, float]] = field(default_factory=list, init=False)
 
     def execute(self) -> Manifest:
-        """Run every trial; the manifest that comes back carries the exit code. Raises UsageError when none can run."""
+        """Run every trial. Returns the manifest, which has the exit code. Raises UsageError when none can run."""
         stop_when = self.plan.specification.workload.trials.stop_when
         finished_cells = self.finished_cells
         if finished_cells is None and stop_when is not None:
@@ -118,9 +118,9 @@ class Run:
         return self.drive(BlockAgenda(self.plan, finished_cells), self._write_analysis)
 
     def drive(self, agenda: Agenda, conclude: Conclude, exit_code: ExitCode | None = None) -> Manifest:
-        """As `execute`, for trials that an agenda chooses as it goes. `conclude` is told after every block.
+        """As `execute`, for trials that `agenda` chooses. `conclude` is called after every block.
 
-        exit_code: of a run that came to its end; None: by the verdicts of its trials.
+        exit_code: computes the exit code of a complete run; None: from the verdicts of its trials.
         """
         self._steps.add("start_run", time.monotonic() - self.surroundings.started_s)
         self._begin(agenda)
@@ -130,7 +130,7 @@ class Run:
             self._finish("interrupted", EXIT_INTERRUPTED)
             raise
         except OSError:
-            # Between trials: no room under the results, say. With a little, the directory tells that it is not whole.
+            # An error between trials, such as a full disk. The manifest still records it if there is some space.
             with suppress(OSError):
                 self._finish("interrupted", EXIT_USAGE)
             raise
@@ -197,7 +197,7 @@ class Run:
     def _beside_one_another(
         self, step: Sequence[PlannedTrial], trials: TrialRunner, doubts: Sequence[Reason]
     ) -> list[_Attempt]:
-        """A thread for each; the first speaks for all of them while they run."""
+        """Run each trial in a thread; only the first one reports progress."""
         company = Company([planned.plan.trial_id for planned in step], max(os.sched_getaffinity(0)))
         quiet = replace(trials, observer=Observer())
         running: list[Future[_Attempt]] = []
@@ -211,7 +211,7 @@ class Run:
                 for planned in step[len(running) :]:
                     company.leave(planned.plan.trial_id)
             while not all(attempt.done() for attempt in running):
-                # The threads hear of every signal by the stop request, and nothing of theirs may stay behind.
+                # Signals reach the threads as a stop request; wait, so that the threads clean up.
                 with suppress(KeyboardInterrupt):
                     wait(running)
         return [attempt.result() for attempt in running]
@@ -243,7 +243,7 @@ class Run:
                 self._mark(planned, "failed", repr(error), clock)
 
     def _pass_on(self, attempt: _Attempt) -> None:
-        """Raises what ends the run and not the trial alone."""
+        """Raise the error of an attempt if it ends the whole run."""
         match attempt.error:
             case None | StoppedError() | TrialError() | OSError():
                 return
@@ -273,14 +273,14 @@ class Run:
             reading = take_canary(directory)
         except OSError as error:
             # The storage, most likely; what is wrong with it shows in the trials themselves.
-            missing = f"the host could not be looked at before this block: {text_of(error)}"
+            missing = f"the host could not be checked before this block: {text_of(error)}"
             return [Reason(check="canary.taken", value="no", limit="yes", text=missing)]
         self._canaries.append(BlockCanary(block=planned.plan.block, at_utc=now_utc(), reading=reading))
         self._write(self._manifest.model_copy(update={"canaries": list(self._canaries)}))
         return canary_reasons([item.reading for item in self._canaries], workload.validity.canary_ratio_max)
 
     def _probe_storage(self, moment: Literal["before", "after"]) -> None:
-        """Ask fio what the targets can do by themselves. One target may be probed for cells that want no probes."""
+        """Probe the targets with fio. A target is probed if any of its cells has storage.probe."""
         wanted = [cell.workload.storage.probe for cell in self.plan.specification.cells]
         skipped = None
         if moment == "before" and self.earlier is None:
@@ -360,7 +360,7 @@ class Run:
         )
 
     def _planned(self, planned: PlannedTrial) -> TrialPlan:
-        """The trial as it stands in the manifest."""
+        """The trial's entry in the manifest."""
         return next(trial for trial in self._manifest.trials if trial.trial_id == planned.plan.trial_id)
 
     def _mark(
@@ -455,7 +455,7 @@ def exit_code_of(outcomes: Sequence[Outcome]) -> int:
 
 
 def check_slots(plan: Plan, launcher: Launcher) -> None:
-    """A barrier stage that does not fit would wait for ever. Raises UsageError."""
+    """Check that the load fits: a barrier stage with too few slots would wait for ever. Raises UsageError."""
     if plan.tasks > launcher.slots:
         raise UsageError(
             f"the workload needs {plan.tasks} load tasks at once and {launcher.master} has slots for {launcher.slots}; "
@@ -464,14 +464,14 @@ def check_slots(plan: Plan, launcher: Launcher) -> None:
 
 
 def storage_targets(plan: Plan) -> dict[str, Path]:
-    """The targets that the plan's systems keep their logs on."""
+    """The storage targets of the plan's systems, by name."""
     paths = target_paths(plan.specification.workload)
     workloads = [trial.cell.workload for trial in plan.trials]
     return {w.storage.target: paths[w.storage.target] for w in workloads if w.system.kind != "external"}
 
 
 def prepare(plan: Plan, areas: StorageAreas) -> None:
-    """Make the run's folders on the storage targets; check host profiles and external clusters. Raises UsageError."""
+    """Create the run's folders on the storage targets; check host profiles and external clusters. Raises UsageError."""
     facts = collect()
     host = emulated_hdd.Host(facts)
     for target, path in storage_targets(plan).items():

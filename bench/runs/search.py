@@ -1,15 +1,15 @@
 """The search for the highest sustained rate: which rate to try next; pure.
 
-Pure: a history of probes in, the next probe or the answer out, so a search can be stopped and taken up anywhere.
+Pure: a history of probes in, the next probe or the answer out, so a search can be stopped and resumed anywhere.
 
-    ramp      from the lowest rate, each time twice the last, until one fails
-    bisect    between the highest that passed and the lowest that failed, on a logarithmic scale, down to the precision
-    confirm   the highest rate that passed, in fresh trials; one that fails there makes the rate a failing one, and the
-              bisection goes on below it
+    ramp      from the lowest rate on, each rate twice the last one, until one fails
+    bisect    between the highest passing and the lowest failing rate, on a logarithmic scale, down to the precision
+    confirm   the highest passing rate in fresh trials; if one fails, the rate counts as failing, and the bisection
+              continues below it
 
-Before a failing rate is believed while ramping or bisecting, it is tried once more, and fails when it fails again:
-every later rate lies below it, so one hiccup of the host could otherwise end the search at a fraction of the truth. One
-failure is enough where a rate must hold, in the confirmation, and where the system lost records or died.
+While ramping or bisecting, a rate counts as failing only when a second trial fails, too: all later rates are lower, so
+one disturbance of the host could otherwise end the search far too low. One failure is enough in the confirmation, and
+when the system lost records or died.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ def bracket_of(history: Sequence[SearchProbe]) -> Bracket:
 
 
 def target_at_fault(probe: SearchProbe) -> bool:
-    """Whether the system lost records or died, which no search is looking for."""
+    """Whether the system lost records or died: a fault and not just a rate that is too high."""
     return probe.limit is not None and probe.limit.startswith(_TARGET_AT_FAULT)
 
 
 def _believed(failed: Sequence[SearchProbe]) -> bool:
-    """failed: the trials of one rate that failed."""
+    """Whether a rate counts as failing. failed: its failed trials."""
     return len(failed) > 1 or failed[0].stage == "confirm" or target_at_fault(failed[0])
 
 
@@ -104,7 +104,7 @@ def next_probe(wanted: SearchRange, history: Sequence[SearchProbe]) -> NextProbe
 
 
 def probes_expected(wanted: SearchRange) -> int:
-    """Roughly how many trials a search takes, for estimates of time: a ramp over ten doublings when it has no end."""
+    """An estimate of the number of trials of a search; a ramp without an end counts as ten doublings."""
     doublings = 10 if wanted.max_per_s is None else math.ceil(math.log2(wanted.max_per_s / wanted.min_per_s))
     bisections = math.ceil(math.log2(math.log(RAMP_FACTOR) / math.log1p(wanted.precision_ratio)))
     # About half of the bisections fail, and each of these and the end of the ramp are tried twice.

@@ -1,7 +1,7 @@
 """A search as a run: each probe is a trial on a fresh system with fresh topics.
 
 A probe passes when the trial kept its rate without errors, met every objective, and its consumers did not fall behind.
-search.json is written after every trial, so a search that is killed can be gone on with.
+search.json is written after every trial, so a killed search can be resumed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import BASE_CELL, Cell, Specification
 
 RATE_FACTOR: Final = "load.rate"
-# A slope is told from noise when it is this many standard errors away from 0.
+# A slope is significant when it is this many standard errors away from 0.
 _STANDARD_ERRORS: Final = 2.0
 _GENERATOR: Final = "generator."
 
 
 def searchable(specification: Specification, cell_name: str | None = None) -> Specification:
-    """The one cell whose rate is searched for. Raises UsageError when none is named, or its rate cannot be chosen."""
+    """The cell to search. Raises UsageError when several cells match, or the cell's rate cannot be changed."""
     cells = {cell.name: cell for cell in specification.cells}
     if cell_name is not None and cell_name not in cells:
         raise UsageError(f"--cell: {cell_name!r} is not one of {', '.join(cells)}")
@@ -47,7 +47,7 @@ def searchable(specification: Specification, cell_name: str | None = None) -> Sp
 
 
 def search_plan(specification: Specification, wanted: SearchRange, seed: int | None) -> Plan:
-    """As many trials as a search of a `searchable` cell is expected to take: for estimates, not to be run."""
+    """A plan with the expected number of trials of a search; for estimates only."""
     highest = wanted.max_per_s or wanted.min_per_s
     cell = cell_at(specification.workload, highest)
     trials = [planned_trial(number, cell, block=number, order=1) for number in range(1, probes_expected(wanted) + 1)]
@@ -55,7 +55,7 @@ def search_plan(specification: Specification, wanted: SearchRange, seed: int | N
 
 
 def cell_at(workload: Workload, rate_per_s: int) -> Cell:
-    """The workload at another rate. Raises UsageError when it cannot have it."""
+    """The workload at another rate. Raises UsageError when the rate is not possible."""
     document = workload.as_document()
     rate = format_rate(rate_per_s)
     document["load"]["rate"] = rate
@@ -67,7 +67,7 @@ def cell_at(workload: Workload, rate_per_s: int) -> Cell:
 
 @dataclass(slots=True)
 class SearchAgenda:
-    """Chooses trials as their results come in. `conclude` and `exit_code` are what a search makes of them."""
+    """Chooses the next trial from the outcomes so far; `conclude` and `exit_code` compute the answer."""
 
     specification: Specification
     wanted: SearchRange
@@ -122,7 +122,7 @@ class SearchAgenda:
         )
 
     def exit_code(self, outcomes: Sequence[Outcome]) -> int:
-        """Overload is what a search looks for; a system that loses records or dies under it has failed all the same."""
+        """Overload is expected in a search, but a system that loses records or dies has failed."""
         search = self.answer(outcomes, complete=True)
         if any(target_at_fault(probe) for probe in search.probes):
             return EXIT_TARGET
@@ -170,8 +170,8 @@ def failed_limit(
 ) -> tuple[str | None, str | None]:
     """The first limit that a trial broke, and a sentence about it; None when it passed.
 
-    A lost record comes before all else, then a generator out of breath, then the rate, then the objectives. A host that
-    is busy or oversubscribed is no limit: near the highest rate that one machine sustains, it always is.
+    In this order: lost records, an overloaded generator, the rate, the objectives. A busy or oversubscribed host is not
+    a limit: near the highest rate of one machine it always is busy.
     """
     summary = outcome.summary
     if summary is None:
@@ -203,9 +203,9 @@ def failed_limit(
 
 
 def lag_growth(windows: Sequence[Window]) -> float | None:
-    """Records by which consumers fell further behind over the measured phase, by a line fitted through the lag.
+    """The growth of the lag over the measured phase in records, from a line fitted through the lag.
 
-    0 when the slope is not told from noise; None without consumers or in fewer than three seconds.
+    0 when the slope is not significant; None without consumers or with fewer than three seconds.
     """
     lags = [float(window.lag) for window in windows if window.phase == "measure" and window.lag is not None]
     if len(lags) < 3:

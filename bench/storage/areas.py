@@ -12,13 +12,13 @@ from highwater.bench.errors import UsageError
 from highwater.bench.results.run_lock import RunLock, is_abandoned
 from highwater.bench.units import human_bytes
 
-# What a run leaves free: a full file system harms more than the benchmark.
+# A run leaves this much space free: a full file system harms more than the benchmark.
 SPARE_BYTES: Final = 256 << 20
 _PREFIX: Final = "highwater-"
 
 
 class StorageAreas:
-    """The run's folders on the storage targets. A context manager, so that nothing is left behind."""
+    """The run's folders on the storage targets. Context manager that removes them."""
 
     def __init__(self, keep_data: bool = False) -> None:
         self.keep_data = keep_data
@@ -36,15 +36,15 @@ class StorageAreas:
             lock.release()
 
     def add(self, name: str, target: Path, needed_bytes: int) -> None:
-        """Make the run's folder on a target, and remove those of runs that were killed.
+        """Create the run's folder on a target, and remove folders of killed runs.
 
-        Raises UsageError when it cannot hold `needed_bytes`.
+        Raises UsageError when the target has no room for `needed_bytes`.
         """
         if not target.is_dir():
             problem = "is not a directory" if target.exists() else "does not exist"
             raise UsageError(f"storage target {name}: {target} {problem}; make it first, or name another path")
         for abandoned in filter(is_abandoned, target.glob(f"{_PREFIX}*")):
-            # An interrupted result directory bears the same lock, and may bear such a name.
+            # An interrupted result directory has the same lock and may have such a name.
             if not (abandoned / "manifest.json").exists():
                 shutil.rmtree(abandoned, ignore_errors=True)
         free_bytes = shutil.disk_usage(target).free
@@ -57,26 +57,26 @@ class StorageAreas:
         try:
             directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=target))
             self.directories[name] = directory
-            # A run that is killed leaves its data; the lock, which is then free, lets the next run see that.
+            # A killed run leaves its data; its lock is then free, by which the next run recognises the data.
             self._locks.append(RunLock.take(directory))
             _probe(directory / "probe")
         except OSError as error:
             raise UsageError(f"storage target {name}: cannot write to {target}: {error.strerror or error}") from None
 
     def trial_directory(self, name: str, trial_id: str) -> Path:
-        """A fresh directory for one trial. Only its number: a comma would make two of it in Kafka's log.dirs."""
+        """A new directory for one trial, named by number only: a comma separates directories in Kafka's log.dirs."""
         directory = self.directories[name] / trial_id.partition("-")[0]
         directory.mkdir()
         return directory
 
     def release(self, directory: Path) -> None:
-        """Give the space of one trial back."""
+        """Delete the data of one trial."""
         if not self.keep_data:
             shutil.rmtree(directory, ignore_errors=True)
 
 
 def _probe(path: Path) -> None:
-    """A directory can be writable and its file system not (read-only mount, quota): write and sync for real."""
+    """Write and sync a file: permissions alone do not show a read-only mount or a quota."""
     with path.open("wb") as file:
         file.write(bytes(4096))
         os.fsync(file.fileno())

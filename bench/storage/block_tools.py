@@ -56,7 +56,7 @@ def loop_device_of(image: Path) -> LoopDevice | None:
 
 
 def attach(image: Path) -> LoopDevice:
-    """Make a disk of `image`. Raises UsageError."""
+    """Attach `image` to a loop device. Raises UsageError."""
     run("losetup", "--find", "--direct-io=on", str(image))
     device = loop_device_of(image)
     if device is None:
@@ -69,13 +69,13 @@ def detach(device: LoopDevice) -> None:
 
 
 def filesystem_uuid(image: Path) -> str | None:
-    """Of the file system in `image`; None when blkid knows none in it."""
+    """The UUID of the file system in `image`; None when blkid finds none."""
     done = _call("blkid", "--probe", "--match-tag", "UUID", "--output", "value", str(image))
     return done.stdout.strip() or None
 
 
 def make_ext4(image: Path, label: str, uuid: str) -> None:
-    """An empty ext4, whole from the start: tables that the kernel writes later would be load of their own."""
+    """Make an empty ext4 with all tables initialised: the kernel would write them later and disturb trials."""
     options = ("-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", "-m", "0")
     run("mkfs.ext4", "-q", "-F", "-L", label, "-U", uuid, *options, str(image))
 
@@ -85,12 +85,12 @@ def mount(device: LoopDevice, directory: Path) -> None:
 
 
 def unmount(directory: Path) -> None:
-    """Raises UsageError when it is in use."""
+    """Unmount. Raises UsageError when the mount is in use."""
     run("umount", str(directory))
 
 
 def run(*command: str) -> str:
-    """What a program printed. Raises UsageError with the first line of its complaint."""
+    """Run a program and return its output. Raises UsageError with the first line of its error output."""
     done = _call(*command)
     if done.returncode:
         said = (done.stderr + done.stdout).strip().splitlines()

@@ -1,6 +1,6 @@
 """Which share of reads memory served, and how far the disk was behind; pure functions.
 
-The two facts that decide every comparison of disks behind a page cache (docs/bench-storage.md).
+These two figures decide every comparison of disks behind a page cache (docs/bench-storage.md).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from highwater.bench.storage.log_files import LogState
 
 
 def stored_ratio(log_bytes: int | None, acked_value_bytes: int, replication: int, whole: bool) -> float:
-    """Bytes of the log per byte of value: below 1 where batches are compressed. 1 when it cannot be told.
+    """Bytes of the log per byte of value: below 1 when batches are compressed. 1 when unknown.
 
-    `whole`: the log still holds all that was acknowledged, and nothing else.
+    whole: the log contains exactly the acknowledged records.
     """
     if log_bytes is None or not whole or not acked_value_bytes:
         return 1.0
@@ -32,9 +32,9 @@ def cache_use(
     limit_bytes: int | None,
     drop: CacheDrop,
 ) -> CacheUse:
-    """Reads against fetches of [start_s, end_s). `received_value_bytes` are per second since T0.
+    """Compare reads with fetches in [start_s, end_s). received_value_bytes: per second since T0.
 
-    Seconds are counted whole: the one that `end_s` lies in belongs to it.
+    Only whole seconds count; the second that contains `end_s` is included.
     """
     first, last = int(start_s), max(int(start_s), -int(-end_s // 1))
     fetched_bytes = round(sum(received_value_bytes[first:last]) * stored_ratio)
@@ -64,7 +64,7 @@ def cache_use(
 
 
 def writeback_use(samples: Sequence[HostSample], log: LogState | None) -> WritebackUse:
-    """Over all samples of the load, from T0 on."""
+    """The write-back over all samples of the load, from T0 on."""
     dirty = [sample.dirty_bytes for sample in samples if sample.dirty_bytes is not None]
     writeback = [sample.writeback_bytes for sample in samples if sample.writeback_bytes is not None]
     last = max((sample.second for sample in samples), default=-1)
@@ -80,9 +80,9 @@ def writeback_use(samples: Sequence[HostSample], log: LogState | None) -> Writeb
 
 
 def _total(samples: Sequence[HostSample], name: str, first: int, last: int) -> int | None:
-    """What a field of bytes per second adds up to over the seconds [first, last); None when it was never known.
+    """The sum of a field of bytes per second over the seconds [first, last); None when it was never known.
 
-    A second without a sample (two fell into one) is given the mean of the others.
+    A second without a sample counts as the mean of the others.
     """
     known = [
         value for sample in samples if first <= sample.second < last and (value := getattr(sample, name)) is not None

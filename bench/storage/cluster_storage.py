@@ -29,7 +29,7 @@ def target_of(name: str, described: ClusterStorage) -> StorageTarget:
 def cluster_target(name: str | None, cluster: Cluster) -> StorageTarget:
     """The storage of all hosts as one target, named after the cluster.
 
-    It has no device: those of other hosts are nothing that this host can look at.
+    It has no device, because this host cannot read the devices of other hosts.
     """
     described = [host.storage for host in cluster.hosts.values() if host.storage is not None]
     if name is None or not described:
@@ -39,7 +39,7 @@ def cluster_target(name: str | None, cluster: Cluster) -> StorageTarget:
 
 
 def together(targets: Sequence[StorageTarget]) -> StorageTarget:
-    """Several as one. What differs between them is listed; media that differ are no medium."""
+    """Several targets as one. Different values are listed; different media become "unknown"."""
     first = targets[0]
 
     def texts(read: Callable[[StorageTarget], str | None], joint: str = ", ") -> str | None:
@@ -56,7 +56,7 @@ def together(targets: Sequence[StorageTarget]) -> StorageTarget:
         model=texts(lambda target: target.model),
         scheduler=texts(lambda target: target.scheduler),
         filesystem=texts(lambda target: target.filesystem),
-        # What one of them lacks is no option of all.
+        # Only options that all targets have.
         mount_options=[option for option in first.mount_options if all(option in other for other in options)],
         backing_device=texts(lambda target: target.backing_device, "+"),
         emulation=texts(lambda target: target.emulation),

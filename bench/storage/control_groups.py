@@ -1,7 +1,8 @@
 """Control groups: how disks and memory are limited. Version 1 and version 2 differ; which one a host has is found out.
 
-Limits of a disk hold write-back only where write-back is charged to them. In version 1 that is the root group of blkio,
-whoever made the pages dirty; in version 2 it is the group that made them dirty, when memory and io are both on there.
+The limits of a disk apply to write-back only in the group that write-back is charged to. In version 1 this is the root
+group of blkio, whoever made the pages dirty; in version 2 it is the group that made them dirty, if it has both memory
+and io enabled.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _THROTTLE: Final = "blkio.throttle.{}_device"
 
 @dataclass(frozen=True, slots=True)
 class DiskLimits:
-    """What a disk takes and gives at most, reading and writing each."""
+    """The limits of a disk, each for reads and for writes."""
 
     bandwidth_bytes_per_s: int
     operations_per_s: int
@@ -41,13 +42,13 @@ class DiskLimits:
 
 @dataclass(frozen=True, slots=True)
 class Hierarchies:
-    """Where the controllers of this host are mounted; None for one that it does not have."""
+    """Where the controllers of this host are mounted; None for a missing controller."""
 
     files: HostFiles
     blkio_v1: str | None
     memory_v1: str | None
     unified: str | None
-    """Version 2 with both memory and io in it."""
+    """Version 2 with both memory and io."""
 
 
 def hierarchies(facts: Facts) -> Hierarchies:
@@ -69,7 +70,7 @@ def hierarchies(facts: Facts) -> Hierarchies:
 
 
 def set_root_limits(files: HostFiles, blkio: str, device_number: str, limits: DiskLimits | None) -> None:
-    """Limit a disk for everybody in the root group; None takes the limits away. Raises OSError."""
+    """Limit a disk for all processes through the root group; None removes the limits. Raises OSError."""
     for direction in ("read", "write"):
         bandwidth, operations = (limits.bandwidth_bytes_per_s, limits.operations_per_s) if limits else (0, 0)
         for name, value in ((f"{direction}_bps", bandwidth), (f"{direction}_iops", operations)):
@@ -77,7 +78,7 @@ def set_root_limits(files: HostFiles, blkio: str, device_number: str, limits: Di
 
 
 def root_limits(files: HostFiles, blkio: str, device_number: str) -> DiskLimits | None:
-    """The limits that really stand, None unless both directions have the same ones."""
+    """The limits in force; None unless reads and writes have the same limits."""
     values = []
     for name in ("read_bps", "write_bps", "read_iops", "write_iops"):
         text = files.read(f"{blkio}/{_THROTTLE.format(name)}").text or ""
@@ -93,13 +94,13 @@ def root_limits(files: HostFiles, blkio: str, device_number: str) -> DiskLimits 
 
 
 class SystemGroup:
-    """A control group that one system under test runs in; it is gone when the context ends.
+    """A control group for one system under test; it is removed when the context ends.
 
-    `memory_bytes` bounds the page cache of what the system reads and writes from then on, together with the memory that
-    its processes take from then on (what they had before stays charged where it was). `disks` are limits by device
-    number, for version 2; in version 1 the root group has them (`set_root_limits`).
+    `memory_bytes` limits the page cache of the system's reads and writes together with the memory of its processes,
+    both from the moment of joining (earlier memory stays charged to the old group). `disks`: limits by device number,
+    for version 2; in version 1 the root group has them (`set_root_limits`).
 
-    Enter it before the system starts and leave it after the system ended. Raises UsageError when it cannot be made.
+    Enter it before the system starts and leave it after the system has ended. Raises UsageError when it cannot be made.
     """
 
     def __init__(self, where: Hierarchies, memory_bytes: int | None, disks: dict[str, DiskLimits]) -> None:
@@ -151,7 +152,7 @@ class SystemGroup:
                 ) from None
 
     def problem(self) -> str | None:
-        """One line when the kernel killed a process of the group for want of memory."""
+        """One line when the kernel killed a process of the group because of the memory limit."""
         if self._path is None or self._memory_bytes is None:
             return None
         name = "memory.events" if self._unified else "memory.oom_control"
@@ -166,7 +167,7 @@ class SystemGroup:
         if self._memory_bytes is not None:
             name = "memory.max" if self._unified else "memory.limit_in_bytes"
             self._files.write_setting(f"{path}/{name}", str(self._memory_bytes))
-            # Memory that is swapped out would make room for page cache that the limit is to forbid.
+            # Swapping would make room for more page cache than the limit allows.
             no_swap = "memory.swap.max" if self._unified else "memory.swappiness"
             with contextlib.suppress(OSError):  # a kernel without swap has no such file
                 self._files.write_setting(f"{path}/{no_swap}", "0")
@@ -186,15 +187,15 @@ class SystemGroup:
                 self._files.locate(path).rmdir()
             except FileNotFoundError:
                 return
-            except OSError:  # a process that was killed is counted until it is reaped
+            except OSError:  # a killed process is counted until it is reaped
                 if time.monotonic() > deadline_s:
-                    return  # the next run takes it away
+                    return  # the next run removes it
                 time.sleep(0.02)
             else:
                 return
 
     def _remove_left_over(self, parent: str) -> None:
-        """Groups of runs that were killed: theirs is a process that is no more."""
+        """Remove the groups of killed runs, whose process no longer exists."""
         for name in self._files.names(parent):
             owner = re.fullmatch(rf"{_GROUP_PREFIX}(\d+)-[0-9a-f]+", name)
             if owner and not Path(f"/proc/{owner[1]}").exists():

@@ -1,13 +1,13 @@
 """An emulated hard disk, for machines with one medium: ext4 on a loop device that is slowed down.
 
-What is emulated: the rotational mark, so that the kernel treats it as a disk that seeks; a bandwidth; a number of
-operations per second, which stands for seeks. What is not: that neighbouring blocks cost less than distant ones (every
-operation costs the same, wherever it goes), that seek and transfer add up (the slower of both counts), a drive's own
-cache and its reordering. docs/bench-storage.md says what follows from that.
+Emulated are: the rotational flag, so that the kernel treats the device as a disk that seeks; a bandwidth; a number of
+operations per second, which represents seeks. Not emulated are: lower costs of neighbouring blocks (every operation
+costs the same), the sum of seek and transfer times (only the slower one counts), a drive's own cache and its
+reordering. docs/bench-storage.md describes the consequences.
 
-Each disk has a record, written before each step is taken, so that a half-made one can be finished or taken away, also
-after a reboot. Nothing is touched that the record does not name: an image is ours when its file system has our UUID, a
-loop device when our image is on it, a mount when our loop device is mounted there.
+Each disk has a record, written before each step, so that an incomplete disk can be completed or removed, also after a
+reboot. Nothing else is touched: an image belongs to the record when its file system has the recorded UUID, a loop
+device when it has that image, a mount when that loop device is mounted there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DEFAULT_LIMITS: Final = DiskLimits(bandwidth_bytes_per_s=120 << 20, operations_p
 _LEAST_BYTES: Final = 32 << 20
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,10}")
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
-# What `make` writes to see that the limits hold, in seconds of the bandwidth, and how much faster counts as "do not".
+# How much `make` writes to check the limits, in seconds of the bandwidth, and the factor that counts as too fast.
 _TRIAL_S: Final = 1.0
 _HOLDS_RATIO: Final = 1.5
 
@@ -85,7 +85,7 @@ class EmulatedDisk:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the functions below work on: this host, and where the records of its emulated disks are."""
+    """The host that the functions below work on, and the directory of its records of emulated disks."""
 
     facts: Facts
     records: str = STATE_DIRECTORY
@@ -106,13 +106,13 @@ class Host:
 
 
 def disks(host: Host) -> list[EmulatedDisk]:
-    """Every recorded disk, by name. Needs no root."""
+    """All recorded disks in order of name. Needs no root."""
     records = [_read(path) for path in sorted(host.state_directory.glob("*.json"))]
     return [_inspect(host, record) for record in records]
 
 
 def disk_at(host: Host, path: Path) -> EmulatedDisk | None:
-    """The emulated disk that `path` is meant to be on, whether or not it is mounted."""
+    """The emulated disk whose mount point contains `path`, mounted or not."""
     real = path.resolve()
     for disk in disks(host):
         if real.is_relative_to(Path(disk.record.mount_point).resolve()):
@@ -121,14 +121,14 @@ def disk_at(host: Host, path: Path) -> EmulatedDisk | None:
 
 
 def require_ready(host: Host, path: Path) -> None:
-    """Raises UsageError when `path` is meant to be on an emulated disk that is not there, or is not slow, now."""
+    """Raises UsageError when `path` belongs to an emulated disk that is not mounted or has lost its limits."""
     disk = disk_at(host, path)
     if disk is not None and disk.problem is not None:
         raise UsageError(disk.problem)
 
 
 def limits_at(host: Host, path: Path) -> dict[str, DiskLimits]:
-    """By device number, the limits of the emulated disk that `path` is on; nothing when it is on none."""
+    """Device number -> limits of the emulated disk of `path`; empty when `path` is on none."""
     disk = disk_at(host, path)
     return {disk.record.device_number: disk.record.limits} if disk and disk.record.device_number else {}
 
@@ -156,9 +156,9 @@ def _inspect(host: Host, record: Record) -> EmulatedDisk:
 def make(
     host: Host, name: str, directory: Path | None, size_bytes: int | None, limits: DiskLimits | None
 ) -> EmulatedDisk:
-    """Make the disk, or finish it, or bring it back after a reboot, or give it other limits. Raises UsageError.
+    """Make the disk, complete it, mount it again after a reboot, or change its limits. Raises UsageError.
 
-    `directory` holds its image and its mount point; it and `size_bytes` may be left out for a disk that is recorded.
+    directory: for the image and the mount point; it and size_bytes are optional for a recorded disk.
     """
     _require_root("made")
     block_tools.require_tools()
@@ -205,7 +205,7 @@ def make(
 
 
 def remove(host: Host, name: str) -> Record:
-    """Take away all that was made, however far it came. Raises UsageError for no such disk, or one that is in use."""
+    """Remove the disk, also an incomplete one. Raises UsageError when there is no such disk, or it is in use."""
     _require_root("removed")
     with _locked(host):
         path = _record_path(host, name)
@@ -267,7 +267,7 @@ def _wanted(host: Host, name: str, directory: Path | None, size_bytes: int | Non
 
 
 def _check_places(record: Record, recorded: bool) -> None:
-    """Room for it, and nobody else's file in its place."""
+    """Check that there is enough space, and that the paths are not used by other files."""
     image, mount_point = Path(record.image), Path(record.mount_point)
     if record.size_bytes < _LEAST_BYTES:
         raise UsageError(f"--size: {human_bytes(record.size_bytes)} is too small for a file system; use at least 32MiB")
@@ -291,7 +291,7 @@ def _check_places(record: Record, recorded: bool) -> None:
 
 
 def _fill(image: Path, size_bytes: int) -> None:
-    """All its blocks at once: the disk must not run out of what is below it, nor lie there in pieces."""
+    """Allocate all blocks of the image, so that the disk cannot run out of space and is not fragmented."""
     descriptor = os.open(image, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if os.fstat(descriptor).st_size < size_bytes:
@@ -304,10 +304,10 @@ def _fill(image: Path, size_bytes: int) -> None:
 
 
 def like_a_disk(files: HostFiles, device: LoopDevice, limits: DiskLimits) -> None:
-    """The kernel's settings for a disk that seeks; and reads ahead by as much as one operation can carry.
+    """Set the kernel's settings for a disk that seeks, and a read-ahead of one full operation.
 
-    The last is no property of a disk: every operation costs the same here, so that a reader in order, whose many small
-    operations a real disk would not feel, must make few large ones to get the bandwidth.
+    The read-ahead is not a property of a disk. Every operation costs the same here, so sequential reads must use few
+    large operations to reach the bandwidth, while a real disk serves many small ones.
     """
     queue = f"/sys/block/{device.name}/queue"
     per_operation_kib = -(-limits.bandwidth_bytes_per_s // limits.operations_per_s // 1024)
@@ -322,7 +322,7 @@ def like_a_disk(files: HostFiles, device: LoopDevice, limits: DiskLimits) -> Non
 
 
 def _clear_limits(host: Host, record: Record) -> None:
-    """Take back the limits of the device that the record names, unless they went with another boot or the device."""
+    """Remove the limits of the recorded device, unless a reboot or the device's removal has done so."""
     if not host.groups.blkio_v1 or not record.device_number or record.boot_id != host.boot_id():
         return
     try:
@@ -333,7 +333,7 @@ def _clear_limits(host: Host, record: Record) -> None:
 
 
 def _check_effect(record: Record) -> None:
-    """A limit that is written down and does not hold is worse than none: write for a second, and see for how long."""
+    """Check that the limits are effective: write a second's worth of data and measure the time."""
     size_bytes = min(round(record.bandwidth_bytes_per_s * _TRIAL_S), record.size_bytes // 4)
     path = Path(record.mount_point) / ".highwater-check"
     block = bytes(1 << 20)
@@ -391,7 +391,7 @@ def _require_root(done: str) -> None:
 
 
 def _is_mounted(host: Host, record: Record, device: LoopDevice) -> bool:
-    """Whether our device is what lies at the mount point at this moment."""
+    """Whether the device is mounted at the mount point now."""
     try:
         number = Path(record.mount_point).stat().st_dev
     except OSError:

@@ -1,7 +1,7 @@
 """fio, the tool of the field for what a disk can do: jobs as values in, its own figures as values out.
 
-A job is one run of fio with `--output-format=json`; nothing is computed here that fio does not report. fio is a program
-of the host (`apt-get install fio`), found on PATH.
+A job is one run of fio with `--output-format=json`; all figures are fio's own. fio is a program of the host
+(`apt-get install fio`) on the PATH.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any, Final, Literal
 
 from highwater.bench.results import FioProbe, ProbeName
 
-# What fio may take beyond the job's own time: to start, to lay a file out, to wait for what is under way.
+# How long fio may take beyond the job's own time: to start, to create a file, to wait for pending operations.
 GRACE_S: Final = 60.0
-# Buffers scattered over small pages make the kernel cut a large operation into several, past the page cache.
+# With direct I/O, buffers in scattered small pages make the kernel split a large operation into several.
 _LARGE_PAGES: Final = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 HOW_TO_INSTALL: Final = "fio is not installed; on Debian and Ubuntu: apt-get install -y fio"
 
 
 class FioError(Exception):
-    """fio is missing, or could not do the job. One line."""
+    """fio is missing, or a job failed. The text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One thing to measure on one file. It ends after `size_bytes` or `runtime_s`, whichever comes first.
+    """One measurement on one file. It ends after `size_bytes` or `runtime_s`, whichever is first.
 
-    `repeat`: goes on over the same bytes to the end of `runtime_s`. `sync`: fdatasync after each write.
+    repeat: continue over the same bytes until the end of `runtime_s`. sync: fdatasync after each write.
     """
 
     name: ProbeName
@@ -49,11 +49,11 @@ class Job:
         return self.pattern in ("write", "randwrite")
 
     def command(self, file: Path, report: Path) -> list[str]:
-        """The command line that does this job on `file`."""
+        """The command line for this job on `file`."""
         return [
             "fio",
             f"--name={self.name}",
-            # fio parts file names at colons, and reads a backslash before one that belongs to the name.
+            # fio separates file names by colons; a backslash escapes a colon.
             "--filename=" + str(file).replace("\\", "\\\\").replace(":", "\\:"),
             f"--rw={self.pattern}",
             f"--bs={self.block_bytes}",
@@ -63,10 +63,10 @@ class Job:
             f"--iodepth={self.queue_depth}",
             f"--direct={int(self.direct)}",
             f"--fdatasync={int(self.sync)}",
-            # Blocks that a sync has to allocate belong to its cost; a ceiling is about the device alone.
+            # The cost of a sync includes the allocation of blocks; a ceiling is of the device only.
             f"--fallocate={'none' if self.sync else 'native'}",
             *(["--time_based"] if self.repeat else []),
-            # What stays in the page cache is on no disk yet.
+            # Data in the page cache is not on the disk yet.
             *(["--end_fsync=1"] if self.writes and not (self.direct or self.sync) else []),
             "--output-format=json",
             f"--output={report}",
@@ -75,14 +75,14 @@ class Job:
 
 
 def version() -> str:
-    """What the installed fio calls itself. Raises FioError."""
+    """The version of the installed fio. Raises FioError."""
     if shutil.which("fio") is None:
         raise FioError(HOW_TO_INSTALL)
     return _run(["fio", "--version"], 10.0).strip().removeprefix("fio-")
 
 
 def run(job: Job, file: Path) -> FioProbe:
-    """Do `job` on `file`, which is made when it is not there, and is the caller's to remove. Raises FioError."""
+    """Run `job` on `file`, which is created if missing and which the caller removes. Raises FioError."""
     if shutil.which("fio") is None:
         raise FioError(HOW_TO_INSTALL)
     report = file.with_name(file.name + ".json")

@@ -1,6 +1,7 @@
 """What fio measured on the hosts of clusters elsewhere, before the run and not by it.
 
-A file of JSON: {cluster: {host: PROBE}}, where PROBE is what `highwater bench storage probe DIR --json` printed there.
+A JSON file: {cluster: {host: PROBE}}, where PROBE is the output of `highwater bench storage probe DIR --json` on that
+host.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _FILE: Final = TypeAdapter(dict[str, dict[str, TargetProbe]])
 
 
 def load_probes(file: Path, clusters: Collection[str]) -> list[TargetProbe]:
-    """As probes of targets with the clusters' names. Raises UsageError for what is no such file, or of others."""
+    """Probes of targets with the clusters' names. Raises UsageError for an invalid file or an unknown cluster."""
     try:
         given = _FILE.validate_json(file.read_bytes())
     except OSError as error:

@@ -21,7 +21,7 @@ FLUSH_WITHIN_S: Final = 10.0
 _STEP_BYTES: Final = 8 << 20
 # SYNC_FILE_RANGE_WAIT_BEFORE | WRITE | WAIT_AFTER of sync_file_range(2).
 _WRITE_AND_WAIT: Final = 1 | 2 | 4
-# A file system that has less left takes no more batches.
+# A file system with less free space counts as full.
 _FULL_BYTES: Final = 4 << 20
 _libc = ctypes.CDLL(None, use_errno=True)
 

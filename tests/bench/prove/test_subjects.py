@@ -63,9 +63,9 @@ def test_of_a_host_that_is_so_already_the_kernels_default_is_off(tmp_path: Path)
 def test_a_disks_knob_is_of_the_disk_below_the_log(facts: Facts) -> None:
     (change,) = named("disk.scheduler=none", facts).changes
     assert (change.off_text, change.on) == ("mq-deadline", "none")
-    assert change.shared == "changes sda while its trials run, for all who use it"
+    assert change.shared == "changes sda while its trials run, which affects all its users"
     (mounted,) = named("mount.noatime", facts).changes
-    assert mounted.shared == "remounts /data while its trials run, for all that lies there"
+    assert mounted.shared == "remounts /data while its trials run, which affects everything stored there"
 
 
 @pytest.mark.parametrize(
