@@ -10,6 +10,7 @@ import ast
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +42,7 @@ def modules(room: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(files) if name.endswith(".py"))
 
 
+@cache
 def first_line(module: Path) -> str:
     docstring = ast.get_docstring(ast.parse(module.read_text("utf-8"), str(module))) or ""
     return docstring.partition("\n")[0]

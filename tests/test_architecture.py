@@ -10,6 +10,7 @@ import graphlib
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,12 @@ def imported_modules(path: Path) -> Iterator[str]:
         yield rest if first == PACKAGE and rest.split(".")[0] in ROOMS else name
 
 
-def _imported_names(path: Path) -> Iterator[str]:
+@cache
+def _imported_names(path: Path) -> tuple[str, ...]:
+    return tuple(_names_of_imports(path))
+
+
+def _names_of_imports(path: Path) -> Iterator[str]:
     package = path.relative_to(ROOT).with_suffix("").parts[:-1]
     for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
         if isinstance(node, ast.Import):
