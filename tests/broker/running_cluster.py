@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -13,13 +12,6 @@ from tests.broker.running import RunningBroker
 from tests.broker.zookeeper_server import Ensemble, running_zookeeper
 
 DEADLINE_S: Final = 60.0
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: that never came"
-        time.sleep(0.05)
 
 
 class RunningCluster:

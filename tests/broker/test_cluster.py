@@ -24,7 +24,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from highwater.common.ports import free_ports
 from tests.broker.running import COMMAND, RunningBroker
-from tests.broker.running_cluster import RunningCluster, running_cluster, wait_until
+from tests.broker.running_cluster import RunningCluster, running_cluster
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 

@@ -14,7 +14,8 @@ from confluent_kafka import KafkaError, Producer
 
 from tests.broker import running
 from tests.broker.running import RunningBroker
-from tests.broker.test_log_life import consume_all, create, eventually, watermarks
+from tests.broker.test_log_life import consume_all, create, watermarks
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
@@ -83,7 +84,7 @@ def test_a_full_disk_is_told_and_outlived(tmp_path: Path, monkeypatch: pytest.Mo
         assert {error.code() for error in errors} <= {KafkaError.KAFKA_STORAGE_ERROR}
         assert "No space left on device" in broker.log_text()
         assert {value for _, _, value in consume_all(broker, "t")} == acknowledged
-        eventually(lambda: "the checkpoints are not written" in broker.log_text(), "the full disk is told")
+        wait_until(lambda: "the checkpoints are not written" in broker.log_text(), "the full disk is told", DEADLINE_S)
         in_broker(broker, "rm", f"{tmp_path}/log/filler")
         later, errors = send(broker, 2000, 300)
         assert errors == []

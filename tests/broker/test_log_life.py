@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.broker.running import RunningBroker, running_broker, start_broker
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.clients
 
 DEADLINE_S = 20.0
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
-        time.sleep(0.05)
 
 
 def create(broker: RunningBroker, topic: str, **config: str) -> None:
@@ -65,10 +58,12 @@ def test_retention_deletes_whole_segments_and_their_files(tmp_path: Path) -> Non
         produce(broker, "big", 100)
         create(broker, "kept", segment_bytes="5000", retention_ms="-1", retention_bytes="-1")
         produce(broker, "kept", 50, timestamp_ms=1000)
-        eventually(lambda: watermarks(broker, "old") == (50, 50), "every old record is deleted")
-        eventually(lambda: watermarks(broker, "big")[0] > 50, "the partition shrinks to its limit")
+        wait_until(lambda: watermarks(broker, "old") == (50, 50), "every old record is deleted", DEADLINE_S)
+        wait_until(lambda: watermarks(broker, "big")[0] > 50, "the partition shrinks to its limit", DEADLINE_S)
         folder = tmp_path / "log" / "old-0"
-        eventually(lambda: [p.name for p in folder.glob("*.log*")] == [f"{50:020d}.log"], "its files are removed")
+        wait_until(
+            lambda: [p.name for p in folder.glob("*.log*")] == [f"{50:020d}.log"], "its files are removed", DEADLINE_S
+        )
         assert watermarks(broker, "kept") == (0, 50)
         kept_bytes = sum(path.stat().st_size for path in (tmp_path / "log" / "big-0").glob("*.log"))
         assert 8000 <= kept_bytes < 13_000
@@ -164,7 +159,7 @@ def test_readers_of_a_topic_that_is_compacted_meanwhile_see_every_last_value(tmp
             state |= produce_keyed(broker, "t", 4000, 50, codec=codec)
             found = consume_all(broker, "t")
             assert {key: value for _, key, value in found if key is not None} == state
-        eventually(lambda: len(consume_all(broker, "t")) < 3000, "most records are compacted away")
+        wait_until(lambda: len(consume_all(broker, "t")) < 3000, "most records are compacted away", DEADLINE_S)
         assert {key: value for _, key, value in consume_all(broker, "t") if key is not None} == state
         assert broker.stop() == 0
         assert "compacted up to offset" in broker.log_text()
@@ -185,7 +180,7 @@ def test_kill_9_during_compaction_loses_nothing(tmp_path: Path) -> None:
             broker.kill()
             broker = start_broker(tmp_path / "log", properties=EAGER_CLEANER)
             assert {key: value for _, key, value in consume_all(broker, "t") if key is not None} == state
-        eventually(lambda: segments_of(broker, "t") < 400_000, "the log becomes small in the end")
+        wait_until(lambda: segments_of(broker, "t") < 400_000, "the log becomes small in the end", DEADLINE_S)
         assert {key: value for _, key, value in consume_all(broker, "t") if key is not None} == state
         assert broker.stop() == 0
     finally:

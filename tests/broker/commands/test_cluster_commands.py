@@ -14,7 +14,8 @@ from highwater.broker.commands.client import Cluster
 from highwater.broker.commands.reassign import _untold
 from highwater.broker.commands.reassignment_plan import parse_plan, render_plan
 from tests.broker.commands.calling import Result, call
-from tests.broker.running_cluster import RunningCluster, running_cluster, wait_until
+from tests.broker.running_cluster import RunningCluster, running_cluster
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -74,10 +73,3 @@ def raw_produce(
     connection.close()
     (produced,) = decode_answer("produce", 9, [answer]).responses[0].partition_responses
     return int(produced.error_code), int(produced.base_offset)
-
-
-def wait_until(holds: Callable[[], bool], what: str, deadline_s: float = 60) -> None:
-    deadline = time.monotonic() + deadline_s
-    while not holds():
-        assert time.monotonic() < deadline, f"in {deadline_s:.0f} s it has not come to this: {what}"
-        time.sleep(0.1)

@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.compat.apache_kafka.case import CODECS, succeed, wait_until
+from tests.compat.apache_kafka.case import CODECS, succeed
 from tests.compat.apache_kafka.tools import kafka_tool, started_tool
 from tests.compat.apache_kafka.znodes import GOLDEN, tell
 from tests.drills.cluster.network import Loopback
 from tests.drills.cluster.systems import BrokerServer, Cluster
+from tests.waiting import wait_until
 
 CLUSTER_CASES: Final[dict[str, Callable[[Path], None]]] = {}
 """Each is given a directory, and makes the clusters that it needs."""

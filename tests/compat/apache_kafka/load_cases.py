@@ -9,9 +9,10 @@ from subprocess import Popen
 from typing import Any
 
 from tests.broker.running import RunningBroker, start_broker
-from tests.compat.apache_kafka.case import case, create_topic, produce, succeed, wait_until
+from tests.compat.apache_kafka.case import case, create_topic, produce, succeed
 from tests.compat.apache_kafka.dump import assert_no_complaints
 from tests.compat.apache_kafka.tools import started_tool
+from tests.waiting import wait_until
 
 
 @case

@@ -21,10 +21,11 @@ from typing import Final
 
 from kazoo.exceptions import NoNodeError
 
-from tests.compat.apache_kafka.case import succeed, wait_until
+from tests.compat.apache_kafka.case import succeed
 from tests.compat.apache_kafka.tools import close_hosts
 from tests.drills.cluster.network import Loopback
 from tests.drills.cluster.systems import Cluster
+from tests.waiting import wait_until
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden" / "kafka-3.9-znodes.txt"
 _QUIET_S: Final = 1.0

@@ -22,8 +22,9 @@ from tests.drills.cluster.load import (
     differing_replicas,
     verify,
 )
-from tests.drills.cluster.systems import BrokerServer, Cluster, PartitionState, wait_until
+from tests.drills.cluster.systems import BrokerServer, Cluster, PartitionState
 from tests.drills.reading import DEADLINE_S, Place
+from tests.waiting import wait_until
 
 PARTITIONS: Final = 6
 _WARM_UP_S: Final = 3.0
@@ -110,7 +111,7 @@ class Drill:
         self.watcher = Watcher(cluster, self.places)
         producers: list[LoadProducer] = []
         try:
-            wait_until(partial(self.watcher.all_in_sync, len(cluster.brokers)), _WHOLE_WITHIN_S, "new topics are whole")
+            wait_until(partial(self.watcher.all_in_sync, len(cluster.brokers)), "new topics are whole", _WHOLE_WITHIN_S)
             servers = cluster.bootstrap_servers
             reader = LiveReader(servers, self.places)
             reader.start()
@@ -159,13 +160,13 @@ class Drill:
     def await_election(self, *brokers: BrokerServer) -> None:
         """Until others than these lead all partitions; the time since the fault is taken down."""
         ids = {broker.broker_id for broker in brokers}
-        wait_until(partial(self.watcher.all_led_by_others, ids), _ELECTED_WITHIN_S, f"others than {ids} lead")
+        wait_until(partial(self.watcher.all_led_by_others, ids), f"others than {ids} lead", _ELECTED_WITHIN_S)
         self.report.election_s = time.monotonic() - self._fault_s
 
     def await_full_isr(self) -> None:
         """The time since the repair is taken down."""
         is_whole = partial(self.watcher.all_in_sync, len(self.cluster.brokers))
-        wait_until(is_whole, _WHOLE_WITHIN_S, "all replicas are in sync")
+        wait_until(is_whole, "all replicas are in sync", _WHOLE_WITHIN_S)
         self.report.full_isr_s = time.monotonic() - self._repair_s
 
     def hold(self, seconds: float) -> None:
@@ -191,6 +192,6 @@ class Drill:
     def _compare_replicas(self) -> None:
         log_dirs = {broker.broker_id: broker.log_dir for broker in self.cluster.brokers.values()}
         try:
-            wait_until(lambda: not differing_replicas(log_dirs, self.places), DEADLINE_S, "replicas are the same")
+            wait_until(lambda: not differing_replicas(log_dirs, self.places), "replicas are the same", DEADLINE_S)
         except TimeoutError:
             self.report.violations.append(f"replicas differ: {', '.join(differing_replicas(log_dirs, self.places))}")

@@ -23,6 +23,7 @@ from highwater.broker.commands import zookeeper_process
 from highwater.broker.commands.zookeeper_process import ZooKeeperNode
 from tests.compat.apache_kafka.tools import jars_3_9
 from tests.drills.cluster.network import Network
+from tests.waiting import wait_until
 
 SESSION_TIMEOUT_MS: Final = 6000
 PROPERTIES: Final = {
@@ -64,14 +65,6 @@ def kafka(properties: Path) -> list[str]:
 
 
 SYSTEMS: Final[Mapping[str, CommandOf]] = {"highwater": highwater, "kafka": kafka}
-
-
-def wait_until(is_so: Callable[[], bool], within_s: float, what: str) -> None:
-    deadline_s = time.monotonic() + within_s
-    while not is_so():
-        if time.monotonic() > deadline_s:
-            raise TimeoutError(f"{what}: not within {within_s:.0f} s")
-        time.sleep(0.02)
 
 
 class Server:
@@ -220,12 +213,12 @@ class Cluster:
             for server in self.zookeepers:
                 server.start()
             for server in self.zookeepers:
-                wait_until(server.serves, _READY_WITHIN_S, f"{server.name} serves")
+                wait_until(server.serves, f"{server.name} serves", _READY_WITHIN_S)
             self.zookeeper.start(timeout=30)
             for brokers in [[b] for b in self.brokers.values()] if self._one_by_one else [self.brokers.values()]:
                 self.start(*brokers)
             for broker in self.brokers.values():
-                wait_until(partial(self._knows_all, broker), _READY_WITHIN_S, f"{broker.name} knows all others")
+                wait_until(partial(self._knows_all, broker), f"{broker.name} knows all others", _READY_WITHIN_S)
         except BaseException:
             self.__exit__()
             raise
@@ -253,7 +246,7 @@ class Cluster:
 
         for broker in brokers:
             try:
-                wait_until(partial(is_ready, broker), _READY_WITHIN_S, f"{broker.name} is ready")
+                wait_until(partial(is_ready, broker), f"{broker.name} is ready", _READY_WITHIN_S)
             except TimeoutError as error:
                 error.add_note(broker.end_of_log())
                 raise

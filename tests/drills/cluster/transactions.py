@@ -33,8 +33,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.drills.cluster.network import Loopback
-from tests.drills.cluster.systems import SYSTEMS, BrokerServer, Cluster, wait_until
+from tests.drills.cluster.systems import SYSTEMS, BrokerServer, Cluster
 from tests.drills.reading import DEADLINE_S, read
+from tests.waiting import wait_until
 
 _PARTITIONS: Final = 3
 _SOURCE: Final = "source"
@@ -264,7 +265,7 @@ def run(cluster: Cluster, options: argparse.Namespace, journal: Journal) -> list
     writer = Writer(settings, options.records_per_s, journal)
     worker = Worker(settings, group, options.transaction_timeout_s, journal)
     reader = Reader(group, journal)
-    wait_until(lambda: len(reader.seen) > 0, DEADLINE_S, "the first records arrive")
+    wait_until(lambda: len(reader.seen) > 0, "the first records arrive", DEADLINE_S)
     kill_again_and_again(cluster, options, journal)
     writer.finish()
 
@@ -273,7 +274,7 @@ def run(cluster: Cluster, options: argparse.Namespace, journal: Journal) -> list
 
     wrong = []
     try:
-        wait_until(drained, _DRAINED_WITHIN_S, "all records arrive")
+        wait_until(drained, "all records arrive", _DRAINED_WITHIN_S)
     except TimeoutError as error:
         wrong.append(str(error))
     worker.finish()
