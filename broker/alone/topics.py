@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
@@ -17,6 +16,7 @@ from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.metrics.counters import TopicCounters
+from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import TopicConfig, topic_override_warnings
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.administration import (
@@ -35,13 +35,11 @@ from highwater.broker.topics.administration import (
     too_many_partitions,
     unknown_topic,
 )
+from highwater.broker.topics.coordinators import Coordinators
 from highwater.broker.topics.internal_topic import plan_of
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.topic import Topic, TopicRecord, random_topic_id
 from highwater.broker.topics.topic_names import metric_name
-
-if TYPE_CHECKING:
-    from highwater.broker.node import Node
 
 _logger = logging.getLogger(__name__)
 
@@ -86,10 +84,24 @@ def _remove_topic(partitions: Partitions, store: EmbeddedMetadataStore, name: st
 class LocalTopics:
     """The `Administration` of a broker that runs alone, and the same at once."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        runtime: Runtime,
+        partitions: Partitions,
+        store: EmbeddedMetadataStore,
+        coordinators: Coordinators,
+    ) -> None:
+        self._broker_id = runtime.broker_id
+        self._config = runtime.config
+        self._partitions = partitions
+        self._store = store
+        self._coordinators = coordinators
         self._half_gone: set[str] = set()
         """Topics that the disk did not let go: nobody sees them, though the store and the disk may know them still."""
+
+    @property
+    def is_controller(self) -> bool:
+        return True
 
     # Administration: everything is done when it is answered, so no time-out is ever reached
 
@@ -159,7 +171,7 @@ class LocalTopics:
         then({})
 
     def _unknown_partition(self, key: TopicPartition) -> Problem | None:
-        if self._node.partitions.find(*key) is not None:
+        if self._partitions.find(*key) is not None:
             return None
         return Problem(ErrorCode.unknown_topic_or_partition, "The partition does not exist.")
 
@@ -170,7 +182,7 @@ class LocalTopics:
             reason = "Empty replica list specified in partition reassignment."
         elif len(set(replicas)) < len(replicas):
             reason = f"Duplicate replica ids in partition reassignment replica list: {replicas}"
-        elif replicas != [self._node.broker_id]:
+        elif replicas != [self._broker_id]:
             reason = f"Replica assignment has brokers that are not alive: {replicas}"
         else:
             return None
@@ -186,7 +198,7 @@ class LocalTopics:
         results: list[Topic | Problem] = []
         records: list[TopicRecord] = []
         partition_count = 0
-        names = {metric_name(topic.name): topic.name for topic in self._node.partitions.topics()}
+        names = {metric_name(topic.name): topic.name for topic in self._partitions.topics()}
         for topic in wanted:
             if topic.name in self._half_gone and not validate_only:
                 self._abandon(topic.name)
@@ -201,12 +213,12 @@ class LocalTopics:
             config = {name: text for name, text in (topic.config or {}).items() if text is not None}
             record = TopicRecord(topic.name, random_topic_id(), assignment, config)
             records.append(record)
-            results.append(Topic(record, TopicConfig(self._node.config, config), TopicCounters()))
+            results.append(Topic(record, TopicConfig(self._config, config), TopicCounters()))
             names[metric_name(topic.name)] = topic.name
         if validate_only or not records:
             return results
         try:
-            self._node.metadata.put_topics(records)
+            self._store.put_topics(records)
         except OSError as error:
             return [result if isinstance(result, Problem) else _cannot_write(result.name, error) for result in results]
         opened = {record.name: self._open_new_topic(record) for record in records}
@@ -218,7 +230,7 @@ class LocalTopics:
         return {topic.name: result for topic, result in zip(wanted, self.create_all(wanted), strict=True)}
 
     def _by_default(self, name: str) -> NewTopic:
-        plan = plan_of(name, self._node.config)
+        plan = plan_of(name, self._config)
         if plan is None:
             return NewTopic(name)
         partition_count, replication_factor, overrides = plan.for_one_broker()
@@ -226,26 +238,25 @@ class LocalTopics:
 
     def _open_new_topic(self, record: TopicRecord) -> Topic | Problem:
         try:
-            topic = self._node.partitions.open_topic(record, self._node.metadata.leader_epoch)
+            topic = self._partitions.open_topic(record, self._store.leader_epoch)
         except OSError as error:
             self._abandon(record.name)
             return _cannot_write(record.name, error)
         _logger.info("created topic %s with %d partitions", topic.name, topic.partition_count)
         for warning in topic_override_warnings(record.config):
             _logger.warning("topic %s: %s", topic.name, warning)
-        self._node.groups.topic_created(topic.name)
-        self._node.transactions.topic_created(topic.name)
+        self._coordinators.take_up(topic)
         return topic
 
     def _assign(self, wanted: NewTopic, names: Mapping[str, str]) -> Problem | dict[int, list[int]]:
         """The replicas of every partition of a new topic, if it may be made beside those of `names`."""
         if problem := check_new_topic(wanted, names):
             return problem
-        if wanted.name in self._half_gone or wanted.name in self._node.metadata.topics_marked_for_deletion():
+        if wanted.name in self._half_gone or wanted.name in self._store.topics_marked_for_deletion():
             return marked_for_deletion(wanted.name)
         if wanted.assignment:
             return self._check_assignment(wanted.assignment, first=0)
-        count, replication_factor = wanted.counts(self._node.config)
+        count, replication_factor = wanted.counts(self._config)
         if count <= 0:
             return Problem(ErrorCode.invalid_partitions, "Number of partitions must be larger than 0.")
         if count > MAX_PARTITIONS_PER_REQUEST:
@@ -257,7 +268,7 @@ class LocalTopics:
                 ErrorCode.invalid_replication_factor,
                 f"Replication factor: {replication_factor} larger than available brokers: 1.",
             )
-        return {partition: [self._node.broker_id] for partition in range(count)}
+        return {partition: [self._broker_id] for partition in range(count)}
 
     def _check_assignment(self, assignment: Mapping[int, list[int]], *, first: int) -> Problem | dict[int, list[int]]:
         if len(assignment) > MAX_PARTITIONS_PER_REQUEST:
@@ -268,17 +279,16 @@ class LocalTopics:
                 f"The assignment must name the partitions from {first} on without gaps.",
             )
         for partition, replicas in assignment.items():
-            if replicas != [self._node.broker_id]:
+            if replicas != [self._broker_id]:
                 return Problem(
                     ErrorCode.invalid_replica_assignment,
-                    f"Partition {partition} is assigned to brokers {replicas}; "
-                    f"the only broker is {self._node.broker_id}.",
+                    f"Partition {partition} is assigned to brokers {replicas}; the only broker is {self._broker_id}.",
                 )
         return dict(sorted(assignment.items()))
 
     def grow(self, wanted: MorePartitions, *, validate_only: bool = False) -> Problem | None:
         name, total, assignments = wanted
-        topic = self._node.partitions.topic(name)
+        topic = self._partitions.topic(name)
         if topic is None:
             return unknown_topic(name)
         current = len(topic.partitions)
@@ -292,32 +302,31 @@ class LocalTopics:
         added = self._check_assignment(
             dict(enumerate(assignments, current))
             if assignments is not None
-            else {partition: [self._node.broker_id] for partition in range(current, total)},
+            else {partition: [self._broker_id] for partition in range(current, total)},
             first=current,
         )
         if isinstance(added, Problem) or validate_only:
             return added if isinstance(added, Problem) else None
-        record = next(record for record in self._node.metadata.topics() if record.name == name)
+        record = next(record for record in self._store.topics() if record.name == name)
         record = replace(record, assignment={**record.assignment, **added})
         try:
-            self._node.metadata.put_topics([record])
-            self._node.partitions.open_partitions(topic, record, self._node.metadata.leader_epoch)
+            self._store.put_topics([record])
+            self._partitions.open_partitions(topic, record, self._store.leader_epoch)
         except OSError as error:
             _logger.error("cannot add partitions to topic %s: %s", name, error)
             return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
         return None
 
     def delete(self, name: str) -> Problem | None:
-        topic = self._node.partitions.topic(name)
+        topic = self._partitions.topic(name)
         if topic is None:
             return UNKNOWN_TOPIC
-        if not self._node.config.boolean("delete.topic.enable"):
+        if not self._config.boolean("delete.topic.enable"):
             return DELETION_DISABLED
         try:
-            self._node.metadata.mark_for_deletion(name)
-            self._node.partitions.forget_topic(topic)
-            self._node.groups.topic_deleted(name)
-            self._node.transactions.topic_deleted(name)
+            self._store.mark_for_deletion(name)
+            self._partitions.forget_topic(topic)
+            self._coordinators.topic_deleted(name)
             self._half_gone.add(name)
             self._remove(name)
         except OSError as error:
@@ -327,14 +336,14 @@ class LocalTopics:
         return None
 
     def _remove(self, name: str) -> None:
-        if _remove_topic(self._node.partitions, self._node.metadata, name):
+        if _remove_topic(self._partitions, self._store, name):
             self._half_gone.discard(name)
 
     def _abandon(self, name: str) -> None:
         """Take back a topic of which not every folder could be made, or let go."""
         self._half_gone.add(name)
         try:
-            self._node.metadata.mark_for_deletion(name)
+            self._store.mark_for_deletion(name)
             self._remove(name)
         except OSError as error:
             _logger.error("cannot take back topic %s: %s; the next start tries again", name, error)

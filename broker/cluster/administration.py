@@ -82,6 +82,10 @@ class ClusterAdministration:
         self._controller = controller
         self._random = random
 
+    @property
+    def is_controller(self) -> bool:
+        return self._controller.is_active
+
     # Creation
 
     def create_topics(

@@ -1,8 +1,8 @@
-"""Puts together what makes a node a member of a cluster. The server and the simulation both begin here.
+"""Builds the complete node of a member of a cluster. The server and the simulation both begin here.
 
 LeaderAndIsr, StopReplica      ->  ReplicaManager  ->  Fetchers (following), InSyncChanges (leading), Coordinators
 UpdateMetadata                 ->  MetadataCache   ->  answers to clients, who lives where
-sessions and watches           ->  Member          ->  Controller, settings
+sessions and watches           ->  Member          ->  settings, Controller
 requests to the controller     <-  ControllerChannel
 """
 
@@ -12,131 +12,205 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from highwater.broker.cluster.administration import ClusterAdministration
+from highwater.broker.cluster.auto_creation import ClusterAutoCreation
+from highwater.broker.cluster.connections import Connections
 from highwater.broker.cluster.controller.controller import Controller
 from highwater.broker.cluster.controller_channel import ControllerChannel
-from highwater.broker.cluster.coordinators import Coordinators
+from highwater.broker.cluster.epochs import Epochs
+from highwater.broker.cluster.markers import RemoteMarkers
 from highwater.broker.cluster.member import SessionPart
 from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.cluster.parts import ClusterParts
 from highwater.broker.cluster.peers import Endpoint, Peers
-from highwater.broker.cluster.zookeeper import WatchEvent, ZooKeeper
+from highwater.broker.cluster.producer_ids import AllocatedProducerIds
+from highwater.broker.cluster.verification import RemoteVerification
+from highwater.broker.cluster.znodes import topic_path
+from highwater.broker.cluster.zookeeper import Exists, ZooKeeper, ZooKeeperError
+from highwater.broker.cluster.zookeeper_store import ZooKeeperStore
+from highwater.broker.group.coordinator import GroupCoordinator
+from highwater.broker.metrics.counters import BrokerCounters
 from highwater.broker.node import Node
+from highwater.broker.quota.client_quotas import ClientQuotas
+from highwater.broker.quota.replication_throttle import ReplicationThrottles
+from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.replica.fetchers import Fetchers
 from highwater.broker.replica.in_sync_changes import InSyncChanges
 from highwater.broker.replica.manager import Overrides, ReplicaManager
 from highwater.broker.replica.strays import Strays
+from highwater.broker.runtime import Runtime
+from highwater.broker.settings import dynamic
 from highwater.broker.settings.config import TopicConfig
-
-
-class _Registration:
-    """Tells the node which life of the broker this is. Implements `SessionPart`."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    def session_began(self, broker_epoch: int) -> None:
-        self._node.epochs.broker_epoch = broker_epoch
-
-    def session_ended(self) -> None:
-        """The epoch stays: who led goes on leading until somebody else is told to."""
-
-    def watch_fired(self, path: str, event: WatchEvent) -> None:
-        """It has none."""
+from highwater.broker.topics.coordinators import Coordinators
+from highwater.broker.topics.partitions import Partitions
+from highwater.broker.topics.storage import Storage
+from highwater.broker.txn.coordinator import TransactionCoordinator
+from highwater.broker.txn.markers import LocalMarkers
 
 
 class ClusteredNode:
+    """A node with what starts it, what lives in sessions, and what closes it."""
+
     def __init__(
         self,
-        node: Node,
+        runtime: Runtime,
+        store: ZooKeeperStore,
+        storage: Storage,
         zookeeper: ZooKeeper,
         peers: Peers,
         *,
         listener_name: str,
         random: Random,
     ) -> None:
-        """`listener_name` is that of the brokers among themselves; `random` spreads the replicas of new topics."""
-        cluster = node.cluster
-        assert isinstance(cluster, MetadataCache)
-        self._node = node
-        scheduler, clock, config = node.scheduler, node.clock, node.config
+        """`listener_name` is that of the brokers among themselves; `random` spreads the replicas of new topics.
 
-        def endpoint_of(broker_id: int) -> Endpoint | None:
-            broker = cluster.broker(broker_id)
+        The logs are taken up when the controller names their partitions.
+        """
+        broker_id, config = runtime.broker_id, runtime.config
+        clock, scheduler = runtime.clock, runtime.scheduler
+        metadata = MetadataCache(store.cluster_id)
+        epochs = Epochs()
+
+        def endpoint_of(other_id: int) -> Endpoint | None:
+            broker = metadata.broker(other_id)
             return None if broker is None else broker.endpoint(listener_name)
 
-        def broker_epoch() -> int:
-            return node.epochs.broker_epoch
+        def endpoint_of_controller() -> Endpoint | None:
+            return endpoint_of(metadata.controller_id)
 
-        self.controller = Controller(
-            broker_id=node.broker_id,
+        def broker_epoch() -> int:
+            return epochs.broker_epoch
+
+        def connections(purpose: str) -> Connections:
+            return Connections(peers, endpoint_of, f"broker-{broker_id}-{purpose}")
+
+        def topic_is_gone(topic: str, then: Callable[[bool], None]) -> None:
+            question = [Exists(topic_path(topic))]
+            zookeeper.execute(question, lambda results: then(results[0] is ZooKeeperError.NO_NODE))
+
+        def is_unclean_election_allowed(overrides: Mapping[str, str]) -> bool:
+            return TopicConfig(config, overrides).value("unclean.leader.election.enable") is True
+
+        def read_topic_configs(topics: Sequence[str], then: Callable[[Mapping[str, Overrides]], None]) -> None:
+            # The settings of topics that are new here: nobody reports the settings with which a topic is made. Without
+            # a session they are not known now, and read when there is one.
+            store.read_topic_configs(topics, lambda _: then({topic: store.topic_config(topic) for topic in topics}))
+
+        counters = BrokerCounters()
+        throttles = ReplicationThrottles(broker_id, config)
+        quotas = ClientQuotas.of(config, store.client_quotas())
+        partitions = Partitions(config, storage, counters, throttles)
+        self._channel = ControllerChannel(
+            peers,
+            endpoint_of_controller,
+            clock,
+            scheduler,
+            client_id=f"broker-{broker_id}-to-controller",
+            request_timeout_ms=config.integer("controller.socket.timeout.ms"),
+        )
+        # Making a topic may take long, and answers come in order: nothing else of the controller waits behind it.
+        self._creation_channel = ControllerChannel(
+            peers,
+            endpoint_of_controller,
+            clock,
+            scheduler,
+            client_id=f"broker-{broker_id}-topic-creation",
+            request_timeout_ms=config.integer("request.timeout.ms"),
+        )
+        groups = GroupCoordinator(runtime, partitions, metadata)
+        markers = LocalMarkers(clock, partitions, metadata, groups.transaction_ended)
+        self._remote_markers = RemoteMarkers(
+            runtime, metadata, markers, connections("txn-marker-sender"), topic_is_gone
+        )
+        producer_ids = AllocatedProducerIds(runtime, partitions, self._channel, broker_epoch)
+        transactions = TransactionCoordinator(runtime, partitions, metadata, producer_ids, self._remote_markers)
+        coordinators = Coordinators(groups, transactions)
+        metadata.when_deleted.append(coordinators.partitions_deleted)
+        controller = Controller(
+            broker_id=broker_id,
             config=config,
             listener_name=listener_name,
             zookeeper=zookeeper,
             peers=peers,
             clock=clock,
             scheduler=scheduler,
-            is_unclean_election_allowed=self._is_unclean_election_allowed,
-        )
-        self._channel = ControllerChannel(
-            peers,
-            lambda: endpoint_of(cluster.controller_id),
-            clock,
-            scheduler,
-            client_id=f"broker-{node.broker_id}-to-controller",
-            request_timeout_ms=config.integer("controller.socket.timeout.ms"),
+            is_unclean_election_allowed=is_unclean_election_allowed,
         )
         self._fetchers = Fetchers(
-            broker_id=node.broker_id,
+            broker_id=broker_id,
             broker_epoch=broker_epoch,
             config=config,
             clock=clock,
             scheduler=scheduler,
             peers=peers,
             endpoint_of=endpoint_of,
-            throttle=node.replication_throttles.follower,
+            throttle=throttles.follower,
         )
-        self._in_sync_changes = InSyncChanges(
-            self._channel, scheduler, broker_id=node.broker_id, broker_epoch=broker_epoch
-        )
-        self._coordinators = Coordinators(node, zookeeper, peers, self._channel, listener_name)
-        self.replicas = ReplicaManager(
-            node,
+        self._in_sync_changes = InSyncChanges(self._channel, scheduler, broker_id=broker_id, broker_epoch=broker_epoch)
+        replicas = ReplicaManager(
+            runtime,
+            partitions,
+            metadata,
+            epochs,
+            counters,
             self._fetchers,
             self._in_sync_changes,
-            read_topic_configs=self._read_topic_configs,
-            on_leader=self._coordinators.on_leader,
-            on_follower=self._coordinators.on_follower,
+            read_topic_configs=read_topic_configs,
+            on_leader=coordinators.on_leader,
+            on_follower=coordinators.on_follower,
         )
-        node.replicas = self.replicas
-        node.controller = self.controller
-        self._strays = Strays(node.broker_id, node.partitions, cluster)
-        node.administration = ClusterAdministration(config, scheduler, cluster, self.controller, random)
+        self._strays = Strays(broker_id, partitions, metadata)
+        partitions.resume_moves()
+        dynamic.follow(
+            runtime, store, partitions, quotas, throttles, enable_unclean_election=controller.enable_unclean_election
+        )
+        self._store = store
+        self.parts = ClusterParts(
+            metadata=metadata,
+            epochs=epochs,
+            replicas=replicas,
+            controller=controller,
+            verification=RemoteVerification(
+                runtime, metadata, transactions.partition_of, connections("add-partitions-to-txn-manager")
+            ),
+        )
+        self.node = Node(
+            broker_id=broker_id,
+            config=config,
+            clock=clock,
+            scheduler=scheduler,
+            storage=storage,
+            store=store,
+            counters=counters,
+            quotas=quotas,
+            replication_throttles=throttles,
+            partitions=partitions,
+            cluster=metadata,
+            administration=ClusterAdministration(config, scheduler, metadata, controller, random),
+            auto_creation=ClusterAutoCreation(config, self._creation_channel),
+            groups=groups,
+            transactions=transactions,
+            producer_ids=producer_ids,
+            markers=markers,
+            fetch_sessions=FetchSessions(config.integer("max.incremental.fetch.session.cache.slots")),
+            fetch_max_bytes=config.integer("fetch.max.bytes"),
+            member=self.parts,
+        )
 
     def session_parts(self) -> Sequence[SessionPart]:
-        """What the member begins in each session, after the settings."""
-        return (_Registration(self._node), self.controller)
+        """What the member begins in each session, in this order."""
+        return (self._store, self.parts.epochs, self.parts.controller)
 
     def start(self) -> None:
-        self.replicas.start()
+        self.parts.replicas.start()
 
     def close(self) -> None:
         """The broker stops: nothing more is asked of anybody."""
-        self.controller.close()
-        self.replicas.close()
-        self._coordinators.close()
+        self.parts.controller.close()
+        self.parts.replicas.close()
+        self._creation_channel.close()
+        self._remote_markers.close()
+        self.parts.verification.close()
         self._in_sync_changes.close()
         self._fetchers.close()
         self._strays.close()
         self._channel.close()
-
-    def _is_unclean_election_allowed(self, overrides: Mapping[str, str]) -> bool:
-        return TopicConfig(self._node.config, overrides).value("unclean.leader.election.enable") is True
-
-    def _read_topic_configs(self, topics: Sequence[str], then: Callable[[Mapping[str, Overrides]], None]) -> None:
-        """The settings of topics that are new here: of a topic's making nobody is told."""
-        store = self._node.store
-
-        def read(_: bool) -> None:
-            # Without a session they are not known now, and read when there is one.
-            then({topic: store.topic_config(topic) for topic in topics})
-
-        store.read_topic_configs(topics, read)

@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import (
     LEADER_DURING_DELETE,
     NO_BROKER,
-    NO_LEADER,
     BrokerInfo,
     PartitionView,
     TopicView,
 )
 from highwater.broker.log.checkpoint import TopicPartition
-
-if TYPE_CHECKING:
-    from highwater.broker.node import Node
-    from highwater.broker.replica.partition import Partition
-    from highwater.broker.topics.topic import Topic
 
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By number (org.apache.kafka.common.security.auth.SecurityProtocol)."""
@@ -166,50 +160,3 @@ def _endpoints(broker: Any, version: int) -> tuple[Endpoint, ...]:
         protocol = _SECURITY_PROTOCOLS[told.security_protocol]
         endpoints.append(Endpoint(told.listener if version >= 3 else protocol, protocol, told.host, told.port))
     return tuple(endpoints)
-
-
-class LoneBroker:
-    """The view of a broker that runs alone: itself, the leader of all there is, at the listener that is asked."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self.cluster_id = node.store.cluster_id
-        self.controller_id = node.broker_id
-        self.is_complete = True
-
-    def brokers(self) -> list[BrokerInfo]:
-        return [BrokerInfo(self._node.broker_id, -1, (), self._node.config.string("broker.rack"))]
-
-    def brokers_gone_lately(self) -> list[BrokerInfo]:
-        return []
-
-    def broker(self, broker_id: int) -> BrokerInfo | None:
-        return self.brokers()[0] if broker_id == self._node.broker_id else None
-
-    def topics(self) -> list[TopicView]:
-        return [self._view(topic) for topic in self._node.partitions.topics()]
-
-    def topic(self, name: str | UUID) -> TopicView | None:
-        topic = self._node.partitions.topic(name)
-        return None if topic is None else self._view(topic)
-
-    def partition(self, topic: str | UUID, index: int) -> PartitionView | None:
-        partition = self._node.partitions.find(topic, index)
-        return None if partition is None else _view(partition)
-
-    def _view(self, topic: Topic) -> TopicView:
-        return TopicView(
-            topic.name,
-            topic.topic_id,
-            {partition.index: _view(partition) for partition in topic.partitions.values()},
-        )
-
-
-def _view(partition: Partition) -> PartitionView:
-    return PartitionView(
-        NO_LEADER if partition.has_failed else partition.replicas[0],
-        partition.leader_epoch,
-        partition.replicas,
-        partition.in_sync_replicas,
-        partition.replicas if partition.has_failed else [],
-    )

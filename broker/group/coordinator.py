@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import ClockGuard, Timer
+from highwater.broker.cluster.state import ClusterView
 from highwater.broker.group.classic import ClassicGroup
 from highwater.broker.group.events import (
     NO_MEMBER_ID,
@@ -46,10 +47,10 @@ from highwater.broker.group.schemas import (
 from highwater.broker.group.settling import SettledRecords
 from highwater.broker.records.batch import Codec
 from highwater.broker.replica.partition import Partition, Verify
+from highwater.broker.runtime import Runtime
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
-
-if TYPE_CHECKING:
-    from highwater.broker.node import Node
+from highwater.broker.topics.partitions import Partitions
+from highwater.broker.topics.topic import Topic
 
 _logger = logging.getLogger(__name__)
 
@@ -83,13 +84,19 @@ class Group:
 
 
 class GroupCoordinator:
-    def __init__(self, node: Node, deleted_topics: Sequence[str]) -> None:
-        """Begin to read the groups back, if there are any, without offsets of topics that were deleted meanwhile."""
-        config = node.config
+    def __init__(
+        self, runtime: Runtime, partitions: Partitions, cluster: ClusterView, deleted_topics: Sequence[str] = ()
+    ) -> None:
+        """Offsets of `deleted_topics`, which were deleted since the last run, are not read back."""
+        config = runtime.config
         self._deleted_topics = deleted_topics
-        self._node = node
+        self._config = config
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
         self._topic = InternalTopic(
-            node,
+            runtime,
+            partitions,
+            cluster,
             OFFSETS_TOPIC,
             "groups",
             self._load,
@@ -111,14 +118,13 @@ class GroupCoordinator:
         self._append_timeout_ms = config.integer("offsets.commit.timeout.ms")
         self._is_closed = False
         self._expiry_timer: Timer | None = None
-        self._clock_guard = ClockGuard(node.clock)
-        self._topic.take_up()
+        self._clock_guard = ClockGuard(runtime.clock)
 
     # The topic
 
-    def topic_created(self, name: str) -> None:
-        if name == OFFSETS_TOPIC:
-            self._topic.take_up()
+    def take_up(self, topic: Topic) -> None:
+        """Lead the whole topic `__consumer_offsets`: the broker runs alone."""
+        self._topic.take_up(topic)
 
     def topic_deleted(self, name: str) -> None:
         """Nobody can have consumed what is gone; and without our own topic there are no groups."""
@@ -399,8 +405,8 @@ class GroupCoordinator:
 
     def _schedule_expiry(self) -> None:
         if self._expiry_timer is None and self._groups and not self._is_closed:
-            interval_ms = self._node.config.integer("offsets.retention.check.interval.ms")
-            self._expiry_timer = self._node.scheduler.call_later(interval_ms, self._expire_offsets)
+            interval_ms = self._config.integer("offsets.retention.check.interval.ms")
+            self._expiry_timer = self._scheduler.call_later(interval_ms, self._expire_offsets)
 
     def _bury(
         self,
@@ -456,7 +462,7 @@ class GroupCoordinator:
         then: Callable[[ErrorCode], None],
         producer: tuple[int, int] | None = None,
     ) -> None:
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._clock.now_ms()
         self._topic.append(group_id, records, now_ms, then, producer, timeout_ms=self._append_timeout_ms)
 
     def _schedule(self, group: Group) -> None:
@@ -470,14 +476,14 @@ class GroupCoordinator:
         if wake_ms is not None:
             group.timer_ms = wake_ms
             delay_ms = max(wake_ms - self._now().monotonic_ms, 0)
-            group.timer = self._node.scheduler.call_later(delay_ms, partial(self._tick, group))
+            group.timer = self._scheduler.call_later(delay_ms, partial(self._tick, group))
 
     def _tick(self, group: Group) -> None:
         group.timer = None
         self._apply(group, group.members.tick(self._now()))
 
     def _now(self) -> Now:
-        clock = self._node.clock
+        clock = self._clock
         return Now(clock.monotonic_ns() // 1_000_000, clock.now_ms())
 
     # Reading back

@@ -9,14 +9,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.handlers.member import member_of
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.settings.metadata_tree import ProducerIdBlock
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    if node.controller is None:
-        return {"error_code": ErrorCode.not_controller}
     deferred = Deferred()
 
     def done(outcome: ProducerIdBlock | ErrorCode) -> None:
@@ -26,5 +25,5 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             length = outcome.last - outcome.first + 1
             deferred.complete({"producer_id_start": outcome.first, "producer_id_len": length})
 
-    node.controller.allocate_producer_ids(request.broker_id, request.broker_epoch, done)
+    member_of(node).controller.allocate_producer_ids(request.broker_id, request.broker_epoch, done)
     return deferred.now_or_later()

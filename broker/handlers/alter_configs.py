@@ -40,7 +40,9 @@ def alter_resources(
         found = {(entry.resource_type, entry.name): problem for entry, problem in zip(wanted, problems, strict=True)}
         deferred.complete({"responses": [_answer(resource, found) for resource in request.resources]})
 
-    altering.alter(node, wanted, altered, replace_all=replace_all, validate_only=request.validate_only)
+    altering.alter(
+        node, node.store, node.cluster, wanted, altered, replace_all=replace_all, validate_only=request.validate_only
+    )
     return deferred.now_or_later()
 
 

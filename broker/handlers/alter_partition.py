@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kio.schema.errors import ErrorCode
-
+from highwater.broker.handlers.member import member_of
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    if node.controller is None:
-        return {"error_code": ErrorCode.not_controller}
     deferred = Deferred()
-    node.controller.alter_partitions(request, context.version, deferred.complete)
+    member_of(node).controller.alter_partitions(request, context.version, deferred.complete)
     return deferred.now_or_later()

@@ -34,12 +34,12 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return _answer(ErrorCode.invalid_request, ())
-    return [_encoded(context.version, node.is_clustered)]
+    return [_encoded(context.version, node.member is not None)]
 
 
 @cache
-def _encoded(version: int, is_clustered: bool) -> bytes:
-    apis = sorted((*APIS.values(), *CLUSTER_APIS.values())) if is_clustered else APIS.values()
+def _encoded(version: int, is_member: bool) -> bytes:
+    apis = sorted((*APIS.values(), *CLUSTER_APIS.values())) if is_member else APIS.values()
     return cold.encode_response("api_versions", version, _answer(ErrorCode.none, apis))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.handlers.member import member_of
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.node import Node
@@ -19,8 +20,6 @@ _UNKNOWN_EPOCH = -1
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    if node.controller is None:
-        return {"error_code": ErrorCode.stale_controller_epoch, "remaining_partitions": ()}
     deferred = Deferred()
 
     def done(outcome: tuple[ErrorCode, list[TopicPartition]]) -> None:
@@ -29,5 +28,5 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         deferred.complete({"error_code": error_code, "remaining_partitions": partitions})
 
     broker_epoch = request.broker_epoch if context.version >= 2 else _UNKNOWN_EPOCH
-    node.controller.shut_down(request.broker_id, broker_epoch, done)
+    member_of(node).controller.shut_down(request.broker_id, broker_epoch, done)
     return deferred.now_or_later()

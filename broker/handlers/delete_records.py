@@ -51,10 +51,10 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if not deleted:
         return answer
     deferred = Deferred()
-    if node.is_clustered:
+    if node.member is not None:
         _wait_for_replicas(node, deferred, answer, deleted, milliseconds(request.timeout))
         return deferred.now_or_later()
-    node.request_checkpoint(partial(_complete, deferred, answer))
+    node.storage.request_checkpoint(partial(_complete, deferred, answer))
     return deferred
 
 

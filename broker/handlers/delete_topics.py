@@ -20,7 +20,7 @@ from highwater.broker.topics.administration import NOT_CONTROLLER, Problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    if node.controller is not None and not node.controller.is_active:
+    if not node.administration.is_controller:
         # It may know topics that this broker has not heard of.
         return _refuse(context, request)
     if context.version >= 6:

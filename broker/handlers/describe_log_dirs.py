@@ -32,11 +32,11 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             for entry in request.topics
             if (topic := node.partitions.topic(entry.topic)) is not None
         ]
-    return {"results": [_describe_directory(node, directory, wanted) for directory in node.log_directories.all]}
+    return {"results": [_describe_directory(node, directory, wanted) for directory in node.storage.log_directories.all]}
 
 
 def _describe_directory(node: Node, directory: LogDirectory, wanted: list[tuple[Topic, list[int]]]) -> Answer:
-    has_failed = directory not in node.log_directories.live
+    has_failed = directory not in node.storage.log_directories.live
     here = [
         (topic, [index for index in indexes if _is_in(node, directory, (topic.name, index))])
         for topic, indexes in wanted

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.handlers.reply import Client, CloseConnection, Deferred, Reply, RequestContext, answer_and_hang_up
 from highwater.broker.handlers.sasl_authenticate import take_token
 from highwater.broker.metrics.counters import RequestCounters
@@ -21,6 +20,9 @@ from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api
 from highwater.broker.protocol.frame import Part, Parts, frame_response, read_request_header
 from highwater.broker.protocol.primitives import Decoder, MalformedRequestError
+
+if TYPE_CHECKING:
+    from highwater.broker.cluster.metadata import MetadataCache
 
 Decode = Callable[[Decoder, int], Any]
 Handle = Callable[[Node, RequestContext, Any], Reply]
@@ -131,15 +133,15 @@ class Dispatcher:
         return PendingResponse(reply, frame)
 
     def _load(self, api_key: int) -> _Handler:
-        api = APIS.get(api_key) or (CLUSTER_APIS.get(api_key) if self._node.is_clustered else None)
+        member = self._node.member
+        api = APIS.get(api_key) or (None if member is None else CLUSTER_APIS.get(api_key))
         if api is None:
             raise MalformedRequestError(f"there is no API {api_key} here")
         module = import_module(f"highwater.broker.handlers.{api.name}")
         decode: Decode = getattr(module, "decode", None) or partial(_decode_cold, api.name)
         handler = _Handler(api, decode, module.handle, self._node.counters.requests[api_key])
-        cluster = self._node.cluster
-        if api.name in _NEED_THE_CLUSTER and isinstance(cluster, MetadataCache) and not cluster.is_complete:
-            return handler._replace(handle=partial(_handle_when_complete, cluster, module.handle))
+        if api.name in _NEED_THE_CLUSTER and member is not None and not member.metadata.is_complete:
+            return handler._replace(handle=partial(_handle_when_complete, member.metadata, module.handle))
         self._handlers[api_key] = handler
         return handler
 

@@ -237,8 +237,11 @@ def _read(
                 answer = PartitionFetched(wanted.partition, ErrorCode.unsupported_compression_type)
             elif (
                 request.rack_id
-                and node.is_clustered
-                and (nearer := nearer_replica(node, partition, wanted.fetch_offset, request.rack_id)) != NONE_NEARER
+                and node.member is not None
+                and (
+                    nearer := nearer_replica(node.config, node.cluster, partition, wanted.fetch_offset, request.rack_id)
+                )
+                != NONE_NEARER
             ):
                 answer = PartitionFetched(
                     wanted.partition,

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from highwater.broker.handlers.member import member_of
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    assert node.replicas is not None
     deferred = Deferred()
-    node.replicas.leader_and_isr(request, context.version, deferred.complete)
+    member_of(node).replicas.leader_and_isr(request, context.version, deferred.complete)
     return deferred.now_or_later()

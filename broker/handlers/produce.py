@@ -278,7 +278,7 @@ def _answer_when_acknowledged(
         for slot in tuple(undecided):
             decide(slot, ErrorCode.request_timed_out)
 
-    if node.is_clustered:
+    if node.member is not None:
         timer = node.scheduler.call_later(max(timeout_ms, 0), give_up)
     for slot, (partition, last_offset, _, _) in enumerate(waiting):
         partition.when_acknowledged(last_offset, partial(decide, slot), acks)

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from highwater.broker.cluster.epochs import UNKNOWN_EPOCH
-from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.handlers.member import member_of
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
 
@@ -26,20 +26,21 @@ _PARTITIONS_FOLLOW_WITHIN_MS: Final = 2000
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    assert isinstance(node.cluster, MetadataCache)
+    member = member_of(node)
+    metadata = member.metadata
     broker_epoch = request.broker_epoch if context.version >= 5 else UNKNOWN_EPOCH
-    error_code = node.epochs.obey(request.controller_epoch, broker_epoch)
+    error_code = member.epochs.obey(request.controller_epoch, broker_epoch)
     if not error_code:
         # Kafka's controller learns that a broker is gone by its session, and tells clients of it for so long.
-        gone = node.cluster.update(request, context.version)
+        gone = metadata.update(request, context.version)
         for broker in gone:
             timeout_ms = node.config.integer("zookeeper.session.timeout.ms")
-            node.scheduler.call_later(timeout_ms, partial(node.cluster.forget, broker))
-        if gone and node.replicas is not None:
-            node.replicas.brokers_are_gone()
-        if not node.cluster.is_complete:
-            if any(node.log_directories.keys()):
-                node.scheduler.call_later(_PARTITIONS_FOLLOW_WITHIN_MS, node.cluster.complete)
+            node.scheduler.call_later(timeout_ms, partial(metadata.forget, broker))
+        if gone:
+            member.replicas.brokers_are_gone()
+        if not metadata.is_complete:
+            if any(node.storage.log_directories.keys()):
+                node.scheduler.call_later(_PARTITIONS_FOLLOW_WITHIN_MS, metadata.complete)
             else:
-                node.cluster.complete()
+                metadata.complete()
     return {"error_code": error_code}

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.fencing import as_known
+from highwater.broker.handlers.member import member_of
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.txn.transaction import Producer, TopicPartition
 
 if TYPE_CHECKING:
-    from highwater.broker.txn.verification import Verdicts
+    from highwater.broker.cluster.verification import Verdicts
 
 
 class Verified(NamedTuple):
@@ -65,11 +66,11 @@ def verifier(
 
 def is_asked_elsewhere(node: Node, transactional_id: str) -> bool:
     """Whether another broker must be asked, so that it takes a while."""
-    remote = node.remote_verification
+    member = node.member
     return (
-        remote is not None
+        member is not None
         and node.config.boolean("transaction.partition.verification.enable")
-        and remote.is_needed(transactional_id)
+        and member.verification.is_needed(transactional_id)
     )
 
 
@@ -96,6 +97,6 @@ def verify_elsewhere(
         if left == 0:
             then(verified)
 
-    assert node.remote_verification is not None
+    verification = member_of(node).verification
     for producer, partitions in by_producer.items():
-        node.remote_verification.ask(transactional_id, producer, partitions, answered)
+        verification.ask(transactional_id, producer, partitions, answered)

@@ -60,5 +60,5 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             deferred.complete(answer)
 
     for marker, topic, partition in wanted:
-        node.write_transaction_marker(topic, partition["partition_index"], marker, partial(written, partition))
+        node.markers.write_one(topic, partition["partition_index"], marker, partial(written, partition))
     return deferred.now_or_later()

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from highwater.broker.cluster.controller.context import ControllerContext
+from highwater.broker.cluster.controller.controller import Controller
+from highwater.broker.cluster.parts import ClusterParts
 from highwater.broker.metrics.counters import ZooKeeperCounters
 from highwater.broker.metrics.exposition import NO_LABELS, family, histogram_family
 from highwater.broker.node import Node
+from highwater.broker.replica.manager import ReplicaManager
 
 _REPLICA_MANAGER = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 
 
-def cluster_page(node: Node) -> Iterator[str]:
+def cluster_page(node: Node, member: ClusterParts) -> Iterator[str]:
     """What only a broker of a cluster has."""
     yield _replicas(node)
-    yield _fetchers(node)
-    yield _controller(node)
+    yield _fetchers(member.replicas)
+    yield _controller(member.controller)
 
 
 def _gauges(prefix: str, gauges: tuple[tuple[str, float, str], ...]) -> str:
@@ -83,9 +86,9 @@ def _replicas(node: Node) -> str:
     )
 
 
-def _fetchers(node: Node) -> str:
-    lags = [lag for _, _, lag in node.replicas.fetch_lags()] if node.replicas is not None else []
-    failed = node.replicas.failed_fetch_count if node.replicas is not None else 0
+def _fetchers(replicas: ReplicaManager) -> str:
+    lags = [lag for _, _, lag in replicas.fetch_lags()]
+    failed = replicas.failed_fetch_count
     return _gauges(
         "kafka_server_replicafetchermanager_",
         (
@@ -99,9 +102,8 @@ def _fetchers(node: Node) -> str:
     )
 
 
-def _controller(node: Node) -> str:
-    context = node.controller.context if node.controller is not None else None
-    told = context or ControllerContext()
+def _controller(controller: Controller) -> str:
+    told = controller.context or ControllerContext()
     return _gauges(
         _CONTROLLER,
         (

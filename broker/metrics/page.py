@@ -59,12 +59,12 @@ def page(node: Node) -> Iterator[str]:
     yield from _topics(counters)
     yield from _requests(counters)
     yield from _broker(node)
-    if node.is_clustered:
+    if node.member is not None:
         from highwater.broker.metrics.cluster_page import (
             cluster_page,  # here, as a broker alone has none of what it shows
         )
 
-        yield from cluster_page(node)
+        yield from cluster_page(node, node.member)
     partitions = list(node.partitions.live())
     for name, value_of, help_text in _LOG_GAUGES:
         samples = (
@@ -120,7 +120,7 @@ def _broker(node: Node) -> Iterator[str]:
     parked = {waiter for partition in partitions for waiter in partition.fetch_waiters}
     led = [partition for partition in partitions if partition.is_leader]
     behind = sum(len(partition.in_sync_replicas) < len(partition.replicas) for partition in led)
-    is_controller = node.controller is None or node.controller.is_active
+    is_controller = node.administration.is_controller
     topics = node.cluster.topics() if is_controller else []
     producers = sum(len(partition.log.producer_states) for partition in partitions)
     now_ms, longest_ms = node.clock.now_ms(), node.config.integer("transaction.max.timeout.ms")

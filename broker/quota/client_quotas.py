@@ -15,6 +15,7 @@ from typing import Final
 
 from highwater.broker.quota.entities import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Quotas, limit_of
 from highwater.broker.quota.rate import WindowedRate
+from highwater.broker.settings.config import BrokerConfig
 
 MAX_METERS: Final = 10_000
 """Clients whose rates are kept; a client may call itself by as many names as it likes."""
@@ -37,6 +38,11 @@ class ClientQuotas:
         self._meters: dict[tuple[str, object], _Meter] = {}
         self._meter_of_client: dict[tuple[str, str, str], _Meter | None] = {}
         self.change(quotas)
+
+    @classmethod
+    def of(cls, config: BrokerConfig, quotas: Quotas) -> ClientQuotas:
+        """With the windows that the broker's configuration sets."""
+        return cls(config.integer("quota.window.num"), config.integer("quota.window.size.seconds") * 1000, quotas)
 
     def change(self, quotas: Quotas) -> None:
         """Take up other limits; what clients have moved is still counted against them."""

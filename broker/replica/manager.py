@@ -19,22 +19,23 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import Timer
-from highwater.broker.cluster.state import EPOCH_DURING_DELETE, NO_LEADER_EPOCH, LeaderAndIsr
+from highwater.broker.cluster.epochs import Epochs
+from highwater.broker.cluster.state import EPOCH_DURING_DELETE, NO_LEADER_EPOCH, ClusterView, LeaderAndIsr
+from highwater.broker.metrics.counters import BrokerCounters
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.primitives import ZERO_UUID
 from highwater.broker.replica.following import FollowerReplica
 from highwater.broker.replica.in_sync_changes import InSyncChange
 from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.partition import Partition
-
-if TYPE_CHECKING:
-    from highwater.broker.node import Node
+from highwater.broker.runtime import Runtime
+from highwater.broker.topics.partitions import Partitions
 
 _logger = logging.getLogger(__name__)
 
@@ -90,7 +91,11 @@ class ReplicaManager:
 
     def __init__(
         self,
-        node: Node,
+        runtime: Runtime,
+        partitions: Partitions,
+        cluster: ClusterView,
+        epochs: Epochs,
+        counters: BrokerCounters,
         fetchers: Fetching,
         in_sync_changes: InSyncProposals,
         *,
@@ -101,10 +106,14 @@ class ReplicaManager:
         """`on_leader` is called with the leader epoch of a partition that this broker leads from now on, or in that
         epoch from now on; `on_follower` when it leads it no longer.
         """
-        self.broker_id = node.broker_id
-        self.lag_time_max_ms = node.config.integer("replica.lag.time.max.ms")
-        self._node = node
-        node.partitions.when_failed.append(self._directory_failed)
+        self.broker_id = runtime.broker_id
+        self.lag_time_max_ms = runtime.config.integer("replica.lag.time.max.ms")
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
+        self._partitions = partitions
+        self._cluster = cluster
+        self._epochs = epochs
+        self._counters = counters
         self._fetchers = fetchers
         self._in_sync_changes = in_sync_changes
         self._read_topic_configs = read_topic_configs
@@ -114,6 +123,7 @@ class ReplicaManager:
         """What the controller told, in order; the first is being carried out."""
         self._timer: Timer | None = None
         self._is_closed = False
+        partitions.when_failed.append(self._directory_failed)
 
     def start(self) -> None:
         """Begin to look after replicas that fall behind."""
@@ -124,18 +134,18 @@ class ReplicaManager:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self._fetchers.remove(list(self._node.partitions.live()))
+        self._fetchers.remove(list(self._partitions.live()))
 
     def _leaders(self) -> Iterable[Leader]:
-        return (partition.role for partition in self._node.partitions.live() if isinstance(partition.role, Leader))
+        return (partition.role for partition in self._partitions.live() if isinstance(partition.role, Leader))
 
     # Replication
 
     def monotonic_ms(self) -> int:
-        return self._node.clock.monotonic_ns() // 1_000_000
+        return self._clock.monotonic_ns() // 1_000_000
 
     def may_be_in_sync(self, broker_id: int) -> bool:
-        return self._node.cluster.broker(broker_id) is not None
+        return self._cluster.broker(broker_id) is not None
 
     def brokers_are_gone(self) -> None:
         """Who was about to come in sync is so no more, and nothing waits for it."""
@@ -153,14 +163,14 @@ class ReplicaManager:
         answered: Callable[[InSyncChange, LeaderAndIsr | ErrorCode], int],
         answer: LeaderAndIsr | ErrorCode,
     ) -> None:
-        counters = self._node.counters
+        counters = self._counters
         growth = answered(change, answer)
         counters.in_sync_changes_refused += isinstance(answer, ErrorCode)
         counters.in_sync_shrinks += growth < 0
         counters.in_sync_expands += growth > 0
 
     def replicated(self, size_bytes: int) -> None:
-        self._node.counters.replication_bytes_in += size_bytes
+        self._counters.replication_bytes_in += size_bytes
 
     def fetch_lags(self) -> Iterator[tuple[int, FollowerReplica, int]]:
         """(leader, replica, records that it lacks) of what is fetched here."""
@@ -171,13 +181,13 @@ class ReplicaManager:
         return self._fetchers.failed_count
 
     def log_was_cut(self, partition: Partition) -> None:
-        clean_offsets = self._node.log_directories.of(partition.log).clean_offsets
+        clean_offsets = self._partitions.log_directories.of(partition.log).clean_offsets
         key = partition.topic, partition.index
         if key in clean_offsets:
             clean_offsets[key] = min(clean_offsets[key], partition.log_end_offset)
 
     def _schedule_shrink(self) -> None:
-        self._timer = self._node.scheduler.call_later(self.lag_time_max_ms // 2, self._shrink_isrs)
+        self._timer = self._scheduler.call_later(self.lag_time_max_ms // 2, self._shrink_isrs)
 
     def _shrink_isrs(self) -> None:
         for leader in self._leaders():
@@ -215,7 +225,7 @@ class ReplicaManager:
 
     def _begin_leader_and_isr(self, request: Any, version: int, then: Then, done: Callable[[], None]) -> None:
         told = _told_by(request, version)
-        new_topics = list(dict.fromkeys(each.topic for each in told if self._node.partitions.topic(each.topic) is None))
+        new_topics = list(dict.fromkeys(each.topic for each in told if self._partitions.topic(each.topic) is None))
 
         def carry_out(configs: Mapping[str, Overrides]) -> None:
             # A fault of ours in one order must not keep the broker from all that come after it.
@@ -232,7 +242,7 @@ class ReplicaManager:
     def _leader_and_isr(
         self, request: Any, version: int, told: Sequence[_Told], configs: Mapping[str, Overrides]
     ) -> Answer:
-        error = self._node.epochs.obey(request.controller_epoch, request.broker_epoch if version >= 2 else -1)
+        error = self._epochs.obey(request.controller_epoch, request.broker_epoch if version >= 2 else -1)
         if error:
             _logger.warning("LeaderAndIsr of controller %d is refused: %s", request.controller_id, error.name)
             outcomes = [error] * len(told)
@@ -273,7 +283,7 @@ class ReplicaManager:
 
     def _partition_for(self, told: _Told, configs: Mapping[str, Overrides]) -> Partition | ErrorCode:
         """The replica whose role changes, made if it is not here; or why nothing changes."""
-        topic = self._node.partitions.topic(told.topic)
+        topic = self._partitions.topic(told.topic)
         if topic is not None and told.topic_id != ZERO_UUID and topic.topic_id != told.topic_id:
             _logger.error(
                 "%s-%d is of topic id %s here, and the controller says %s",
@@ -290,7 +300,7 @@ class ReplicaManager:
             return ErrorCode.unknown_topic_or_partition
         if partition is not None:
             return partition
-        return self._node.partitions.open_replica(
+        return self._partitions.open_replica(
             told.topic, told.topic_id, told.partition, configs.get(told.topic, {}), self, is_new=told.is_new
         )
 
@@ -298,7 +308,7 @@ class ReplicaManager:
 
     def _stop_replica(self, request: Any, version: int) -> Answer:
         stops = _stops_of(request, version)
-        error = self._node.epochs.obey(request.controller_epoch, request.broker_epoch if version >= 1 else -1)
+        error = self._epochs.obey(request.controller_epoch, request.broker_epoch if version >= 1 else -1)
         if error:
             _logger.warning("StopReplica of controller %d is refused: %s", request.controller_id, error.name)
         return {
@@ -314,7 +324,7 @@ class ReplicaManager:
         }
 
     def _stop(self, stop: _Stop) -> ErrorCode:
-        partition = self._node.partitions.find(stop.topic, stop.partition)
+        partition = self._partitions.find(stop.topic, stop.partition)
         if partition is not None:
             if partition.has_failed:
                 return ErrorCode.kafka_storage_error
@@ -325,7 +335,7 @@ class ReplicaManager:
         if not stop.deletes:
             return ErrorCode.none
         try:
-            self._node.partitions.delete_replica(stop.topic, stop.partition)
+            self._partitions.delete_replica(stop.topic, stop.partition)
         except OSError as error:
             _logger.error("the log of %s-%d cannot be deleted: %s", stop.topic, stop.partition, error)
             return ErrorCode.kafka_storage_error

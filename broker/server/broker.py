@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import uvloop
 
+from highwater.broker.alone.assembly import LoneNode
 from highwater.broker.alone.store import FILE_NAME as EMBEDDED_METADATA
 from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.clock import ClockGuard, SystemClock, Timer
-from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.handlers.dispatch import Dispatcher
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import LogDirectoryError
@@ -38,6 +38,7 @@ from highwater.broker.metrics.page import page
 from highwater.broker.node import Node
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.replica.partition import Partition
+from highwater.broker.runtime import Runtime
 from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from highwater.broker.server.cleaner import Cleaner
 from highwater.broker.server.connection import Connection
@@ -173,6 +174,8 @@ class _Opened:
     broker_id: int
     log_directories: LogDirectories
     store: SettingsStore
+    assemble: Callable[[Runtime, Storage], Node]
+    """Builds the node on what was opened."""
 
     @property
     def has_log_directories(self) -> bool:
@@ -188,6 +191,7 @@ def _open_alone(opened: _Opened, config: BrokerConfig, files: FileOperations, pa
     defaults = log_config_of(TopicConfig(config, {}))
     opened.log_directories.load(lambda topic: log_configs.get(topic, defaults), _RecoveryProgress())
     store.begin_epoch(opened.log_directories.latest_leader_epoch)
+    opened.assemble = lambda runtime, storage: LoneNode(runtime, store, storage).node
 
 
 async def _open_in_cluster(
@@ -205,6 +209,7 @@ async def _open_in_cluster(
         return log_config_of(TopicConfig(config, usable_topic_settings(topic, store.topic_config(topic))))
 
     opened.log_directories.load(log_config_of_topic, _RecoveryProgress())
+    opened.assemble = lambda runtime, storage: membership.assemble(runtime, store, storage)
 
 
 def _refuse_lone_directories(log_directories: LogDirectories) -> None:
@@ -345,22 +350,8 @@ class _Broker:
         loop = self._loop
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
-        log_directories, store = self._opened.log_directories, self._opened.store
-        self._log_directories = log_directories
-        self._node = Node(
-            broker_id=self._opened.broker_id,
-            config=self._config,
-            clock=SystemClock(),
-            scheduler=LoopScheduler(loop),
-            store=store,
-            storage=Storage(
-                log_directories=log_directories,
-                request_flush=lambda partition: self._flusher.request(partition),
-                storage_failed=self._on_partition_failure,
-                request_checkpoint=self._request_checkpoint,
-            ),
-            cluster=None if self._membership is None else MetadataCache(store.cluster_id),
-        )
+        self._log_directories = self._opened.log_directories
+        self._node = self._assembled()
         self._flusher = Flusher(loop, self._on_partition_failure, self._node.counters.log_flush)
         self._log_keeper = LogKeeper(self._node, RealFiles(), self._flusher.run_in_thread, self._on_directory_failure)
         self._clock_guard = ClockGuard(self._node.clock)
@@ -395,6 +386,21 @@ class _Broker:
             return EXIT_FAILED
         return max(exit_code, await self._stop_cleanly())
 
+    def _assembled(self) -> Node:
+        runtime = Runtime(
+            broker_id=self._opened.broker_id,
+            config=self._config,
+            clock=SystemClock(),
+            scheduler=LoopScheduler(self._loop),
+        )
+        storage = Storage(
+            log_directories=self._log_directories,
+            request_flush=lambda partition: self._flusher.request(partition),
+            storage_failed=self._on_partition_failure,
+            request_checkpoint=self._request_checkpoint,
+        )
+        return self._opened.assemble(runtime, storage)
+
     async def _until_stopped(self, accept: Callable[[], None]) -> int:
         """Come back when the broker is to stop, with its exit code. Connections are taken with `accept`.
 
@@ -411,7 +417,7 @@ class _Broker:
                 bound.listen(self._config)
             accept()
 
-        joining = self._loop.create_task(self._membership.join(self._node, self._bound, listen))
+        joining = self._loop.create_task(self._membership.join(self._bound, listen))
         await asyncio.wait((joining, self._stop), return_when=asyncio.FIRST_COMPLETED)
         if joining.done():
             joining.result()

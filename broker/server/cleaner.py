@@ -76,7 +76,7 @@ class Cleaner:
             if not log.config.compacts or log.segments_must_stay or partition in self._uncleanable | self._failed:
                 continue
             key = partition.topic, partition.index
-            clean_offset = self._node.log_directories.of(log).clean_offsets.get(key, 0)
+            clean_offset = self._node.storage.log_directories.of(log).clean_offsets.get(key, 0)
             dirt = log.dirtiness(clean_offset, partition.last_stable_offset, now_ms)
             if dirt.is_due(log.config) and (best is None or dirt.ratio > best[1].ratio):
                 best = partition, dirt
@@ -88,7 +88,7 @@ class Cleaner:
         try:
             await self._pass(partition, dirt)
         except OSError as error:
-            self._on_failure(error, self._node.log_directories.of(partition.log))
+            self._on_failure(error, self._node.storage.log_directories.of(partition.log))
             return False
         except CleaningFailed as error:
             self._failed.add(partition)
@@ -129,7 +129,7 @@ class Cleaner:
             return
         done = message["finished"]
         await self._run_in_thread(log.sync_names)
-        directory = self._node.log_directories.of(log)
+        directory = self._node.storage.log_directories.of(log)
         directory.clean_offsets[partition.topic, partition.index] = done["clean_up_to"]
         try:
             await self._run_in_thread(directory.begin_cleaner_checkpoint().write)

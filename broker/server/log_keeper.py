@@ -80,7 +80,7 @@ class LogKeeper:
             (partition.topic, partition.index): partition.high_watermark for partition in self._node.partitions.live()
         }
         failure: OSError | None = None
-        for directory in self._node.log_directories.live:
+        for directory in self._node.storage.log_directories.live:
             own = {key: offset for key, offset in high_watermarks.items() if key in directory.logs}
             try:
                 await self._run_in_thread(directory.begin_checkpoint(own).write)
@@ -140,7 +140,7 @@ class LogKeeper:
 
     def _cannot_write(self, error: OSError, partition: Partition) -> None:
         if error.errno not in DISK_IS_FULL:
-            self._on_failure(error, self._node.log_directories.of(partition.log))
+            self._on_failure(error, self._node.storage.log_directories.of(partition.log))
         else:
             _logger.warning("%s-%d: %s", partition.topic, partition.index, error)
 

@@ -57,7 +57,7 @@ class LogMover:
         await self._give_up(move)
 
     def _is_wanted(self, partition: Partition, move: Move) -> bool:
-        is_live = move.destination in self._node.log_directories.live
+        is_live = move.destination in self._node.storage.log_directories.live
         is_whole = not partition.has_ended and move.log.cuts == move.cuts
         return is_live and self._node.partitions.moves.get(move.key) is move and is_whole
 

@@ -27,6 +27,7 @@ from highwater.broker.cluster.zookeeper_store import ZooKeeperStore
 from highwater.broker.log.checkpoint import META_PROPERTIES, MalformedFile, decode_properties, encode_topic_id
 from highwater.broker.metrics.cluster_page import zookeeper_page
 from highwater.broker.node import Node
+from highwater.broker.runtime import Runtime
 from highwater.broker.server.listeners import BoundListener, endpoints_of
 from highwater.broker.server.peer_security import inter_broker_listener
 from highwater.broker.server.peers import SocketPeers
@@ -34,6 +35,7 @@ from highwater.broker.server.zookeeper import KazooZooKeeper, SessionFile, ZooKe
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.broker.settings.store import MetadataError
+from highwater.broker.topics.storage import Storage
 
 _logger = logging.getLogger(__name__)
 
@@ -62,7 +64,7 @@ class Membership:
         self._peers = SocketPeers(config, loop)
         self._zookeeper = KazooZooKeeper(loop, self._settings, fail)
         self._member: Member | None = None
-        self._parts: ClusteredNode | None = None
+        self._clustered: ClusteredNode | None = None
 
     def metrics(self) -> str:
         """What the way to ZooKeeper is like."""
@@ -106,22 +108,34 @@ class Membership:
         """The log directory `home` is locked now: the session of the last run, kept there, has nobody any more."""
         await self._zookeeper.keep_sessions_in(SessionFile(home, self._settings))
 
-    async def join(self, node: Node, bound: Sequence[BoundListener], listen: Callable[[], None]) -> None:
+    def assemble(self, runtime: Runtime, store: ZooKeeperStore, storage: Storage) -> Node:
+        """The node of this member; its parts are started by `join` and closed by `stop_asking`."""
+        self._clustered = ClusteredNode(
+            runtime,
+            store,
+            storage,
+            self._zookeeper,
+            self._peers,
+            listener_name=self._listener_name,
+            random=Random(),
+        )
+        return self._clustered.node
+
+    async def join(self, bound: Sequence[BoundListener], listen: Callable[[], None]) -> None:
         """Register, `listen`, and come back when the controller has told of the cluster.
 
         Others take a registered broker that refuses connections for gone, but not at once.
         """
+        clustered = self._clustered
+        assert clustered is not None, "assemble comes first"
+        broker_id = clustered.node.broker_id
         protocols = {endpoint.name: endpoint.protocol for endpoint in endpoints_of(self._config)[0]}
         endpoints = tuple(
             Endpoint(entry.listener.name, protocols[entry.listener.name], entry.listener.host, entry.listener.port)
             for entry in bound
         )
-        self._parts = ClusteredNode(
-            node, self._zookeeper, self._peers, listener_name=self._listener_name, random=Random()
-        )
-        self._parts.start()
         self._member = Member(
-            BrokerInfo(node.broker_id, NO_BROKER, endpoints, self._config.string("broker.rack")),
+            BrokerInfo(broker_id, NO_BROKER, endpoints, self._config.string("broker.rack")),
             self._config,
             self._clock,
             self._scheduler,
@@ -133,23 +147,20 @@ class Membership:
         self._member.attach(self._zookeeper)
         self._zookeeper.attach(self._member)
         registered: asyncio.Future[None] = self._loop.create_future()
-        store = node.store
-        assert isinstance(store, ZooKeeperStore)
-        self._member.start([store, *self._parts.session_parts()], lambda: registered.set_result(None))
+        clustered.start()
+        self._member.start(clustered.session_parts(), lambda: registered.set_result(None))
         await registered
         listen()
-        await self._hear_of(node)
+        await self._hear_of(broker_id, clustered.parts.metadata)
 
-    async def _hear_of(self, node: Node) -> None:
-        cluster = node.cluster
-        assert isinstance(cluster, MetadataCache)
+    async def _hear_of(self, broker_id: int, metadata: MetadataCache) -> None:
         heard: asyncio.Future[None] = self._loop.create_future()
 
         def look() -> None:
-            if cluster.broker(node.broker_id) is not None and not heard.done():
+            if metadata.broker(broker_id) is not None and not heard.done():
                 heard.set_result(None)
 
-        end = cluster.when_changed(look)
+        end = metadata.when_changed(look)
         look()
         waiting = self._loop.call_later(
             _NO_NEWS_MS / 1000, _logger.warning, "the controller has told nothing of the cluster yet; waiting for it"
@@ -177,9 +188,9 @@ class Membership:
 
     def stop_asking(self) -> None:
         """Nothing more is asked of other brokers."""
-        parts, self._parts = self._parts, None
-        if parts is not None:
-            parts.close()
+        clustered, self._clustered = self._clustered, None
+        if clustered is not None:
+            clustered.close()
         self._peers.close()
 
     async def leave(self) -> None:

@@ -16,10 +16,12 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.node import Node
+from highwater.broker.cluster.state import ClusterView
+from highwater.broker.runtime import Runtime
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import (
     DYNAMIC_BROKER_PROPERTIES,
+    BrokerConfig,
     TopicConfig,
     check_broker_overrides,
     check_topic_overrides,
@@ -27,7 +29,7 @@ from highwater.broker.settings.config import (
 )
 from highwater.broker.settings.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind
 from highwater.broker.settings.dynamic import usable_topic_settings
-from highwater.broker.settings.store import ConfigChange
+from highwater.broker.settings.store import ConfigChange, SettingsStore
 from highwater.broker.topics.administration import Problem
 
 TOPIC: Final = 2
@@ -57,7 +59,9 @@ class Alteration(NamedTuple):
 
 
 def alter(
-    node: Node,
+    runtime: Runtime,
+    store: SettingsStore,
+    cluster: ClusterView,
     wanted: Sequence[Alteration],
     then: Callable[[list[Problem | None]], None],
     *,
@@ -72,12 +76,12 @@ def alter(
     changes: dict[str, ConfigChange] = {}
     places: dict[str, int] = {}
     for place, alteration in enumerate(wanted):
-        found = _change_of(node, alteration, replace_all)
+        found = _change_of(runtime, cluster, alteration, replace_all)
         if isinstance(found, Problem):
             problems[place] = found
         elif validate_only:
             path, change = found
-            outcome = change(_known(node, path))
+            outcome = change(_known(store, path))
             problems[place] = outcome if isinstance(outcome, Problem) else None
         else:
             path, changes[path] = found
@@ -89,29 +93,31 @@ def alter(
         then(problems)
 
     if changes:
-        node.store.change_configs(changes, changed)
+        store.change_configs(changes, changed)
     else:
         then(problems)
 
 
-def _known(node: Node, path: str) -> Mapping[str, str]:
+def _known(store: SettingsStore, path: str) -> Mapping[str, str]:
     name = path.rpartition("/")[2]
     if path.startswith(f"{metadata_tree.TOPIC_CONFIGS}/"):
-        return node.store.topic_config(name)
-    return node.store.broker_configs().get("" if name == metadata_tree.DEFAULT_ENTITY else name, {})
+        return store.topic_config(name)
+    return store.broker_configs().get("" if name == metadata_tree.DEFAULT_ENTITY else name, {})
 
 
-def _change_of(node: Node, wanted: Alteration, replace_all: bool) -> tuple[str, ConfigChange] | Problem:
+def _change_of(
+    runtime: Runtime, cluster: ClusterView, wanted: Alteration, replace_all: bool
+) -> tuple[str, ConfigChange] | Problem:
     if wanted.resource_type == TOPIC:
-        if node.cluster.topic(wanted.name) is None:
+        if cluster.topic(wanted.name) is None:
             return Problem(ErrorCode.unknown_topic_or_partition, f"The topic '{wanted.name}' does not exist.")
-        return metadata_tree.topic_config_path(wanted.name), partial(_change_topic, node, wanted, replace_all)
+        return metadata_tree.topic_config_path(wanted.name), partial(_change_topic, runtime.config, wanted, replace_all)
     if wanted.resource_type == BROKER:
         # An empty name stands for the defaults of all brokers.
-        if wanted.name not in ("", str(node.broker_id)):
+        if wanted.name not in ("", str(runtime.broker_id)):
             return Problem(
                 ErrorCode.invalid_request,
-                f"Unexpected broker id, expected {node.broker_id} or empty, but received {wanted.name}",
+                f"Unexpected broker id, expected {runtime.broker_id} or empty, but received {wanted.name}",
             )
         names = {change.name for change in wanted.changes if change.name in BROKER_PROPERTIES}
         if fixed := sorted(names - DYNAMIC_BROKER_PROPERTIES):
@@ -119,7 +125,9 @@ def _change_of(node: Node, wanted: Alteration, replace_all: bool) -> tuple[str, 
                 ErrorCode.invalid_request,
                 f"Cannot update these configs dynamically: {', '.join(fixed)}; restart the broker",
             )
-        return metadata_tree.broker_config_path(wanted.name), partial(_change_broker, node, wanted, replace_all)
+        return metadata_tree.broker_config_path(wanted.name), partial(
+            _change_broker, runtime.config, wanted, replace_all
+        )
     return Problem(
         ErrorCode.invalid_request,
         f"Configurations are of topics and brokers, but the resource type is {wanted.resource_type}.",
@@ -127,10 +135,10 @@ def _change_of(node: Node, wanted: Alteration, replace_all: bool) -> tuple[str, 
 
 
 def _change_topic(
-    node: Node, wanted: Alteration, replace_all: bool, present: Mapping[str, str]
+    config: BrokerConfig, wanted: Alteration, replace_all: bool, present: Mapping[str, str]
 ) -> Mapping[str, str] | Problem:
-    config = TopicConfig(node.config, usable_topic_settings(wanted.name, present))
-    inherited = {key: render(config.value(key)) for key in TOPIC_PROPERTIES}
+    topic_config = TopicConfig(config, usable_topic_settings(wanted.name, present))
+    inherited = {key: render(topic_config.value(key)) for key in TOPIC_PROPERTIES}
     kinds = {key: entry.row.kind for key, entry in TOPIC_PROPERTIES.items()}
     overrides = _changed({} if replace_all else present, wanted.changes, inherited, kinds)
     if isinstance(overrides, Problem):
@@ -140,9 +148,9 @@ def _change_topic(
 
 
 def _change_broker(
-    node: Node, wanted: Alteration, replace_all: bool, present: Mapping[str, str]
+    config: BrokerConfig, wanted: Alteration, replace_all: bool, present: Mapping[str, str]
 ) -> Mapping[str, str] | Problem:
-    inherited = {key: render(node.config.value(key)) for key in DYNAMIC_BROKER_PROPERTIES}
+    inherited = {key: render(config.value(key)) for key in DYNAMIC_BROKER_PROPERTIES}
     kinds = {key: row.kind for key, row in BROKER_PROPERTIES.items()}
     overrides = _changed({} if replace_all else present, wanted.changes, inherited, kinds)
     if isinstance(overrides, Problem):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from highwater.broker.quota.client_quotas import ClientQuotas
+from highwater.broker.quota.replication_throttle import ReplicationThrottles
+from highwater.broker.runtime import Runtime
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_broker_overrides, check_topic_overrides
 from highwater.broker.settings.store import SettingsStore
 from highwater.broker.topics.log_settings import log_config_of
+from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.topic import Topic
-
-if TYPE_CHECKING:
-    from highwater.broker.node import Node
 
 _logger = logging.getLogger(__name__)
 
@@ -32,9 +33,31 @@ def take_up_broker_settings(config: BrokerConfig, broker_id: int, store: Setting
             config.set_dynamic(broker, _usable_of_broker(broker, overrides))
 
 
-def follow(node: Node) -> None:
-    """From now on, have what changes in the node's store take effect in the node."""
-    node.store.when_changed.append(lambda path: _take_effect(node, path))
+def follow(
+    runtime: Runtime,
+    store: SettingsStore,
+    partitions: Partitions,
+    quotas: ClientQuotas,
+    throttles: ReplicationThrottles,
+    *,
+    enable_unclean_election: Callable[[str | None], None],
+) -> None:
+    """From now on, have what changes in the store take effect in the other parts.
+
+    `enable_unclean_election` is called with the topic whose settings allow unclean elections from now on, None for all
+    topics.
+    """
+    followed = _Followed(runtime, store, partitions, quotas, throttles, enable_unclean_election)
+    store.when_changed.append(lambda path: _take_effect(followed, path))
+
+
+class _Followed(NamedTuple):
+    runtime: Runtime
+    store: SettingsStore
+    partitions: Partitions
+    quotas: ClientQuotas
+    throttles: ReplicationThrottles
+    enable_unclean_election: Callable[[str | None], None]
 
 
 def _usable_of_broker(broker: str, overrides: Mapping[str, str]) -> dict[str, str]:
@@ -57,39 +80,39 @@ def _name_of_broker(broker: str) -> str:
     return f"broker {broker}" if broker else "all brokers"
 
 
-def _take_effect(node: Node, path: str) -> None:
+def _take_effect(parts: _Followed, path: str) -> None:
     name = path.rpartition("/")[2]
     if path.startswith(f"{metadata_tree.TOPIC_CONFIGS}/"):
-        _topic_changed(node, name)
+        _topic_changed(parts, name)
     elif path.startswith(f"{metadata_tree.BROKER_CONFIGS}/"):
         broker = "" if name == metadata_tree.DEFAULT_ENTITY else name
-        if broker in ("", str(node.broker_id)):
-            _broker_changed(node, broker)
+        if broker in ("", str(parts.runtime.broker_id)):
+            _broker_changed(parts, broker)
     else:
-        node.quotas.change(node.store.client_quotas())
+        parts.quotas.change(parts.store.client_quotas())
 
 
-def _topic_changed(node: Node, name: str) -> None:
-    config = TopicConfig(node.config, usable_topic_settings(name, node.store.topic_config(name)))
-    topic = node.partitions.topic(name)
+def _topic_changed(parts: _Followed, name: str) -> None:
+    config = TopicConfig(parts.runtime.config, usable_topic_settings(name, parts.store.topic_config(name)))
+    topic = parts.partitions.topic(name)
     if topic is not None:
         topic.config = config
         _apply([topic])
-        node.replication_throttles.topic_changed(name, config)
+        parts.throttles.topic_changed(name, config)
         _logger.info("topic %s has the settings %s now", name, config.overrides)
-    if node.controller is not None and _UNCLEAN in config.overrides and config.boolean(_UNCLEAN):
-        node.controller.enable_unclean_election(name)
+    if _UNCLEAN in config.overrides and config.boolean(_UNCLEAN):
+        parts.enable_unclean_election(name)
 
 
-def _broker_changed(node: Node, broker: str) -> None:
-    overrides = _usable_of_broker(broker, node.store.broker_configs().get(broker, {}))
-    was_unclean = node.config.boolean(_UNCLEAN)
-    node.config.set_dynamic(broker, overrides)
-    node.log_directories.set_defaults(log_config_of(TopicConfig(node.config, {})))
-    _apply(node.partitions.topics())
+def _broker_changed(parts: _Followed, broker: str) -> None:
+    overrides = _usable_of_broker(broker, parts.store.broker_configs().get(broker, {}))
+    was_unclean = parts.runtime.config.boolean(_UNCLEAN)
+    parts.runtime.config.set_dynamic(broker, overrides)
+    parts.partitions.log_directories.set_defaults(log_config_of(TopicConfig(parts.runtime.config, {})))
+    _apply(parts.partitions.topics())
     _logger.info("%s: the dynamic settings are %s now", _name_of_broker(broker), overrides)
-    if node.controller is not None and node.config.boolean(_UNCLEAN) and not was_unclean:
-        node.controller.enable_unclean_election()
+    if parts.runtime.config.boolean(_UNCLEAN) and not was_unclean:
+        parts.enable_unclean_election(None)
 
 
 def _apply(topics: Iterable[Topic]) -> None:

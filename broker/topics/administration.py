@@ -84,6 +84,10 @@ class Reassignment(NamedTuple):
 
 
 class Administration(Protocol):
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker decides, and knows of all topics there are."""
+
     def create_topics(
         self,
         wanted: Sequence[NewTopic],

@@ -1,116 +1,17 @@
-"""Creates topics on first use: those of clients, and the internal ones of the broker.
+"""The interface to create topics on first use: those of clients, and internal ones.
 
-A broker that runs alone makes them at once. In a cluster the controller is asked to (CreateTopics), and until it has
-made them whoever asks is told to come again. (Apache Kafka, AutoTopicCreationManager.scala.)
+A broker that runs alone creates them at once. In a cluster the controller is asked to (CreateTopics), and until it has
+created them whoever asks is told to come again. (Apache Kafka, AutoTopicCreationManager.scala.)
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
-
-from highwater.broker.protocol.apis import CREATE_TOPICS
-from highwater.broker.protocol.cold import Answer
-from highwater.broker.topics.administration import Problem
-from highwater.broker.topics.internal_topic import plan_of
-from highwater.broker.topics.topic_names import topic_name_problem
-
-if TYPE_CHECKING:
-    from highwater.broker.alone.topics import LocalTopics
-    from highwater.broker.cluster.controller_channel import ControllerChannel
-    from highwater.broker.node import Node
-
-_logger = logging.getLogger(__name__)
-
-_VERSION: Final = 7
-_REFUSALS_KEPT: Final = 1000
 
 
 class AutoCreation(Protocol):
     def create(self, names: Iterable[str]) -> Mapping[str, ErrorCode]:
         """Have these made, which do not exist; what to tell of those that are not there when this returns."""
-
-
-class LocalAutoCreation:
-    """That of a broker that runs alone."""
-
-    def __init__(self, topics: LocalTopics) -> None:
-        self._topics = topics
-
-    def create(self, names: Iterable[str]) -> Mapping[str, ErrorCode]:
-        created = self._topics.create_all_by_default(names)
-        return {name: result.error_code for name, result in created.items() if isinstance(result, Problem)}
-
-
-class ClusterAutoCreation:
-    """That of a broker in a cluster."""
-
-    def __init__(self, node: Node, controller: ControllerChannel) -> None:
-        self._node = node
-        self._controller = controller
-        self._timeout_ms = node.config.integer("request.timeout.ms")
-        self._under_way: set[str] = set()
-        self._refused: dict[str, ErrorCode] = {}
-        """What the controller said of topics, for who asks next; he has it asked again, too."""
-
-    def create(self, names: Iterable[str]) -> Mapping[str, ErrorCode]:
-        outcomes: dict[str, ErrorCode] = {}
-        wanted: list[Answer] = []
-        for name in names:
-            if topic_name_problem(name) is not None:
-                outcomes[name] = ErrorCode.invalid_topic_exception
-                continue
-            outcomes[name] = self._refused.pop(name, ErrorCode.leader_not_available)
-            if name not in self._under_way:
-                self._under_way.add(name)
-                wanted.append(self._plan(name))
-        if wanted:
-            self._ask(wanted)
-        return outcomes
-
-    def _plan(self, name: str) -> Answer:
-        config = self._node.config
-        plan = plan_of(name, config)
-        if plan is None:
-            partition_count = config.integer("num.partitions")
-            replication_factor = config.integer("default.replication.factor")
-            overrides: Mapping[str, str | None] = {}
-        else:
-            partition_count, replication_factor, overrides = plan
-        return {
-            "name": name,
-            "num_partitions": partition_count,
-            "replication_factor": replication_factor,
-            "assignments": [],
-            "configs": [{"name": key, "value": value} for key, value in overrides.items()],
-        }
-
-    def _ask(self, wanted: list[Answer]) -> None:
-        def answered(answer: Any | None) -> None:
-            self._under_way.difference_update(topic["name"] for topic in wanted)
-            for told in () if answer is None else answer.topics:
-                error = ErrorCode(told.error_code)
-                if error not in _IT_IS_THERE:
-                    _logger.warning("topic %s is not made for its first user: %s", told.name, error.name)
-                    if len(self._refused) < _REFUSALS_KEPT:
-                        self._refused[told.name] = error
-
-        self._controller.ask(
-            CREATE_TOPICS,
-            _VERSION,
-            {"topics": wanted, "timeout": self._timeout_ms, "validate_only": False},
-            answered,
-            is_refused=_is_refused,
-            timeout_ms=self._timeout_ms,
-        )
-
-
-_IT_IS_THERE: Final = (ErrorCode.none, ErrorCode.topic_already_exists, ErrorCode.request_timed_out)
-"""Or soon will be."""
-
-
-def _is_refused(answer: Any) -> bool:
-    return any(told.error_code == ErrorCode.not_controller for told in answer.topics)

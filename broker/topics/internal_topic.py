@@ -20,18 +20,19 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.cluster.state import ClusterView
 from highwater.broker.log.partition_log import Appended
 from highwater.broker.records.batch import NO_PRODUCER_ID, BatchHeader, Codec, CorruptBatch, headers
 from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.replica.partition import Partition
-
-if TYPE_CHECKING:
-    from highwater.broker.node import Node
-    from highwater.broker.settings.config import BrokerConfig
+from highwater.broker.runtime import Runtime
+from highwater.broker.settings.config import BrokerConfig
+from highwater.broker.topics.partitions import Partitions
+from highwater.broker.topics.topic import Topic
 
 _logger = logging.getLogger(__name__)
 
@@ -103,7 +104,9 @@ class InternalTopic:
 
     def __init__(
         self,
-        node: Node,
+        runtime: Runtime,
+        partitions: Partitions,
+        cluster: ClusterView,
         name: str,
         holds: str,
         load: Callable[[Partition], Iterator[None]],
@@ -115,7 +118,10 @@ class InternalTopic:
         """`load` takes up what one partition holds: it yields from time to time, at which it may be abandoned, and
         raises CorruptBatch. `unload` forgets what it held, by its index.
         """
-        self._node = node
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
+        self._partitions = partitions
+        self._cluster = cluster
         self._name = name
         self._holds = holds
         self._load_partition = load
@@ -139,7 +145,7 @@ class InternalTopic:
         lives may be told of later than the others, or not at all if they never had a leader.
         """
         if not self._partition_count:
-            topic = self._node.cluster.topic(self._name)
+            topic = self._cluster.topic(self._name)
             partitions = () if topic is None else topic.partitions
             if all(index in partitions for index in range(len(partitions))):
                 self._partition_count = len(partitions)
@@ -151,7 +157,7 @@ class InternalTopic:
         if led is not None:
             led.leader_epoch = max(led.leader_epoch, leader_epoch)
             return
-        partition = self._node.partitions.find(self._name, index)
+        partition = self._partitions.find(self._name, index)
         if partition is None:
             raise RuntimeError(f"{self._name}-{index} is led here and not here")
         is_empty = partition.log.log_end_offset == partition.log.log_start_offset
@@ -160,20 +166,18 @@ class InternalTopic:
         if not is_empty:
             self._to_load.append(led)
             if len(self._to_load) == 1:
-                self._node.scheduler.call_soon(partial(self._load_slice, self._load()))
+                self._scheduler.call_soon(partial(self._load_slice, self._load()))
 
     def on_follower(self, index: int) -> None:
         """This broker does not lead that partition, or has it no longer."""
         if self._led.pop(index, None) is not None:
             self._unload_partition(index)
 
-    def take_up(self) -> None:
-        """Lead the whole topic, if it exists: the broker runs alone."""
-        topic = self._node.partitions.topic(self._name)
-        if topic is not None:
-            self._partition_count = topic.partition_count
-            for index in range(self._partition_count):
-                self.on_leader(index, topic.partitions[index].leader_epoch)
+    def take_up(self, topic: Topic) -> None:
+        """Lead the whole topic: the broker runs alone."""
+        self._partition_count = topic.partition_count
+        for index in range(self._partition_count):
+            self.on_leader(index, topic.partitions[index].leader_epoch)
 
     def forget(self) -> None:
         """The topic was deleted."""
@@ -183,7 +187,7 @@ class InternalTopic:
 
     def forget_if_gone(self) -> None:
         """Partitions were deleted in the cluster."""
-        if self._partition_count and self._node.cluster.topic(self._name) is None:
+        if self._partition_count and self._cluster.topic(self._name) is None:
             self.forget()
 
     def refusal(self, key: str) -> ErrorCode | None:
@@ -266,7 +270,7 @@ class InternalTopic:
                 timer.cancel()
                 then(error)
 
-        timer = self._node.scheduler.call_later(timeout_ms, lambda: once(ErrorCode.request_timed_out))
+        timer = self._scheduler.call_later(timeout_ms, lambda: once(ErrorCode.request_timed_out))
         return once
 
     def batches(self, partition: Partition) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -289,15 +293,15 @@ class InternalTopic:
     # Loading
 
     def _load_slice(self, work: Iterator[None]) -> None:
-        clock = self._node.clock
+        clock = self._clock
         until_ns = clock.monotonic_ns() + _LOAD_SLICE_NS
         for _ in work:
             if clock.monotonic_ns() >= until_ns:
-                self._node.scheduler.call_soon(partial(self._load_slice, work))
+                self._scheduler.call_soon(partial(self._load_slice, work))
                 return
 
     def _load(self) -> Iterator[None]:
-        clock = self._node.clock
+        clock = self._clock
         told_ns = clock.monotonic_ns()
         done = 0
         while self._to_load:

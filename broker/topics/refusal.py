@@ -1,4 +1,4 @@
-"""Why this broker cannot lead a partition: unknown, elsewhere, or its log directory failed."""
+"""Why a partition cannot be led by this broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log directories of a broker, with flushing, checkpoints and the report of failures.
+"""The log directories of a broker, and the duties that their owner has for its parts.
 
 The server does these duties with threads, the simulation and the tests in their own ways.
 """

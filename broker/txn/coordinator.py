@@ -11,15 +11,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import ClockGuard, Timer
+from highwater.broker.cluster.state import ClusterView
 from highwater.broker.records.batch import CorruptBatch
 from highwater.broker.records.record import Record, TransactionMarker, decode_batch
 from highwater.broker.replica.partition import Partition
+from highwater.broker.runtime import Runtime
 from highwater.broker.topics.internal_topic import TRANSACTIONS_TOPIC, InternalTopic
+from highwater.broker.topics.partitions import Partitions
+from highwater.broker.topics.topic import Topic
+from highwater.broker.txn.markers import Markers
+from highwater.broker.txn.producer_ids import ProducerIds
 from highwater.broker.txn.schemas import decode_key, decode_transaction, encode_key, encode_transaction
 from highwater.broker.txn.transaction import (
     EXPECTED_MARKER_ERRORS,
@@ -37,9 +43,6 @@ from highwater.broker.txn.transaction import (
     Transaction,
 )
 
-if TYPE_CHECKING:
-    from highwater.broker.node import Node
-
 _logger = logging.getLogger(__name__)
 
 _MAX_ID_BYTES: Final = 32_000
@@ -56,12 +59,24 @@ class Listing(NamedTuple):
 
 
 class TransactionCoordinator:
-    def __init__(self, node: Node) -> None:
-        """Begin to read the transactions back, if there are any."""
-        config = node.config
-        self._node = node
+    def __init__(
+        self,
+        runtime: Runtime,
+        partitions: Partitions,
+        cluster: ClusterView,
+        producer_ids: ProducerIds,
+        markers: Markers,
+    ) -> None:
+        config = runtime.config
+        self._config = config
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
+        self._producer_ids = producer_ids
+        self._markers = markers
         self._topic = InternalTopic(
-            node,
+            runtime,
+            partitions,
+            cluster,
             TRANSACTIONS_TOPIC,
             "transactions",
             self._load,
@@ -69,20 +84,19 @@ class TransactionCoordinator:
             read_bytes=config.integer("transaction.state.log.load.buffer.size"),
         )
         self._transactions: dict[str, Transaction] = {}
-        self._clock_guard = ClockGuard(node.clock)
+        self._clock_guard = ClockGuard(runtime.clock)
         self._ongoing: dict[str, Transaction] = {}
         """Those that may run out of time."""
         self._timers: dict[str, Timer] = {}
         self._longest_timeout_ms = config.integer("transaction.max.timeout.ms")
         self._expiration_ms = config.integer("transactional.id.expiration.ms")
         self._is_closed = False
-        self._topic.take_up()
 
     # The topic
 
-    def topic_created(self, name: str) -> None:
-        if name == TRANSACTIONS_TOPIC:
-            self._topic.take_up()
+    def take_up(self, topic: Topic) -> None:
+        """Lead the whole topic `__transaction_state`: the broker runs alone."""
+        self._topic.take_up(topic)
 
     def topic_deleted(self, name: str) -> None:
         """Without our own topic there are no transactions. A partition that is gone is seen when it is to be marked."""
@@ -142,17 +156,17 @@ class TransactionCoordinator:
         if error is not None:
             answer(InitAnswer(error))
             return
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._clock.now_ms()
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
-            producer_id = self._node.producer_ids.next()
+            producer_id = self._producer_ids.next()
             if isinstance(producer_id, ErrorCode):
                 answer(InitAnswer(producer_id))
                 return
             transaction = Transaction.new(producer_id, timeout_ms, now_ms)
             self._transactions[transactional_id] = transaction
             self._schedule("expire", self._expire, _EXPIRE_INTERVAL)
-        effects = transaction.init_producer(timeout_ms, expected, self._node.producer_ids.next, answer, now_ms)
+        effects = transaction.init_producer(timeout_ms, expected, self._producer_ids.next, answer, now_ms)
         self._apply(transactional_id, transaction, effects)
 
     def add_partitions(
@@ -162,7 +176,7 @@ class TransactionCoordinator:
         if isinstance(found, ErrorCode):
             answer(found)
             return
-        effects = found.add_partitions(producer, partitions, answer, self._node.clock.now_ms())
+        effects = found.add_partitions(producer, partitions, answer, self._clock.now_ms())
         self._apply(transactional_id, found, effects)
 
     def verify(
@@ -179,7 +193,7 @@ class TransactionCoordinator:
         if isinstance(found, ErrorCode):
             answer(found)
             return
-        self._apply(transactional_id, found, found.end(producer, is_commit, answer, self._node.clock.now_ms()))
+        self._apply(transactional_id, found, found.end(producer, is_commit, answer, self._clock.now_ms()))
 
     # Administration
 
@@ -202,16 +216,16 @@ class TransactionCoordinator:
         """Have `work` done after an interval (the name of a property, or ms), unless it is to be done already."""
         if name in self._timers or self._is_closed:
             return
-        delay_ms = interval if isinstance(interval, int) else self._node.config.integer(interval)
+        delay_ms = interval if isinstance(interval, int) else self._config.integer(interval)
 
         def due() -> None:
             del self._timers[name]
             work()
 
-        self._timers[name] = self._node.scheduler.call_later(delay_ms, due)
+        self._timers[name] = self._scheduler.call_later(delay_ms, due)
 
     def _abort_overdue(self) -> None:
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._clock.now_ms()
         for transactional_id, transaction in tuple(self._ongoing.items()):
             if transaction.is_overdue(now_ms):
                 _logger.info("the transaction of %s takes too long and is aborted", transactional_id)
@@ -234,7 +248,7 @@ class TransactionCoordinator:
 
     def _bury(self, expired: Sequence[str]) -> None:
         """A few at once, as each tombstone is an append."""
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._clock.now_ms()
         for transactional_id in expired[:_EXPIRED_AT_ONCE]:
             transaction = self._transactions.get(transactional_id)
             if transaction is not None and transaction.is_expired(now_ms, self._expiration_ms):
@@ -279,7 +293,7 @@ class TransactionCoordinator:
 
         if self._is_ours(transactional_id, transaction):
             record = (encode_key(transactional_id), value)
-            now_ms, timeout_ms = self._node.clock.now_ms(), transaction.kept.timeout_ms
+            now_ms, timeout_ms = self._clock.now_ms(), transaction.kept.timeout_ms
             self._topic.append(transactional_id, [record], now_ms, stored, timeout_ms=timeout_ms)
         else:
             stored(ErrorCode.not_coordinator)
@@ -300,7 +314,7 @@ class TransactionCoordinator:
             self._apply(transactional_id, transaction, transaction.marked(key, error))
 
         is_still_ours = partial(self._is_ours, transactional_id, transaction)
-        self._node.markers.write(mark.partitions, marker, marked, is_still_ours)
+        self._markers.write(mark.partitions, marker, marked, is_still_ours)
 
     def _retry(self, transactional_id: str, transaction: Transaction) -> None:
         if self._is_ours(transactional_id, transaction):
@@ -320,7 +334,7 @@ class TransactionCoordinator:
             if transactional_id is not None:
                 transactions[transactional_id] = Transaction(decode_transaction(value))
         self._transactions |= transactions
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._clock.now_ms()
         for transactional_id, transaction in transactions.items():
             self._apply(transactional_id, transaction, transaction.complete(now_ms))
         self._schedule("expire", self._expire, _EXPIRE_INTERVAL)

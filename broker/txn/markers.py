@@ -1,39 +1,22 @@
-"""Writing the markers of decided transactions to the leaders of their partitions, wherever those are.
-
-A marker goes to who leads its partition at that moment. What waits for the same broker goes in one request, and the
-next request to it when that is answered. How each marker went is told once; whoever asked tries again if it failed,
-since the leader may be another by then. (Apache Kafka, TransactionMarkerChannelManager.scala.)
-"""
+"""Writes the markers that end transactions to the partitions that this broker leads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.cluster.peers import PeerFailure, ask
-from highwater.broker.protocol.apis import WRITE_TXN_MARKERS
-from highwater.broker.protocol.cold import Answer
+from highwater.broker.clock import Clock
+from highwater.broker.cluster.state import ClusterView
 from highwater.broker.records.record import TransactionMarker
+from highwater.broker.topics.internal_topic import OFFSETS_TOPIC
+from highwater.broker.topics.partitions import Partitions
+from highwater.broker.topics.refusal import refusal
 from highwater.broker.txn.transaction import TopicPartition
 
-if TYPE_CHECKING:
-    from highwater.broker.cluster.connections import Connections
-    from highwater.broker.node import Node
-
-_VERSION: Final = 1
-"""Kafka's at inter.broker.protocol.version 3.9."""
-
 Marked = Callable[[TopicPartition, ErrorCode], None]
-
-
-class _Wanted(NamedTuple):
-    marker: TransactionMarker
-    partition: TopicPartition
-    marked: Marked
-    is_still_wanted: Callable[[], bool]
 
 
 class Markers(Protocol):
@@ -51,35 +34,22 @@ class Markers(Protocol):
 
 
 class LocalMarkers:
-    """Of a broker that runs alone, and leads all partitions."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    def write(
-        self,
-        partitions: Iterable[TopicPartition],
-        marker: TransactionMarker,
-        marked: Marked,
-        is_still_wanted: Callable[[], bool],
-    ) -> None:
-        for key in partitions:
-            self._node.write_transaction_marker(*key, marker, partial(marked, key))
-
-
-class RemoteMarkers:
-    """Of a broker in a cluster."""
+    """Writes markers to partitions that this broker leads; those are all, and this is `Markers`, if it runs alone."""
 
     def __init__(
-        self, node: Node, connections: Connections, topic_is_gone: Callable[[str, Callable[[bool], None]], None]
+        self,
+        clock: Clock,
+        partitions: Partitions,
+        cluster: ClusterView,
+        offsets_are_decided: Callable[[int, int, bool], None],
     ) -> None:
-        """`topic_is_gone` finds out, and calls back: False also if that cannot be told now."""
-        self._node = node
-        self._connections = connections
-        self._topic_is_gone = topic_is_gone
-        self._timeout_ms = node.config.integer("request.timeout.ms")
-        self._waiting: dict[int, list[_Wanted]] = {}
-        """By broker, for the next request to it; there as long as one is under way."""
+        """`offsets_are_decided` is called with the partition of `__consumer_offsets` whose marker is safe, the producer
+        id, and whether the transaction was committed.
+        """
+        self._clock = clock
+        self._partitions = partitions
+        self._cluster = cluster
+        self._offsets_are_decided = offsets_are_decided
 
     def write(
         self,
@@ -88,99 +58,30 @@ class RemoteMarkers:
         marked: Marked,
         is_still_wanted: Callable[[], bool],
     ) -> None:
-        cluster = self._node.cluster
         for key in partitions:
-            wanted = _Wanted(marker, key, marked, is_still_wanted)
-            view = cluster.partition(*key)
-            if view is None:
-                # Not to have been told of it is not enough: without its marker a transaction would never end there.
-                self._topic_is_gone(key[0], partial(_tell_gone, wanted))
-            elif view.leader == self._node.broker_id:
-                self._write_here(wanted)
-            elif cluster.broker(view.leader) is None:
-                marked(key, ErrorCode.leader_not_available)
-            else:
-                self._line_up(view.leader, wanted)
+            self.write_one(*key, marker, partial(marked, key))
 
-    def close(self) -> None:
-        self._connections.close()
+    def write_one(self, topic: str, index: int, marker: TransactionMarker, then: Callable[[ErrorCode], None]) -> None:
+        """End a producer's transaction on a partition, and call back when that is safe or refused.
 
-    def _write_here(self, wanted: _Wanted) -> None:
-        self._node.write_transaction_marker(*wanted.partition, wanted.marker, partial(_tell, wanted))
-
-    def _line_up(self, broker_id: int, wanted: _Wanted) -> None:
-        waiting = self._waiting.get(broker_id)
-        if waiting is not None:
-            waiting.append(wanted)
+        That may be before this returns.
+        """
+        partition = self._partitions.find(topic, index)
+        if partition is None:
+            then(refusal(self._partitions, self._cluster, topic, index))
             return
-        self._waiting[broker_id] = [wanted]
-        # Markers that are decided in one go are sent in one request.
-        self._node.scheduler.call_soon(lambda: self._send(broker_id))
-
-    def _send(self, broker_id: int) -> None:
-        batch = [wanted for wanted in self._waiting[broker_id] if wanted.is_still_wanted()]
-        peer = self._connections.to(broker_id) if batch else None
-        if peer is None:
-            del self._waiting[broker_id]
-            _tell_all(batch, ErrorCode.leader_not_available)
+        try:
+            appended = partition.append_marker(marker, self._clock.now_ms())
+        except OSError:  # the partition tells of it
+            then(ErrorCode.kafka_storage_error)
             return
-        self._waiting[broker_id] = []
+        if isinstance(appended, ErrorCode):
+            then(appended)
+            return
 
-        def answered(answer: Any | PeerFailure) -> None:
-            if self._waiting[broker_id]:
-                self._send(broker_id)
-            else:
-                del self._waiting[broker_id]
-            if isinstance(answer, PeerFailure):
-                _tell_all(batch, ErrorCode.network_exception)
-            else:
-                _tell_each(batch, answer)
+        def written(error: ErrorCode) -> None:
+            if topic == OFFSETS_TOPIC and not error:
+                self._offsets_are_decided(index, marker.producer_id, marker.is_commit)
+            then(error)
 
-        ask(peer, WRITE_TXN_MARKERS, _VERSION, _request(batch), answered, timeout_ms=self._timeout_ms)
-
-
-def _tell_gone(wanted: _Wanted, is_gone: bool) -> None:
-    unknown = ErrorCode.unknown_topic_or_partition
-    wanted.marked(wanted.partition, unknown if is_gone else ErrorCode.leader_not_available)
-
-
-def _tell(wanted: _Wanted, error: ErrorCode) -> None:
-    # A leader that does not know its partition has not heard of it yet, or leads it no longer.
-    moved = error is ErrorCode.unknown_topic_or_partition
-    wanted.marked(wanted.partition, ErrorCode.not_leader_or_follower if moved else error)
-
-
-def _tell_each(batch: Iterable[_Wanted], answer: Any) -> None:
-    outcomes = {
-        (told.producer_id, topic.name, partition.partition_index): ErrorCode(partition.error_code)
-        for told in answer.markers
-        for topic in told.topics
-        for partition in topic.partitions
-    }
-    for wanted in batch:
-        key = (wanted.marker.producer_id, *wanted.partition)
-        _tell(wanted, outcomes.get(key, ErrorCode.unknown_server_error))
-
-
-def _tell_all(batch: Iterable[_Wanted], error: ErrorCode) -> None:
-    for wanted in batch:
-        wanted.marked(wanted.partition, error)
-
-
-def _request(batch: Iterable[_Wanted]) -> Answer:
-    by_marker: dict[TransactionMarker, dict[str, list[int]]] = {}
-    for wanted in batch:
-        topic, index = wanted.partition
-        by_marker.setdefault(wanted.marker, {}).setdefault(topic, []).append(index)
-    return {
-        "markers": [
-            {
-                "producer_id": marker.producer_id,
-                "producer_epoch": marker.producer_epoch,
-                "transaction_result": marker.is_commit,
-                "topics": [{"name": topic, "partition_indexes": indexes} for topic, indexes in topics.items()],
-                "coordinator_epoch": marker.coordinator_epoch,
-            }
-            for marker, topics in by_marker.items()
-        ]
-    }
+        partition.call_when_safe(appended.last_offset, written)

@@ -19,6 +19,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.alone.assembly import LoneNode
 from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.log.compaction import compact
 from highwater.broker.log.compaction_job import CleanedGroup
@@ -27,10 +28,10 @@ from highwater.broker.log.files import DISK_IS_FULL
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import Appended, PartitionLog
-from highwater.broker.node import Node
 from highwater.broker.records.batch import headers
 from highwater.broker.records.record import Record, TransactionMarker, encode_batch
 from highwater.broker.replica.partition import Partition
+from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.administration import MorePartitions, NewTopic, Problem
@@ -79,19 +80,17 @@ class Broker:
             directories = LogDirectories([self.directory])
             directories.load(lambda topic: configs.get(topic, DEFAULTS), lambda done, total: None)
             store.begin_epoch()
-            self.node = Node(
-                broker_id=0,
-                config=CONFIG,
-                clock=clock,
-                scheduler=ManualScheduler(),
-                store=store,
-                storage=Storage(
+            alone = LoneNode(
+                Runtime(broker_id=0, config=CONFIG, clock=clock, scheduler=ManualScheduler()),
+                store,
+                Storage(
                     log_directories=directories,
                     request_flush=lambda partition: None,
                     storage_failed=self._storage_failed,
                     request_checkpoint=lambda done: None,
                 ),
             )
+            self.node, self.topics = alone.node, alone.topics
         except BaseException:
             self.directory.close(clean=False)
             raise
@@ -252,19 +251,19 @@ class Life:
     ) -> None:
         self.exists[topic] = None
         for _ in range(40):
-            created = broker.node.local_topics.create(NewTopic(topic, partitions, 1, config=config or {}))
+            created = broker.topics.create(NewTopic(topic, partitions, 1, config=config or {}))
             if not isinstance(created, Problem):
                 self.exists[topic] = True
                 return
 
     def grow(self, broker: Broker, topic: str, partitions: int) -> None:
         if self.exists[topic]:
-            broker.node.local_topics.grow(MorePartitions(topic, partitions))
+            broker.topics.grow(MorePartitions(topic, partitions))
 
     def delete(self, broker: Broker, topic: str) -> None:
         if self.exists[topic]:
             self.exists[topic] = None
-            self.exists[topic] = None if broker.node.local_topics.delete(topic) else False
+            self.exists[topic] = None if broker.topics.delete(topic) else False
 
     def append(self, broker: Broker) -> None:
         partition = broker.partition("t")
@@ -389,7 +388,7 @@ class Life:
                 assert number_of(found.get(key)) >= number_of(value), f"{key!r} lost its value"
         for name in ("t", "c", "gone"):
             if broker.node.partitions.topic(name) is None:
-                assert not isinstance(broker.node.local_topics.create(NewTopic(name, 1, 1)), Problem), name
+                assert not isinstance(broker.topics.create(NewTopic(name, 1, 1)), Problem), name
             partition = broker.node.partitions.topic(name).partitions[0]  # type: ignore[union-attr]
             assert isinstance(partition.append(memoryview(keyed_batch([(b"k", b"v")])), 1, 0), Appended)
             names = {entry.name.rpartition(".")[2] for entry in files.list(partition.log.directory)}

@@ -10,11 +10,12 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.alone.assembly import LoneNode
 from highwater.broker.alone.store import FILE_NAME, EmbeddedMetadataStore
 from highwater.broker.log.checkpoint import encode_partition_metadata
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
-from highwater.broker.node import Node
+from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.administration import MAX_PARTITIONS_PER_REQUEST, MorePartitions, NewTopic, Problem
@@ -26,7 +27,7 @@ from tests.broker.log.simulated_files import Killed, SimulatedFiles
 from tests.broker.manual_clock import ManualClock
 
 
-def start(files: SimulatedFiles) -> Node:
+def start(files: SimulatedFiles) -> LoneNode:
     config = BrokerConfig([])
     clock = ManualClock()
     directory = LogDirectory(files, ROOT, log_config_of(TopicConfig(config, {})), broker_id=0, clock=clock)
@@ -34,13 +35,10 @@ def start(files: SimulatedFiles) -> Node:
     directory.load()
     directories = LogDirectories([directory])
     store.begin_epoch(directories.latest_leader_epoch)
-    return Node(
-        broker_id=0,
-        config=config,
-        clock=clock,
-        scheduler=ManualScheduler(),
-        store=store,
-        storage=Storage(
+    return LoneNode(
+        Runtime(broker_id=0, config=config, clock=clock, scheduler=ManualScheduler()),
+        store,
+        Storage(
             log_directories=directories,
             storage_failed=lambda error, partition: None,
             request_flush=lambda partition: None,
@@ -49,29 +47,36 @@ def start(files: SimulatedFiles) -> Node:
     )
 
 
-def create(node: Node) -> Any:
-    return node.local_topics.create(NewTopic("new", 3, 1))
+def leader_epoch_of(alone: LoneNode) -> int:
+    assert isinstance(alone.node.store, EmbeddedMetadataStore)
+    return alone.node.store.leader_epoch
 
 
-def grow(node: Node) -> Any:
-    return node.local_topics.grow(MorePartitions("old", 4))
+def create(alone: LoneNode) -> Any:
+    return alone.topics.create(NewTopic("new", 3, 1))
 
 
-def recreate(node: Node) -> Any:
-    return node.local_topics.delete("old") or node.local_topics.create(NewTopic("old", 2, 1))
+def grow(alone: LoneNode) -> Any:
+    return alone.topics.grow(MorePartitions("old", 4))
+
+
+def recreate(alone: LoneNode) -> Any:
+    return alone.topics.delete("old") or alone.topics.create(NewTopic("old", 2, 1))
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("work", [create, grow, recreate])
-def test_an_interrupted_change_of_topics_is_whole_or_not_there(work: Callable[[Node], Any], is_killed: bool) -> None:
+def test_an_interrupted_change_of_topics_is_whole_or_not_there(
+    work: Callable[[LoneNode], Any], is_killed: bool
+) -> None:
     for at in range(400):
         files = SimulatedFiles()
-        node = start(files)
-        assert not isinstance(node.local_topics.create(NewTopic("kept", 1, 1)), Problem)
-        assert not isinstance(node.local_topics.create(NewTopic("old", 2, 1)), Problem)
-        for log in node.log_directories.all[0].logs.values():
+        alone = start(files)
+        assert not isinstance(alone.topics.create(NewTopic("kept", 1, 1)), Problem)
+        assert not isinstance(alone.topics.create(NewTopic("old", 2, 1)), Problem)
+        for log in alone.node.storage.log_directories.all[0].logs.values():
             append(log, batch(b"record"))
-        old = node.partitions.topic("old")
+        old = alone.node.partitions.topic("old")
         assert old is not None
         number = files.changes_made + at
         if is_killed:
@@ -80,12 +85,12 @@ def test_an_interrupted_change_of_topics_is_whole_or_not_there(work: Callable[[N
             files.fail_at = {number: errno.ENOSPC}
         is_over = False
         try:
-            answer = work(node)
+            answer = work(alone)
             is_over = files.changes_made <= number
             if not is_killed and isinstance(answer, Problem):
                 files.fail_at = {}
                 if work is not recreate:
-                    assert not isinstance(work(node), Problem), f"{at}: it cannot be done again"
+                    assert not isinstance(work(alone), Problem), f"{at}: it cannot be done again"
         except Killed:
             pass
         check(start(files.restarted()), old.topic_id, f"operation {at}")
@@ -94,43 +99,43 @@ def test_an_interrupted_change_of_topics_is_whole_or_not_there(work: Callable[[N
     raise AssertionError("not all operations were tried")
 
 
-def check(node: Node, old_id: UUID, what: str) -> None:
-    kept = node.log_directories.all[0].logs["kept", 0]
+def check(alone: LoneNode, old_id: UUID, what: str) -> None:
+    kept = alone.node.storage.log_directories.all[0].logs["kept", 0]
     assert read_all(kept) == [(0, b"record")], what
-    old = node.partitions.topic("old")
+    old = alone.node.partitions.topic("old")
     if old is not None and old.topic_id == old_id:
         for partition in [old.partitions[index] for index in (0, 1) if index in old.partitions]:
             assert read_all(partition.log) == [(0, b"record")], what
-    for topic in node.partitions.topics():
+    for topic in alone.node.partitions.topics():
         for partition in topic.partitions.values():
             assert partition.log.topic_id == topic.topic_id, what
             if topic.name == "new" or (topic.name == "old" and topic.topic_id != old_id):
                 assert partition.log.log_end_offset == 0, what
             append(partition.log, batch(b"more"))
-    assert not isinstance(node.local_topics.create(NewTopic("another", 1, 1)), Problem), what
+    assert not isinstance(alone.topics.create(NewTopic("another", 1, 1)), Problem), what
     for name in ("new", "old"):
-        if node.partitions.topic(name) is None:
-            assert not isinstance(node.local_topics.create(NewTopic(name, 3, 1)), Problem), what
+        if alone.node.partitions.topic(name) is None:
+            assert not isinstance(alone.topics.create(NewTopic(name, 3, 1)), Problem), what
 
 
 @pytest.mark.parametrize("work", [create, grow, recreate])
-def test_what_a_full_disk_left_half_done_is_finished_when_there_is_space(work: Callable[[Node], Any]) -> None:
+def test_what_a_full_disk_left_half_done_is_finished_when_there_is_space(work: Callable[[LoneNode], Any]) -> None:
     """Neither a folder that nobody knows, which would stop the next start, nor a name that cannot be had again."""
     for at in range(300):
         files = SimulatedFiles()
-        node = start(files)
-        assert not isinstance(node.local_topics.create(NewTopic("old", 2, 1)), Problem)
+        alone = start(files)
+        assert not isinstance(alone.topics.create(NewTopic("old", 2, 1)), Problem)
         number = files.changes_made + at
         files.full_during = range(number, number + 40)
-        work(node)
+        work(alone)
         is_over = files.changes_made <= number
         files.full_during = range(0)
         for name in ("old", "new"):
-            if node.partitions.topic(name) is None:
-                assert not isinstance(node.local_topics.create(NewTopic(name, 1, 1)), Problem), f"operation {at}"
-            assert node.local_topics.delete(name) is None
-        assert node.log_directories.all[0].logs == {}
-        assert list(start(files.restarted()).partitions.topics()) == [], f"operation {at}"
+            if alone.node.partitions.topic(name) is None:
+                assert not isinstance(alone.topics.create(NewTopic(name, 1, 1)), Problem), f"operation {at}"
+            assert alone.topics.delete(name) is None
+        assert alone.node.storage.log_directories.all[0].logs == {}
+        assert list(start(files.restarted()).node.partitions.topics()) == [], f"operation {at}"
         if is_over:
             return
     raise AssertionError("not all operations were tried")
@@ -138,9 +143,9 @@ def test_what_a_full_disk_left_half_done_is_finished_when_there_is_space(work: C
 
 def test_the_records_of_another_topic_of_the_same_name_are_not_taken_for_its_own() -> None:
     files = SimulatedFiles()
-    node = start(files)
-    node.local_topics.create(NewTopic("t", 1, 1))
-    append(node.log_directories.all[0].logs["t", 0], batch(b"record"))
+    alone = start(files)
+    alone.topics.create(NewTopic("t", 1, 1))
+    append(alone.node.storage.log_directories.all[0].logs["t", 0], batch(b"record"))
     path = ROOT / "t-0" / "partition.metadata"
     files.overwrite(path, encode_partition_metadata(UUID(int=7)))
     with pytest.raises(MetadataError, match=r"^/logs/t-0 is of topic id AAAAAAAAAAAAAAAAAAAABw, and [^\n]*$"):
@@ -151,29 +156,29 @@ def test_metadata_put_back_from_a_copy_gives_nothing_out_twice() -> None:
     """Neither a leader epoch, which clients and transactions would refuse, nor the id of a producer that a log knows:
     the first batch of its new owner would be taken for a retry, and be lost."""
     files = SimulatedFiles()
-    start(files).local_topics.create(NewTopic("t", 1, 1))
+    start(files).topics.create(NewTopic("t", 1, 1))
     copy = files.read(ROOT / FILE_NAME)
     for _ in range(3):
         files = files.restarted()
-        node = start(files)
-        producer_id = node.producer_ids.next()
-        log = node.log_directories.all[0].logs["t", 0]
+        alone = start(files)
+        producer_id = alone.node.producer_ids.next()
+        log = alone.node.storage.log_directories.all[0].logs["t", 0]
         batches = batch(b"record", producer_id=producer_id, producer_epoch=0, base_sequence=0)
-        append(log, batches, leader_epoch=node.metadata.leader_epoch)
+        append(log, batches, leader_epoch=leader_epoch_of(alone))
     files = files.restarted()
     files.overwrite(ROOT / FILE_NAME, copy)
     again = start(files)
-    assert again.metadata.leader_epoch == node.metadata.leader_epoch + 1
-    log = again.log_directories.all[0].logs["t", 0]
-    batches = batch(b"record", producer_id=again.producer_ids.next(), producer_epoch=0, base_sequence=0)
-    assert not append(log, batches, leader_epoch=again.metadata.leader_epoch).duplicate
+    assert leader_epoch_of(again) == leader_epoch_of(alone) + 1
+    log = again.node.storage.log_directories.all[0].logs["t", 0]
+    batches = batch(b"record", producer_id=again.node.producer_ids.next(), producer_epoch=0, base_sequence=0)
+    assert not append(log, batches, leader_epoch=leader_epoch_of(again)).duplicate
     assert len(read_all(log)) == 4
 
 
 def test_partitions_are_counted_over_all_topics_of_a_request() -> None:
-    node = start(SimulatedFiles())
+    alone = start(SimulatedFiles())
     half = MAX_PARTITIONS_PER_REQUEST // 2 + 1
-    first, second = node.local_topics.create_all([NewTopic("a", half, 1), NewTopic("b", half, 1)], validate_only=True)
+    first, second = alone.topics.create_all([NewTopic("a", half, 1), NewTopic("b", half, 1)], validate_only=True)
     assert not isinstance(first, Problem)
     assert isinstance(second, Problem)
     assert second.error_code is ErrorCode.policy_violation

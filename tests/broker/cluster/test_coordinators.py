@@ -177,7 +177,7 @@ def _delete_topic(cluster: AskedCluster, name: str) -> None:
     controller = next(
         broker.broker_id
         for broker in cluster.brokers
-        if broker.node is not None and broker.node.controller is not None and broker.node.controller.is_active
+        if broker.node is not None and broker.node.administration.is_controller
     )
     answer = cluster.ask(controller, "delete_topics", 3, topic_names=[name], timeout=10_000)
     assert not answer.responses[0].error_code

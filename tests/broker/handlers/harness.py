@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,8 +15,10 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
+from highwater.broker.alone.assembly import LoneNode
 from highwater.broker.alone.store import EmbeddedMetadataStore
-from highwater.broker.cluster.metadata import MetadataCache
+from highwater.broker.cluster.assembly import ClusteredNode
+from highwater.broker.cluster.zookeeper_store import ZooKeeperStore
 from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
 from highwater.broker.handlers.reply import Client, Listener
 from highwater.broker.log.files import FileOperations, RealFiles
@@ -26,6 +30,7 @@ from highwater.broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS
 from highwater.broker.protocol.frame import Part
 from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.replica.partition import Partition
+from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.topics.administration import NewTopic, Problem
 from highwater.broker.topics.log_settings import log_config_of
@@ -131,24 +136,25 @@ class NodeHarness:
         self.store = EmbeddedMetadataStore(files, log_dir, self.log_directory.cluster_id)
         self.log_directories.load(lambda _: defaults, lambda done, total: None)
         self.store.begin_epoch(self.log_directories.latest_leader_epoch)
-        self.node = Node(
-            broker_id=0,
-            config=self.config,
-            clock=self.clock,
-            scheduler=self.scheduler,
-            store=self.store,
-            storage=Storage(
-                log_directories=self.log_directories,
-                request_flush=self.wanted_flushes.append,
-                storage_failed=self._storage_failed,
-                request_checkpoint=self._checkpoint,
-            ),
-            cluster=self._cluster(),
+        runtime = Runtime(broker_id=0, config=self.config, clock=self.clock, scheduler=self.scheduler)
+        storage = Storage(
+            log_directories=self.log_directories,
+            request_flush=self.wanted_flushes.append,
+            storage_failed=self._storage_failed,
+            request_checkpoint=self._checkpoint,
         )
+        self.node = self._assemble(runtime, storage)
         self.dispatcher = Dispatcher(self.node)
 
-    def _cluster(self) -> MetadataCache | None:
-        return None
+    def _assemble(self, runtime: Runtime, storage: Storage) -> Node:
+        alone = LoneNode(runtime, self.store, storage)
+        self.topics = alone.topics
+        return alone.node
+
+    def replace(self, **parts: Any) -> None:
+        """Go on with a node that has other parts."""
+        self.node = replace(self.node, **parts)
+        self.dispatcher = Dispatcher(self.node)
 
     def _storage_failed(self, error: OSError, partition: Partition) -> None:
         self.node.partitions.fail_directory(self.log_directories.of(partition.log))
@@ -162,7 +168,7 @@ class NodeHarness:
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> Topic:
         overrides: dict[str, str | None] = {key.replace("_", "."): value for key, value in config.items()}
-        topic = self.node.local_topics.create(NewTopic(name, partitions, config=overrides))
+        topic = self.topics.create(NewTopic(name, partitions, config=overrides))
         assert not isinstance(topic, Problem), topic
         return topic
 
@@ -243,3 +249,24 @@ def decode_answer(name: str, version: int, parts: list[Part]) -> Any:
     assert position + size == len(raw), "bytes are left after the answer"
     assert int.from_bytes(raw[:4], "big") == len(raw) - 4
     return answer
+
+
+def a_member(runtime: Runtime, storage: Storage, cluster_id: str = "cluster") -> ClusteredNode:
+    """The parts of a broker of a cluster that speaks with nobody: neither ZooKeeper nor other brokers are there."""
+    nobody: Any = None
+    store = ZooKeeperStore(nobody, runtime.clock, cluster_id)
+    return ClusteredNode(runtime, store, storage, nobody, nobody, listener_name="PLAINTEXT", random=Random(1))
+
+
+class MemberHarness(NodeHarness):
+    """A broker of a cluster that speaks with nobody."""
+
+    def _assemble(self, runtime: Runtime, storage: Storage) -> Node:
+        clustered = a_member(runtime, storage)
+        self.member = clustered.parts
+        return clustered.node
+
+    def replace_member(self, **parts: Any) -> None:
+        """Go on with other parts of a member."""
+        self.member = replace(self.member, **parts)
+        self.replace(member=self.member)

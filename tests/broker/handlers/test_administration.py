@@ -286,7 +286,7 @@ class TestDeleteTopics:
     def test_a_name_can_be_used_again_and_starts_empty(self, node: NodeHarness) -> None:
         first = node.create_topic("t").topic_id
         node.produce("t", b"old")
-        node.node.local_topics.delete("t")
+        node.topics.delete("t")
         assert node.create_topic("t").topic_id != first
         assert node.produce("t", b"new").base_offset == 0
 

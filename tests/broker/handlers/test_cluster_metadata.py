@@ -10,12 +10,11 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.cluster.state import LEADER_DURING_DELETE, BrokerInfo, PartitionView
 from highwater.broker.protocol.apis import APIS, CLUSTER_APIS, METADATA, UPDATE_METADATA
 from highwater.broker.protocol.primitives import MalformedRequestError
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC
-from tests.broker.handlers.harness import NodeHarness, Pending
+from tests.broker.handlers.harness import NodeHarness, Pending, a_member
 
 TOPIC_ID: Final = UUID(int=7)
 LATER_TOPIC_ID: Final = UUID(int=8)
@@ -33,10 +32,17 @@ class Member:
         self.harness = NodeHarness(directory)
         for topic in topics:
             self.harness.create_topic(topic)
-        self.cache = MetadataCache("a-cluster")
-        self.harness.node.cluster = self.cache
-        self.harness.node.is_clustered = True
-        self.harness.node.epochs.broker_epoch = 50
+        node = self.harness.node
+        clustered = a_member(node, node.storage, "a-cluster")
+        self.parts = clustered.parts
+        self.cache = self.parts.metadata
+        self.harness.replace(
+            cluster=self.cache,
+            groups=clustered.node.groups,
+            transactions=clustered.node.transactions,
+            member=self.parts,
+        )
+        self.parts.epochs.session_began(50)
 
     def tell(
         self,
@@ -200,7 +206,7 @@ def test_a_controller_of_the_past_is_refused(member: Member) -> None:
 def test_what_means_an_earlier_life_is_refused(member: Member) -> None:
     assert member.tell(state(0), broker_epoch=49) is ErrorCode.stale_broker_epoch
     assert member.tell(state(0), broker_epoch=49, controller_epoch=9) is ErrorCode.stale_broker_epoch
-    assert member.harness.node.epochs.controller_epoch == 0, "nothing was learned of it"
+    assert member.parts.epochs.controller_epoch == 0, "nothing was learned of it"
     # -1: the controller does not say. Greater: our registration was told to it before it was to us.
     for broker_epoch in (-1, 50, 51):
         assert member.tell(state(0), broker_epoch=broker_epoch) is ErrorCode.none

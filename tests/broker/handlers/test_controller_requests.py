@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.cluster.controller.controller import Controller
 from highwater.broker.protocol.apis import CLUSTER_APIS, CONTROLLED_SHUTDOWN
 from highwater.broker.settings.metadata_tree import ProducerIdBlock
-from tests.broker.handlers.harness import NodeHarness
+from tests.broker.handlers.harness import MemberHarness
 
 
 class PlayedController:
@@ -34,21 +33,19 @@ class PlayedController:
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> NodeHarness:
-    harness = NodeHarness(tmp_path)
-    harness.node.is_clustered = True
-    return harness
+def harness(tmp_path: Path) -> MemberHarness:
+    return MemberHarness(tmp_path)
 
 
 @pytest.fixture
-def controller(harness: NodeHarness) -> PlayedController:
+def controller(harness: MemberHarness) -> PlayedController:
     played = PlayedController()
-    harness.node.controller = cast(Controller, played)
+    harness.replace_member(controller=played)
     return played
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_alter_partition(harness: NodeHarness, controller: PlayedController, version: int) -> None:
+def test_alter_partition(harness: MemberHarness, controller: PlayedController, version: int) -> None:
     controller.outcome = {"error_code": ErrorCode.stale_broker_epoch}
     answer = harness.ask("alter_partition", version, broker_id=2, broker_epoch=9, topics=[])
     assert answer.error_code is ErrorCode.stale_broker_epoch
@@ -56,7 +53,7 @@ def test_alter_partition(harness: NodeHarness, controller: PlayedController, ver
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_controlled_shutdown(harness: NodeHarness, controller: PlayedController, version: int) -> None:
+def test_controlled_shutdown(harness: MemberHarness, controller: PlayedController, version: int) -> None:
     assert [v for v in range(4) if CLUSTER_APIS[CONTROLLED_SHUTDOWN].serves(v)] == [1, 2, 3]
     controller.outcome = (ErrorCode.none, [("t", 4), ("u", 0)])
     epoch = {"broker_epoch": 9} if version >= 2 else {}
@@ -67,7 +64,7 @@ def test_controlled_shutdown(harness: NodeHarness, controller: PlayedController,
     assert controller.asked == [(2, 9 if version >= 2 else -1)]
 
 
-def test_allocate_producer_ids(harness: NodeHarness, controller: PlayedController) -> None:
+def test_allocate_producer_ids(harness: MemberHarness, controller: PlayedController) -> None:
     controller.outcome = ProducerIdBlock(2, 3000, 3999)
     answer = harness.ask("allocate_producer_ids", 0, broker_id=2, broker_epoch=9)
     assert (answer.error_code, answer.producer_id_start, answer.producer_id_len) == (ErrorCode.none, 3000, 1000)
@@ -76,7 +73,7 @@ def test_allocate_producer_ids(harness: NodeHarness, controller: PlayedControlle
     assert answer.error_code is ErrorCode.not_controller
 
 
-def test_a_broker_that_knows_of_no_controller_is_none(harness: NodeHarness) -> None:
+def test_a_broker_that_knows_of_no_controller_is_none(harness: MemberHarness) -> None:
     alter = harness.ask("alter_partition", 3, broker_id=2, broker_epoch=9, topics=[])
     shutdown = harness.ask("controlled_shutdown", 3, broker_id=2, broker_epoch=9)
     ids = harness.ask("allocate_producer_ids", 0, broker_id=2, broker_epoch=9)

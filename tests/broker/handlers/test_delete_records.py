@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -59,7 +60,7 @@ def test_the_answer_waits_for_the_checkpoint_and_tells_when_it_fails(node: NodeH
     node.create_topic("t")
     node.produce("t", b"a")
     waiting: list[Callable[[OSError | None], None]] = []
-    node.node.request_checkpoint = waiting.append
+    node.replace(storage=replace(node.node.storage, request_checkpoint=waiting.append))
     pending = delete(node, "t", 1)
     assert pending.answer is None
     waiting.pop()(OSError(errno.EIO, "Input/output error"))

@@ -122,9 +122,9 @@ def test_a_topic_deleted_while_a_disk_is_broken_goes_from_it_with_the_next_start
     node.produce("t", b"before", partition=0)
     node.produce("t", b"before", partition=1)
     node.node.partitions.fail_directory(node.log_directories.all[1])
-    assert node.node.local_topics.delete("t") is None
+    assert node.topics.delete("t") is None
     assert node.node.partitions.topic("t") is None
-    again = node.node.local_topics.create(NewTopic("t", 1))
+    again = node.topics.create(NewTopic("t", 1))
     assert isinstance(again, Problem)
     assert again.message == "Topic 't' is marked for deletion."
     node.close()
@@ -185,7 +185,7 @@ def test_what_the_broker_itself_cannot_write_is_told_once_too(
 
     monkeypatch.setattr(BreakingFiles, "pwrite", no_space)
     for _ in range(100):
-        node.node.write_transaction_marker("t", 0, marker, outcomes.append)
+        node.node.markers.write_one("t", 0, marker, outcomes.append)
     assert outcomes == [ErrorCode.kafka_storage_error] * 100
     told = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert told == ["cannot append to t-0: No space left on device (times: 1)"]

@@ -147,7 +147,7 @@ def test_a_topic_that_is_deleted_takes_its_move_along(
     node.create_topic("t")
     produce(node, 3)
     ask(node, tmp_path / "b")
-    move_all(node, lambda: node.node.local_topics.delete("t") and None)
+    move_all(node, lambda: node.topics.delete("t") and None)
     assert (node.node.partitions.moves, places(node)) == ({}, {})
     assert not [path for path in (tmp_path / "b").iterdir() if path.name.endswith("-future")]
 

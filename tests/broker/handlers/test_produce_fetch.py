@@ -289,7 +289,7 @@ def test_a_fetch_whose_client_went_away_leaves_nothing_behind(node: NodeHarness)
 def test_a_fetch_waiting_on_a_deleted_topic_is_told(node: NodeHarness) -> None:
     node.create_topic("t")
     pending = node.fetch("t", 0, max_wait=10_000)
-    node.node.local_topics.delete("t")
+    node.topics.delete("t")
     node.scheduler.run()
     assert partition_of(pending.answer).error_code == ErrorCode.unknown_topic_or_partition
 
@@ -442,7 +442,7 @@ def test_flush_messages_flushes_only_every_so_many(node: NodeHarness) -> None:
 def test_a_producer_waiting_on_a_deleted_topic_is_told(node: NodeHarness) -> None:
     node.create_topic("t", flush_messages="1")
     pending = node.produce("t", b"a", acks=-1)
-    node.node.local_topics.delete("t")
+    node.topics.delete("t")
     answer = pending.answer.responses[0].partition_responses[0]
     assert answer.error_code == ErrorCode.unknown_topic_or_partition
 

@@ -380,7 +380,7 @@ class TestComingBack:
     ) -> None:
         producer = node.init()
         node.add(producer, T0, T1)
-        with patch.object(node.node, "write_transaction_marker"):
+        with patch.object(node.node.markers, "write_one"):
             assert node.end(producer) == NONE
         assert (node.state(), node.end_offset("t", 0)) == ("PrepareCommit", 0)
         again = make()
@@ -444,8 +444,8 @@ class TestFailing:
     def test_markers_are_tried_until_they_are_written(self, node: TransactionHarness) -> None:
         producer = node.init()
         node.add(producer, T0, T1)
-        write = node.node.write_transaction_marker
-        with patch.object(node.node, "write_transaction_marker") as writing:
+        write = node.node.markers.write_one
+        with patch.object(node.node.markers, "write_one") as writing:
             writing.side_effect = lambda topic, index, marker, then: (
                 then(ErrorCode.kafka_storage_error) if index else write(topic, index, marker, then)
             )
@@ -472,7 +472,7 @@ class TestFailing:
     def test_the_topic_of_transactions_goes_while_markers_are_tried(self, node: TransactionHarness) -> None:
         producer = node.init()
         node.add(producer, T0)
-        with patch.object(node.node, "write_transaction_marker") as writing:
+        with patch.object(node.node.markers, "write_one") as writing:
             writing.side_effect = lambda topic, index, marker, then: then(ErrorCode.kafka_storage_error)
             node.end(producer)
         node.ask("delete_topics", 5, topic_names=[TRANSACTIONS_TOPIC], timeout=1000)

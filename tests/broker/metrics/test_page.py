@@ -15,7 +15,7 @@ from highwater.broker.metrics.counters import BOUNDS_MS, Histogram, ZooKeeperCou
 from highwater.broker.metrics.exposition import family, histogram_family
 from highwater.broker.metrics.page import LINES_PER_PIECE, page
 from highwater.broker.server.process_metrics import ProcessMetrics
-from tests.broker.handlers.harness import NodeHarness, one_batch
+from tests.broker.handlers.harness import NodeHarness, a_member, one_batch
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -56,7 +56,8 @@ def test_the_documentation_names_every_metric(node: NodeHarness) -> None:
     node.create_topic("t")
     node.produce("t", b"a")
     node.produce("t", b"a", acks=7)
-    of_a_cluster = "".join(cluster_page(node.node)) + zookeeper_page(ZooKeeperCounters())
+    member = a_member(node.node, node.node.storage).parts
+    of_a_cluster = "".join(cluster_page(node.node, member)) + zookeeper_page(ZooKeeperCounters())
     page_text = "".join(page(node.node)) + of_a_cluster + ProcessMetrics().render()
     served = set(re.findall(r"^# TYPE (\S+)", page_text, re.MULTILINE))
     documented = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
@@ -82,7 +83,7 @@ def test_partitions_deleted_while_the_page_is_read(node: NodeHarness) -> None:
     node.create_topic("t")
     pieces = page(node.node)
     first = next(pieces)
-    assert node.node.local_topics.delete("t") is None
+    assert node.topics.delete("t") is None
     samples(first + "".join(pieces))
 
 

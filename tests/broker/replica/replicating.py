@@ -19,7 +19,7 @@ from highwater.broker.replica.in_sync_changes import InSyncChange
 from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.manager import Overrides, ReplicaManager
 from highwater.broker.replica.partition import Partition
-from tests.broker.handlers.harness import NodeHarness, Pending
+from tests.broker.handlers.harness import MemberHarness, Pending
 
 TOPIC_ID: Final = UUID("7f9e7be5-4330-4441-b92f-bfa95e5d6d04")
 LAG_MS: Final = 10_000
@@ -63,7 +63,7 @@ class Proposals:
         return self.made.pop(0)
 
 
-class ReplicaHarness(NodeHarness):
+class ReplicaHarness(MemberHarness):
     """Broker 0; brokers 1 and 2 live as well."""
 
     def __init__(
@@ -82,22 +82,28 @@ class ReplicaHarness(NodeHarness):
         self.configs: dict[str, Overrides] = {}
         self.waiting_reads: list[Callable[[], None]] | None = None
         """Reads of settings that wait until the test lets them be answered; None: they are at once."""
-        self.node.epochs.broker_epoch = BROKER_EPOCH
-        self.node.replicas = self.replicas = ReplicaManager(
-            self.node,
+        self.member.epochs.session_began(BROKER_EPOCH)
+        node = self.node
+        self.replicas = ReplicaManager(
+            node,
+            node.partitions,
+            self.cluster,
+            self.member.epochs,
+            node.counters,
             self.following,
             self.proposals,
             read_topic_configs=self._read_topic_configs,
             on_leader=lambda topic, index, epoch: self.roles.append((topic, index, epoch)),
             on_follower=lambda topic, index: self.roles.append((topic, index, None)),
         )
+        self.replace_member(replicas=self.replicas)
         self.replicas.start()
+        self.cluster.complete()
         self.live(0, 1, 2)
 
-    def _cluster(self) -> MetadataCache:
-        self.cluster = MetadataCache("cluster")
-        self.cluster.complete()
-        return self.cluster
+    @property
+    def cluster(self) -> MetadataCache:
+        return self.member.metadata
 
     def _read_topic_configs(self, topics: Sequence[str], then: Callable[[Mapping[str, Overrides]], None]) -> None:
         def answer() -> None:

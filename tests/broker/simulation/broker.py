@@ -10,7 +10,6 @@ from typing import Final
 
 from highwater.broker.cluster.assembly import ClusteredNode
 from highwater.broker.cluster.member import Member, take_up_cluster
-from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.cluster.zookeeper import ZooKeeperError, run
@@ -21,6 +20,7 @@ from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
+from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.storage import Storage
@@ -160,34 +160,27 @@ class SimulatedBroker:
         except (LogDirectoryError, OSError) as error:
             self._fail(f"cannot start: {error}")
             return
-        node = Node(
-            broker_id=self.broker_id,
-            config=config,
-            clock=process,
-            scheduler=process,
-            store=store,
-            storage=Storage(
+        self.parts = parts = ClusteredNode(
+            Runtime(broker_id=self.broker_id, config=config, clock=process, scheduler=process),
+            store,
+            Storage(
                 log_directories=directories,
                 request_flush=self._request_flush,
                 storage_failed=lambda error, partition: self._storage_failed(error),
                 request_checkpoint=self._checkpoint_for,
             ),
-            cluster=MetadataCache(store.cluster_id),
-        )
-        self.node = node
-        self._dispatcher = Dispatcher(node)
-        self.parts = parts = ClusteredNode(
-            node,
             zookeeper,
             peers,
             listener_name=self.endpoint.listener_name,
             random=Random(self._world.rng.random()),
         )
+        self.node = parts.node
+        self._dispatcher = Dispatcher(parts.node)
         self._network.listen(self.host, self)
         process.call_later(_HOUSEKEEPING_MS, self._housekeeping)
         process.call_later(_CHECKPOINT_MS, self._checkpoint)
         parts.start()
-        member.start([store, *parts.session_parts()], lambda: self._world.tell(f"{self.host} is registered"))
+        member.start(parts.session_parts(), lambda: self._world.tell(f"{self.host} is registered"))
 
     def stop(self) -> None:
         """In good order, with controlled shutdown."""
@@ -209,7 +202,7 @@ class SimulatedBroker:
         assert zookeeper is not None
         parts.close()
         try:
-            node.log_directories.close(clean=True, high_watermarks=node.partitions.high_watermarks())
+            node.storage.log_directories.close(clean=True, high_watermarks=node.partitions.high_watermarks())
         except OSError as error:
             self._world.tell(f"{self.host} cannot bring its logs to the disk: {error.strerror}")
         zookeeper.close()
@@ -325,7 +318,7 @@ class SimulatedBroker:
             if partition.log.flush_is_due(node.clock.now_ms()):
                 self._request_flush(partition)
         if node.partitions.take_purge():
-            for directory in node.log_directories.live:
+            for directory in node.storage.log_directories.live:
                 self._try(directory.purge_deleted)
         self.process.call_later(_HOUSEKEEPING_MS, self._housekeeping)
 
@@ -336,7 +329,7 @@ class SimulatedBroker:
     def _write_checkpoints(self) -> None:
         assert self.node is not None
         high_watermarks = self.node.partitions.high_watermarks()
-        for directory in self.node.log_directories.live:
+        for directory in self.node.storage.log_directories.live:
             directory.checkpoint(high_watermarks)
 
     def _checkpoint_for(self, done: Callable[[OSError | None], None]) -> None:

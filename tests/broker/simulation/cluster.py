@@ -111,7 +111,7 @@ class Cluster:
         if broker is None or broker.node is None or broker.process is not process:
             return
         self.checker.broker_moved(process, broker.broker_id, broker.node.partitions.live())
-        context = None if broker.parts is None else broker.parts.controller.context
+        context = None if broker.parts is None else broker.parts.parts.controller.context
         if context is not None:
             self.checker.controls(broker.broker_id, context.epoch)
 
@@ -205,7 +205,7 @@ class Cluster:
             f"{broker.host} has {topic}-{partition}"
             for broker in self.brokers.values()
             if broker.node is not None
-            for topic, partition in set(broker.node.log_directories.keys())
+            for topic, partition in set(broker.node.storage.log_directories.keys())
             if (topic, partition) not in self.assignments
         ]
 

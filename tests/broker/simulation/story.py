@@ -82,9 +82,9 @@ class Story:
     def controller(self) -> int:
         """The one whose epoch is the latest, of those that take themselves for it."""
         contexts = {
-            broker.parts.controller.context.epoch: broker.broker_id
+            broker.parts.parts.controller.context.epoch: broker.broker_id
             for broker in self.cluster.brokers.values()
-            if broker.parts is not None and broker.parts.controller.context is not None
+            if broker.parts is not None and broker.parts.parts.controller.context is not None
         }
         return contexts[max(contexts)] if contexts else -1
 

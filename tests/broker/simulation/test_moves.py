@@ -36,7 +36,7 @@ def assigned(story: Story) -> tuple[int, ...]:
 def holds(story: Story, broker_id: int) -> bool:
     """Whether it has a log of the partition."""
     node = story[broker_id].node
-    return node is None or node.log_directories.get(KEY) is not None
+    return node is None or node.storage.log_directories.get(KEY) is not None
 
 
 def produced(story: Story, count: int) -> list[str]:

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.connections import Connections
 from highwater.broker.cluster.peers import PeerFailure, ask
+from highwater.broker.cluster.state import ClusterView
 from highwater.broker.protocol.apis import ADD_PARTITIONS_TO_TXN
 from highwater.broker.protocol.cold import Answer
+from highwater.broker.runtime import Runtime
 from highwater.broker.topics.internal_topic import TRANSACTIONS_TOPIC
 from highwater.broker.txn.transaction import Producer, TopicPartition
-
-if TYPE_CHECKING:
-    from highwater.broker.node import Node
 
 _VERSION: Final = 5
 
@@ -36,16 +35,25 @@ class _Question(NamedTuple):
 
 
 class RemoteVerification:
-    def __init__(self, node: Node, connections: Connections) -> None:
-        self._node = node
+    def __init__(
+        self,
+        runtime: Runtime,
+        cluster: ClusterView,
+        partition_of: Callable[[str], int | None],
+        connections: Connections,
+    ) -> None:
+        """`partition_of` gives the partition of `__transaction_state` that keeps a transactional id, None if none."""
+        self._broker_id = runtime.broker_id
+        self._cluster = cluster
+        self._partition_of = partition_of
         self._connections = connections
-        self._timeout_ms = node.config.integer("request.timeout.ms")
+        self._timeout_ms = runtime.config.integer("request.timeout.ms")
         self._waiting: dict[int, list[_Question]] = {}
         """By broker, for the next request to it; there as long as one is under way."""
 
     def is_needed(self, transactional_id: str) -> bool:
         """Whether another broker coordinates it; this one would be asked without a request."""
-        return self._coordinator(transactional_id) != self._node.broker_id
+        return self._coordinator(transactional_id) != self._broker_id
 
     def ask(
         self,
@@ -69,8 +77,8 @@ class RemoteVerification:
         self._connections.close()
 
     def _coordinator(self, transactional_id: str) -> int | None:
-        index = self._node.transactions.partition_of(transactional_id)
-        view = None if index is None else self._node.cluster.partition(TRANSACTIONS_TOPIC, index)
+        index = self._partition_of(transactional_id)
+        view = None if index is None else self._cluster.partition(TRANSACTIONS_TOPIC, index)
         return None if view is None else view.leader
 
     def _send(self, broker_id: int) -> None:

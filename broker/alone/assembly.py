@@ -1,0 +1,69 @@
+"""Builds the complete node of a broker that runs alone."""
+
+from __future__ import annotations
+
+from highwater.broker.alone.auto_creation import LocalAutoCreation
+from highwater.broker.alone.producer_ids import StoredProducerIds
+from highwater.broker.alone.store import EmbeddedMetadataStore
+from highwater.broker.alone.topics import LocalTopics, take_up_topics
+from highwater.broker.alone.view import LoneBroker
+from highwater.broker.group.coordinator import GroupCoordinator
+from highwater.broker.metrics.counters import BrokerCounters
+from highwater.broker.node import Node
+from highwater.broker.quota.client_quotas import ClientQuotas
+from highwater.broker.quota.replication_throttle import ReplicationThrottles
+from highwater.broker.replica.fetch_sessions import FetchSessions
+from highwater.broker.runtime import Runtime
+from highwater.broker.settings import dynamic
+from highwater.broker.topics.coordinators import Coordinators
+from highwater.broker.topics.partitions import Partitions
+from highwater.broker.topics.storage import Storage
+from highwater.broker.txn.coordinator import TransactionCoordinator
+from highwater.broker.txn.markers import LocalMarkers
+
+
+class LoneNode:
+    def __init__(self, runtime: Runtime, store: EmbeddedMetadataStore, storage: Storage) -> None:
+        """Take up every topic of the store.
+
+        Raises MetadataError when the log directories have partitions that the store does not know, LogDirectoryError
+        when they cannot be used.
+        """
+        config = runtime.config
+        counters = BrokerCounters()
+        throttles = ReplicationThrottles(runtime.broker_id, config)
+        quotas = ClientQuotas.of(config, store.client_quotas())
+        partitions = Partitions(config, storage, counters, throttles)
+        deleted_topics = take_up_topics(partitions, store)
+        view = LoneBroker(runtime, store.cluster_id, partitions)
+        groups = GroupCoordinator(runtime, partitions, view, deleted_topics)
+        markers = LocalMarkers(runtime.clock, partitions, view, groups.transaction_ended)
+        producer_ids = StoredProducerIds(runtime.broker_id, partitions, store)
+        transactions = TransactionCoordinator(runtime, partitions, view, producer_ids, markers)
+        coordinators = Coordinators(groups, transactions)
+        coordinators.take_up_all(partitions)
+        partitions.resume_moves()
+        dynamic.follow(runtime, store, partitions, quotas, throttles, enable_unclean_election=lambda topic: None)
+        self.topics = LocalTopics(runtime, partitions, store, coordinators)
+        self.node = Node(
+            broker_id=runtime.broker_id,
+            config=config,
+            clock=runtime.clock,
+            scheduler=runtime.scheduler,
+            storage=storage,
+            store=store,
+            counters=counters,
+            quotas=quotas,
+            replication_throttles=throttles,
+            partitions=partitions,
+            cluster=view,
+            administration=self.topics,
+            auto_creation=LocalAutoCreation(self.topics),
+            groups=groups,
+            transactions=transactions,
+            producer_ids=producer_ids,
+            markers=markers,
+            fetch_sessions=FetchSessions(config.integer("max.incremental.fetch.session.cache.slots")),
+            fetch_max_bytes=config.integer("fetch.max.bytes"),
+            member=None,
+        )

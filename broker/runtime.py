@@ -1,0 +1,16 @@
+"""What every part of a broker needs: its id, its configuration, time and timers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from highwater.broker.clock import Clock, Scheduler
+from highwater.broker.settings.config import BrokerConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Runtime:
+    broker_id: int
+    config: BrokerConfig
+    clock: Clock
+    scheduler: Scheduler
