@@ -35,7 +35,7 @@ KEPT_BYTES_MAX: Final = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class ProducerTrial:
     """The result of one run of producers at full speed."""
 
     records_per_s: float
@@ -45,7 +45,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadTrial:
+class ConsumerTrial:
     """The result of one run of consumers at full speed, summed over groups."""
 
     records_per_s: float
@@ -53,13 +53,13 @@ class ReadTrial:
     cpu_ns_per_record: float
 
 
-def at_full_speed(plan: LoadPlan, sink: Sink, launcher: Launcher) -> Trial:
+def at_full_speed(plan: LoadPlan, sink: Sink, launcher: Launcher) -> ProducerTrial:
     """Run the producers of `plan` once against a new sink. Raises LoadSetupError and LoadFailed."""
     measured = slice(WARMUP_S, WARMUP_S + MEASURE_S)
     with _SINKS[sink](plan) as alone:
         result = launcher.run(alone)
     _require_delivered(result)
-    return Trial(
+    return ProducerTrial(
         records_per_s=sum(result.acked[measured]) / MEASURE_S,
         bytes_per_s=sum(result.acked_bytes[measured]) / MEASURE_S,
         cpu_ratio_max=result.generator.cpu_ratio_max,
@@ -67,7 +67,7 @@ def at_full_speed(plan: LoadPlan, sink: Sink, launcher: Launcher) -> Trial:
     )
 
 
-def reading_at_full_speed(plan: LoadPlan, producers: Trial, launcher: Launcher) -> ReadTrial:
+def reading_at_full_speed(plan: LoadPlan, producers: ProducerTrial, launcher: Launcher) -> ConsumerTrial:
     """Run the consumers of `plan` once on records that its producers have sent. Raises LoadSetupError and LoadFailed.
 
     producers: a trial of the producers, for the size of records and the rate of sending.
@@ -79,7 +79,7 @@ def reading_at_full_speed(plan: LoadPlan, producers: Trial, launcher: Launcher) 
     backlog = result.backlog
     if backlog is None or backlog.drain_records_per_s is None or backlog.drain_bytes_per_s is None:
         raise LoadFailed(f"consumers left {result.delivery.unread} records: {next(iter(result.errors), 'too slow')}")
-    return ReadTrial(
+    return ConsumerTrial(
         records_per_s=backlog.drain_records_per_s,
         bytes_per_s=backlog.drain_bytes_per_s,
         cpu_ns_per_record=result.generator.consumer_cpu_ns_per_record,
@@ -91,7 +91,7 @@ def _require_delivered(result: LoadResult) -> None:
         raise LoadFailed(f"{result.delivery.failed} records failed: {next(iter(result.errors), 'no reason given')}")
 
 
-def consumer_ceiling_of(plan: LoadPlan, trials: Sequence[ReadTrial]) -> ConsumerCeiling:
+def consumer_ceiling_of(plan: LoadPlan, trials: Sequence[ConsumerTrial]) -> ConsumerCeiling:
     """`trials`: at least one."""
     return ConsumerCeiling(
         shape=consumer_shape_of(plan),
@@ -102,7 +102,7 @@ def consumer_ceiling_of(plan: LoadPlan, trials: Sequence[ReadTrial]) -> Consumer
     )
 
 
-def ceiling_of(plan: LoadPlan, sink: Sink, trials: Sequence[Trial]) -> GeneratorCeiling:
+def ceiling_of(plan: LoadPlan, sink: Sink, trials: Sequence[ProducerTrial]) -> GeneratorCeiling:
     """`trials`: at least one."""
     return GeneratorCeiling(
         shape=shape_of(plan),
@@ -134,7 +134,7 @@ def unbounded(plan: LoadPlan, bootstrap_servers: str, partitions: int) -> LoadPl
     )
 
 
-def read_after_load(plan: LoadPlan, producers: Trial, bootstrap_servers: str, partitions: int) -> LoadPlan:
+def read_after_load(plan: LoadPlan, producers: ProducerTrial, bootstrap_servers: str, partitions: int) -> LoadPlan:
     """A plan whose consumers read everything that the broker stores, after it has been sent."""
     value_bytes = max(1.0, producers.bytes_per_s / max(1.0, producers.records_per_s))
     kept_bytes = min(KEPT_BYTES_MAX, psutil.virtual_memory().available // 4)

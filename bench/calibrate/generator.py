@@ -8,8 +8,8 @@ from functools import partial
 from typing import Final, TypeVar
 
 from highwater.bench.calibrate.ceiling import (
-    ReadTrial,
-    Trial,
+    ConsumerTrial,
+    ProducerTrial,
     at_full_speed,
     ceiling_of,
     consumer_ceiling_of,
@@ -24,7 +24,7 @@ from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, Loa
 
 _SIZES_WITHOUT_A_WORKLOAD: Final = (100, 1024)
 _SEED: Final = 1
-_Result = TypeVar("_Result", Trial, ReadTrial)
+_Result = TypeVar("_Result", ProducerTrial, ConsumerTrial)
 
 
 @dataclass(slots=True)
@@ -64,11 +64,11 @@ def measure_ceilings(
     """Measure in rounds; each round runs every pair of tasks and sink once, so that drift affects all equally."""
     attempts = _Attempts(tell)
     loads = _loads(specification, attempts.notes)
-    sending: list[tuple[LoadPlan, Sink, list[Trial]]] = [(*kind, []) for kind in _sending(loads, specification)]
-    reading: list[tuple[LoadPlan, list[ReadTrial]]] = [(plan, []) for plan in _reading(loads)]
+    sending: list[tuple[LoadPlan, Sink, list[ProducerTrial]]] = [(*kind, []) for kind in _sending(loads, specification)]
+    reading: list[tuple[LoadPlan, list[ConsumerTrial]]] = [(plan, []) for plan in _reading(loads)]
     for number in range(1, repeats + 1):
         round_text = f"{number}/{repeats}"
-        sent: dict[str, Trial] = {}
+        sent: dict[str, ProducerTrial] = {}
         for plan, sink, taken in sending:
             trial = attempts.add(_name(plan, sink), round_text, taken, partial(at_full_speed, plan, sink, launcher))
             if trial is not None and sink == "null_broker":

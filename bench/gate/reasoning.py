@@ -63,7 +63,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GateOutcome:
     state: GateState
     exit_code: int
     text: str
@@ -167,11 +167,11 @@ def own_noise(summaries: Iterable[TrialSummary]) -> dict[str, list[AaPair]]:
     return pairs
 
 
-def settle(first: Evaluation, confirmations: Sequence[Evaluation], policy: Policy, *, strict: bool) -> Outcome:
+def settle(first: Evaluation, confirmations: Sequence[Evaluation], policy: Policy, *, strict: bool) -> GateOutcome:
     """The outcome of all rounds; a regression needs as many confirmations as the policy requires."""
     short = [item for item in (first, *confirmations) if item.pairs_valid < policy.pairs.min]
     if short:
-        return Outcome(
+        return GateOutcome(
             "invalid",
             EXIT_INVALID,
             f"{short[0].pairs_valid} valid pairs of {short[0].pairs}, and {policy.pairs.min} are needed",
@@ -186,31 +186,33 @@ def settle(first: Evaluation, confirmations: Sequence[Evaluation], policy: Polic
     if standing:
         confirmed = True if confirmations else None
         word = "confirmed" if confirmations else "not confirmed by a rerun"
-        return Outcome("regression", EXIT_REGRESSION, f"{'; '.join(describe_all(first, standing))} ({word})", confirmed)
+        return GateOutcome(
+            "regression", EXIT_REGRESSION, f"{'; '.join(describe_all(first, standing))} ({word})", confirmed
+        )
     if first.undecided:
         return _inconclusive(first, strict)
     unseen = [name for name in policy.gate if not any(item.metric == name for item in first.gated)]
     if unseen:
         code = EXIT_INCONCLUSIVE if strict else EXIT_OK
         text = f"{', '.join(unseen)}: gated, and not measured by these trials; gate what this workload measures"
-        return Outcome("inconclusive", code, text)
+        return GateOutcome("inconclusive", code, text)
     not_the_same = [item for item in first.gated if item.verdict in ("better", "not_worse")]
     if not_the_same:
-        return Outcome("pass", EXIT_OK, "; ".join(describe(item) for item in not_the_same))
-    return Outcome("pass", EXIT_OK, f"no change; {_detectable(first.gated)}")
+        return GateOutcome("pass", EXIT_OK, "; ".join(describe(item) for item in not_the_same))
+    return GateOutcome("pass", EXIT_OK, f"no change; {_detectable(first.gated)}")
 
 
-def environment_outcome(facts: Sequence[str]) -> Outcome:
-    return Outcome(
+def environment_outcome(facts: Sequence[str]) -> GateOutcome:
+    return GateOutcome(
         "environment_mismatch",
         EXIT_ENVIRONMENT,
         f"the two were not measured under the same conditions: {', '.join(facts)} differ (--allow-env-diff to go on)",
     )
 
 
-def target_outcome(found: Sequence[str]) -> Outcome:
+def target_outcome(found: Sequence[str]) -> GateOutcome:
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return Outcome("target_failed", EXIT_TARGET, f"head broke its promise: {found[0]}{more}")
+    return GateOutcome("target_failed", EXIT_TARGET, f"head broke its promise: {found[0]}{more}")
 
 
 def describe(item: MetricComparison) -> str:
@@ -255,17 +257,17 @@ def _reason_to_stop(summaries: Sequence[TrialSummary], policy: Policy, evaluatio
     return None
 
 
-def _not_confirmed(confirmation: Evaluation, text: str, strict: bool) -> Outcome:
+def _not_confirmed(confirmation: Evaluation, text: str, strict: bool) -> GateOutcome:
     if confirmation.undecided or not confirmation.gated:
         code = EXIT_INCONCLUSIVE if strict else EXIT_OK
-        return Outcome("inconclusive", code, f"{text}, nor refuted", False)
-    return Outcome("pass", EXIT_OK, text, False)
+        return GateOutcome("inconclusive", code, f"{text}, nor refuted", False)
+    return GateOutcome("pass", EXIT_OK, text, False)
 
 
-def _inconclusive(evaluation: Evaluation, strict: bool) -> Outcome:
+def _inconclusive(evaluation: Evaluation, strict: bool) -> GateOutcome:
     names = ", ".join(dict.fromkeys(item.metric for item in evaluation.undecided))
     code = EXIT_INCONCLUSIVE if strict else EXIT_OK
-    return Outcome(
+    return GateOutcome(
         "inconclusive",
         code,
         f"{names}: neither a change nor the lack of one shown by {evaluation.pairs_valid} pairs; "

@@ -22,7 +22,7 @@ from highwater.bench.gate.reasoning import (
     HEAD,
     VARIANT,
     Evaluation,
-    Outcome,
+    GateOutcome,
     Place,
     broken_promises,
     cell_of,
@@ -89,7 +89,7 @@ def run_gate(base: Measured, head: Measured, plan: Plan, rules: Rules, out: Path
     rounds: list[GateRound] = []
     evaluations: list[Evaluation] = []
     only: frozenset[Place] | None = None
-    outcome: Outcome | None = None
+    outcome: GateOutcome | None = None
     notes: list[str] = []
     for number in range(1 + policy.confirm.reruns):
         # The first round is the result directory itself, so that reports show it; the others are inside of it.
@@ -103,7 +103,7 @@ def run_gate(base: Measured, head: Measured, plan: Plan, rules: Rules, out: Path
         rounds.append(_round(number, directory.relative_to(out), plan.seed, found))
         notes += _notes(result, found, rules)
         if manifest.status == "interrupted":
-            outcome = Outcome("interrupted", EXIT_INTERRUPTED, "interrupted before it was decided")
+            outcome = GateOutcome("interrupted", EXIT_INTERRUPTED, "interrupted before it was decided")
             break
         if lost := faults([trial.summary for trial in result.trials], manifest.trials, HEAD):
             outcome = target_outcome(lost)

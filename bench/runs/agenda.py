@@ -17,7 +17,7 @@ from highwater.bench.workload.sections import StopWhen
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """A trial that has ended. `summary` is None when the trial failed or was skipped; the plan's `error` says why."""
 
     plan: TrialPlan
@@ -49,7 +49,7 @@ class Agenda(Protocol):
         """The factors of the trials known so far, with their values."""
         ...
 
-    def next(self, outcomes: Sequence[Outcome]) -> Sequence[PlannedTrial] | Skipped | None:
+    def next(self, outcomes: Sequence[TrialOutcome]) -> Sequence[PlannedTrial] | Skipped | None:
         """The next step after these outcomes: a trial, several at once, or None when the run is over.
 
         A trial that has an outcome is not returned again.
@@ -68,7 +68,7 @@ class BlockAgenda:
         self._finished: Mapping[str, str] = {}
         self._asked_before_block = 1
 
-    def next(self, outcomes: Sequence[Outcome]) -> Sequence[PlannedTrial] | Skipped | None:
+    def next(self, outcomes: Sequence[TrialOutcome]) -> Sequence[PlannedTrial] | Skipped | None:
         ended = {outcome.plan.trial_id for outcome in outcomes}
         left = [trial for trial in self.planned if trial.plan.trial_id not in ended]
         if not left:

@@ -14,7 +14,7 @@ from highwater.bench.environment import describe_environment, versions
 from highwater.bench.environment_key import connection_text, environment_key
 from highwater.bench.errors import NotComparableError, UsageError
 from highwater.bench.results import Manifest, RunResult, TrialPlan, TrialSummary
-from highwater.bench.runs.agenda import Outcome
+from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.launchers import LauncherKind, told_settings
 from highwater.bench.runs.runner import Earlier, storage_targets
 from highwater.bench.storage import describe_target
@@ -45,7 +45,7 @@ def earlier_run(directory: Path, plan: Plan, facts: Facts, *, trials_known: bool
     _check_same_connection(result, plan, directory)
     summaries = {trial.summary.trial_id: trial.summary for trial in result.trials}
     outcomes = [
-        Outcome(_ended(trial, summaries.get(trial.trial_id)), summaries.get(trial.trial_id))
+        TrialOutcome(_ended(trial, summaries.get(trial.trial_id)), summaries.get(trial.trial_id))
         for trial in result.manifest.trials
         if trial.trial_id in summaries or (trial.status == "failed" and not _ended_the_run(trial, result.manifest))
     ]
@@ -79,7 +79,7 @@ def _given(name: str, settings: Mapping[str, str]) -> str:
     return f"{name}={settings[name]}" if name in settings else f"{name} as it is"
 
 
-def _of_whole_blocks(outcomes: Sequence[Outcome], manifest: Manifest) -> list[Outcome]:
+def _of_whole_blocks(outcomes: Sequence[TrialOutcome], manifest: Manifest) -> list[TrialOutcome]:
     """Outcomes without those of incomplete blocks: trials that run at once must run again together."""
     ended = {outcome.plan.trial_id for outcome in outcomes}
     broken = {trial.block for trial in manifest.trials if trial.trial_id not in ended}

@@ -34,7 +34,7 @@ from highwater.bench.results import (
     TrialSummary,
     checksums,
 )
-from highwater.bench.runs.agenda import Agenda, BlockAgenda, FinishedCells, Outcome, Skipped, decided_by
+from highwater.bench.runs.agenda import Agenda, BlockAgenda, FinishedCells, Skipped, TrialOutcome, decided_by
 from highwater.bench.runs.canary import reasons as canary_reasons
 from highwater.bench.runs.canary import take as take_canary
 from highwater.bench.runs.launchers import told_settings
@@ -69,13 +69,13 @@ class Earlier:
     """What an interrupted run left that is still good: its manifest, and the trials that had ended."""
 
     manifest: Manifest
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[TrialOutcome]
     probes: Sequence[TargetProbe] = ()
 
 
 # What is written after each block and at the end, from all outcomes so far; True when the run is complete.
-Conclude = Callable[[Sequence[Outcome], bool], None]
-ExitCode = Callable[[Sequence[Outcome]], int]
+Conclude = Callable[[Sequence[TrialOutcome], bool], None]
+ExitCode = Callable[[Sequence[TrialOutcome]], int]
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class Run:
     probes: Sequence[TargetProbe] = ()
     calibration: Calibration | None = None
     _manifest: Manifest = field(init=False)
-    _outcomes: list[Outcome] = field(default_factory=list, init=False)
+    _outcomes: list[TrialOutcome] = field(default_factory=list, init=False)
     _canaries: list[BlockCanary] = field(default_factory=list, init=False)
     _probes: list[TargetProbe] = field(default_factory=list, init=False)
     _steps: StepClock = field(default_factory=StepClock, init=False)
@@ -259,7 +259,7 @@ class Run:
 
     def _ended(self, planned: PlannedTrial, summary: TrialSummary | None) -> None:
         plan = self._planned(planned)
-        self._outcomes.append(Outcome(plan, summary))
+        self._outcomes.append(TrialOutcome(plan, summary))
         self.observer.trial_ended(len(self._outcomes), plan, summary)
 
     def _canary(self, planned: PlannedTrial) -> list[Reason]:
@@ -297,7 +297,7 @@ class Run:
             self._steps.end()
         self.writer.write_probes(StorageProbes(probes=self._probes, skipped=skipped))
 
-    def _write_analysis(self, outcomes: Sequence[Outcome], complete: bool) -> None:
+    def _write_analysis(self, outcomes: Sequence[TrialOutcome], complete: bool) -> None:
         factors = {cell.name: cell.factors for cell in self.plan.specification.cells}
         summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
         self.writer.write_analysis(analyse(factors, summaries, seed=self.plan.seed, complete=complete))
@@ -442,7 +442,7 @@ def _attempt(
             company.leave(planned.plan.trial_id)
 
 
-def exit_code_of(outcomes: Sequence[Outcome]) -> int:
+def exit_code_of(outcomes: Sequence[TrialOutcome]) -> int:
     """A broken promise of the system outranks a measurement that failed."""
     summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
     failed = [outcome.plan for outcome in outcomes if outcome.plan.status == "failed"]

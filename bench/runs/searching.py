@@ -18,7 +18,7 @@ from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.errors import UsageError
 from highwater.bench.exit_codes import EXIT_INVALID, EXIT_OK, EXIT_TARGET
 from highwater.bench.results import Reason, ResultWriter, RunResult, Scalar, Search, SearchProbe, TrialResult, Window
-from highwater.bench.runs.agenda import Outcome
+from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected, target_at_fault
 from highwater.bench.trials.plan import Plan, PlannedTrial, chosen_seed, planned_trial
 from highwater.bench.trials.progress import slo_text
@@ -83,7 +83,7 @@ class SearchAgenda:
         rates = {trial.cell.workload.load.steps[0].rate_per_s for trial in self.planned}
         return {RATE_FACTOR: [format_rate(rate) for rate in sorted(rates | self._tried_per_s)]}
 
-    def next(self, outcomes: Sequence[Outcome]) -> Sequence[PlannedTrial] | None:
+    def next(self, outcomes: Sequence[TrialOutcome]) -> Sequence[PlannedTrial] | None:
         self._tried_per_s = {_rate_of(outcome) for outcome in outcomes}
         probe = next_probe(self.wanted, self._history(outcomes))
         if probe is None:
@@ -93,14 +93,14 @@ class SearchAgenda:
         self.planned = [*(trial for trial in self.planned if trial.plan.block < number), planned]
         return [planned]
 
-    def conclude(self, outcomes: Sequence[Outcome], complete: bool) -> None:
+    def conclude(self, outcomes: Sequence[TrialOutcome], complete: bool) -> None:
         self.writer.write_search(self.answer(outcomes, complete))
         factors = {o.plan.cell: o.plan.factors for o in sorted(outcomes, key=_rate_of)}
         summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
         if factors:
             self.writer.write_analysis(analyse(factors, summaries, seed=self.seed, complete=complete))
 
-    def answer(self, outcomes: Sequence[Outcome], complete: bool) -> Search:
+    def answer(self, outcomes: Sequence[TrialOutcome], complete: bool) -> Search:
         history = self._history(outcomes)
         bracket = bracket_of(history)
         over = next_probe(self.wanted, history) is None
@@ -121,14 +121,14 @@ class SearchAgenda:
             probes=history,
         )
 
-    def exit_code(self, outcomes: Sequence[Outcome]) -> int:
+    def exit_code(self, outcomes: Sequence[TrialOutcome]) -> int:
         """Overload is expected in a search, but a system that loses records or dies has failed."""
         search = self.answer(outcomes, complete=True)
         if any(target_at_fault(probe) for probe in search.probes):
             return EXIT_TARGET
         return EXIT_OK if search.last_passing_per_s is not None else EXIT_INVALID
 
-    def _history(self, outcomes: Sequence[Outcome]) -> list[SearchProbe]:
+    def _history(self, outcomes: Sequence[TrialOutcome]) -> list[SearchProbe]:
         history: list[SearchProbe] = []
         for outcome in outcomes:
             trial_id = outcome.plan.trial_id
@@ -139,7 +139,7 @@ class SearchAgenda:
             history.append(self._probes[trial_id])
         return history
 
-    def _probe(self, outcome: Outcome, asked: NextProbe) -> SearchProbe:
+    def _probe(self, outcome: TrialOutcome, asked: NextProbe) -> SearchProbe:
         windows: list[Window] = []
         if outcome.summary is not None:
             directory = self.writer.directory / "trials" / outcome.plan.trial_id
@@ -166,7 +166,7 @@ def check_same_range(directory: Path, wanted: SearchRange) -> None:
 
 
 def failed_limit(
-    outcome: Outcome, windows: Sequence[Window], achieved_ratio_min: float
+    outcome: TrialOutcome, windows: Sequence[Window], achieved_ratio_min: float
 ) -> tuple[str | None, str | None]:
     """The first limit that a trial broke, and a sentence about it; None when it passed.
 
@@ -219,5 +219,5 @@ def lag_growth(windows: Sequence[Window]) -> float | None:
     return slope * len(lags) if slope > _STANDARD_ERRORS * error else 0.0
 
 
-def _rate_of(outcome: Outcome) -> int:
+def _rate_of(outcome: TrialOutcome) -> int:
     return parse_rate_per_s(outcome.plan.factors[RATE_FACTOR])

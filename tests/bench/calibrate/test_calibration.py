@@ -146,7 +146,7 @@ def test_pairs_of_producers_and_consumers_have_both_ceilings(tmp_path: Path) -> 
 def test_what_consumers_do_not_come_to_the_end_of_is_a_note(
     workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> ceiling.ReadTrial:
+    def broken(*_: object) -> ceiling.ConsumerTrial:
         raise LoadFailed("they slept")
 
     monkeypatch.setattr(generator, "reading_at_full_speed", broken)
@@ -160,7 +160,7 @@ def test_what_consumers_do_not_come_to_the_end_of_is_a_note(
 
 
 def test_what_fails_against_a_sink_is_a_note(workload: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> ceiling.Trial:
+    def broken(*_: object) -> ceiling.ProducerTrial:
         raise LoadFailed("it broke")
 
     monkeypatch.setattr(generator, "at_full_speed", broken)

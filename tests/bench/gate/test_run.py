@@ -27,7 +27,7 @@ from highwater.bench.results import (
     TrialSummary,
     checksums,
 )
-from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Outcome, Skipped
+from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Skipped, TrialOutcome
 from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.verify import disagreements
 from highwater.bench.workload.yaml_document import Document
@@ -63,17 +63,17 @@ class Runner:
     def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells) -> Manifest:
         writer = ResultWriter(out)
         agenda = BlockAgenda(plan, finished_cells)
-        outcomes: list[Outcome] = []
+        outcomes: list[TrialOutcome] = []
         while (step := agenda.next(outcomes)) is not None:
             if isinstance(step, Skipped):
-                outcomes.append(Outcome(step.planned.plan.model_copy(update={"status": "skipped"}), None))
+                outcomes.append(TrialOutcome(step.planned.plan.model_copy(update={"status": "skipped"}), None))
                 continue
             for planned in step:
                 found = self.measure(planned.plan, len(self.directories))
                 status = (
                     {"status": "done"} if found else {"status": "failed", "error": "the broker was killed by SIGKILL"}
                 )
-                outcomes.append(Outcome(planned.plan.model_copy(update=status), found))
+                outcomes.append(TrialOutcome(planned.plan.model_copy(update=status), found))
                 if found:
                     writer.write_trial(found, [], [])
         workload = plan.specification.workload

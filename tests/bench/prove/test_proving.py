@@ -12,7 +12,7 @@ from highwater.bench.prove import loads
 from highwater.bench.prove.proving import AS_IT_IS, duration_s, make_rounds, proofs_of_run, prove, until
 from highwater.bench.prove.subjects import Change, Subject
 from highwater.bench.results import Environment, Manifest, ResultWriter, RunResult, RunStatus
-from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Outcome, Skipped
+from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Skipped, TrialOutcome
 from highwater.bench.trials.plan import Plan
 from highwater.bench.workload.specification import load_specification
 from highwater.tuning.catalogue import KNOBS, find_knob
@@ -42,10 +42,10 @@ class Runner:
         chance = random.Random(1)
         writer = ResultWriter(out)
         agenda = BlockAgenda(plan, finished_cells)
-        outcomes: list[Outcome] = []
+        outcomes: list[TrialOutcome] = []
         while (step := agenda.next(outcomes)) is not None:
             if isinstance(step, Skipped):
-                outcomes.append(Outcome(step.planned.plan.model_copy(update={"status": "skipped"}), None))
+                outcomes.append(TrialOutcome(step.planned.plan.model_copy(update={"status": "skipped"}), None))
                 continue
             for planned in step:
                 settings = planned.cell.workload.host.settings
@@ -58,7 +58,7 @@ class Runner:
                     trial_id=planned.plan.trial_id,
                     durability_trades=["commit=60 on /data: 60 s"] if settings else [],
                 )
-                outcomes.append(Outcome(planned.plan.model_copy(update={"status": "done"}), found))
+                outcomes.append(TrialOutcome(planned.plan.model_copy(update={"status": "done"}), found))
                 writer.write_trial(found, [], [])
         workload = plan.specification.workload
         manifest = Manifest(

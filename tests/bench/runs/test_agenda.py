@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from highwater.bench.results import TrialSummary
-from highwater.bench.runs.agenda import BlockAgenda, Outcome, Skipped, decided_by
+from highwater.bench.runs.agenda import BlockAgenda, Skipped, TrialOutcome, decided_by
 from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
 from highwater.bench.workload.sections import StopWhen
 from highwater.bench.workload.specification import specify
@@ -19,15 +19,15 @@ def plan_of(text: str = FILE) -> Plan:
     return make_plan(specify(parse_document(text, "w.yaml"), Path("w.yaml")))
 
 
-def follow(agenda: BlockAgenda, outcomes: list[Outcome]) -> list[PlannedTrial | Skipped]:
+def follow(agenda: BlockAgenda, outcomes: list[TrialOutcome]) -> list[PlannedTrial | Skipped]:
     """Every trial ends as soon as it is begun."""
     steps: list[PlannedTrial | Skipped] = []
     while (step := agenda.next(outcomes)) is not None:
         if isinstance(step, Skipped):
-            outcomes.append(Outcome(step.planned.plan, None))
+            outcomes.append(TrialOutcome(step.planned.plan, None))
             steps.append(step)
             continue
-        outcomes += [Outcome(trial.plan, summary(trial.plan.block, dict(trial.plan.factors))) for trial in step]
+        outcomes += [TrialOutcome(trial.plan, summary(trial.plan.block, dict(trial.plan.factors))) for trial in step]
         steps += step
     return steps
 
@@ -39,7 +39,7 @@ def test_all_trials_in_the_order_of_the_plan() -> None:
 
 def test_trials_that_have_ended_do_not_come_again() -> None:
     plan = plan_of()
-    ended = [Outcome(trial.plan, None) for trial in plan.trials[:5]]
+    ended = [TrialOutcome(trial.plan, None) for trial in plan.trials[:5]]
     assert follow(BlockAgenda(plan), ended) == plan.trials[5:]
 
 
@@ -75,9 +75,9 @@ def test_the_trials_of_a_block_come_at_once_but_for_those_that_have_ended() -> N
     plan = plan_of(FILE.replace("n: 8", "n: 2, at_once: true"))
     agenda = BlockAgenda(plan)
     assert agenda.next([]) == plan.trials[:2]
-    assert agenda.next([Outcome(trial.plan, None) for trial in plan.trials[:2]]) == plan.trials[2:]
-    assert agenda.next([Outcome(plan.trials[0].plan, None)]) == [plan.trials[1]]
-    assert agenda.next([Outcome(trial.plan, None) for trial in plan.trials]) is None
+    assert agenda.next([TrialOutcome(trial.plan, None) for trial in plan.trials[:2]]) == plan.trials[2:]
+    assert agenda.next([TrialOutcome(plan.trials[0].plan, None)]) == [plan.trials[1]]
+    assert agenda.next([TrialOutcome(trial.plan, None) for trial in plan.trials]) is None
 
 
 def test_a_finished_cell_is_not_among_those_of_a_block_either() -> None:

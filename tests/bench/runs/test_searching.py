@@ -16,7 +16,7 @@ from highwater.bench.display.tables import print_search, search_answer
 from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.results import Manifest, Reason, RunResult, Search, SloResult, Window
 from highwater.bench.runs import execution
-from highwater.bench.runs.agenda import Outcome
+from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.runner import Run
 from highwater.bench.runs.search import SearchRange
 from highwater.bench.runs.searching import (
@@ -250,9 +250,9 @@ def test_lag_that_grows_is_told_from_lag_that_wavers() -> None:
     assert lag_growth([window(0, 1), window(1, 2)]) is None
 
 
-def outcome(**changes: object) -> Outcome:
+def outcome(**changes: object) -> TrialOutcome:
     cell = specify(parse_document(MINIMAL, "w.yaml"), Path("w.yaml")).cells[0]
-    return Outcome(planned_trial(1, cell, block=1, order=1).plan, summary(1, **changes))  # type: ignore[arg-type]
+    return TrialOutcome(planned_trial(1, cell, block=1, order=1).plan, summary(1, **changes))  # type: ignore[arg-type]
 
 
 def test_a_lost_record_comes_before_a_missed_rate_and_that_before_an_objective() -> None:
@@ -266,7 +266,7 @@ def test_a_lost_record_comes_before_a_missed_rate_and_that_before_an_objective()
         "consumers fell 1\u202f000 records behind in 10 s (at most 50 may be)",
     )
     broken = outcome().plan.model_copy(update={"generator_failed": True, "error": "a task died"})
-    assert failed_limit(Outcome(broken, None), [], 0.995) == ("generator.failed", "a task died")
+    assert failed_limit(TrialOutcome(broken, None), [], 0.995) == ("generator.failed", "a task died")
     busy = Reason(check="host.cpu_ratio", value=0.99, limit=0.95, text="busy")
     untuned = Reason(
         check="host.profile", value="drifted", limit="verified", text="vm.swappiness was 60 at the end, not 1"
