@@ -64,12 +64,12 @@ class Trials:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a metric's change is held to."""
+    """The limits for changes of metrics."""
 
     floors: Mapping[str, float] = field(default_factory=dict)
-    """Metric to the least change that matters; these metrics are gated and corrected for one another."""
+    """Metric -> smallest change that matters; these metrics are gated, with p-values corrected for their number."""
     better: Mapping[str, Better] = field(default_factory=dict)
-    """Which way is better where the table of metrics does not say, or is overruled."""
+    """Metric -> better direction, where the table of metrics has none or another one."""
     noise: Mapping[str, Sequence[AaPair]] = field(default_factory=dict)
     """Metric to A/A pairs."""
     quantile: float = CONFIDENCE

@@ -1,6 +1,6 @@
 """Records where a run took place: host, kernel, clocks, versions and the tuning check.
 
-What cannot be read is left out or None; a run is never stopped by it.
+What cannot be read is left out or None; that never stops a run.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SYSFS: Final = {
     "cgroup.cpu_max": "/sys/fs/cgroup/cpu.max",
     "cgroup.memory_max": "/sys/fs/cgroup/memory.max",
 }
-# The same on every host, and most of what a report of a knob holds.
+# Left out: these are the same on every host, and most of the text of a knob's report.
 _OF_THE_CATALOGUE: Final = ("authorities", "sources", "capability")
 _DISTRIBUTIONS: Final = ("highwater", "pyspark", "confluent-kafka", "hdrhistogram", "numpy")
 
@@ -65,7 +65,7 @@ _DISTRIBUTIONS: Final = ("highwater", "pyspark", "confluent-kafka", "hdrhistogra
 def describe_environment(
     facts: Facts, launcher_versions: Mapping[str, str], storage_paths: Iterable[Path]
 ) -> Environment:
-    """`storage_paths` are where the systems under test keep their logs: mount and disk knobs are judged there."""
+    """Describe this host. storage_paths: log directories of the systems, for the check of mount and disk knobs."""
     workload = Workload(data_dirs=tuple(sorted({str(path.resolve()) for path in storage_paths})))
     tuning_fingerprint, tuning_settings = fingerprint(facts, workload.data_dirs)
     return Environment(
@@ -89,7 +89,7 @@ def describe_environment(
 
 
 def versions(launcher_versions: Mapping[str, str]) -> dict[str, str]:
-    """Of everything whose change may change the figures."""
+    """Versions of everything that can influence the figures."""
     import confluent_kafka
 
     found = {name: metadata.version(name) for name in _DISTRIBUTIONS}
@@ -109,7 +109,7 @@ def git_state(directory: Path) -> GitState | None:
 
 
 def _git(directory: Path, *arguments: str) -> str:
-    # Asking must not write: another git command may be at work in the same tree.
+    # Git must not write here: another git command may be running in the same tree.
     command = ["git", "--no-optional-locks", "-C", str(directory), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout
 

@@ -16,23 +16,23 @@ from typing import Any, Final
 from highwater.bench.results import ClusterHostUse, Environment, EnvironmentDifference, RunResult, StorageTarget
 
 KEY_LENGTH: Final = 12
-# What moves while nothing has changed: not even shown.
+# Facts that change all the time: never shown.
 _VOLATILE: Final = (
     "load_average", "memory.available_bytes", "unknown", "swaps", "mounts", "block_devices", "control_group.path",
     "softnet", "tcp_ext",
 )  # fmt: skip
-# One GiB: what firmware and kernel keep for themselves differs by some MiB from one boot to the next.
+# Memory is rounded to 1 GiB: the part that firmware and kernel reserve differs by some MiB from boot to boot.
 _MEMORY_STEP_BYTES: Final = 1 << 30
 
 Scalar = str | int | float | bool | None
 
-# Of a trial that tells nothing of TLS and SASL.
+# The connection of a trial that recorded nothing about TLS and SASL.
 _PLAIN_CONNECTION: Final = {"security.protocol": "PLAINTEXT"}
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentKey:
-    """`facts` by name, in the order they are shown; `sha256` of them, shortened to KEY_LENGTH digits, is the name."""
+    """`facts` by name, in the order of display; the name is the first KEY_LENGTH digits of their `sha256`."""
 
     facts: dict[str, Scalar]
 
@@ -43,9 +43,9 @@ class EnvironmentKey:
 
 
 def environment_key(environment: Environment, storage: list[StorageTarget]) -> EnvironmentKey:
-    """The key of one result: of its env.json and of the storage targets that its trials wrote to.
+    """The key of one result, from its env.json and the storage targets of its trials.
 
-    What older directories did not record is None, which equals only None.
+    A fact that an older directory did not record is None, which equals only None.
     """
     facts, settings = environment.facts, _mapping(environment.facts.get("settings"))
     memory, versions = _mapping(facts.get("memory")), _mapping(facts.get("versions"))
@@ -66,7 +66,7 @@ def environment_key(environment: Environment, storage: list[StorageTarget]) -> E
         "memory.transparent_hugepage": settings.get("memory.transparent_hugepage"),
         "cgroup.cpu_max": settings.get("cgroup.cpu_max"),
         "tuning": _tuning_fingerprint(facts),
-        # The clients are the instrument: another librdkafka is another clock and another load.
+        # The clients are the instrument: another librdkafka measures and sends in another way.
         "librdkafka": versions.get("librdkafka"),
         "python": ".".join(str(versions["python"]).split(".")[:2]) if "python" in versions else None,
     }
@@ -85,10 +85,10 @@ def key_of(result: RunResult) -> EnvironmentKey:
 
 
 def differences(base: RunResult, head: RunResult) -> list[EnvironmentDifference]:
-    """Where two results were taken under other conditions: first what is part of the key, then what is only shown."""
+    """The differences between two environments: first facts of the key, then facts that are only shown."""
     base_key, head_key = key_of(base).facts, key_of(head).facts
     if not (base.trials and head.trials):
-        # A run that finished no trial does not know its disks, and to know nothing is not to differ.
+        # A run without a finished trial does not know its disks, which is no difference.
         both = base_key.keys() & head_key.keys()
         base_key, head_key = ({fact: key[fact] for fact in key if fact in both} for key in (base_key, head_key))
     decisive = list(_unequal(base_key, head_key, decides=True))
@@ -117,7 +117,7 @@ def _storage_facts(target: StorageTarget) -> dict[str, Scalar]:
 
 
 def _connection_facts(result: RunResult) -> dict[str, Scalar]:
-    """How clients came into an external cluster: it is no part of the workload's text, and TLS has its price."""
+    """How clients connected to an external cluster: this is not in the workload's text, and TLS costs CPU."""
     connections = [trial.summary.system.connection for trial in result.trials]
     told: dict[str, set[str]] = {}
     for connection in connections if any(connections) else ():
@@ -127,12 +127,12 @@ def _connection_facts(result: RunResult) -> dict[str, Scalar]:
 
 
 def connection_text(connection: Mapping[str, str]) -> str:
-    """How a trial's clients came in, for a person: `SASL_SSL PLAIN`."""
+    """How a trial's clients connected, for people: `SASL_SSL PLAIN`."""
     return " ".join((connection or _PLAIN_CONNECTION).values())
 
 
 def _hosts_facts(hosts: Sequence[ClusterHostUse]) -> dict[str, Scalar]:
-    """Of the hosts that carry an external cluster, which decide over its figures as this host does over its own."""
+    """The facts of the hosts of an external cluster, which decide as the facts of this host do."""
     facts: dict[str, Scalar] = {}
     for host in sorted(hosts, key=lambda item: item.name):
         facts[f"host.{host.name}.cpu.count"] = host.cpu_count
@@ -145,7 +145,7 @@ def _hosts_facts(hosts: Sequence[ClusterHostUse]) -> dict[str, Scalar]:
 
 
 def _tuning_fingerprint(facts: Mapping[str, Any]) -> str | None:
-    """The fingerprint that the run recorded; for a run that recorded none, one of the kernel settings it listed."""
+    """The recorded fingerprint; for a run without one, a fingerprint of its recorded kernel settings."""
     recorded = facts.get("tuning_fingerprint")
     if isinstance(recorded, Mapping):
         recorded = recorded.get("sha256")
@@ -164,7 +164,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Scalar]:
-    """Nested data by dotted names, lists as text; what moves while nothing has changed is left out."""
+    """Nested data by dotted names, lists as text, without facts that change all the time."""
     leaves: dict[str, Scalar] = {}
     for name, value in tree.items():
         path = f"{prefix}{name}"

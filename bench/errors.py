@@ -8,11 +8,11 @@ class UsageError(Exception):
 
 
 class TrialError(Exception):
-    """One trial could not be brought to an end; the run goes on with the next one. One line; exit code 3."""
+    """One trial failed; the run continues with the next one. One line; exit code 3."""
 
 
 class GeneratorError(TrialError):
-    """The load generator broke, and the system under test was well as far as anybody knows. One line; exit code 4."""
+    """The load generator failed, and no fault of the system under test is known. One line; exit code 4."""
 
 
 class StoppedError(Exception):
@@ -20,10 +20,10 @@ class StoppedError(Exception):
 
 
 class NotComparableError(Exception):
-    """Two measurements that would be put together were taken under different conditions. One line; exit code 5."""
+    """Two measurements were taken under different conditions, so they cannot be compared. One line; exit code 5."""
 
 
 def text_of(error: OSError) -> str:
-    """One line: which file, and what about it."""
+    """The error in one line, with its file."""
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}"

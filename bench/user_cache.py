@@ -16,14 +16,14 @@ from highwater.bench.errors import UsageError
 
 
 def cache_directory() -> Path:
-    """The same folder that the compat suites use."""
+    """The folder that the compat suites use, too."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highwater"
 
 
 def cached(name: str, announcement: str, make: Callable[[Path], None]) -> Path:
-    """The folder `name` of the cache, made by `make` when it is not there yet.
+    """The folder `name` of the cache; `make` creates it if it is missing.
 
-    It appears whole or not at all, and only one of several processes makes it.
+    The folder appears complete or not at all, and only one of several processes creates it.
     """
     directory = cache_directory() / name
     if directory.is_dir():
@@ -43,7 +43,7 @@ def cached(name: str, announcement: str, make: Callable[[Path], None]) -> Path:
 
 
 def need(tool: str, package: str, purpose: str) -> str:
-    """The path of a program of this host. Raises UsageError that says how to get it."""
+    """The path of a program of this host. Raises UsageError that says how to install it."""
     found = shutil.which(tool)
     if found is None:
         raise UsageError(f"no {tool} here, which {purpose}: apt-get install -y {package}")
@@ -51,7 +51,7 @@ def need(tool: str, package: str, purpose: str) -> str:
 
 
 def run_step(command: Sequence[str | Path], where: Path) -> str:
-    """What one step of a build printed. Raises UsageError with its last line when it fails."""
+    """Run one step of a build and return its output. Raises UsageError with its last line when it fails."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=where,

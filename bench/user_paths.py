@@ -8,7 +8,7 @@ from highwater.bench.errors import UsageError
 
 
 def expanded(path: str) -> Path:
-    """With `~` and `~user` put in. Raises UsageError for a user that this host does not have."""
+    """Expand `~` and `~user`. Raises UsageError for an unknown user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

@@ -1,7 +1,7 @@
 """Checks a result directory: whether it is unchanged, and whether its figures follow from its data.
 
-Every file is read by its model, digests are taken again, percentiles recomputed from the histogram logs, counts added
-up from the series, verdicts and the analysis made anew.
+It parses every file with its model and recomputes digests, percentiles (from the histogram logs), counts (from the
+series), verdicts and the analysis.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from highwater.bench.workload.specification import recorded_workloads
 
 
 def disagreements(result: RunResult) -> Iterator[str]:
-    """One line for everything that contradicts itself. Raises ResultDirectoryError for what cannot be read at all."""
+    """One line for every contradiction. Raises ResultDirectoryError when the directory cannot be read."""
     yield from checksums.disagreements(result.directory, ended=result.manifest.status == "done")
     yield from _unreadable(result.probes, result.search, result.gate)
     for planned in result.manifest.trials:
@@ -40,7 +40,7 @@ def disagreements(result: RunResult) -> Iterator[str]:
             yield f"{planned.trial_id}: the manifest says {planned.status}, and summary.json is {_there(finished)}"
     judged_by = _judged_by(result)
     workloads = {} if isinstance(judged_by, str) else judged_by
-    # The trials of a search and of a calibration are of no cell in their workload, and judged by the one that it has.
+    # The trials of a search or a calibration belong to no cell of their workload; they are judged by its only cell.
     alone = next(iter(workloads.values())) if len(workloads) == 1 else None
     for trial in result.trials:
         yield from _unreadable(trial.host_samples, trial.events)
@@ -54,7 +54,7 @@ def disagreements(result: RunResult) -> Iterator[str]:
 
 
 def not_judged_again(result: RunResult) -> list[str]:
-    """Why verdicts were left as they are, where they were."""
+    """Why some verdicts were not judged again; empty if all were."""
     if isinstance(judged_by := _judged_by(result), str):
         return [f"verdicts were not judged again: {judged_by}"]
     disturbed = sum(trial.summary.recovery is not None for trial in result.trials)
@@ -63,7 +63,7 @@ def not_judged_again(result: RunResult) -> list[str]:
 
 
 def _judged_by(result: RunResult) -> dict[str, Workload] | str:
-    """The workload of each cell; or why today's rules do not hold for the run."""
+    """The workload of each cell; or why the present rules do not apply to the run."""
     made_by, here = result.manifest.versions.get("highwater"), metadata.version("highwater")
     if made_by != here:
         return f"the run was made by highwater {made_by or 'of an unknown version'}, and this is {here}"
@@ -106,7 +106,7 @@ def _counts(trial: TrialResult) -> Iterator[str]:
         return
     for name in ("sent", "acked", "failed", "received"):
         total, stored = sum(getattr(window, name) for window in windows), getattr(delivery, name)
-        # Seconds count what arrived, the summary what bore one of this run's stamps.
+        # Seconds count all received records, the summary only those with a stamp of this run.
         nameless = delivery.corrupt if name == "received" else 0
         if not stored <= total <= stored + nameless:
             yield f"{summary.trial_id}: {name}: windows add up to {total}, the summary says {stored}"
@@ -169,7 +169,7 @@ def _verdict(trial: TrialResult, workload: Workload | None) -> Iterator[str]:
 
 
 def _judged(trial: TrialResult, workload: Workload | None) -> Iterator[str]:
-    """The verdict and the objectives, by the figures and the rules of the workload that the manifest has."""
+    """Judge verdict and objectives again, by the figures and by the workload in the manifest."""
     summary = trial.summary
     if workload is None or summary.recovery is not None:
         return
@@ -191,7 +191,7 @@ def _verdict_text(state: str, checks: list[str]) -> str:
 
 
 def _analysis(result: RunResult) -> Iterator[str]:
-    """An analysis is a pure function of the summaries and its seed, so its figures can be made again."""
+    """Recompute the analysis, which is a pure function of the summaries and its seed."""
     try:
         stored = result.analysis()
     except ResultDirectoryError as error:
@@ -207,7 +207,7 @@ def _analysis(result: RunResult) -> Iterator[str]:
 
 
 def _figures(analysis: Analysis) -> dict[str, object]:
-    """What an analysis claims, without its words, which another version may choose otherwise."""
+    """The figures of an analysis without its texts, which may differ between versions."""
     estimates = {
         f"{cell.cell} {item.metric}": (item.value, item.n_trials, item.ci95)
         for cell in analysis.cells
@@ -222,7 +222,7 @@ def _figures(analysis: Analysis) -> dict[str, object]:
 
 
 def _confirmations(result: RunResult) -> Iterator[str]:
-    """Result directories of their own, within that of a gate."""
+    """Check the confirmations of a gate, which are result directories inside of the gate's own."""
     try:
         gate = result.gate()
     except ResultDirectoryError:

@@ -41,11 +41,11 @@ _HEAD_FAILURES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What the trials so far say."""
+    """The judgement of the trials so far."""
 
     metrics: list[MetricComparison]
     pairs: int
-    """Blocks in which both sides were measured, the worst cell's."""
+    """Blocks with valid trials of both sides, in the cell with the fewest."""
     pairs_valid: int
     a_a_pairs: int
 

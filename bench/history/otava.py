@@ -36,11 +36,11 @@ _AN_HOUR_S: Final = 3600
 
 @dataclass(frozen=True, slots=True)
 class ChangePoint:
-    """From this point of the series on the figures are others. `index` counts from 0."""
+    """The figures of the series change at this point. `index` counts from 0."""
 
     index: int
     before: float
-    """Mean of the stretch before it; `after`: of the one from it to the next change, or the end."""
+    """Mean from the last change to this one; `after`: mean from this change to the next one, or the end."""
     after: float
     p_value: float
 

@@ -58,9 +58,9 @@ class Change:
     better: Better
     point: ChangePoint
     acknowledged: str | None
-    """The reason, when somebody acknowledged it."""
+    """The reason, if the change is acknowledged."""
     workload_changed: bool
-    """The workload file is another from this run on: then the change need not be the system's."""
+    """The workload file changed with this run, so the system may not be the cause."""
 
     @property
     def is_worse(self) -> bool:

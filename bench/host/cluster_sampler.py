@@ -18,10 +18,10 @@ from highwater.bench.host.sampling_service import Answer, Question
 from highwater.bench.results import HostSample
 from highwater.bench.workload.clusters import Cluster, ClusterHost
 
-# A sampler is a process that starts when it is asked: on a small, busy host Python takes its time.
+# A sampler is a process that starts on connection: on a small, busy host Python starts slowly.
 _FIRST_READING_WITHIN_S: Final = 20.0
 _CONNECT_TIMEOUT_S: Final = 5.0
-# A sampler tells something every second.
+# A sampler sends a line every second.
 _SILENCE_S: Final = 15.0
 
 

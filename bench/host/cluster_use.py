@@ -9,7 +9,7 @@ from highwater.bench.results import ClusterHostUse, HostSample, HostUse, Phase
 from highwater.bench.storage.cluster_storage import target_of
 from highwater.bench.workload.clusters import ClusterHost
 
-# Of a core: what a worker of Spark that has no load task does beside itself.
+# Share of a core that a Spark worker uses without a load task.
 _GENERATES_CPU_RATIO = 0.05
 
 

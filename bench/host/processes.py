@@ -98,11 +98,11 @@ def storage_bytes(process_ids: Iterable[int], proc: Path = _PROC) -> tuple[int, 
 def _owner(
     pid: int, table: Mapping[int, Process], roots: Mapping[int, str], owners: dict[int, str | None]
 ) -> str | None:
-    """The group of the nearest ancestor that is a root; `owners` remembers what was found on the way."""
+    """The group of the nearest ancestor that is a root; `owners` caches the result for all processes on the way."""
     way = []
     while pid not in owners and pid not in roots and pid in table:
         way.append(pid)
-        owners[pid] = None  # a table read while ids were used anew can hold a circle
+        owners[pid] = None  # ids may be reused while the table is read, so parents may form a cycle
         pid = table[pid].parent
     owner = roots.get(pid) or owners.get(pid)
     for passed in way:

@@ -106,12 +106,12 @@ def _difference(before: Reading, after: Reading, second: int) -> HostSample:
     values: dict[str, float] = dict(after.gauges)
     for name, now in after.counters.items():
         if (then := before.counters.get(name)) is not None:
-            # A clock tick can be counted for the host before it is for a process.
+            # The host may count a clock tick before a process does.
             rate = max(0.0, (now - then) / elapsed_s)
             values[name] = round(rate) if name.endswith("_bytes") else rate
     total_s = after.total_cpu_s - before.total_cpu_s
     if total_s > 0:
-        # On an idle host the difference of two sums of seconds can come out a hair below nothing.
+        # On an idle host the difference of two sums may be slightly below 0.
         values["cpu_ratio"] = max(0.0, (after.busy_cpu_s - before.busy_cpu_s) / total_s)
         values["steal_ratio"] = (after.steal_cpu_s - before.steal_cpu_s) / total_s
     for direction, then_ns, now_ns in (

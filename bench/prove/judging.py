@@ -20,7 +20,7 @@ from highwater.bench.results import MetricComparison, TrialPlan, TrialSummary
 from highwater.bench.trials.verdict import target_at_fault
 from highwater.tuning.proofs import EffectOutcome, MeasuredEffect, ProofVerdict, effect_text
 
-# A change smaller than this matters to nobody who runs a broker.
+# A smaller change does not matter in operation.
 DECIDING: Final[Mapping[str, float]] = {
     "produce.achieved_per_s": 0.02,
     "backlog.drain_bytes_per_s": 0.05,

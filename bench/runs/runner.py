@@ -56,24 +56,24 @@ from highwater.tuning.facts import Facts, collect
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """How the run was asked for, to be written down beside its results."""
+    """How the run was started, for its manifest."""
 
     argv: list[str]
     directory: Path
     started_s: float = field(default_factory=time.monotonic)
-    """time.monotonic() when it was asked for: what came before the first trial is overhead too."""
+    """time.monotonic() at the start of the command: the time before the first trial is overhead, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What an interrupted run left that is still good: its manifest, and the trials that had ended."""
+    """What is kept of an interrupted run: its manifest, and the trials that had ended."""
 
     manifest: Manifest
     outcomes: Sequence[TrialOutcome]
     probes: Sequence[TargetProbe] = ()
 
 
-# What is written after each block and at the end, from all outcomes so far; True when the run is complete.
+# Called after each block and at the end with all outcomes so far, and True when the run is complete; writes results.
 Conclude = Callable[[Sequence[TrialOutcome], bool], None]
 ExitCode = Callable[[Sequence[TrialOutcome]], int]
 
@@ -171,7 +171,7 @@ class Run:
         return self._end("done", exit_code(self._outcomes), conclude)
 
     def _all(self, step: Sequence[PlannedTrial], trials: TrialRunner, doubts: Sequence[Reason]) -> bool:
-        """Run one trial, or several at once; False when the user asked to stop."""
+        """Run one trial, or several at once; False when the user has stopped the run."""
         for planned in step:
             self.writer.clear_trial(planned.plan.trial_id)
             self._mark(planned, "running")
@@ -180,7 +180,7 @@ class Run:
             attempts = [_attempt(trials, step[0], StepClock(self.observer.step), doubts)]
         else:
             attempts = self._beside_one_another(step, trials, doubts)
-        # Seconds that trials had together are counted once.
+        # Seconds in which several trials ran are counted once.
         self._trial_steps.append(attempts[0].clock.rounded())
         for attempt in attempts:
             self._write_down(attempt)
@@ -226,17 +226,17 @@ class Run:
             case TrialError():
                 self._mark(planned, "failed", str(error), clock, generator_failed=isinstance(error, GeneratorError))
             case OSError():
-                # Ours: the system is another process, and what it does not answer is a TrialError.
+                # An error of the instrument itself: errors of the system are TrialErrors.
                 with suppress(OSError):
                     self._mark(planned, "failed", text_of(error), clock, generator_failed=True)
                     return
-                # The disk under the results has no room even for that: what the trial wrote makes some.
+                # The disk of the results is full: delete the trial's files to make room for the manifest.
                 self.writer.clear_trial(planned.plan.trial_id)
                 self._mark(planned, "failed", text_of(error), clock, generator_failed=True)
             case UsageError():
                 self._mark(planned, "failed", str(error), clock)
             case KeyboardInterrupt():
-                # Measured before its system was stopped, a trial is whole: a run that goes on does not repeat it.
+                # The error came after the measurement: the trial is complete, and a resumed run does not repeat it.
                 whole = self.writer.has_summary(planned.plan.trial_id)
                 self._mark(planned, "done" if whole else "interrupted", clock=clock)
             case _:
@@ -272,7 +272,7 @@ class Run:
         try:
             reading = take_canary(directory)
         except OSError as error:
-            # The storage, most likely; what is wrong with it shows in the trials themselves.
+            # Most likely a storage error, which the trials will show, too.
             missing = f"the host could not be checked before this block: {text_of(error)}"
             return [Reason(check="canary.taken", value="no", limit="yes", text=missing)]
         self._canaries.append(BlockCanary(block=planned.plan.block, at_utc=now_utc(), reading=reading))
@@ -414,7 +414,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A trial that was tried; `summary` or `error` is None."""
+    """The result of trying one trial; `summary` or `error` is None."""
 
     planned: PlannedTrial
     clock: StepClock
@@ -435,7 +435,7 @@ def _attempt(
         return _Attempt(planned, clock, None, error)
     except BaseException as error:
         if company:
-            trials.stop.requested = True  # it ends the run: the others need not go on
+            trials.stop.requested = True  # this error ends the run, so stop the other trials
         return _Attempt(planned, clock, None, error)
     finally:
         if company:
@@ -443,7 +443,7 @@ def _attempt(
 
 
 def exit_code_of(outcomes: Sequence[TrialOutcome]) -> int:
-    """A broken promise of the system outranks a measurement that failed."""
+    """The exit code of the trials: a fault of the system takes precedence over an invalid measurement."""
     summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
     failed = [outcome.plan for outcome in outcomes if outcome.plan.status == "failed"]
     if any(not trial.generator_failed for trial in failed):

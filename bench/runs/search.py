@@ -27,11 +27,11 @@ _TARGET_AT_FAULT = ("delivery.", "trial.")
 
 @dataclass(frozen=True, slots=True)
 class SearchRange:
-    """Where to search, how finely, and how often the answer must hold. Rates are whole records per second."""
+    """The range of rates, the precision, and the number of confirmations. Rates are whole records per second."""
 
     min_per_s: int
     max_per_s: int | None
-    """None: up to whatever fails."""
+    """None = no upper limit."""
     precision_ratio: float
     confirmations: int
 
@@ -44,12 +44,12 @@ class SearchRange:
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """What the probes so far say; None where nothing is known yet."""
+    """The bracket from the probes so far; None where unknown."""
 
     last_passing_per_s: int | None
     first_failing_per_s: int | None
     confirmed: int
-    """Fresh trials at the last passing rate that passed."""
+    """How many confirmation trials at the last passing rate have passed."""
     failure: SearchProbe | None
     """The last trial that failed at `first_failing_per_s`."""
 

@@ -26,9 +26,9 @@ class LoopDevice:
     path: str
     """/dev/loopN"""
     direct: bool
-    """Whether it goes past the page cache of the file system below."""
+    """Whether the device uses direct I/O on the file system below."""
     deleted: bool
-    """Its file has no name any more."""
+    """The file of the device has been deleted."""
 
     @property
     def name(self) -> str:

@@ -53,7 +53,7 @@ Status = Literal["ready", "half made", "not mounted", "limits missing"]
 
 
 class Record(Model):
-    """What was made, or was about to be."""
+    """What has been made, or was about to be made."""
 
     name: str
     image: str
@@ -63,7 +63,7 @@ class Record(Model):
     bandwidth_bytes_per_s: int
     operations_per_s: int
     boot_id: str | None = None
-    """Of the boot in which the device number was given; after another one it is somebody else's."""
+    """The boot in which the device number was assigned; after a reboot another device may have that number."""
     device_number: str | None = None
     finished: bool = False
 
@@ -74,13 +74,13 @@ class Record(Model):
 
 @dataclass(frozen=True, slots=True)
 class EmulatedDisk:
-    """A disk as it stands now."""
+    """The present state of a disk."""
 
     record: Record
     status: Status
     device: LoopDevice | None
     problem: str | None
-    """One line when it is not ready, with the way out."""
+    """One line with the remedy when the disk is not ready."""
 
 
 @dataclass(frozen=True, slots=True)

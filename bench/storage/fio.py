@@ -96,9 +96,9 @@ def run(job: Job, file: Path) -> FioProbe:
 
 
 def parse_report(job: Job, text: str) -> FioProbe:
-    """fio's figures of its one job. Raises FioError when the report holds none, or tells of a failure."""
+    """fio's figures of its one job. Raises FioError when the report has none, or reports an error."""
     try:
-        # Warnings may stand before the document.
+        # fio may print warnings before the document.
         document: dict[str, Any] = json.JSONDecoder().raw_decode(text, text.index("{"))[0]
         reported = document["jobs"][0]
         if reported["error"]:

@@ -16,7 +16,7 @@ from typing import Final
 
 from highwater.bench.storage.page_cache import CacheState, cache_state
 
-# How long writing out what is left may take; a slow disk behind a large page cache would need minutes.
+# How long writing out the rest may take; a slow disk behind a large page cache would need minutes.
 FLUSH_WITHIN_S: Final = 10.0
 _STEP_BYTES: Final = 8 << 20
 # SYNC_FILE_RANGE_WAIT_BEFORE | WRITE | WAIT_AFTER of sync_file_range(2).
@@ -28,15 +28,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Segments of all replicas on this host together."""
+    """Figures of the segments of all replicas on this host together."""
 
     log_bytes: int
     cache: CacheState
     flush_s: float | None
-    """How long writing out the rest took, or how long was waited for it; None when nothing had to be written."""
+    """How long writing out the rest took, or the timeout; None when nothing had to be written."""
     flush_complete: bool | None
     free_bytes: int
-    """What the file system of the log had left."""
+    """Free space of the log's file system."""
 
     @property
     def disk_full(self) -> bool:

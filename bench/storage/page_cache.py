@@ -29,7 +29,7 @@ class CacheState(NamedTuple):
     method: Literal["cachestat", "mincore"]
     resident_bytes: int
     unwritten_bytes: int | None
-    """Not on the disk yet; mincore cannot tell."""
+    """Bytes not on the disk yet; None without cachestat, since mincore has no such figure."""
 
 
 class _Range(ctypes.Structure):
@@ -41,7 +41,7 @@ class _CacheStat(ctypes.Structure):
 
 
 def evict(paths: Iterable[Path]) -> None:
-    """Write `paths` to disk and drop them from the page cache. Raises TrialError when much of them stays."""
+    """Write `paths` to disk and drop them from the page cache. Raises TrialError when much of them stays in it."""
     paths = list(paths)
     for path in paths:
         with path.open("rb") as file:
@@ -73,7 +73,7 @@ def resident_bytes(paths: Iterable[Path]) -> int:
             states = np.zeros(-(-size_bytes // mmap.PAGESIZE), np.uint8)
             address, length = ctypes.c_void_p(view.ctypes.data), ctypes.c_size_t(size_bytes)
             failed = _libc.mincore(address, length, ctypes.c_void_p(states.ctypes.data))
-            del view  # a mapping that somebody points into cannot be closed
+            del view  # a mapping with a view cannot be closed
             if failed:
                 raise OSError(ctypes.get_errno(), "mincore", str(path))
             pages += int((states & 1).sum())
@@ -81,7 +81,7 @@ def resident_bytes(paths: Iterable[Path]) -> int:
 
 
 def cache_state(paths: Iterable[Path]) -> CacheState:
-    """By cachestat(2), or by mincore(2) where the kernel has none. A file that goes away counts for nothing."""
+    """The state by cachestat(2), or by mincore(2) on kernels without it. A deleted file counts as 0."""
     paths = list(paths)
     try:
         found = [stat for path in paths if (stat := _cachestat(path)) is not None]
@@ -93,7 +93,7 @@ def cache_state(paths: Iterable[Path]) -> CacheState:
 
 
 def drop_all(directory: Path) -> CacheDrop:
-    """Empty the host's page cache of what is clean, after writing out the file system of `directory`."""
+    """Write out the file system of `directory`, then drop all clean pages from the host's page cache."""
     try:
         descriptor = os.open(directory, os.O_RDONLY)
         try:

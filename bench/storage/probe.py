@@ -22,16 +22,16 @@ from highwater.bench.units import human_bytes
 from highwater.tuning.facts import Facts
 
 RUNTIME_S: Final = 1.0
-# For runs whose figures are not to be quoted.
+# For runs with for_measurement: false.
 QUICK_RUNTIME_S: Final = 0.25
 FILE_BYTES: Final = 1 << 30
 _LEAST_FILE_BYTES: Final = 16 << 20
 _SYNC_FILE_BYTES: Final = 64 << 20
 _SMALL_BLOCK_BYTES: Final = 4096
 _LARGE_BLOCK_BYTES: Final = 1 << 20
-# Deep enough that a disk always has the next operation at hand, as under write-back.
+# Deep enough that the disk always has a next operation, as under write-back.
 _QUEUE_DEPTH: Final = 8
-# Of what is free, so that a probe never fills a disk.
+# The largest share of the free space, so that a probe never fills a disk.
 _FREE_SPACE_DIVISOR: Final = 4
 
 
@@ -43,7 +43,7 @@ def probe_target(
     runtime_s: float = RUNTIME_S,
     file_bytes: int = FILE_BYTES,
 ) -> TargetProbe:
-    """Probe the file system that holds `directory`. What goes wrong is told in the result: a probe stops no run."""
+    """Probe the file system of `directory`. Errors are in the result: a probe does not stop a run."""
     taken_utc = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     jobs: list[FioProbe] = []
     fio_version = problem = None
@@ -80,7 +80,7 @@ def _probe(directory: Path, runtime_s: float, file_bytes: int, jobs: list[FioPro
                 scratch / "synced",
             )
         )
-        # Blocks that were allocated and never written are not read from the disk.
+        # Write the file first: blocks that are allocated but not written are not read from the disk.
         written_bytes = append.moved_bytes
         jobs.append(
             fio.run(
@@ -99,7 +99,7 @@ def _probe(directory: Path, runtime_s: float, file_bytes: int, jobs: list[FioPro
 
 
 def _takes_direct_io(path: Path) -> bool:
-    """Whether files here can be opened past the page cache; some memory and network file systems refuse."""
+    """Whether files can be opened with O_DIRECT; some memory and network file systems refuse it."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600))
     except OSError:
@@ -114,7 +114,7 @@ def probe_targets(
     runtime_s: float,
     tell: Callable[[str], None],
 ) -> list[TargetProbe]:
-    """Every target that a run has a folder on. `tell` hears of each as it begins."""
+    """Probe every target that a run has a folder on. `tell` is called before each probe."""
     probes = []
     for name, directory in areas.directories.items():
         tell(f"probing storage target {name} with fio")

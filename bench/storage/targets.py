@@ -21,7 +21,7 @@ _KERNELS_OWN: Final = ("/proc/", "/sys/")
 
 
 def describe_target(name: str, path: Path, facts: Facts) -> StorageTarget:
-    """What `path` is stored on. `path` need not exist."""
+    """The storage of `path`, which does not need to exist."""
     mount = facts.mount_of(str(path))
     disks = facts.disks_of(str(path))
     disk = disks[0] if len(disks) == 1 else None
@@ -43,7 +43,7 @@ def describe_target(name: str, path: Path, facts: Facts) -> StorageTarget:
 
 
 def mounted_targets(facts: Facts) -> list[StorageTarget]:
-    """Every mounted file system that a log could be kept on, named by its mount point."""
+    """All mounted file systems that can store a log, named by mount point."""
     found = {}
     for mount in facts.mounts:
         stored = facts.disks_of(mount.mount_point) or mount.filesystem in _MEMORY_FILESYSTEMS
@@ -60,7 +60,7 @@ def target_paths(workload: Workload) -> Mapping[str, Path]:
 
 
 def _medium(disks: list[BlockDevice], facts: Facts) -> Medium:
-    """One word for all disks. A plain loop device is what its file lies on; one marked rotational is an HDD."""
+    """The medium of all disks. A loop device has the medium of its file; if marked rotational, it is an HDD."""
     below = [
         leaf for device in disks for leaf in ((not device.rotational and _backing_disks(device, facts)) or [device])
     ]

@@ -17,19 +17,19 @@ from highwater.tuning.facts import Facts
 
 
 def log_directories(workload: Workload, areas: StorageAreas) -> tuple[str, ...]:
-    """Where on this host the system keeps its log; nowhere when it is an external one."""
+    """The system's log directories on this host; none for an external system."""
     return () if workload.system.kind == "external" else (str(areas.directories[workload.storage.target]),)
 
 
 class TrialStorage:
-    """Enter it before the system starts, leave it after the system ended. Of an external system it is only told.
+    """The storage of one trial. Enter it before the system starts, leave it after the system has ended.
 
-    target: where the log goes. directories: for the system's data. drop: what became of the host's page cache.
-    limit_bytes: of the page cache that the system may use.
+    target: of the log; the only attribute for an external system. directories: for the system's data. drop: whether the
+    host's page cache was dropped. limit_bytes: limit of the system's page cache.
     """
 
     def __init__(self, workload: Workload, trial_id: str, areas: StorageAreas, facts: Facts) -> None:
-        """Raises UsageError when an emulated disk is not as slow as it is said to be."""
+        """Raises UsageError when an emulated disk has lost its limits."""
         self._areas = areas
         self.directories: list[Path] = []
         self.drop: CacheDrop = "kept"
@@ -61,15 +61,15 @@ class TrialStorage:
         self._release()
 
     def take(self, process_ids: Sequence[int]) -> None:
-        """Hold the system's processes to the limits. Raises UsageError."""
+        """Apply the limits to the system's processes. Raises UsageError."""
         self._group.take(process_ids)
 
     def problem(self) -> str | None:
-        """One line when a limit is what ended the system."""
+        """One line when a limit has killed the system."""
         return self._group.problem()
 
     def look(self, topics: Sequence[str]) -> LogState | None:
-        """The log as the load has left it, and then written out; None when there is nothing to look at."""
+        """The state of the log after the load; also writes the log out. None when its files are not here."""
         return log_state(self.directories, topics, flush=self.target.medium != "memory")
 
     def _release(self) -> None:
